@@ -1,0 +1,84 @@
+# Every command of the project. `make` alone lists them. From a fresh clone only Python >= 3.11
+# with pip is needed: targets make the environment that they run in, .venv or .venv-peer.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup plan test check conformance docs bench peer clean
+
+# The first Python that is new enough, can make environments, and really runs (a pyenv shim
+# may exist and fail).
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	if $$p -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
+	>/dev/null 2>&1; then echo $$p; break; fi; done)
+
+VENV := .venv
+PEER := .venv-peer
+READY := $(VENV)/.stamp
+DOCS_READY := $(VENV)/.stamp-docs
+PEER_READY := $(PEER)/.stamp
+
+# What `make plan` plans.
+PLAN ?= examples/gpt2.py --model 'GPT2(GPT2Config.small())' --args 'batch(8, 1024)' \
+	--train --optimizer adamw --device cuda
+# The peer that behaviour and times are compared with. Its CPU build is enough; to have pip take
+# that one, give the index that holds it: make peer TORCH_FLAGS='--index-url URL'.
+TORCH ?= torch==2.13.0
+TORCH_FLAGS ?=
+PYTEST_FLAGS ?= -q
+BENCH_FLAGS ?=
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+define make_environment
+	@test -n "$(PYTHON)" || { echo "No Python >= 3.11 found that has venv and ensurepip." \
+	"Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(1)/bin/python -c '' 2>/dev/null || { echo "$(PYTHON) -m venv $(1)"; \
+	$(PYTHON) -m venv --clear $(1); }
+endef
+
+$(READY): pyproject.toml
+	$(call make_environment,$(VENV))
+	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	$(VENV)/bin/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
+
+$(PEER_READY): pyproject.toml
+	$(call make_environment,$(PEER))
+	$(PEER)/bin/python -m pip install --quiet $(TORCH_FLAGS) '$(TORCH)'
+	$(PEER)/bin/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+setup: $(READY) ## make .venv with maquette and the developers' tools
+
+plan: $(READY) ## plan GPT-2's training step: no data, no accelerator
+	$(VENV)/bin/maquette plan $(PLAN)
+
+test: $(READY) ## run the tests; their results stay in .pytest_results.xml for tools/spec_coverage.py
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) --junit-xml=.pytest_results.xml
+
+check: $(READY) ## lint, types, floors
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+conformance: $(READY) ## replay PyTorch's recorded calls: no operator that is here may fail one
+	$(VENV)/bin/python tools/conformance.py
+
+docs: $(DOCS_READY) ## build the API pages in docs/_build
+	$(VENV)/bin/pdoc --output-directory docs/_build maquette
+
+bench: $(PEER_READY) ## measure the budgets against PyTorch in the same run
+	$(PEER)/bin/python benchmarks/bench.py $(BENCH_FLAGS)
+
+peer: $(PEER_READY) ## compare behaviour with PyTorch itself
+	$(PEER)/bin/python tools/peer.py $(PYTEST_FLAGS)
+
+clean: ## remove the environments and all that builds and tests leave behind
+	rm -rf $(VENV) $(PEER) build dist docs/_build .benchmarks .hypothesis .pytest_results.xml
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info src/*.egg-info
+	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + \
+	2>/dev/null || true

@@ -1,0 +1,116 @@
+"""Torch-named functions and methods, derived from the operators.
+
+A *face* is a Python function over a packet of overloads: it takes what ``torch.sum`` or
+``Tensor.view`` takes (sizes as separate integers, ``axis`` for ``dim``, ``input`` for ``self``, Python
+types for dtypes, ``requires_grad`` of factories) and calls the overload that fits. No operator is
+written again here; names that are no operators are in `creation.py` and `methods.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maquette.core.device import device
+from maquette.core.dtype import bool_, complex128, dtype, float64, int64
+from maquette.dispatch.matching import MatchError
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import OpOverloadPacket, find_packet
+from maquette.tensor.tensor import Tensor
+
+Face = Callable[..., object]
+_SYNONYMS = {"axis": "dim", "keepdims": "keepdim", "input": "self", "x1": "self", "x2": "other"}
+_PYTHON_DTYPES: dict[object, dtype] = {
+    float: float64,
+    int: int64,
+    bool: bool_,
+    complex: complex128,
+}
+DEFAULT_DEVICE: list[device | None] = [None]
+
+
+def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
+    """The Python function for a packet; ``method``: its first argument is the tensor itself."""
+    overloads = packet.op_overloads()
+    name = packet.__name__
+    listed = any(_one_list(o, method) for o in overloads)
+    factory = any(_is_factory(o) for o in overloads)
+    takes_device = any(_takes_device(o) for o in overloads)
+    at = 1 if method else 0
+    schemas = [frozenset(a.name for a in o._schema.arguments) for o in overloads]
+    only = overloads[0] if len(overloads) == 1 else None
+    target: Callable[..., object] = packet if only is None else only
+
+    def face(*args: object, **kwargs: object) -> object:
+        if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
+            if isinstance(args[at], int) or hasattr(args[at], "__index__"):
+                args = (*args[:at], args[at:])
+        if kwargs:
+            kwargs = _translate(kwargs, schemas)
+        grad = kwargs.pop("requires_grad", False) if takes_device else False
+        if factory and DEFAULT_DEVICE[0] is not None and kwargs.get("device") is None:
+            kwargs["device"] = DEFAULT_DEVICE[0]
+        try:
+            result = target(*args, **kwargs)
+        except MatchError as error:
+            raise TypeError(f"{name}(): {error}") from None
+        if grad and isinstance(result, Tensor):
+            result.requires_grad_()
+        return result
+
+    face.__name__ = face.__qualname__ = name
+    face.__module__ = "maquette"
+    face.__doc__ = "\n".join(["As PyTorch's function of this name.", "", *_schemas(packet)])
+    return face
+
+
+def _schemas(packet: OpOverloadPacket) -> list[str]:
+    return [o._schema_text for o in packet.op_overloads()]
+
+
+def _one_list(op: OpOverload, method: bool) -> bool:
+    """Whether the only positional parameter (after self) is a list of integers."""
+    positional = [a for a in op._schema.arguments if not a.kwarg_only][1 if method else 0 :]
+    if not positional or not positional[0].type.is_list:
+        return False
+    rest = [a for a in positional[1:] if not a.has_default_value()]
+    return positional[0].type.elem.kind in ("int", "symint") and not rest
+
+
+def _is_factory(op: OpOverload) -> bool:
+    arguments = op._schema.arguments
+    return _takes_device(op) and not any(a.type.written.startswith("Tensor") for a in arguments)
+
+
+def _takes_device(op: OpOverload) -> bool:
+    return any(a.name == "device" for a in op._schema.arguments)
+
+
+def _translate(kwargs: dict[str, object], schemas: list[frozenset[str]]) -> dict[str, object]:
+    """Keyword arguments under the schema's names, dtypes as dtypes."""
+    out: dict[str, object] = {}
+    for name, value in kwargs.items():
+        if name == "dtype" and value in _PYTHON_DTYPES:
+            value = _PYTHON_DTYPES[value]
+        if name in _SYNONYMS and not any(name in known for known in schemas):
+            name = _SYNONYMS[name]
+        out[name] = value
+    if "out" in out and out["out"] is None:
+        del out["out"]
+    return out
+
+
+def find_function(name: str) -> Face | None:
+    """The face of the aten operator ``name`` as a function, or None."""
+    packet = find_packet(f"aten::{name}")
+    return None if packet is None else face_of(packet, method=False)
+
+
+def find_method(name: str) -> Face | None:
+    """The face of the aten operator ``name`` as a method: its first parameter must be ``self``."""
+    packet = find_packet(f"aten::{name}")
+    if packet is None:
+        return None
+    first = packet.op_overloads()[0]._schema.arguments
+    if not first or first[0].name != "self" or first[0].type.written != "Tensor":
+        return None
+    return face_of(packet, method=True)

@@ -1,0 +1,11 @@
+"""The reverse engine: `backward`, `grad`, grad mode."""
+
+from maquette.autograd.api import backward, grad
+from maquette.autograd.grad_mode import (
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+)
+
+__all__ = ["backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_grad_enabled"]

@@ -1,0 +1,207 @@
+"""`backward` and `grad`: the checks at the door of the engine, and tensor hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from maquette.autograd.engine import run_backward
+from maquette.autograd.node import Edge, Grad, grad_edge
+from maquette.dispatch import keys as K
+from maquette.tensor.tensor import Tensor
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+def _listed(value: Tensors | None) -> list[Tensor]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, Tensor) else list(value)
+
+
+def _start(outputs: list[Tensor], grads: Sequence[Grad] | Tensor | None) -> tuple[list[Edge], list[Grad]]:
+    """Edges and gradients to start from, each checked against its output."""
+    given: list[Grad]
+    if grads is None:
+        given = [None] * len(outputs)
+    else:
+        given = [grads] if isinstance(grads, Tensor) else list(grads)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    edges: list[Edge] = []
+    starts: list[Grad] = []
+    for i, (out, grad) in enumerate(zip(outputs, given, strict=True)):
+        edge = grad_edge(out)
+        if edge is None:
+            raise RuntimeError(
+                f"element {i} of tensors does not require grad and does not have a grad_fn"
+            )
+        edges.append(edge)
+        starts.append(_start_gradient(out, grad, i))
+    return edges, starts
+
+
+def _start_gradient(out: Tensor, grad: Grad, i: int) -> Tensor:
+    if grad is not None:
+        if grad.meta.shape != out.meta.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {list(grad.meta.shape)} and "
+                f"output[{i}] has a shape of {list(out.meta.shape)}."
+            )
+        return grad
+    if out.meta.numel != 1:
+        raise RuntimeError(
+            f"grad can be implicitly created only for scalar outputs; output {i} has shape "
+            f"{list(out.meta.shape)}"
+        )
+    return out.new_ones(out.meta.shape)
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Sequence[Grad] | Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensors | None = None,
+) -> None:
+    """Add to the ``.grad`` of all leaves (or of ``inputs``) the gradients of ``tensors``."""
+    edges, grads = _start(_listed(tensors), grad_tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run_backward(edges, grads, retain_graph=keep, create_graph=create_graph)
+        return
+    targets = _listed(inputs)
+    if not targets:
+        raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+    wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
+    found = run_backward(
+        edges, grads, retain_graph=keep, create_graph=create_graph, wanted=wanted, accumulate=False
+    )
+    for t, g in zip(targets, found, strict=True):
+        if g is not None:
+            t._autograd().grad = g if t.grad is None else t.grad + g
+
+
+def _edge_of_input(t: Tensor, i: int) -> Edge:
+    edge = grad_edge(t)
+    if edge is None:
+        raise RuntimeError(
+            f"One of the differentiated Tensors does not require grad (input {i}, {t.meta})"
+        )
+    return edge
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Sequence[Grad] | Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Grad, ...]:
+    """The gradients of ``outputs`` with respect to ``inputs``; no ``.grad`` changes.
+
+    Raises RuntimeError for an input that the outputs do not depend on, unless ``allow_unused`` (then
+    None) or ``materialize_grads`` (then zeros).
+    """
+    edges, grads = _start(_listed(outputs), grad_outputs)
+    targets = _listed(inputs)
+    wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
+    keep = create_graph if retain_graph is None else retain_graph
+    found = run_backward(
+        edges, grads, retain_graph=keep, create_graph=create_graph, wanted=wanted, accumulate=False
+    )
+    for i, g in enumerate(found):
+        if g is not None:
+            continue
+        if materialize_grads:
+            found[i] = targets[i].new_zeros(targets[i].meta.shape)
+        elif not allow_unused:
+            raise RuntimeError(
+                f"One of the differentiated Tensors appears to not have been used in the graph "
+                f"(input {i}). Set allow_unused=True if this is the desired behavior."
+            )
+    return tuple(found)
+
+
+class RemovableHandle:
+    """Takes a hook away again with `remove`."""
+
+    def __init__(self, hooks: list[object], entry: object) -> None:
+        self._hooks = hooks
+        self._entry = entry
+
+    def remove(self) -> None:
+        if self._entry in self._hooks:
+            self._hooks.remove(self._entry)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_hook(self: Tensor, hook: Callable[[Tensor], Grad]) -> RemovableHandle:
+    """Call ``hook`` with this tensor's gradient when it is known; it may return another."""
+    edge = grad_edge(self)
+    if edge is None:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    node, number = edge
+    if node.pre_hooks is None:
+        node.pre_hooks = []
+    entry = (number, hook)
+    node.pre_hooks.append(entry)
+    self._autograd().hooks = [node, *(self._autograd().hooks or [])]  # type: ignore[list-item]  # keeps the accumulator alive
+    return RemovableHandle(node.pre_hooks, entry)  # type: ignore[arg-type]  # any list
+
+
+def register_post_accumulate_grad_hook(
+    self: Tensor, hook: Callable[[Tensor], None]
+) -> RemovableHandle:
+    """Call ``hook`` with this leaf after its ``.grad`` has been added to."""
+    if not self.requires_grad:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if not self.is_leaf:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    ag = self._autograd()
+    if ag.post_accumulate_hooks is None:
+        ag.post_accumulate_hooks = []
+    ag.post_accumulate_hooks.append(hook)
+    return RemovableHandle(ag.post_accumulate_hooks, hook)  # type: ignore[arg-type]  # any list
+
+
+def retain_grad(self: Tensor) -> None:
+    """Keep the gradient of this non-leaf in ``.grad`` too."""
+    if not self._keys & K.REQUIRES_GRAD:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    ag = self._autograd()
+    if self.is_leaf or ag.retains_grad:
+        return
+    ag.retains_grad = True
+
+    def keep(grad: Tensor) -> None:
+        ag.grad = grad.clone() if ag.grad is None else ag.grad + grad
+
+    register_hook(self, keep)
+
+
+def tensor_backward(
+    self: Tensor,
+    gradient: Grad = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensors | None = None,
+) -> None:
+    """Gradients of this tensor, added to the ``.grad`` of the leaves it came from."""
+    backward(self, None if gradient is None else [gradient], retain_graph, create_graph, inputs)
+
+
+for _name, _method in (
+    ("backward", tensor_backward),
+    ("register_hook", register_hook),
+    ("register_post_accumulate_grad_hook", register_post_accumulate_grad_hook),
+    ("retain_grad", retain_grad),
+):
+    setattr(Tensor, _name, _method)

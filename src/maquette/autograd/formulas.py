@@ -1,0 +1,41 @@
+"""Derivative formulas as a page states them, and which values each must save.
+
+A formula is a function whose parameter names say what it needs: ``grad`` (or ``grads``, one for each
+output, None where undefined), arguments of the operator, ``result`` / ``result0``, ``result1`` ...,
+and ``needs`` (per differentiated argument, whether its gradient is wanted). What it names is saved,
+nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Formula = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One formula: the arguments it differentiates, the function, the names it needs.
+
+    ``joint`` formulas give a tuple, one gradient for each of ``wrt``.
+    """
+
+    wrt: tuple[str, ...]
+    function: Formula
+    needs: tuple[str, ...]
+    joint: bool
+
+
+class Derivatives:
+    """The formulas of one operator; ``nondifferentiable`` outputs never require grad."""
+
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.nondifferentiable: tuple[int, ...] = ()
+
+    def add(self, wrt: tuple[str, ...], function: Formula, *, joint: bool) -> None:
+        """Add a formula; its parameter names are read once, here."""
+        needs = tuple(inspect.signature(function).parameters)
+        self.rules.append(Rule(wrt, function, needs, joint))

@@ -1,0 +1,146 @@
+"""Grad mode: context managers and decorators over the thread's state (T63)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from maquette.dispatch import keys as K
+from maquette.dispatch.tls import tls
+from maquette.tensor.tensor import ADINPLACE
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Mode:
+    """A context manager that is also a decorator; each use restores what it found."""
+
+    def __init__(self) -> None:
+        self._saved: list[object] = []
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        if inspect.isclass(function):
+            raise TypeError(f"{type(self).__name__} decorates functions, not the class {function}")
+        return wrapped
+
+    def clone(self) -> _Mode:
+        return type(self)()
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, *exc: object) -> None:
+        raise NotImplementedError
+
+
+class _GradMode(_Mode):
+    flag = False
+
+    def __new__(cls, function: Callable[..., object] | None = None) -> _GradMode:
+        mode = super().__new__(cls)
+        if function is None:
+            return mode
+        mode.__init__()  # type: ignore[misc]  # `@no_grad` without parentheses decorates at once
+        return mode(function)  # type: ignore[return-value]
+
+    def __init__(self, function: Callable[..., object] | None = None) -> None:
+        super().__init__()
+
+    def __enter__(self) -> None:
+        st = tls.st
+        self._saved.append(st.grad_enabled)
+        st.set_grad_enabled(self.flag)
+
+    def __exit__(self, *exc: object) -> None:
+        tls.st.set_grad_enabled(bool(self._saved.pop()))
+
+
+class no_grad(_GradMode):  # noqa: N801  # PyTorch's name
+    """Record nothing in the block (or decorated function)."""
+
+    flag = False
+
+
+class enable_grad(_GradMode):  # noqa: N801  # PyTorch's name
+    """Record in the block, inside `no_grad` too."""
+
+    flag = True
+
+
+class set_grad_enabled(_Mode):  # noqa: N801  # PyTorch's name
+    """Switch recording on or off: at once, and for a ``with`` block until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = bool(mode)
+        self._saved.append(tls.st.grad_enabled)
+        tls.st.set_grad_enabled(self.mode)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        tls.st.set_grad_enabled(bool(self._saved[-1]))
+        return super().__call__(function)
+
+    def clone(self) -> _Mode:
+        return set_grad_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        tls.st.set_grad_enabled(bool(self._saved.pop()))
+
+
+class inference_mode(_Mode):  # noqa: N801  # PyTorch's name
+    """No recording and no version counting; tensors made inside stay out of autograd."""
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__()
+        self.mode = mode
+
+    def clone(self) -> _Mode:
+        return inference_mode(self.mode)
+
+    def __enter__(self) -> None:
+        st = tls.st
+        self._saved.append((st.inference, st.grad_enabled, st.include))
+        st.inference = self.mode
+        st.set_grad_enabled(not self.mode)
+        if self.mode:
+            st.set_include(st.include & ~ADINPLACE | K.INFERENCE)
+        else:
+            st.set_include(st.include & ~K.INFERENCE | ADINPLACE)
+
+    def __exit__(self, *exc: object) -> None:
+        st = tls.st
+        inference, grad, include = self._saved.pop()  # type: ignore[misc]  # as pushed
+        st.inference = inference
+        st.set_grad_enabled(grad)
+        st.set_include(include)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations on tensors that require grad are recorded in this thread."""
+    return tls.st.grad_enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether inference mode is on in this thread."""
+    return tls.st.inference
+
+
+__all__ = [
+    "enable_grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]

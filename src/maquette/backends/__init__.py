@@ -1,0 +1,1 @@
+"""Room of maquette; see CONTRIBUTING.md for what lives where."""

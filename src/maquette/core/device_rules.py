@@ -1,0 +1,49 @@
+"""Which device an operation runs on, given its tensors."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from maquette.core.device import device
+
+
+class PlacedOperand(Protocol):
+    """What the rule needs of a tensor: a `TensorMeta`, say."""
+
+    @property
+    def device(self) -> device:
+        """Where it lives."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of its dimensions."""
+
+
+class DeviceMismatchError(RuntimeError):
+    """Tensors of one operation live on different devices."""
+
+
+def common_device(op_name: str, metas: Iterable[PlacedOperand]) -> device:
+    """The device that all tensors share (spec F49, T35).
+
+    A 0-dim cpu tensor goes with any device and yields to it. Raises DeviceMismatchError when two
+    other devices meet, ValueError without tensors.
+    """
+    found: device | None = None
+    yields = False
+    for meta in metas:
+        here = meta.device
+        if here is found and not yields:
+            continue
+        here_yields = meta.ndim == 0 and here.type == "cpu"
+        if found is None or (yields and here is not found):
+            found, yields = here, here_yields
+        elif here is found:
+            yields = yields and here_yields
+        elif not here_yields:
+            raise DeviceMismatchError(
+                f"Expected all tensors to be on the same device, but found at least two devices, "
+                f"{found} and {here}! ({op_name}: move one of them with .to())"
+            )
+    if found is None:
+        raise ValueError(f"{op_name}: expected at least one tensor, got none")
+    return found

@@ -1,0 +1,42 @@
+"""The check functions that every shape rule and kernel uses.
+
+Each raises one kind of error with a message that is built only on failure: it says what was
+expected, what was given and what to do. A symbolic condition that cannot be decided yet is
+asserted when the program runs.
+"""
+
+from collections.abc import Callable
+
+from maquette.core.symbols import expect_true
+
+Message = Callable[[], str]
+
+
+def check(condition: bool, message: Message) -> None:
+    """Raise RuntimeError unless the condition holds."""
+    if not expect_true(condition):
+        raise RuntimeError(message())
+
+
+def check_index(condition: bool, message: Message) -> None:
+    """Raise IndexError unless the condition holds."""
+    if not expect_true(condition):
+        raise IndexError(message())
+
+
+def check_type(condition: bool, message: Message) -> None:
+    """Raise TypeError unless the condition holds."""
+    if not expect_true(condition):
+        raise TypeError(message())
+
+
+def check_value(condition: bool, message: Message) -> None:
+    """Raise ValueError unless the condition holds."""
+    if not expect_true(condition):
+        raise ValueError(message())
+
+
+def check_not_implemented(condition: bool, message: Message) -> None:
+    """Raise NotImplementedError unless the condition holds."""
+    if not expect_true(condition):
+        raise NotImplementedError(message())

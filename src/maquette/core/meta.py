@@ -1,0 +1,303 @@
+"""`TensorMeta`: what is known of a tensor without its data.
+
+A meta is an immutable value: element type, shape, strides, offset, device, layout. Equal metas
+are one object, so comparing and hashing are by identity, and a cache key of metas costs no look at
+shapes. The table that sees to it holds metas weakly. The arithmetic is in `strides`.
+"""
+
+from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]  # typeshed lacks it
+from collections.abc import Hashable
+from math import prod
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from weakref import ref
+
+from maquette.core import strides as rules
+from maquette.core.device import canonical, cpu
+from maquette.core.device import device as Device
+from maquette.core.errors import check
+from maquette.core.layout import layout as Layout
+from maquette.core.layout import memory_format as MemoryFormat
+from maquette.core.layout import preserve_format, strided
+from maquette.core.scalar_types import dtype as DType
+from maquette.core.size import Size
+from maquette.core.strides import Shape, Strides, contiguous_strides
+from maquette.core.symbols import intern_key, plain
+
+
+class TensorMeta:
+    """The geometry, type and place of a tensor. Made by `TensorMeta.of`; equal ones are one.
+
+    Derived facts (`numel`, `storage_bytes`, `is_contiguous`, `is_dense`, `suggested_format`,
+    `size`) are worked out when first asked for. `keys` and `fake_keys`, 0 at first, are the only
+    attributes that may be assigned: the tensor layer keeps the key sets of such tensors there.
+    """
+
+    __slots__ = (
+        "__weakref__", "device", "dtype", "fake_keys", "is_contiguous", "is_dense", "itemsize",
+        "keys", "layout", "ndim", "numel", "offset", "shape", "size", "storage_bytes", "strides",
+        "suggested_format",
+    )  # fmt: skip
+
+    dtype: DType
+    shape: Shape
+    strides: Strides
+    offset: int
+    device: Device
+    layout: Layout
+    ndim: int
+    itemsize: int
+    keys: int
+    fake_keys: int
+
+    numel: int
+    """The number of elements."""
+    storage_bytes: int
+    """The bytes that a storage must have to hold the tensor at its offset (spec T2)."""
+    is_contiguous: bool
+    """Whether strides are row-major where they matter (spec T12)."""
+    is_dense: bool
+    """Whether elements fill their range of memory without gap or overlap (spec T14)."""
+    suggested_format: MemoryFormat
+    """Channels-last if the strides suggest it, else contiguous (spec T17)."""
+    size: Size
+    """The shape as users see it."""
+
+    @staticmethod
+    def of(
+        dtype: DType,
+        shape: Shape,
+        strides: Strides | None = None,
+        offset: int = 0,
+        device: Device = cpu,
+        layout: Layout = strided,
+    ) -> "TensorMeta":
+        """The meta of these facts; strides default to contiguous ones (spec T11).
+
+        An accelerator without an index counts as the first one (spec T10). Raises RuntimeError for negative sizes, strides or offsets, and when there are not as many
+        strides as sizes.
+        """
+        if strides is None:
+            strides = contiguous_strides(shape)
+        try:
+            found = _interned.get((dtype, shape, strides, offset, device, layout))
+        except TypeError:  # lists and symbolic numbers cannot be hashed
+            found = None
+        if found is not None:
+            meta = found()
+            if meta is not None:
+                return meta
+        return _intern(dtype, shape, strides, offset, device, layout)
+
+    def fresh(
+        self,
+        shape: Shape,
+        dtype: DType | None = None,
+        strides: Strides | None = None,
+        device: Device | None = None,
+    ) -> "TensorMeta":
+        """A new strided tensor beside this one: contiguous unless told, at offset 0."""
+        return TensorMeta.of(dtype or self.dtype, shape, strides, 0, device or self.device)
+
+    def like(
+        self,
+        dtype: DType | None = None,
+        device: Device | None = None,
+        memory_format: MemoryFormat = preserve_format,
+    ) -> "TensorMeta":
+        """A new tensor of this shape, at offset 0; by default of this order of dimensions (T16).
+
+        Raises RuntimeError if the memory format is for another rank.
+        """
+        if memory_format is preserve_format and self.is_dense:
+            strides = self.strides
+        else:
+            strides = rules.format_strides(self.shape, self.strides, memory_format)
+        return TensorMeta.of(
+            dtype or self.dtype, self.shape, strides, 0, device or self.device, self.layout
+        )
+
+    def view(self, shape: Shape, strides: Strides, offset: int | None = None) -> "TensorMeta":
+        """Another geometry of the same elements, at the same offset unless told."""
+        return TensorMeta.of(
+            self.dtype,
+            shape,
+            strides,
+            self.offset if offset is None else offset,
+            self.device,
+            self.layout,
+        )
+
+    def with_dtype(self, dtype: DType) -> "TensorMeta":
+        """The same geometry with elements of another type."""
+        return TensorMeta.of(
+            dtype, self.shape, self.strides, self.offset, self.device, self.layout
+        )
+
+    def with_device(self, device: Device) -> "TensorMeta":
+        """The same geometry on another device."""
+        return TensorMeta.of(
+            self.dtype, self.shape, self.strides, self.offset, device, self.layout
+        )
+
+    def is_contiguous_in(self, memory_format: MemoryFormat) -> bool:
+        """Whether the tensor is contiguous in a memory format (spec T12, T13).
+
+        preserve_format, which names no order, asks the same as contiguous_format.
+        """
+        rank = rules.CHANNELS_LAST_RANKS.get(memory_format)
+        if rank is None:
+            return self.is_contiguous
+        return rules.is_channels_last(self.shape, self.strides, rank)
+
+    def __str__(self) -> str:
+        place = "" if self.device is cpu else f" on {self.device}"
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{place}"
+
+    def __repr__(self) -> str:
+        layout = "" if self.layout is strided else f", layout={self.layout}"
+        return (
+            f"TensorMeta({self.dtype.name}, shape={self.shape}, strides={self.strides}, "
+            f"offset={self.offset}, device='{self.device}'{layout})"
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in ("keys", "fake_keys"):
+            raise AttributeError(
+                f"cannot set {name!r}: a TensorMeta is immutable; make another with .view(), "
+                f".fresh(), .like(), .with_dtype() or .with_device()"
+            )
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"cannot delete {name!r}: a TensorMeta is immutable")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        facts = (self.dtype, self.shape, self.strides, self.offset, self.device, self.layout)
+        return TensorMeta.of, facts
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    if not TYPE_CHECKING:  # a type checker would take it for leave to read any name
+
+        def __getattr__(self, name: str) -> object:
+            # Reached once per fact: later reads find the slot filled.
+            rule = _DERIVED.get(name)
+            if rule is None:
+                raise AttributeError(f"'TensorMeta' object has no attribute {name!r}")
+            fact = rule(self)
+            object.__setattr__(self, name, fact)
+            return fact
+
+
+_DERIVED: Final = {
+    "numel": lambda meta: prod(meta.shape),
+    "storage_bytes": lambda meta: meta.itemsize
+    * rules.storage_elements(meta.shape, meta.strides, meta.offset),
+    "is_contiguous": lambda meta: rules.is_contiguous(meta.shape, meta.strides),
+    "is_dense": lambda meta: meta.is_contiguous or rules.is_dense(meta.shape, meta.strides),
+    "suggested_format": lambda meta: rules.suggested_format(meta.shape, meta.strides),
+    "size": lambda meta: Size(meta.shape),
+}
+
+
+class _Entry(ref[TensorMeta]):
+    """A weak reference that knows its key in the table."""
+
+    __slots__ = ("key",)
+
+    key: Hashable
+
+
+_Table: TypeAlias = dict[Hashable, _Entry]
+
+# The table is written with two atomic steps only, `setdefault` and `_remove_dead_weakref`, so it
+# needs no lock. A lock could deadlock: entries are removed by the garbage collector, at any time,
+# in any thread, whatever that thread holds.
+_interned: _Table = {}
+
+
+def _forget(entry: _Entry) -> None:
+    """Remove an entry whose meta died, unless a living one has taken its place."""
+    _remove_dead_weakref(_interned, entry.key)
+
+
+def _intern(
+    dtype: DType, shape: Shape, strides: Strides, offset: int, device: Device, layout: Layout
+) -> TensorMeta:
+    """Make a meta and enter it in the table, unless another thread was first."""
+    device = canonical(device)
+    key: Hashable = (dtype, shape, strides, offset, device, layout)
+    if not _is_plain(shape, strides, offset):
+        shape, strides, offset = _normalized(shape, strides, offset)
+        sizes, steps = tuple(map(intern_key, shape)), tuple(map(intern_key, strides))
+        key = (dtype, sizes, steps, intern_key(offset), device, layout)
+    meta = _make(dtype, shape, strides, offset, device, layout)
+    entry = _Entry(meta, _forget)
+    entry.key = key
+    while True:
+        standing = _interned.setdefault(key, entry)
+        interned = standing()
+        if interned is not None:
+            return interned
+        _forget(standing)  # it died, and its own callback is still to come
+
+
+def _is_plain(shape: Shape, strides: Strides, offset: int) -> bool:
+    """Whether nothing needs checking or converting: the usual case, told in 0.4 µs."""
+    numbers = (*shape, *strides, offset)
+    return (
+        set(map(type, numbers)) == {int}
+        and min(numbers) >= 0
+        and len(shape) == len(strides)
+        and shape.__class__ is strides.__class__ is tuple
+    )
+
+
+def _normalized(shape: Shape, strides: Strides, offset: int) -> tuple[Shape, Strides, int]:
+    """Tuples of plain ints and symbols; RuntimeError if they are no geometry.
+
+    The signs of symbolic numbers are their makers' concern.
+    """
+    shape, strides, offset = tuple(map(plain, shape)), tuple(map(plain, strides)), plain(offset)
+    check(
+        len(shape) == len(strides),
+        lambda: f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
+        f"({len(strides)})",
+    )
+    check(
+        not any(map(_is_negative, shape)),
+        lambda: f"Trying to create tensor with negative dimension "
+        f"{next(filter(_is_negative, shape))}: {list(shape)}",
+    )
+    check(
+        not any(map(_is_negative, strides)),
+        lambda: f"Negative strides are not supported, got strides: {list(strides)}",
+    )
+    check(not _is_negative(offset), lambda: f"Tensor: invalid storage offset {offset}")
+    return shape, strides, offset
+
+
+def _is_negative(number: int) -> bool:
+    return number.__class__ is int and number < 0
+
+
+def _make(
+    dtype: DType, shape: Shape, strides: Strides, offset: int, device: Device, layout: Layout
+) -> TensorMeta:
+    meta = object.__new__(TensorMeta)
+    fill = object.__setattr__
+    fill(meta, "dtype", dtype)
+    fill(meta, "shape", shape)
+    fill(meta, "strides", strides)
+    fill(meta, "offset", offset)
+    fill(meta, "device", device)
+    fill(meta, "layout", layout)
+    fill(meta, "ndim", len(shape))
+    fill(meta, "itemsize", dtype.itemsize)
+    fill(meta, "keys", 0)
+    fill(meta, "fake_keys", 0)
+    return meta

@@ -1,0 +1,103 @@
+"""The dispatcher's state of one thread: included and excluded keys, grad mode, mode stacks.
+
+`DispatchState` is read by every operator call, so it holds what a call needs in the form in which
+the call needs it: ``ks = (argument keys | st.include) & st.keep``. Setters keep ``keep`` true;
+nobody else writes it. The context managers over this state are in `guards.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from maquette.dispatch.keys import (
+    ALL_BITS,
+    AUTOCAST,
+    BACKENDS,
+    REQUIRES_GRAD,
+    DispatchKeySet,
+)
+
+_FIRST_INCLUDE = DispatchKeySet("BackendSelect", "ADInplaceOrView").raw_repr()
+
+
+class DispatchState:
+    """What the dispatcher knows of one thread.
+
+    ``include`` and ``exclude`` are key sets as ints and start as D15 says; ``include`` may hold
+    the hidden bit TORCH_FUNCTION, which says that a TorchFunctionMode is active. ``keep`` is
+    derived: the mask of what a call may use, all bits less the excluded functionalities (backend
+    bits always stay) and, while grad mode is off, less the hidden REQUIRES_GRAD. ``node_context``
+    is what new autograd nodes remember; observers set it. The mode stacks have their top last.
+    """
+
+    __slots__ = (
+        "dispatch_modes",
+        "exclude",
+        "fake_mode",
+        "function_modes",
+        "grad_enabled",
+        "include",
+        "inference",
+        "keep",
+        "node_context",
+        "pre_dispatch_modes",
+        "subclass_functions",
+    )
+
+    def __init__(self) -> None:
+        self.include = _FIRST_INCLUDE
+        self.exclude = AUTOCAST
+        self.keep = ALL_BITS & ~AUTOCAST
+        self.grad_enabled = True
+        self.inference = False
+        self.fake_mode: object | None = None
+        self.dispatch_modes: list[object] = []
+        self.function_modes: list[object] = []
+        self.pre_dispatch_modes: list[object] = []
+        self.node_context: object | None = None
+        self.subclass_functions = True
+
+    def set_include(self, bits: int) -> None:
+        """Replace the included keys."""
+        self.include = bits
+
+    def set_exclude(self, bits: int) -> None:
+        """Replace the excluded keys; a hidden bit may be among them."""
+        self.exclude = bits
+        self._derive_keep()
+
+    def add_include(self, bits: int) -> None:
+        """Include these bits too."""
+        self.include |= bits
+
+    def drop_include(self, bits: int) -> None:
+        """No longer include these bits."""
+        self.include &= ~bits
+
+    def add_exclude(self, bits: int) -> None:
+        """Exclude these bits too."""
+        self.set_exclude(self.exclude | bits)
+
+    def drop_exclude(self, bits: int) -> None:
+        """No longer exclude these bits."""
+        self.set_exclude(self.exclude & ~bits)
+
+    def set_grad_enabled(self, flag: bool) -> None:
+        """Switch grad mode; no visible key set changes (D18)."""
+        self.grad_enabled = flag
+        self._derive_keep()
+
+    def _derive_keep(self) -> None:
+        keep = ALL_BITS & ~(self.exclude & ~BACKENDS)
+        self.keep = keep if self.grad_enabled else keep & ~REQUIRES_GRAD
+
+
+class _Local(threading.local):
+    """Gives each thread a `DispatchState` of its own, made when the thread first asks."""
+
+    def __init__(self) -> None:
+        self.st = DispatchState()
+
+
+tls = _Local()
+"""``tls.st`` is the calling thread's `DispatchState`."""

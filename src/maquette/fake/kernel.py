@@ -1,0 +1,224 @@
+"""The kernel at Fake: an operator's shape rule, remembered, and a new tensor in outline.
+
+The key Fake stands just above the backends, so whatever wants to see the real program has seen it
+before. For each operator one function is generated: look up the outcome by the interned metas, check
+that the arguments are fakes of one mode, build the result. A hit touches no shape, stride or size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import defaults
+from maquette.dispatch import keys as K
+from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
+from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.operator import OpOverload, set_fallback
+from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
+from maquette.fake.constants import constant_kernel
+from maquette.fake.exceptions import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+from maquette.fake.mode import FakeTensorMode, arguments_in_one_mode, make_constant
+from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake
+from maquette.library.arrays import build, resize_outputs, returns_of
+from maquette.library.infer import Outcome, key_source, lookup
+from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
+from maquette.tensor.tensor import NOT_INHERITED
+
+_new = object.__new__
+
+
+def fake_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
+    """The callable that serves Fake for ``op`` at the key set ``ks``."""
+    plain = _plain_kernel(op, ks)
+    if ks & K.CONSTANT:
+        return constant_kernel(op, plain, make_constant)
+    return plain
+
+
+def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
+    if Tag.data_dependent_output in op.tags:
+        return _raising(op, DataDependentOutputException)
+    if op.shape_rule is None:
+        if Tag.dynamic_output_shape in op.tags:
+            return _raising(op, DynamicOutputShapeException)
+        return _decomposed(op, ks)
+    kinds = returns_of(op)
+    types = [r.type.written for r in op._schema.returns]
+    tensor_first = any(a.type.written == "Tensor" for a in op._schema.arguments)
+    if len(kinds) == 1 and types[0].startswith("Tensor") and "[]" not in types[0] and tensor_first:
+        if kinds[0][0] == "fresh" or kinds[0][0] == "view":
+            return _generated(op, kinds[0], bool(ks & K.INFERENCE))
+    return _general(op, kinds)
+
+
+def _raising(op: OpOverload, error: type[RuntimeError]) -> Callable[..., object]:
+    def kernel(ks: int, *params: object) -> object:
+        raise error(op)
+
+    return kernel
+
+
+def _decomposed(op: OpOverload, ks: int) -> Callable[..., object]:
+    """No shape rule: a definition by other operators, run on fakes; else a clear refusal."""
+    for alias in (
+        DispatchKey.CompositeExplicitAutograd,
+        DispatchKey.CompositeImplicitAutograd,
+    ):
+        stack = op._kernels.get(alias)
+        if stack and stack[-1].speaks_operators:
+            return _under_mode(op, stack[-1], ks)
+    return _unsupported(op)
+
+
+def _under_mode(op: OpOverload, chosen: Kernel, ks: int) -> Callable[..., object]:
+    inner = chosen.factory(op, ks)
+    assert inner is not None
+
+    def kernel(ks: int, *params: object) -> object:
+        mode, params = arguments_in_one_mode(op, params)
+        with mode, AutoDispatchBelowAutograd():
+            return inner(ks, *params)
+
+    return kernel
+
+
+def _unsupported(op: OpOverload) -> Callable[..., object]:
+    def kernel(ks: int, *params: object) -> object:
+        raise UnsupportedOperatorException(op)
+
+    return kernel
+
+
+def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., object]:
+    """Any number and kind of results; also the oracle of the generated kernels."""
+
+    def kernel(ks: int, *params: object) -> object:
+        mode, params = arguments_in_one_mode(op, params)
+        return from_outcome(op, kinds, lookup(op, params), params, mode)
+
+    return kernel
+
+
+def from_outcome(
+    op: OpOverload,
+    kinds: list[tuple[str, int]],
+    outcome: Outcome,
+    params: Sequence[object],
+    mode: FakeTensorMode,
+) -> object:
+    """Fake results of an outcome."""
+    resize_outputs(kinds, outcome, params)
+
+    def fresh(op: OpOverload, meta: TensorMeta, value: object) -> FakeTensor:
+        return fresh_fake(mode, meta)
+
+    return build(op, kinds, outcome, params, None, fresh, fake_view)
+
+
+def _generated(op: OpOverload, kind: tuple[str, int], inference: bool) -> Callable[..., object]:
+    """One tensor result, fresh or a view: the generated common case."""
+    arguments = op._schema.arguments
+    names = [f"p{i}" for i in range(len(arguments))]
+    plain, lists = _tensor_parameters(op)
+    first = plain[0]
+    checks = " or ".join(
+        f"({n}.__class__ not in _NUMBERS and {n}.fake_mode is not _m)"
+        if op.takes_numbers
+        else f"{n}.fake_mode is not _m"
+        for n in plain[1:]
+    )
+    checks = "".join(f" or {c}" for c in [checks] if c)
+    for n in lists:
+        checks += f" or ({n} is not None and _mixed({n}, _m))"
+    source = f"""
+def _kernel(_ks, {', '.join(names)}):
+    try:
+        _e = _cache[{key_source(op)}]
+        _m = {first}.fake_mode
+    except (KeyError, TypeError, AttributeError):
+        return _slow(_ks, {', '.join(names)})
+    _a = _tls.st.fake_mode
+    if _m is None or (_a is not None and _a is not _m){checks}:
+        return _slow(_ks, {', '.join(names)})
+    _t = _new(_Fake)
+    _t.meta = _e.meta
+    {_storage_lines(kind, names)}
+    _t._data = None
+    _t._vc = None
+    _t._base = None
+    _t._ag = None
+    _t.fake_mode = _m
+    _t.constant = None
+    return _t
+"""
+    # Parts are set inline, without __init__: 0.35 us of 1.3 us a hit (make bench, CPython 3.11).
+    space: dict[str, object] = {
+        "_cache": op.infer_cache,
+        "_slow": _general(op, [kind]),
+        "_tls": tls,
+        "_Fake": FakeTensor,
+        "_new": _new,
+        "_Storage": UntypedStorage,
+        "_observers": OBSERVERS,
+        "_announce": announce,
+        "_defaults": defaults,
+        "_NUMBERS": NUMBERS,
+        "_mixed": _mixed,
+        "_inherit": NOT_INHERITED,
+        "_mask": INFERENCE_MASK if inference else -1,
+    }
+    exec(compiled(source, "fake"), space)
+    kernel = space["_kernel"]
+    assert callable(kernel)
+    return kernel
+
+
+def _storage_lines(kind: tuple[str, int], names: list[str]) -> str:
+    if kind[0] == "view":
+        origin = names[kind[1]]
+        return (
+            f"_t._keys = {origin}._keys & _inherit "
+            f"if _e.meta.dtype is {origin}.meta.dtype else _e.fake_keys\n"
+            f"    _t._storage = {origin}._storage"
+        )
+    return """_t._keys = _e.fake_keys & _mask
+    _s = _new(_Storage)
+    _s._nbytes = _e.nbytes
+    _s.device = _e.device
+    _s.data = None
+    _s.foreign = False
+    _s._id = 0
+    if _observers:
+        _announce(_s)
+    _t._storage = _s"""
+
+
+def _tensor_parameters(op: OpOverload) -> tuple[list[str], list[str]]:
+    """Names of plain tensor parameters, and of those that may be None or are lists."""
+    plain: list[str] = []
+    other: list[str] = []
+    for i, a in enumerate(op._schema.arguments):
+        text = a.type.written
+        if text == "Tensor":
+            plain.append(f"p{i}")
+        elif text.startswith("Tensor"):
+            other.append(f"p{i}")
+    return plain, other
+
+
+def _mixed(value: object, mode: FakeTensorMode) -> bool:
+    """Whether an optional tensor or list of tensors has one that is not of ``mode``."""
+    if value.__class__ is tuple:
+        return any(t is not None and t.fake_mode is not mode for t in value)  # type: ignore[attr-defined]  # a tuple
+    return value.fake_mode is not mode  # type: ignore[attr-defined]  # a tensor
+
+
+set_fallback(DispatchKey.Fake, fake_kernel)

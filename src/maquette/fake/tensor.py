@@ -1,0 +1,123 @@
+"""`FakeTensor`: a meta, a storage that only counts bytes, and the mode it belongs to.
+
+A fake tensor is a `Tensor` whose key set has the key Fake beside its own device's keys, so autograd,
+autocast and every transform treat it as a tensor of that device. ``constant`` is a private real clone
+of a value that is known (F64); the hidden key CONSTANT tells dispatch of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from maquette.core.device import canonical, device
+from maquette.core.meta import TensorMeta
+from maquette.dispatch import keys as K
+from maquette.dispatch.tls import tls
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import (
+    ADINPLACE,
+    FAKE_ALIAS,
+    NOT_INHERITED,
+    Tensor,
+    fake_keys_for,
+)
+
+if TYPE_CHECKING:
+    from maquette.fake.mode import FakeTensorMode
+
+_new = object.__new__
+INFERENCE_MASK = ~(ADINPLACE | K.AUTOGRAD)
+
+
+class FakeTensor(Tensor):
+    """A tensor in outline: every question about metadata has its answer, data has none."""
+
+    __slots__ = ("constant", "fake_mode")
+
+    fake_mode: FakeTensorMode  # type: ignore[misc]  # None on real tensors
+    constant: Tensor | None  # type: ignore[misc]  # likewise
+
+    def __new__(cls, *args: object, **kwargs: object) -> FakeTensor:
+        return _construct(*args, **kwargs)
+
+    @property
+    def fake_device(self) -> device:
+        """The modelled device."""
+        return self.meta.device
+
+
+# The class defines slots over class attributes of Tensor; it adds no keys of its own.
+FakeTensor._class_bits = 0
+
+
+def _construct(*args: object, **kwargs: object) -> FakeTensor:
+    names = ("fake_mode", "elem", "device")
+    if args and isinstance(args[0], (Tensor, TensorMeta)):
+        names = ("elem", "fake_mode", "device")
+    given = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        key = {"fake_device": "device", "mode": "fake_mode"}.get(name, name)
+        if key not in names:
+            raise TypeError(f"FakeTensor() got an unexpected argument '{name}'")
+        if key in given:
+            raise TypeError(f"FakeTensor() got two values for '{key}'")
+        given[key] = value
+    for name in names:
+        if name not in given:
+            raise TypeError(f"FakeTensor() is missing '{name}'")
+    elem, mode, where = given["elem"], given["fake_mode"], given["device"]
+    if isinstance(elem, Tensor):
+        assert elem.meta.device.type == "meta", f"elem must be a meta tensor, got {elem.meta}"
+        elem = elem.meta
+    if not isinstance(elem, TensorMeta):
+        raise TypeError(f"FakeTensor() elem must be a TensorMeta or meta tensor, got {type(elem)}")
+    on = canonical(where if isinstance(where, device) else device(str(where)))
+    return fresh_fake(mode, elem.with_device(on))  # type: ignore[arg-type]  # checked by use
+
+
+def make_fake(
+    mode: FakeTensorMode, meta: TensorMeta, storage: UntypedStorage, keys: int
+) -> FakeTensor:
+    """A fake of the given parts; nothing is checked."""
+    t = _new(FakeTensor)
+    t.meta = meta
+    t._keys = keys
+    t._storage = storage
+    t._data = None
+    t._vc = None
+    t._base = None
+    t._ag = None
+    t.fake_mode = mode
+    t.constant = None
+    return t
+
+
+def fresh_fake(mode: FakeTensorMode, meta: TensorMeta) -> FakeTensor:
+    """A new fake with a storage of its own."""
+    keys = fake_keys_for(meta)
+    if tls.st.inference:
+        keys &= INFERENCE_MASK
+    return make_fake(mode, meta, UntypedStorage(meta.storage_bytes, meta.device), keys)
+
+
+def fake_view(source: Tensor, meta: TensorMeta) -> FakeTensor:
+    """A fake of ``meta`` over the storage of ``source``."""
+    assert isinstance(source, FakeTensor)
+    keys = source._keys & NOT_INHERITED
+    if meta.dtype is not source.meta.dtype:
+        keys = fake_keys_for(meta)
+    return make_fake(source.fake_mode, meta, source._storage, keys)
+
+
+def _alias(source: Tensor) -> Tensor:
+    other = fake_view(source, source.meta)
+    if source._keys & ADINPLACE:
+        other._vc = source._version_counter()
+    if source.constant is not None:
+        other.constant = source.constant
+        other._keys |= K.CONSTANT
+        other.fake_mode.constants.track(other)
+    return other
+
+
+FAKE_ALIAS[0] = _alias

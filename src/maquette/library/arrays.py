@@ -1,0 +1,313 @@
+"""From tensors to plain arrays and back: how a page's array kernel serves a backend key.
+
+A page's kernel is a function of arrays of a namespace ``xp``. The callable built here looks up the
+shape rule's outcome (which validates the call), runs the kernel on the arrays of the tensors, and
+lays the result out exactly as the outcome says. View operators need no kernel at all: their result
+is the outcome's meta over the argument's storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import defaults
+from maquette.dispatch import keys as K
+from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.library.infer import Outcome, key_source, lookup
+from maquette.tensor.storage import UntypedStorage, namespace_of
+from maquette.tensor.tensor import (
+    ADINPLACE,
+    NOT_INHERITED,
+    Array,
+    Tensor,
+    array_over,
+    keys_for,
+    relayout,
+    wrap,
+)
+
+_new = object.__new__
+_DENSE = K.functionality_bits(DispatchKey.CPU)
+
+
+def returns_of(op: OpOverload) -> list[tuple[str, int]]:
+    """Per declared return: ('fresh', -1), ('view', i) or ('written', i), i the aliased parameter."""
+    arguments = op._schema.arguments
+    found: list[tuple[str, int]] = []
+    for r in op._schema.returns:
+        info = r.alias_info
+        if info is None:
+            # An alias inside a list return stands on its element.
+            found.append(("fresh", -1))
+            continue
+        source = next(
+            (i for i, a in enumerate(arguments) if a.alias_info and _same_set(a, r)), -1
+        )
+        found.append(("written" if info.is_write else "view", source))
+    return found
+
+
+def _same_set(argument: object, result: object) -> bool:
+    mine, theirs = argument.alias_info, result.alias_info  # type: ignore[attr-defined]  # Arguments
+    return bool(set(_sets(mine)) & set(_sets(theirs))) or _wild(mine)
+
+
+def _sets(info: object) -> set[str]:
+    names = set(info.before_set)  # type: ignore[attr-defined]  # alias info of the schema
+    for inner in info.contained:  # type: ignore[attr-defined]  # alias info of the schema
+        if inner is not None:
+            names |= _sets(inner)
+    return names
+
+
+def _wild(info: object) -> bool:
+    return "*" in info.after_set  # type: ignore[attr-defined]  # alias info of the schema
+
+
+def backend_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
+    """The kernel at a backend's key: the array kernel on data, or metadata alone on ``meta``."""
+    meta = K.highest(ks & (K.BACKENDS | _DENSE)) is DispatchKey.Meta
+    if meta or op.array_kernel is None:
+        return meta_kernel(op) if meta else _views_only(op)
+    kinds = returns_of(op)
+    if kinds == [("fresh", -1)] and op._schema.returns[0].type.written == "Tensor":
+        return _fast_single(op, ks)
+    return _general(op, kinds)
+
+
+def _fast_single(op: OpOverload, ks: int) -> Callable[..., object]:
+    """One fresh tensor result: the generated common case."""
+    schema = op._schema
+    names = [f"p{i}" for i in range(len(schema.arguments))]
+    passed = [_array_expression(n, a.type.written, op.takes_numbers) for n, a in zip(names, schema.arguments)]
+    tensors = [n for n, a in zip(names, schema.arguments) if a.type.written.startswith("Tensor")]
+    source = f"""
+def _kernel(_ks, {', '.join(names)}):
+    try:
+        _e = _cache[{key_source(op)}]
+    except (KeyError, TypeError):
+        _e = _lookup(_op, ({', '.join(names)},))
+    _r = _array({', '.join(['_xp', *passed])})
+    if (
+        _r.__class__ is _ndarray
+        and _r.base is None
+        and _r.dtype is _e.np
+        and _r.strides == _e.byte_strides
+        and _r.shape == _e.shape
+        {' '.join(f'and _r is not getattr({n}, "_data", None)' for n in tensors)}
+    ):
+        _s = _Storage(_e.nbytes, _e.device, _r)
+    else:
+        _s, _r = _settle(_op, _e.meta, _r)
+    _t = _new(_Tensor)
+    _t.meta = _e.meta
+    _t._keys = _e.keys & _mask
+    _t._storage = _s
+    _t._data = _r
+    _t._vc = None
+    _t._base = None
+    _t._ag = None
+    return _t
+"""
+    space: dict[str, object] = {
+        "_cache": op.infer_cache,
+        "_lookup": lookup,
+        "_op": op,
+        "_array": op.array_kernel,
+        "_xp": namespace_of("cpu"),
+        "_ndarray": np.ndarray,
+        "_Storage": UntypedStorage,
+        "_Tensor": Tensor,
+        "_new": _new,
+        "_settle": settle,
+        "_defaults": defaults,
+        "_NUMBERS": NUMBERS,
+        "_mask": ~(ADINPLACE | K.AUTOGRAD) if ks & K.INFERENCE else -1,
+    }
+    exec(compiled(source, "kernel"), space)
+    kernel = space["_kernel"]
+    assert callable(kernel)
+    return kernel
+
+
+def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
+    if type_ == "Tensor":
+        if takes_numbers:
+            return f"({name} if {name}.__class__ in _NUMBERS else {name}._data)"
+        return f"{name}._data"
+    if type_ == "Tensor?":
+        return f"(None if {name} is None else {name}._data)"
+    if type_.startswith("Tensor"):
+        return f"[None if _t is None else _t._data for _t in {name}]"
+    return name
+
+
+def arrays_of(params: Sequence[object]) -> list[object]:
+    """Canonical parameters with arrays in the place of tensors, as a kernel takes them."""
+    return [_array_of(p) for p in params]
+
+
+def _array_of(p: object) -> object:
+    if isinstance(p, Tensor):
+        return p._data
+    if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):  # type: ignore[attr-defined]  # a tuple
+        return [_array_of(i) for i in p]  # type: ignore[attr-defined]  # a tuple
+    return p
+
+
+def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedStorage, Array]:
+    """Lay a kernel's array out as the shape rule said: own memory, dtype, strides."""
+    array = np.asarray(result)
+    if array.shape != tuple(meta.shape):
+        raise RuntimeError(
+            f"{op.name()}: its shape rule says {meta}, its kernel gave an array of shape "
+            f"{array.shape}; one of the two is wrong"
+        )
+    storage = UntypedStorage(meta.storage_bytes, meta.device, np.zeros(meta.storage_bytes, np.uint8))
+    target = array_over(storage, meta)
+    if array.size:
+        np.copyto(target, array, casting="unsafe")
+    return storage, target
+
+
+def fresh_from(op: OpOverload, meta: TensorMeta, result: object, keys: int | None = None) -> Tensor:
+    """A new tensor of ``meta`` with a kernel's values."""
+    storage, data = settle(op, meta, result)
+    return wrap(meta, storage, data, keys_for(meta) if keys is None else keys)
+
+
+def view_of(source: Tensor, meta: TensorMeta) -> Tensor:
+    """A tensor of ``meta`` over the storage of ``source``."""
+    keys = source._keys & NOT_INHERITED
+    if meta.dtype is not source.meta.dtype:
+        keys = keys_for(meta)
+    data = None if source._storage.data is None else array_over(source._storage, meta)
+    return wrap(meta, source._storage, data, keys)
+
+
+def build(
+    op: OpOverload,
+    kinds: list[tuple[str, int]],
+    outcome: Outcome,
+    params: Sequence[object],
+    results: object,
+    fresh: Callable[[OpOverload, TensorMeta, object], Tensor],
+    view: Callable[[Tensor, TensorMeta], Tensor],
+) -> object:
+    """Assemble an operator's results from an outcome: fresh tensors, views, written arguments."""
+    if not kinds:
+        return None
+    single = len(kinds) == 1
+    metas = [outcome.value] if single else outcome.value
+    values = [results] if single else results
+    built: list[object] = []
+    for n, (kind, source) in enumerate(kinds):
+        meta = metas[n]  # type: ignore[index]  # one meta a return, by the schema
+        if kind == "written":
+            built.append(_written(params[source], meta))
+        elif kind == "view" and source >= 0:
+            built.append(_views(params[source], meta, view))
+        else:
+            value = None if values is None else values[n]  # type: ignore[index]  # as above
+            built.append(_fresh(op, meta, value, fresh))
+    return built[0] if single else tuple(built)
+
+
+def _written(target: object, meta: object) -> object:
+    if isinstance(target, tuple):
+        return list(target)
+    if isinstance(meta, TensorMeta) and isinstance(target, Tensor) and target.meta is not meta:
+        relayout(target, meta)
+    return target
+
+
+def _views(source: object, meta: object, view: Callable[[Tensor, TensorMeta], Tensor]) -> object:
+    if isinstance(meta, TensorMeta):
+        assert isinstance(source, Tensor)
+        return view(source, meta)
+    assert isinstance(source, Tensor) and isinstance(meta, (tuple, list))
+    return [view(source, m) for m in meta]
+
+
+def _fresh(
+    op: OpOverload,
+    meta: object,
+    value: object,
+    fresh: Callable[[OpOverload, TensorMeta, object], Tensor],
+) -> object:
+    if isinstance(meta, TensorMeta):
+        return fresh(op, meta, value)
+    if isinstance(meta, (tuple, list)):
+        values = [None] * len(meta) if value is None else value
+        return [_fresh(op, m, v, fresh) for m, v in zip(meta, values, strict=True)]  # type: ignore[call-overload]  # a list of arrays
+    return meta if value is None or meta is None else value
+
+
+def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., object]:
+    array_kernel = op.array_kernel
+    assert array_kernel is not None
+    xp = namespace_of("cpu")
+
+    def kernel(ks: int, *params: object) -> object:
+        outcome = lookup(op, params)
+        resize_outputs(kinds, outcome, params)
+        results = array_kernel(xp, *arrays_of(params))
+        return build(op, kinds, outcome, params, results, fresh_from, view_of)
+
+    return kernel
+
+
+def resize_outputs(
+    kinds: list[tuple[str, int]], outcome: Outcome, params: Sequence[object]
+) -> None:
+    """Bring written arguments to the meta that the rule gives them before a kernel writes."""
+    for n, (kind, source) in enumerate(kinds):
+        if kind != "written":
+            continue
+        target = params[source]
+        meta = outcome.value if len(kinds) == 1 else outcome.value[n]  # type: ignore[index]  # one meta a return
+        if isinstance(target, Tensor) and isinstance(meta, TensorMeta) and target.meta is not meta:
+            if meta.storage_bytes > target._storage.nbytes():
+                target._storage.resize_(meta.storage_bytes)
+            relayout(target, meta)
+
+
+def _views_only(op: OpOverload) -> Callable[..., object]:
+    kinds = returns_of(op)
+    if len(kinds) == 1 and kinds[0][0] == "view":
+        source = kinds[0][1]
+
+        def kernel(ks: int, *params: object) -> object:
+            return _views(params[source], lookup(op, params).value, view_of)
+
+        return kernel
+    if all(kind == "written" for kind, _ in kinds):
+
+        def relay(ks: int, *params: object) -> object:
+            outcome = lookup(op, params)
+            resize_outputs(kinds, outcome, params)
+            return build(op, kinds, outcome, params, None, fresh_from, view_of)
+
+        return relay
+    op._raise_no_kernel(DispatchKey.CPU)
+
+
+def meta_kernel(op: OpOverload) -> Callable[..., object]:
+    """The kernel on ``meta`` tensors: storages without data, made by the shape rule alone."""
+    kinds = returns_of(op)
+
+    def kernel(ks: int, *params: object) -> object:
+        outcome = lookup(op, params)
+        resize_outputs(kinds, outcome, params)
+        return build(op, kinds, outcome, params, None, _fresh_meta, view_of)
+
+    return kernel
+
+
+def _fresh_meta(op: OpOverload, meta: TensorMeta, result: object) -> Tensor:
+    return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device), None, keys_for(meta))

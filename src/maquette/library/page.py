@@ -1,0 +1,214 @@
+"""The operator page: one operator's schema, shape rule, kernel, derivative, batching rule, cost.
+
+`define` opens a page; its methods are decorators that fill it in. Each is the public registration
+call bound to one operator, so a user's page looks as a built-in one does. In-place and ``out=``
+variants are derived from the page, never written again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from maquette.autograd.formulas import Derivatives
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.kernels import Kernel, caller_place
+from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import define_overload
+from maquette.dispatch.tags import Tag
+from maquette.library.arrays import backend_kernel
+from maquette.library.python_kernels import python_kernel
+from maquette.library.variants import inplace_schema, inplace_shape, out_schema, out_shape, writing
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Variant(enum.Enum):
+    """Forms of an operator that are derived from its functional page."""
+
+    INPLACE = "inplace"
+    OUT = "out"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call costs: floating point operations; bytes default to every operand once."""
+
+    flops: int = 0
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+
+
+class OperatorPage:
+    """The page of one overload; calling it calls the operator."""
+
+    __slots__ = ("op", "variants")
+
+    def __init__(self, op: OpOverload) -> None:
+        self.op = op
+        self.variants: list[OpOverload] = []
+
+    def __call__(self, /, *args: object, **kwargs: object) -> object:
+        return self.op(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<OperatorPage({self.op})>"
+
+    def shape(self, rule: F) -> F:
+        """Register the shape rule: metas and plain arguments, all positional, to metas.
+
+        It runs every check of the operator; eager, meta and fake calls all run it.
+        """
+        set_shape_rule(self.op, rule)
+        return rule
+
+    def kernel(self, function: F) -> F:
+        """Register the array kernel: ``function(xp, *parameters)`` on arrays of namespace ``xp``."""
+        self.op.array_kernel = function
+        self.op.invalidate()
+        return function
+
+    def composite(self, function: F) -> F:
+        """Register a definition by other operators (CompositeImplicitAutograd)."""
+        key = DispatchKey.CompositeImplicitAutograd
+        self.op.register(key, Kernel(_positional(function), python=function, speaks_operators=True))
+        return function
+
+    def explicit(self, function: F) -> F:
+        """Register a definition by other operators, differentiated by the page's own formula."""
+        key = DispatchKey.CompositeExplicitAutograd
+        self.op.register(key, Kernel(_positional(function), python=function, speaks_operators=True))
+        return function
+
+    def derivative(
+        self, /, *joint: str, **formulas: Callable[..., object]
+    ) -> Callable[[F], F]:
+        """Register derivatives: one formula an argument by keyword, or a decorator for several."""
+        derivatives = derivatives_of(self.op)
+        for name, formula in formulas.items():
+            derivatives.add((name,), formula, joint=False)
+        for variant in self.variants:
+            variant.derivatives = derivatives
+
+        def decorate(function: F) -> F:
+            derivatives.add(joint, function, joint=True)
+            return function
+
+        return decorate
+
+    def diagonal(self, /, **slopes: Callable[..., object]) -> None:
+        """Register elementwise derivatives d out / d argument, by the arguments or ``result``."""
+        for name, slope in slopes.items():
+            rule = _diagonal(slope)
+            derivatives_of(self.op).add((name,), rule, joint=False)
+        for variant in self.variants:
+            variant.derivatives = self.op.derivatives
+
+    def nondifferentiable(self, *outputs: int) -> None:
+        """Say that outputs (all, if none is given) never require grad."""
+        derivatives_of(self.op).nondifferentiable = outputs or tuple(range(16))
+        for variant in self.variants:
+            variant.derivatives = self.op.derivatives
+
+    def batching(self, rule: F) -> F:
+        """Register the batching rule ``(info, in_dims, *args) -> (output, out_dims)``."""
+        self.op.batching_rule = rule
+        return rule
+
+    def cost(self, rule: F) -> F:
+        """Register the cost: metas of arguments, then of the result, to a `Cost`."""
+        self.op.cost_rule = rule
+        for variant in self.variants:
+            variant.cost_rule = rule
+        return rule
+
+    def any_device(self) -> OperatorPage:
+        """Let operands be on different devices; the shape rule checks them itself."""
+        self.op.free_devices = True
+        for variant in self.variants:
+            variant.free_devices = True
+        return self
+
+
+def define(
+    schema: str, *, tags: Iterable[Tag] = (), variants: Iterable[Variant | str] = ()
+) -> OperatorPage:
+    """Open the page of a new operator.
+
+    variants: `Variant.INPLACE`, `Variant.OUT`, or the name of the out= overload where it is not the
+    overload's own name followed by ``_out``.
+    """
+    place = caller_place()
+    page = OperatorPage(define_overload(schema, tags, place))
+    for variant in variants:
+        page.variants.append(_derive(page.op, variant, list(tags), place))
+    return page
+
+
+def set_shape_rule(op: OpOverload, rule: Callable[..., object]) -> None:
+    """Give ``op`` its shape rule and, by it, kernels for data, meta and fake tensors."""
+    op.shape_rule = rule
+    if not op.has_kernel_for_dispatch_key(DispatchKey.Meta):
+        for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta):
+            op.register(key, Kernel(backend_kernel))
+    op.invalidate()
+
+
+def derivatives_of(op: OpOverload) -> Derivatives:
+    """The operator's derivatives, made when first asked for."""
+    known = op.derivatives
+    if not isinstance(known, Derivatives):
+        known = op.derivatives = Derivatives()
+    return known
+
+
+def _derive(base: OpOverload, variant: Variant | str, tags: list[Tag], place: str) -> OpOverload:
+    if variant is Variant.INPLACE:
+        op = define_overload(inplace_schema(base._schema_text), tags, place)
+        set_shape_rule(op, inplace_shape(base))
+        op.array_kernel = writing(base, position=0)
+    else:
+        name = variant if isinstance(variant, str) else None
+        op = define_overload(out_schema(base._schema_text, name), tags, place)
+        set_shape_rule(op, out_shape(base))
+        op.array_kernel = writing(base, position=-1)
+    op.derivatives = base.derivatives
+    return op
+
+
+def _positional(function: Callable[..., object]) -> Callable[..., Callable[..., object]]:
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        return lambda ks, *params: function(*params)
+
+    return factory
+
+
+def _diagonal(slope: Callable[..., object]) -> Callable[..., object]:
+    """The reverse formula ``grad * conj(slope)``, asking for what the slope asks for."""
+    names = ", ".join(slope.__code__.co_varnames[: slope.__code__.co_argcount])
+    space: dict[str, object] = {"_slope": slope, "_times": _times}
+    exec(f"def formula(grad, {names}):\n    return _times(grad, _slope({names}))\n", space)
+    formula = space["formula"]
+    assert callable(formula)
+    return formula
+
+
+def _times(grad: object, slope: object) -> object:
+    conj = getattr(slope, "conj", None)
+    complex_slope = conj is not None and slope.is_complex()  # type: ignore[attr-defined]  # a tensor
+    return grad * (conj() if complex_slope else slope)  # type: ignore[operator]  # tensors
+
+
+__all__ = [
+    "Cost",
+    "OperatorPage",
+    "TensorMeta",
+    "Variant",
+    "define",
+    "derivatives_of",
+    "python_kernel",
+    "set_shape_rule",
+]

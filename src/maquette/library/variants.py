@@ -1,0 +1,132 @@
+"""In-place and ``out=`` forms of an operator, derived from its functional page.
+
+Their schema is the page's text with the write annotated, their shape rule the page's rule followed by
+the checks that writing needs (PyTorch's result casting, no broadcasting of the target, no internal
+overlap), their kernel the page's kernel followed by a copy into the target.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from maquette.core.dtype import can_cast, dtype
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.operator import OpOverload
+
+Rule = Callable[..., object]
+
+
+def inplace_schema(schema: str) -> str:
+    """``aten::add.Tensor(Tensor self, ...) -> Tensor`` to that of ``aten::add_.Tensor``."""
+    head, _, rest = schema.partition("(")
+    base, dot, overload = head.partition(".")
+    arguments = rest.rpartition("->")[0].rstrip()
+    written = arguments.replace("Tensor self", "Tensor(a!) self", 1)
+    return f"{base}_{dot}{overload}({written} -> Tensor(a!)"
+
+
+def out_schema(schema: str, overload: str | None = None) -> str:
+    """``aten::add.Tensor(...) -> Tensor`` to that of ``aten::add.out``."""
+    head, _, rest = schema.partition("(")
+    base, _, own = head.partition(".")
+    name = overload or ("out" if own in ("", "Tensor") else f"{own}_out")
+    arguments = rest.rpartition("->")[0].rstrip().removesuffix(")")
+    star = ", " if re.search(r"(^|,)\s*\*\s*,", arguments) else ", *, "
+    if not arguments:
+        star = "*, "
+    return f"{base}.{name}({arguments}{star}Tensor(a!) out) -> Tensor(a!)"
+
+
+def check_writable(name: str, target: TensorMeta) -> None:
+    """Refuse to write where one memory location stands for several elements (T41)."""
+    overlapping = any(s == 0 and n > 1 for s, n in zip(target.strides, target.shape, strict=True))
+    check(
+        not overlapping,
+        lambda: f"{name}: unsupported operation: more than one element of the written-to tensor "
+        f"refers to a single memory location. Please clone() the tensor before performing the "
+        f"operation. It is {target} with strides {target.strides}.",
+    )
+
+
+def check_castable(name: str, result: dtype, target: dtype) -> None:
+    """Refuse a result of a higher category than the tensor it goes into (T34)."""
+    check(
+        can_cast(result, target),
+        lambda: f"result type {_short(result)} can't be cast to the desired output type "
+        f"{_short(target)}",
+    )
+
+
+_LEGACY = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+
+def _short(kind: dtype) -> str:
+    return _LEGACY.get(kind.name, kind.name)
+
+
+def inplace_shape(base: OpOverload) -> Rule:
+    """The shape rule of the in-place form of ``base``: the target's own meta, or a refusal."""
+
+    def rule(self: TensorMeta, *rest: object) -> TensorMeta:
+        assert base.shape_rule is not None
+        result = base.shape_rule(self, *rest)
+        assert isinstance(result, TensorMeta)
+        name = f"{base._opname}_"
+        check_castable(name, result.dtype, self.dtype)
+        check(
+            result.shape == self.shape,
+            lambda: f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+            f"{list(result.shape)}",
+        )
+        check_writable(name, self)
+        return self
+
+    return rule
+
+
+def out_shape(base: OpOverload) -> Rule:
+    """The shape rule of the ``out=`` form: ``out`` kept if it fits, else laid out afresh."""
+
+    def rule(*args: object) -> TensorMeta:
+        assert base.shape_rule is not None
+        *rest, out = args
+        result = base.shape_rule(*rest)
+        assert isinstance(result, TensorMeta) and isinstance(out, TensorMeta)
+        check_castable(base._opname, result.dtype, out.dtype)
+        if result.shape == out.shape:
+            check_writable(base._opname, out)
+            return out
+        # Resizing keeps the offset (T6); the strides are those of a fresh result.
+        return TensorMeta.of(out.dtype, result.shape, result.strides, out.offset, out.device)
+
+    return rule
+
+
+def writing(base: OpOverload, *, position: int) -> Rule:
+    """The kernel of ``base`` followed by a copy into the written argument."""
+
+    def kernel(xp: object, *args: object) -> None:
+        assert base.array_kernel is not None
+        target = args[position]
+        inputs = args if position == 0 else args[:-1]
+        result = base.array_kernel(xp, *inputs)
+        np.copyto(target, result, casting="unsafe")  # type: ignore[arg-type]  # arrays
+
+    return kernel

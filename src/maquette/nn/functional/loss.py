@@ -1,0 +1,346 @@
+"""Losses that compare an output with a target: classes, values, probabilities.
+
+Losses over pairs and triplets of embeddings are in `ranking.py`. `reduction` is 'none', 'mean' or
+'sum'; the old flags `size_average` and `reduce` are read for the sake of old programs.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+
+from maquette.aten import functions as mq
+from maquette.autograd import no_grad
+from maquette.core.broadcast import broadcast_shapes
+from maquette.nn.functional._reduction import reduction_code, reduction_name
+from maquette.tensor import Tensor
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross entropy of logits (batch, classes, *) with indices (batch, *) or probabilities."""
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    return mq.cross_entropy_loss(input, target, weight, code, ignore_index, label_smoothing)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of log-probabilities (batch, classes, *) at class indices."""
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    return mq.nll_loss_nd(input, target, weight, code, ignore_index)
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Squared difference; with `weight`, the weighted sum over the sum of weights."""
+    _warn_if_broadcast(input, target)
+    reduction = reduction_name(size_average, reduce, reduction)
+    values, targets = _aligned(input, target)
+    if weight is None:
+        return mq.mse_loss(values, targets, reduction_code(reduction))
+    _check_weight(input, weight)
+    return _weighted(mq.pow(values - targets, 2), weight, reduction)
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Absolute difference; with `weight`, the weighted sum over the sum of weights."""
+    _warn_if_broadcast(input, target)
+    reduction = reduction_name(size_average, reduce, reduction)
+    values, targets = _aligned(input, target)
+    if weight is None:
+        return mq.l1_loss(values, targets, reduction_code(reduction))
+    _check_weight(input, weight)
+    return _weighted(mq.abs(values - targets), weight, reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """Quadratic within `beta`, linear beyond, of slope one (Girshick 2015)."""
+    _warn_if_broadcast(input, target)
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    values, targets = _aligned(input, target)
+    if beta == 0.0:
+        return mq.l1_loss(values, targets, code)
+    return mq.smooth_l1_loss(values, targets, code, beta)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Quadratic within `delta`, linear beyond, of slope `delta`.
+
+    With `weight` the mean is over elements, not over weights: so PyTorch defines it.
+    """
+    _warn_if_broadcast(input, target)
+    values, targets = _aligned(input, target)
+    code = reduction_code(reduction)
+    if weight is None:
+        return mq.huber_loss(values, targets, code, delta)
+    _check_weight(input, weight)
+    weighted = mq.huber_loss(values, targets, reduction_code("none"), delta) * weight
+    return _reduced(weighted, reduction)
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Cross entropy of probabilities with targets in [0, 1]; ValueError for unequal shapes."""
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    _check_equal_shapes("binary_cross_entropy", input, target)
+    if weight is not None:
+        weight = weight.expand(broadcast_shapes(target.shape, weight.shape))
+    return mq.binary_cross_entropy(input, target, weight, code)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """`binary_cross_entropy` of sigmoid(input), without overflow; ValueError for unequal shapes."""
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    _check_equal_shapes("binary_cross_entropy_with_logits", input, target)
+    return mq.binary_cross_entropy_with_logits(input, target, weight, pos_weight, code)
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """Kullback-Leibler divergence from log-probabilities `input` to probabilities `target`.
+
+    reduction: also 'batchmean', the divergence itself; 'mean' divides by the elements too.
+    """
+    if reduction == "mean" and size_average is None and reduce is None:
+        warnings.warn(
+            "kl_div: reduction 'mean' divides by batch and support; 'batchmean' divides by the "
+            "batch only, as the definition of the divergence does.",
+            stacklevel=2,
+        )
+    reduction = reduction_name(size_average, reduce, reduction)
+    code = reduction_code("sum" if reduction == "batchmean" else reduction)
+    reduced = mq.kl_div(input, target, code, log_target=log_target)
+    if reduction == "batchmean" and input.dim() != 0:
+        reduced = reduced / input.shape[0]
+    return reduced
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of counts under rates; `full` adds Stirling's term."""
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    return mq.poisson_nll_loss(input, target, log_input, full, eps, code)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood of a normal of mean `input` and variance `var`, at least `eps`.
+
+    var: of the input's shape, or without its last dimension, or with ones in it. ValueError for a
+    negative variance; reading it needs data, so that a fake `var` must be a tensor known constant.
+    """
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid reduction; use 'none', 'mean' or 'sum'.")
+    var = _variance(input, var).clone()
+    with no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (mq.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss += 0.5 * math.log(2 * math.pi)
+    return _reduced(loss, reduction)
+
+
+def _variance(input: Tensor, var: Tensor | float) -> Tensor:
+    negative = var < 0 if isinstance(var, float) else mq.any(var < 0)
+    if negative:
+        raise ValueError("gaussian_nll_loss: var has negative entry/entries.")
+    if isinstance(var, float):
+        return var * mq.ones_like(input)
+    if var.shape == input.shape or _differs_by_one_size(input.shape, var.shape):
+        return var
+    if input.shape[:-1] == var.shape:
+        return var.unsqueeze(-1)
+    raise ValueError(
+        f"gaussian_nll_loss: var is of incorrect size: {var.shape} for input {input.shape}."
+    )
+
+
+def _differs_by_one_size(shape: Sequence[int], other: Sequence[int]) -> bool:
+    different = [size for size, expected in zip(other, shape) if size != expected]
+    return len(shape) == len(other) and different == [1]
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Binary cross entropy with logits, averaged over the classes (the last dimension)."""
+    reduction = reduction_name(size_average, reduce, reduction)
+    reduction_code(reduction)
+    loss = -(target * mq.log_sigmoid(input) + (1 - target) * mq.log_sigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    classes = input.size(input.dim() - 1)
+    loss = loss.sum(dim=input.dim() - 1) / classes
+    return _reduced(loss, reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Hinge loss of scores (batch, classes) against one class each; p is 1 or 2."""
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 are supported; got {p}.")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError(f"multi_margin_loss: weight must be one-dimensional; got {weight.shape}.")
+    return mq.multi_margin_loss(input, target, p, margin, weight, code)
+
+
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Hinge loss of scores against several classes each, listed up to the first -1."""
+    code = reduction_code(reduction_name(size_average, reduce, reduction))
+    return mq.multilabel_margin_loss(input, target, code)
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int],
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Connectionist temporal classification (Graves et al. 2006) of (time, batch, classes)."""
+    code = reduction_code(reduction)
+    return mq.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, code, zero_infinity
+    )
+
+
+def _warn_if_broadcast(input: Tensor, target: Tensor) -> None:
+    if target.shape != input.shape:
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}). This will likely lead to incorrect results due to broadcasting.",
+            stacklevel=3,
+        )
+
+
+def _aligned(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    if input.shape == target.shape:
+        return input, target
+    shape = broadcast_shapes(input.shape, target.shape)
+    return input.expand(shape), target.expand(shape)
+
+
+def _check_equal_shapes(name: str, input: Tensor, target: Tensor) -> None:
+    if target.shape != input.shape:
+        raise ValueError(
+            f"{name}: Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+
+
+def _check_weight(input: Tensor, weight: Tensor) -> None:
+    if weight.shape != input.shape:
+        raise ValueError(
+            f"Weights and input must have the same size; got {weight.shape} and {input.shape}."
+        )
+
+
+def _weighted(errors: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    errors = errors * weight
+    if reduction == "mean":
+        return errors.sum() / weight.sum()
+    return _reduced(errors, reduction)
+
+
+def _reduced(loss: Tensor, reduction: str) -> Tensor:
+    reduction_code(reduction)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()

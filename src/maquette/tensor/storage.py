@@ -1,0 +1,173 @@
+"""Storages: the bytes that tensors share, real or only counted.
+
+A storage's life is Python's: it ends with its last reference. A storage without data (fake, meta)
+counts bytes and nothing else. Observers of allocations (T4) see every storage once when it is made,
+at each resize, and when it is released. The geometry that tensors lay over a storage is
+`maquette.core.meta`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.core.device import device
+
+Array = npt.NDArray[np.generic]
+_ids = itertools.count(1)
+
+
+class AllocationObserver(Protocol):
+    """What `observe_allocations` takes: three calls, with sizes in bytes."""
+
+    def allocated(self, storage: UntypedStorage, nbytes: int) -> None: ...
+
+    def resized(self, storage_id: int, old_nbytes: int, new_nbytes: int) -> None: ...
+
+    def released(self, storage_id: int) -> None: ...
+
+
+class UntypedStorage:
+    """A run of bytes on a device, shared by all tensors that alias it.
+
+    ``data`` is an array of any shape that owns the memory, contiguous in memory order, or None
+    where there is no data. Identity is the object's; ``id`` numbers it.
+    """
+
+    __slots__ = ("__weakref__", "_id", "_nbytes", "data", "device", "foreign")
+
+    def __init__(self, nbytes: int, on: device, data: Array | None = None) -> None:
+        self._nbytes = nbytes
+        self.device = on
+        self.data = data
+        self.foreign = False
+        self._id = 0
+        if OBSERVERS:
+            announce(self)
+
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self._nbytes
+
+    size = nbytes
+
+    def __len__(self) -> int:
+        return self._nbytes
+
+    @property
+    def id(self) -> int:
+        """A number of this storage's own, never used again."""
+        if self._id == 0:
+            self._id = next(_ids)
+        return self._id
+
+    @property
+    def _cdata(self) -> int:
+        return self.id
+
+    def raw(self) -> npt.NDArray[np.uint8]:
+        """The bytes as a flat uint8 array that shares memory."""
+        data = self.data
+        if data is None:
+            raise NotImplementedError(
+                f"this storage of {self._nbytes} bytes on {self.device} has no data (meta or fake)"
+            )
+        if data.dtype is not _UINT8 or data.ndim != 1:
+            data = data.reshape(-1).view(_UINT8)
+            self.data = data
+        return data  # type: ignore[return-value]  # its dtype was just checked
+
+    def data_ptr(self) -> int:
+        """Address of the first byte; 0 where there is none."""
+        return 0 if self.data is None or self._nbytes == 0 else int(self.data.ctypes.data)
+
+    def resize_(self, nbytes: int) -> UntypedStorage:
+        """Change the size; the common prefix of the bytes is kept."""
+        if self.foreign and nbytes > self._nbytes:
+            raise RuntimeError(
+                f"this storage of {self._nbytes} bytes belongs to a NumPy array and is not "
+                f"resizable; clone the tensor before it grows to {nbytes} bytes"
+            )
+        old, self._nbytes = self._nbytes, nbytes
+        if self.data is not None:
+            grown = np.zeros(nbytes, _UINT8)
+            common = min(old, nbytes)
+            grown[:common] = self.raw()[:common]
+            self.data = grown
+        for observer in OBSERVERS:
+            observer.resized(self.id, old, nbytes)
+        return self
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.raw()[index])
+
+    def __repr__(self) -> str:
+        return f"UntypedStorage({self._nbytes} bytes, device='{self.device}')"
+
+
+_UINT8 = np.dtype(np.uint8)
+OBSERVERS: list[AllocationObserver] = []
+
+
+def announce(storage: UntypedStorage) -> None:
+    """Tell the observers of a new storage, and later of its release."""
+    sizes = storage._nbytes
+    for observer in OBSERVERS:
+        observer.allocated(storage, sizes)
+        weakref.finalize(storage, _release, observer, storage.id).atexit = False
+    # A resize is told as it happens, so the release needs the id alone.
+
+
+def _release(observer: AllocationObserver, storage_id: int) -> None:
+    observer.released(storage_id)
+
+
+@contextmanager
+def observe_allocations(observer: AllocationObserver) -> Iterator[AllocationObserver]:
+    """Let ``observer`` see every storage that is made, resized or released in the block.
+
+    Storages made before are not announced. Releases of observed storages are reported as long as
+    they happen, also after the block.
+    """
+    OBSERVERS.append(observer)
+    try:
+        yield observer
+    finally:
+        OBSERVERS.remove(observer)
+
+
+@contextmanager
+def observers_paused() -> Iterator[None]:
+    """Tell no observer of the storages made in the block: they stand for nothing in the program."""
+    held = OBSERVERS[:]
+    OBSERVERS.clear()
+    try:
+        yield
+    finally:
+        OBSERVERS[:] = held
+
+
+Provider = Callable[[], object]
+_NAMESPACES: dict[str, Provider] = {}
+
+
+def provide_namespace(device_type: str, provider: Provider) -> None:
+    """Name the array namespace that holds the data of a device type; asked at first use."""
+    _NAMESPACES[device_type] = provider
+
+
+def namespace_of(device_type: str) -> object:
+    """The array namespace for a device type, or an error that says how to get one."""
+    provider = _NAMESPACES.get(device_type)
+    if provider is None:
+        raise NotImplementedError(
+            f"no array namespace holds data on '{device_type}'; data lives on "
+            f"{', '.join(sorted(_NAMESPACES))}. Work in outline (FakeTensorMode) needs none"
+        )
+    return provider()

@@ -1,0 +1,623 @@
+"""The strided tensor: an interned meta laid over a storage, with a key set.
+
+What is here: construction, aliasing, metadata queries, the state that autograd keeps on a tensor and
+the doors to Python numbers and NumPy. What is not: operators and the methods made of them (they are
+derived from the operators' pages and attached by `maquette.aten.methods`), printing (`printing.py`),
+the engine (floor 5). ``_keys`` carries, beside the visible key set, the hidden bit REQUIRES_GRAD, so
+that one `or` of the arguments answers whether anything requires grad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.core.device import device
+from maquette.core.dtype import dtype, from_numpy_dtype, get_default_dtype
+from maquette.core.layout import layout, strided
+from maquette.core.meta import TensorMeta
+from maquette.core.size import Size
+from maquette.dispatch import keys as K
+from maquette.dispatch.abstract import TensorBase
+from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.tls import tls
+from maquette.tensor.storage import UntypedStorage
+
+if TYPE_CHECKING:
+    from maquette.autograd.node import Node
+
+Array = npt.NDArray[np.generic]
+_new = object.__new__
+
+_BACKENDS = {
+    "cpu": "CPU",
+    "cuda": "CUDA",
+    "hip": "HIP",
+    "xla": "XLA",
+    "mps": "MPS",
+    "ipu": "IPU",
+    "xpu": "XPU",
+    "hpu": "HPU",
+    "ve": "VE",
+    "lazy": "Lazy",
+    "mtia": "MTIA",
+    "maia": "MAIA",
+    "privateuseone": "PrivateUse1",
+    "meta": "Meta",
+}
+FAKE = K.functionality_bits(DispatchKey.Fake)
+ADINPLACE = K.functionality_bits(DispatchKey.ADInplaceOrView)
+_PYTHON = K.functionality_bits(DispatchKey.Python) | K.functionality_bits(
+    DispatchKey.PythonTLSSnapshot
+)
+# What a result never takes over from an argument: it is new to autograd and to constants.
+NOT_INHERITED = ~(K.REQUIRES_GRAD | K.CONSTANT | K.TORCH_FUNCTION)
+
+
+def keys_for(meta: TensorMeta) -> int:
+    """The key set of a plain tensor of this meta (D14), computed once per meta."""
+    known = meta.keys
+    if known:
+        return known
+    backend = _BACKENDS.get(meta.device.type, "PrivateUse1")
+    ks = K.key_bits(K.key_parse(backend)) | K.key_bits(K.key_parse("Autograd" + backend))
+    ks |= ADINPLACE
+    autocast = K.parse_dispatch_key("Autocast" + backend)
+    if autocast is not None:
+        ks |= K.key_bits(autocast)
+    meta.keys = ks
+    meta.fake_keys = ks | FAKE
+    return ks
+
+
+def fake_keys_for(meta: TensorMeta) -> int:
+    """The key set of a fake tensor of this meta: its own device's keys, and Fake (D4)."""
+    return meta.fake_keys or (keys_for(meta) | FAKE)
+
+
+def keys_for_device(where: device) -> int:
+    """The backend bit and dense functionality of a device."""
+    return K.key_bits(K.key_parse(_BACKENDS.get(where.type, "PrivateUse1")))
+
+
+class VersionCounter:
+    """The count of writes that all aliases of some memory share."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+
+class AutogradMeta:
+    """What autograd remembers of a tensor; a tensor without any has None in its place."""
+
+    __slots__ = (
+        "accumulator",
+        "creation_meta",
+        "grad",
+        "grad_fn",
+        "hooks",
+        "output_nr",
+        "post_accumulate_hooks",
+        "requires_grad",
+        "retains_grad",
+        "view_version",
+    )
+
+    def __init__(self) -> None:
+        self.requires_grad = False
+        self.grad: Tensor | None = None
+        self.grad_fn: Node | None = None
+        self.output_nr = 0
+        self.accumulator: object | None = None
+        self.hooks: list[Callable[..., object]] | None = None
+        self.post_accumulate_hooks: list[Callable[..., object]] | None = None
+        self.retains_grad = False
+        self.view_version = -1
+        self.creation_meta = ""
+
+
+def disabled_torch_function(
+    func: object, types: object, args: object = (), kwargs: object = None
+) -> object:
+    """The marker that switches `__torch_function__` off for a class (D136)."""
+    raise NotImplementedError("this class has disabled __torch_function__")
+
+
+disabled_torch_dispatch = disabled_torch_function
+
+
+class Tensor(TensorBase):
+    """A strided array of one dtype on one device, as PyTorch's: shape, strides, offset, storage.
+
+    `Tensor([1.0])` makes a tensor of the default dtype; use `maquette.tensor` to choose.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_ag", "_base", "_data", "_keys", "_storage", "_vc", "meta")
+
+    _keys: int
+    meta: TensorMeta
+    _storage: UntypedStorage
+    _data: Array | None
+    _vc: VersionCounter | None
+    _base: Tensor | None
+    _ag: AutogradMeta | None
+
+    fake_mode: ClassVar[object | None] = None
+    constant: ClassVar[Tensor | None] = None
+    _class_bits: ClassVar[int] = 0
+    _is_param: ClassVar[bool] = False
+    __array_priority__ = 1000
+    __torch_function__: ClassVar[object] = disabled_torch_function
+    __torch_dispatch__: ClassVar[object] = disabled_torch_dispatch
+
+    def __init_subclass__(cls) -> None:
+        bits = 0
+        handler = getattr(cls.__torch_dispatch__, "__func__", cls.__torch_dispatch__)
+        if handler is not disabled_torch_dispatch:
+            bits |= _PYTHON
+        function = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)
+        if function is not disabled_torch_function:
+            bits |= K.TORCH_FUNCTION
+        cls._class_bits = bits
+
+    def __new__(cls, *args: object, **kwargs: object) -> Tensor:
+        maker = TENSOR_CONSTRUCTOR[0]
+        if maker is None:
+            raise RuntimeError("the operators are not loaded: import maquette first")
+        return maker(cls, *args, **kwargs)
+
+    # --- geometry --------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        return Size(self.meta.shape)
+
+    @property
+    def dtype(self) -> dtype:
+        return self.meta.dtype
+
+    @property
+    def device(self) -> device:
+        return self.meta.device
+
+    @property
+    def layout(self) -> layout:
+        return self.meta.layout
+
+    @property
+    def ndim(self) -> int:
+        return self.meta.ndim
+
+    @property
+    def itemsize(self) -> int:
+        return self.meta.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, ``numel * itemsize``; the storage may be larger."""
+        return self.meta.numel * self.meta.itemsize
+
+    def dim(self) -> int:
+        return self.meta.ndim
+
+    def numel(self) -> int:
+        return self.meta.numel
+
+    nelement = numel
+    ndimension = dim
+
+    def element_size(self) -> int:
+        return self.meta.itemsize
+
+    def size(self, dim: int | None = None) -> Size | int:
+        shape = self.meta.shape
+        return Size(shape) if dim is None else shape[self._wrap(dim)]
+
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        strides = self.meta.strides
+        return strides if dim is None else strides[self._wrap(dim)]
+
+    def _wrap(self, dim: int) -> int:
+        rank = self.meta.ndim
+        if not -rank <= dim < rank:
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of "
+                f"[{-max(rank, 1)}, {max(rank, 1) - 1}], but got {dim})"
+            )
+        return dim % rank
+
+    def storage_offset(self) -> int:
+        return self.meta.offset
+
+    def is_contiguous(self, memory_format: object = None) -> bool:
+        if memory_format is None:
+            return self.meta.is_contiguous
+        return self.meta.is_contiguous_in(memory_format)
+
+    def untyped_storage(self) -> UntypedStorage:
+        return self._storage
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        if self._storage.data is None:
+            return 0
+        return self._storage.data_ptr() + self.meta.offset * self.meta.itemsize
+
+    def get_device(self) -> int:
+        index = self.meta.device.index
+        return -1 if index is None else index
+
+    def is_floating_point(self) -> bool:
+        return self.meta.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self.meta.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        return self.meta.dtype.is_signed
+
+    def is_conj(self) -> bool:
+        return bool(self._keys & CONJUGATE)
+
+    def is_neg(self) -> bool:
+        return bool(self._keys & NEGATIVE)
+
+    def is_inference(self) -> bool:
+        return not self._keys & ADINPLACE
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.meta.device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.meta.device.type == "cpu"
+
+    @property
+    def is_meta(self) -> bool:
+        return self.meta.device.type == "meta"
+
+    @property
+    def is_sparse(self) -> bool:
+        return self.meta.layout is not strided
+
+    is_quantized: ClassVar[bool] = False
+    is_nested: ClassVar[bool] = False
+    is_mkldnn: ClassVar[bool] = False
+
+    # --- autograd state --------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        return bool(self._keys & K.REQUIRES_GRAD)
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self.requires_grad_(flag)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Make autograd record operations on this leaf (or stop it)."""
+        if not requires_grad and not self.is_leaf:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach()."
+            )
+        kind = self.meta.dtype
+        if requires_grad and not (kind.is_floating_point or kind.is_complex):
+            raise RuntimeError(
+                f"only Tensors of floating point dtype can require gradients; this is {kind}"
+            )
+        if requires_grad and self.is_inference() and not tls.st.inference:
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not "
+                "allowed; clone() it first"
+            )
+        self._autograd().requires_grad = requires_grad
+        if requires_grad:
+            self._keys |= K.REQUIRES_GRAD
+        elif self.is_leaf:
+            self._keys &= ~K.REQUIRES_GRAD
+        return self
+
+    def _autograd(self) -> AutogradMeta:
+        if self._ag is None:
+            self._ag = AutogradMeta()
+        return self._ag
+
+    @property
+    def grad_fn(self) -> Node | None:
+        ag = self._ag
+        if ag is None:
+            return None
+        if self._base is not None and ag.view_version not in (-1, self._version):
+            refresh = VIEW_HISTORY[0]
+            if refresh is not None:
+                refresh(self)
+        return ag.grad_fn
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def output_nr(self) -> int:
+        return 0 if self._ag is None else self._ag.output_nr
+
+    @property
+    def grad(self) -> Tensor | None:
+        return None if self._ag is None else self._ag.grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_grad(value)
+        self._autograd().grad = value
+
+    def _check_grad(self, value: object) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"assigned grad expected to be a Tensor or None but got {type(value).__name__}"
+            )
+        if value is self:
+            raise RuntimeError("can't assign Variable as its own grad")
+        mine, given = self.meta, value.meta
+        if mine.shape != given.shape:
+            raise RuntimeError(
+                f"assigned grad has data of a different size: expected {list(mine.shape)}, "
+                f"got {list(given.shape)}"
+            )
+        if mine.dtype is not given.dtype or mine.device is not given.device:
+            raise RuntimeError(
+                f"assigned grad has data of a different type: expected {mine}, got {given}"
+            )
+
+    @property
+    def _version(self) -> int:
+        if not self._keys & ADINPLACE:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return 0 if self._vc is None else self._vc.value
+
+    def _version_counter(self) -> VersionCounter:
+        if self._vc is None:
+            self._vc = VersionCounter()
+        return self._vc
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    @property
+    def data(self) -> Tensor:
+        """An alias outside autograd with a version counter of its own (T8)."""
+        other = alias(self)
+        other._vc = None
+        return other
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Tensor.data must be a Tensor, got {type(value).__name__}")
+        kind = value.meta.dtype
+        if self.requires_grad and not (kind.is_floating_point or kind.is_complex):
+            raise RuntimeError(
+                f"data set to a tensor that requires gradients must be floating point or complex "
+                f"dtype, got {kind}"
+            )
+        adopt(self, value)
+
+    # --- Python protocol -------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> object:
+        find = METHOD_FINDER[0]
+        method = None if find is None or name.startswith("__") else find(name)
+        if method is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        setattr(Tensor, name, method)
+        return getattr(self, name)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __len__(self) -> int:
+        if not self.meta.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self.meta.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.meta.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __bool__(self) -> bool:
+        if self.meta.numel != 1:
+            what = "no" if self.meta.numel == 0 else "more than one"
+            raise RuntimeError(f"Boolean value of Tensor with {what} value is ambiguous")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        kind = self.meta.dtype
+        if kind.is_floating_point or kind.is_complex or self.meta.numel != 1:
+            raise TypeError(
+                "only integer tensors of a single element can be converted to an index"
+            )
+        return int(self.item())
+
+    def __contains__(self, element: object) -> bool:
+        return bool((self == element).any().item())
+
+    def __repr__(self) -> str:
+        printer = PRINTER[0]
+        return object.__repr__(self) if printer is None else printer(self)
+
+    def __format__(self, spec: str) -> str:
+        if self.meta.ndim == 0 and self.fake_mode is None and not self.is_meta:
+            return self.item().__format__(spec)
+        if spec:
+            raise TypeError(f"unsupported format string {spec!r} for a {type(self).__name__}")
+        return repr(self)
+
+    # --- NumPy -----------------------------------------------------------------------
+
+    def numpy(self, *, force: bool = False) -> Array:
+        """The data as an array that shares memory (T51); ``force`` resolves what stands in the way."""
+        t: Tensor = self
+        if force:
+            t = t.detach().cpu().resolve_conj().resolve_neg()
+        if t.requires_grad:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        if t.is_conj() or t.is_neg():
+            what = "conj" if t.is_conj() else "neg"
+            raise RuntimeError(
+                f"Can't call numpy() on Tensor that has {what}ugate bit set. Use "
+                f"tensor.resolve_{what}().numpy() instead."
+            )
+        if t.fake_mode is not None:
+            raise RuntimeError(f"numpy(): {t} is fake and has no data")
+        if t._data is None or t.meta.device.type != "cpu":
+            raise TypeError(
+                f"can't convert {t.meta.device} device type tensor to numpy. Use Tensor.cpu() first."
+            )
+        return t._data
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)  # type: ignore[arg-type]  # NumPy checks it
+        return array.copy() if copy else array
+
+    # Filled in by higher floors; declared so that reads type-check and errors are plain.
+    if TYPE_CHECKING:
+
+        def item(self) -> int | float | bool | complex: ...
+        def unbind(self, dim: int = 0) -> tuple[Tensor, ...]: ...
+        def detach(self) -> Tensor: ...
+        def cpu(self) -> Tensor: ...
+        def resolve_conj(self) -> Tensor: ...
+        def resolve_neg(self) -> Tensor: ...
+        def any(self) -> Tensor: ...
+
+
+CONJUGATE = K.functionality_bits(DispatchKey.Conjugate)
+NEGATIVE = K.functionality_bits(DispatchKey.Negative)
+
+# Doors that higher floors fill in (an import would run upward).
+TENSOR_CONSTRUCTOR: list[Callable[..., Tensor] | None] = [None]
+METHOD_FINDER: list[Callable[[str], object | None] | None] = [None]
+PRINTER: list[Callable[[Tensor], str] | None] = [None]
+VIEW_HISTORY: list[Callable[[Tensor], None] | None] = [None]
+FAKE_ALIAS: list[Callable[[Tensor], Tensor] | None] = [None]
+
+
+def array_over(storage: UntypedStorage, meta: TensorMeta) -> Array:
+    """The array of a meta over a storage's bytes; RuntimeError where the storage is too short."""
+    if meta.storage_bytes > storage._nbytes and meta.numel:
+        raise RuntimeError(
+            f"{meta} with strides {meta.strides} and offset {meta.offset} needs "
+            f"{meta.storage_bytes} bytes, but its storage has {storage._nbytes}"
+        )
+    size = meta.itemsize
+    if meta.numel == 0:
+        return np.empty(meta.shape, meta.dtype.numpy)
+    strides = tuple([s * size for s in meta.strides])
+    return np.ndarray(meta.shape, meta.dtype.numpy, storage.raw(), meta.offset * size, strides)
+
+
+def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: int) -> Tensor:
+    """A plain tensor of the given parts; nothing is checked."""
+    t = _new(Tensor)
+    t.meta = meta
+    t._keys = keys
+    t._storage = storage
+    t._data = data
+    t._vc = None
+    t._base = None
+    t._ag = None
+    return t
+
+
+def from_storage(storage: UntypedStorage, meta: TensorMeta) -> Tensor:
+    """A tensor of ``meta`` over ``storage``, with or without data."""
+    data = None if storage.data is None else array_over(storage, meta)
+    return wrap(meta, storage, data, keys_for(meta) if not tls.st.inference else inference_keys(meta))
+
+
+def inference_keys(meta: TensorMeta) -> int:
+    """Key set of a tensor born in inference mode: without ADInplaceOrView and Autograd (D14)."""
+    return keys_for(meta) & ~(ADINPLACE | K.AUTOGRAD)
+
+
+def from_array(array: Array, on: device | None = None) -> Tensor:
+    """A tensor that shares a NumPy array's memory, any dtype that tensors have.
+
+    Raises TypeError for other dtypes, ValueError for negative or unaligned strides (T50).
+    """
+    kind = from_numpy_dtype(array.dtype)
+    size = kind.itemsize
+    if any(s < 0 for s in array.strides):
+        raise ValueError(
+            f"at least one stride of the array is negative ({array.strides}); tensors with negative "
+            f"strides are not supported. Copy the array first"
+        )
+    if array.size and any(s % size for s, n in zip(array.strides, array.shape) if n > 1):
+        raise ValueError(f"array strides {array.strides} are no multiples of the itemsize {size}")
+    strides = tuple([s // size for s in array.strides])
+    meta = TensorMeta.of(kind, array.shape, strides, 0, on or device("cpu"))
+    if array.flags.c_contiguous:
+        raw = array
+    else:
+        span = meta.storage_bytes
+        first = array[tuple(slice(0, 1) for _ in array.shape)].reshape(-1).view(np.uint8)
+        raw = np.lib.stride_tricks.as_strided(first, (span,), (1,))
+    storage = UntypedStorage(meta.storage_bytes, meta.device, raw)
+    storage.foreign = True
+    return wrap(meta, storage, array, keys_for(meta))
+
+
+def alias(t: Tensor) -> Tensor:
+    """A new tensor over the same storage, outside autograd, sharing the version counter."""
+    if t.fake_mode is not None:
+        make = FAKE_ALIAS[0]
+        assert make is not None
+        return make(t)
+    other = wrap(t.meta, t._storage, t._data, t._keys & NOT_INHERITED)
+    if t._keys & ADINPLACE:
+        other._vc = t._version_counter()
+    return other
+
+
+def adopt(t: Tensor, value: Tensor) -> None:
+    """Give ``t`` the meta, storage and keys of ``value``; identity, version and grad stay."""
+    keep = t._keys & (K.REQUIRES_GRAD | type(t)._class_bits)
+    t.meta = value.meta
+    t._storage = value._storage
+    t._data = value._data
+    t._keys = (value._keys & NOT_INHERITED) | keep
+
+
+def relayout(t: Tensor, meta: TensorMeta) -> None:
+    """Lay ``t`` anew over its own storage: what in-place views and resize_ do to the object."""
+    t.meta = meta
+    t._data = None if t._storage.data is None else array_over(t._storage, meta)
+    keep = t._keys & (K.REQUIRES_GRAD | CONJUGATE | NEGATIVE | type(t)._class_bits | FAKE)
+    t._keys = keys_for(meta) | keep
+
+
+def default_dtype() -> dtype:
+    """The dtype of float data that names none."""
+    return get_default_dtype()

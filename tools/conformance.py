@@ -1,0 +1,114 @@
+"""Hold maquette to the conformance data: an operator that is here may not fail a record.
+
+    python tools/conformance.py [--ops PATTERN ...] [--show N]
+
+Runs `conformance/check.py` (its docstring and README.md describe the data) and prints its summary.
+An operator or function that maquette does not have yet counts as unsupported and is excused, and so
+is a call that it answers with NotImplementedError; every other failure makes the exit status 1. To
+see what is unsupported, run `conformance/check.py --verbose` itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+DATA = Path(__file__).resolve().parent.parent / "conformance"
+
+SUMMARY_LINES = ("grad: ", "errors: ", "real: ", "fake: ")
+
+
+class Failure(NamedTuple):
+    """One record that was not passed, as `check.py --fail-list` writes it."""
+
+    kind: str
+    outcome: str
+    name: str
+    record: str
+    reason: str
+
+
+def load_checker(folder: Path = DATA) -> ModuleType:
+    """The module `check.py` of a conformance folder."""
+    spec = importlib.util.spec_from_file_location("conformance_check", folder / "check.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(f"expected a Python file {folder / 'check.py'}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def replay(checker: ModuleType, patterns: Iterable[str]) -> tuple[list[str], list[Failure]]:
+    """Run the checker on maquette; its summary lines and every failure."""
+    with tempfile.TemporaryDirectory() as folder:
+        fail_list = Path(folder) / "failures.tsv"
+        arguments = [f"--ops={pattern}" for pattern in patterns]
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            checker.main([*arguments, "--fail-list", str(fail_list)])
+        rows = fail_list.read_text().splitlines()
+    summary = [line for line in printed.getvalue().splitlines() if line.startswith(SUMMARY_LINES)]
+    return summary, [Failure(*row.split("\t")) for row in rows]
+
+
+def present_overloads(checker: ModuleType, names: Iterable[str]) -> list[str]:
+    """Those of the overloads that maquette has."""
+    backend = checker.Backend()
+    present = []
+    for name in names:
+        with contextlib.suppress(checker.Unsupported):
+            backend.operator(name)
+            present.append(name)
+    return present
+
+
+def report(failures: Sequence[Failure], shown: int) -> Iterable[str]:
+    """Lines that tell of the failures: the first ones in full, all by operator."""
+    for failure in failures[:shown]:
+        yield f"{failure.kind:5} {failure.name} {failure.record}: {failure.reason}"
+    if len(failures) > shown:
+        yield f"... and {len(failures) - shown} more (--show {len(failures)} shows all)"
+    by_name = Counter(failure.name for failure in failures).most_common()
+    yield "failing: " + ", ".join(f"{name} ({count})" for name, count in by_name)
+
+
+def main(argv: Sequence[str] | None = None, checker: ModuleType | None = None) -> int:
+    """Replay the records; the exit status is 1 if an operator that is here fails one."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument(
+        "--ops",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only operators like PATTERN, as in check.py (may be repeated)",
+    )
+    parser.add_argument("--show", type=int, default=40, metavar="N", help="failures to print")
+    options = parser.parse_args(argv)
+    checker = checker or load_checker()
+
+    overloads = [row["name"] for row in json.loads((DATA / "overloads.json").read_text())]
+    present = present_overloads(checker, overloads)
+    summary, failures = replay(checker, options.ops)
+    failures = [failure for failure in failures if failure.outcome != "unsupported"]
+
+    if failures:
+        print("\n".join(report(failures, options.show)))
+    print("\n".join(summary))
+    print(f"overloads present: {len(present)}/{len(overloads)}")
+    if not present or not summary:
+        print("nothing was checked: maquette has no such operator", file=sys.stderr)
+        return 1
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
