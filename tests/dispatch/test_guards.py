@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maquette.dispatch import keys as ints
+from maquette.dispatch import keysets as ints
 from maquette.dispatch.guards import (
     AutoDispatchBelowADInplaceOrView,
     AutoDispatchBelowAutograd,
@@ -22,7 +22,7 @@ from maquette.dispatch.guards import (
     tls_set_dispatch_key_excluded,
     tls_set_dispatch_key_included,
 )
-from maquette.dispatch.keys import DispatchKey, DispatchKeySet, keyset_full
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, keyset_full
 from maquette.dispatch.tls import DispatchState, tls
 
 K = DispatchKey

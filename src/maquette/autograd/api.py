@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from maquette.autograd.engine import run_backward
 from maquette.autograd.node import Edge, Grad, grad_edge
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.tensor.tensor import Tensor
 
 Tensors = Tensor | Sequence[Tensor]

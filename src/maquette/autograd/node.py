@@ -14,18 +14,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from maquette.core.meta import TensorMeta
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import ADINPLACE, Tensor, alias
 
 if TYPE_CHECKING:
-    from maquette.autograd.formulas import Rule
-    from maquette.autograd.plan import DerivativePlan
+    from maquette.autograd.plan import Variant
     from maquette.dispatch.operator import OpOverload
 
 Grad = Tensor | None
 Edge = tuple["Node", int]
-_sequence = itertools.count()
+next_sequence = itertools.count().__next__
 LAST = 1 << 62  # the sequence number of accumulators: they run as soon as they are ready
 
 
@@ -37,7 +36,7 @@ class Node:
     def __init__(self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> None:
         self.edges = edges
         self.metas = metas
-        self.sequence = next(_sequence)
+        self.sequence = next_sequence()
         self.context = tls.st.node_context
         self.pre_hooks: list[tuple[int, Callable[[Tensor], Grad]]] | None = None
         self.post_hooks: list[Callable[..., object]] | None = None
@@ -123,31 +122,18 @@ def raise_modified(t: Tensor, node: Node | None, number: int, expected: int) -> 
 
 
 class OpNode(Node):
-    """The backward of one operator call, by the formulas of the operator's page."""
+    """The backward of one operator call, by the formulas of the operator's page.
 
-    __slots__ = ("active", "count", "list_sizes", "op", "plan", "saved")
+    Made by the generated kernels of `record.py`, which set the parts without calling ``__init__``.
+    """
 
-    def __init__(
-        self,
-        op: OpOverload,
-        plan: DerivativePlan,
-        edges: Sequence[Edge | None],
-        metas: Sequence[TensorMeta | None],
-        count: int,
-    ) -> None:
-        # Node.__init__ written out: one call less on every recorded operation (0.15 us of 2.1 us).
-        self.edges = edges
-        self.metas = metas
-        self.sequence = next(_sequence)
-        self.context = tls.st.node_context
-        self.pre_hooks = None
-        self.post_hooks = None
-        self.op = op
-        self.plan = plan
-        self.count = count
-        self.saved: dict[str, object] | None = None
-        self.active: list[Rule] = []
-        self.list_sizes: list[int] = []
+    __slots__ = ("count", "list_sizes", "op", "saved", "variant")
+
+    op: OpOverload
+    variant: Variant
+    saved: tuple[object, ...] | None
+    count: int
+    list_sizes: list[int]
 
     def output_count(self) -> int:
         return self.count
@@ -157,17 +143,11 @@ class OpNode(Node):
         return f"{words}Backward0"
 
     def release(self) -> None:
-        if self.saved:
+        if self.variant.saves_tensors:
             self.saved = None
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
-        if self.saved is None:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time (or directly access saved "
-                "tensors after they have already been freed). Specify retain_graph=True if you "
-                f"need to backward through the graph a second time. It failed in {self.name()}."
-            )
-        return self.plan.apply(self, grads)
+        return self.variant.apply(self, grads)
 
 
 class AccumulateGrad(Node):

@@ -1,17 +1,36 @@
 """A page's derivative formulas, compiled for recording and running.
 
-`DerivativePlan` knows, for one overload, which parameters are differentiable, what each formula must
-save, and how to call the formulas in backward. It is made once, at the first recorded call.
+`DerivativePlan` knows, for one overload, which parameters are differentiable. For each subset of them
+that requires grad, `variant` generates two functions: ``save`` packs exactly the values that the
+formulas in play name, ``apply`` unpacks them (checking versions) and calls the formulas. Both are made
+once, when a call with that subset is first recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from maquette.autograd.formulas import Derivatives, Rule
-from maquette.autograd.node import Grad, Node, OpNode, SavedOutput, SavedTensor
+from maquette.autograd.node import Grad, Node, OpNode, SavedOutput, SavedTensor, raise_modified
+from maquette.dispatch.call import compiled
 from maquette.dispatch.operator import OpOverload
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import ADINPLACE, Tensor
+
+
+class Variant:
+    """Recording and backward for one subset of differentiable parameters."""
+
+    __slots__ = ("apply", "save", "saves_tensors")
+
+    def __init__(
+        self,
+        save: Callable[..., tuple[object, ...]],
+        apply: Callable[[OpNode, list[Grad]], Sequence[Grad]],
+        saves_tensors: bool,
+    ) -> None:
+        self.save = save
+        self.apply = apply
+        self.saves_tensors = saves_tensors
 
 
 class DerivativePlan:
@@ -20,6 +39,7 @@ class DerivativePlan:
     def __init__(self, op: OpOverload) -> None:
         self.op = op
         arguments = op._schema.arguments
+        self.arguments = arguments
         self.names = [a.name for a in arguments]
         self.index = {name: i for i, name in enumerate(self.names)}
         derivatives = op.derivatives
@@ -27,14 +47,16 @@ class DerivativePlan:
         self.rules = [r for r in derivatives.rules if set(r.wrt) <= set(self.names)]
         self.nondifferentiable = derivatives.nondifferentiable
         covered = {name for r in self.rules for name in r.wrt}
-        self.tensors = [
-            i for i, a in enumerate(arguments) if a.type.written.startswith("Tensor") and not a.is_out
+        self.wrt = [
+            i
+            for i, a in enumerate(arguments)
+            if a.type.written.startswith("Tensor") and not a.is_out and a.name in covered
         ]
-        self.wrt = [i for i in self.tensors if self.names[i] in covered]
-        self.uncovered = [i for i in self.tensors if self.names[i] not in covered]
+        self.lists = [i for i in self.wrt if "[]" in arguments[i].type.written]
         self.written = [i for i, a in enumerate(arguments) if a.is_write]
         saved = [n for r in self.rules for n in r.needs]
         self.saves_written = any(self.names[i] in saved for i in self.written)
+        self._variants: dict[int, Variant] = {}
         self._check_names()
 
     def _check_names(self) -> None:
@@ -48,76 +70,137 @@ class DerivativePlan:
                         f"grads, needs, result, result0, ... and {', '.join(self.names)}"
                     )
 
-    def save(
-        self, params: Sequence[object], outputs: Sequence[object], active: list[Rule]
-    ) -> dict[str, object]:
-        """The values that the active formulas name, tensors with their versions."""
-        saved: dict[str, object] = {}
-        for rule in active:
-            for name in rule.needs:
-                if name in saved or name in ("grad", "grads", "needs"):
-                    continue
-                i = self.index.get(name)
-                if i is not None:
-                    saved[name] = _keep(params[i])
-                else:
-                    number = int(name[6:] or 0)
-                    saved[name] = _keep_output(outputs[number], number)
-        return saved
+    def variant(self, mask: int) -> Variant:
+        """The functions for the subset ``mask``: bit i for the i-th differentiable parameter."""
+        known = self._variants.get(mask)
+        if known is None:
+            known = self._variants[mask] = self._make(mask)
+        return known
 
-    def apply(self, node: OpNode, grads: list[Grad]) -> Sequence[Grad]:
-        """Run the formulas; gradients in the order of the node's edges."""
-        saved = node.saved
-        assert saved is not None
-        values: dict[str, object] = {
-            name: v.unpack(node)
-            if v.__class__ in (SavedTensor, SavedOutput)
-            else (_unpack_list(v, node) if v.__class__ is tuple else v)
-            for name, v in saved.items()
+    def _make(self, mask: int) -> Variant:
+        wanted = {self.names[i] for bit, i in enumerate(self.wrt) if mask >> bit & 1}
+        active = [r for r in self.rules if not wanted.isdisjoint(r.wrt)]
+        needed = dict.fromkeys(n for r in active for n in r.needs)
+        needed = {n: None for n in needed if n not in ("grad", "grads", "needs")}
+        packs: list[str] = []
+        slots: list[str] = []
+        opens: list[str] = []
+        saves_tensors = False
+        for number, name in enumerate(needed):
+            pack, names, opened, tensor = self._saved(name, f"s{number}")
+            packs += pack
+            slots += names
+            opens += opened
+            saves_tensors = saves_tensors or tensor
+        params = ", ".join(f"p{i}" for i in range(len(self.arguments)))
+        lines = [f"def _save(_result, {params}):" if params else "def _save(_result):"]
+        lines += [f"    return ({', '.join(packs)}{',' if packs else ''})"]
+        lines += ["def _apply(_node, _grads):", "    _saved = _node.saved"]
+        lines += ["    if _saved is None:", "        _freed(_node)"]
+        if slots:
+            lines += [f"    {', '.join(slots)}, = _saved"]
+        lines += self._leave_early()
+        lines += [f"    {line}" for line in opens]
+        named = {n: f"s{k}" for k, n in enumerate(needed)}
+        named |= {"grad": "_grads[0]", "grads": "_grads"}
+        answers, body = self._calls(active, named, wanted)
+        lines += body
+        lines += [f"    return [{', '.join(answers)}]"]
+        return self._compile("\n".join(lines) + "\n", active, saves_tensors)
+
+    def _leave_early(self) -> list[str]:
+        nothing = ", ".join(
+            f"*[None] * _node.list_sizes[{k}]" if i in self.lists else "None"
+            for k, i in enumerate(self.wrt)
+        )
+        if len(self.op._schema.returns) == 1 and not self._returns_list():
+            return ["    if _grads[0] is None:", f"        return [{nothing}]"]
+        return ["    if all(g is None for g in _grads):", f"        return [{nothing}]"]
+
+    def _returns_list(self) -> bool:
+        return "[]" in self.op._schema.returns[0].type.written
+
+    def _saved(self, name: str, slot: str) -> tuple[list[str], list[str], list[str], bool]:
+        """Source that packs a value, the names it unpacks to, source that opens it; is it a tensor."""
+        i = self.index.get(name)
+        if i is None:
+            number = int(name[6:] or 0)
+            one = len(self.op._schema.returns) == 1 and not self._returns_list()
+            value = "_result" if one else f"_result[{number}]"
+            return [f"_keep_output({value}, {number})"], [slot], [f"{slot} = _open({slot}, _node)"], True
+        written = self.arguments[i].type.written
+        if written == "Tensor" and not self.op.takes_numbers:
+            version = f"0 if p{i}._vc is None else p{i}._vc.value"
+            packs = [f"p{i} if p{i}._keys & _version_bit else _refuse(p{i})", version]
+            check = (
+                f"if (0 if {slot}._vc is None else {slot}._vc.value) != {slot}v: "
+                f"_modified({slot}, {slot}.grad_fn, {slot}.output_nr, {slot}v)"
+            )
+            return packs, [slot, f"{slot}v"], [check], True
+        if written.startswith("Tensor"):
+            return [f"_keep(p{i})"], [slot], [f"{slot} = _open({slot}, _node)"], True
+        return [f"p{i}"], [slot], [], False
+
+    def _calls(
+        self, active: list[Rule], named: dict[str, str], wanted: set[str]
+    ) -> tuple[list[str], list[str]]:
+        """Source of the formula calls, and of the flat list of gradients."""
+        body: list[str] = []
+        found: dict[str, str] = {}
+        for k, rule in enumerate(active):
+            flags = ", ".join(str(n in wanted) for n in rule.wrt)
+            values = [f"[{flags}]" if n == "needs" else named[n] for n in rule.needs]
+            targets = [f"a{k}_{j}" for j in range(len(rule.wrt))]
+            left = f"({', '.join(targets)},)" if rule.joint else targets[0]
+            body.append(f"    {left} = _f{k}({', '.join(values)})")
+            found.update(zip(rule.wrt, targets, strict=True))
+        answers: list[str] = []
+        for k, i in enumerate(self.wrt):
+            answer = found.get(self.names[i], "None")
+            if self.names[i] not in wanted:
+                answer = "None"
+            if i in self.lists:
+                answers.append(f"*_spread({answer}, _node.list_sizes[{k}])")
+            else:
+                answers.append(answer)
+        return answers, body
+
+    def _compile(self, source: str, active: list[Rule], saves_tensors: bool) -> Variant:
+        space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(active)}
+        space |= {
+            "_freed": _raise_freed,
+            "_keep": _keep,
+            "_keep_output": _keep_output,
+            "_open": _open,
+            "_modified": raise_modified,
+            "_refuse": _refuse,
+            "_spread": _spread,
+            "_version_bit": ADINPLACE,
         }
-        values["grad"] = grads[0]
-        values["grads"] = grads
-        if all(g is None for g in grads):
-            return [None] * len(node.edges)
-        needs, sizes = self._needs(node, values)
-        found: dict[str, object] = {}
-        for rule in node.active:
-            values["needs"] = [needs.get(name, False) for name in rule.wrt]
-            answer = rule.function(*[values[name] for name in rule.needs])
-            if rule.joint:
-                found.update(zip(rule.wrt, answer, strict=True))  # type: ignore[call-overload]  # a joint formula gives a tuple
-            else:
-                found[rule.wrt[0]] = answer
-        return self._flatten(found, sizes)
+        exec(compiled(source, "derivative"), space)
+        return Variant(space["_save"], space["_apply"], saves_tensors)  # type: ignore[arg-type]  # functions, just made
 
-    def _needs(self, node: OpNode, values: dict[str, object]) -> tuple[dict[str, bool], list[int]]:
-        needs: dict[str, bool] = {}
-        sizes: list[int] = node.list_sizes
-        position = 0
-        for i, size in zip(self.wrt, sizes, strict=True):
-            count = 1 if size < 0 else size
-            edges = node.edges[position : position + count]
-            needs[self.names[i]] = any(e is not None for e in edges)
-            position += count
-        return needs, sizes
 
-    def _flatten(self, found: dict[str, object], sizes: list[int]) -> list[Grad]:
-        flat: list[Grad] = []
-        for i, size in zip(self.wrt, sizes, strict=True):
-            answer = found.get(self.names[i])
-            if size < 0:
-                flat.append(answer)  # type: ignore[arg-type]  # a tensor or None
-            elif answer is None:
-                flat += [None] * size
-            else:
-                flat += list(answer)  # type: ignore[call-overload]  # one gradient a list member
-        return flat
+def _raise_freed(node: Node) -> None:
+    raise RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after "
+        "they have already been freed). Specify retain_graph=True if you need to backward through "
+        f"the graph a second time. It failed in {node.name()}."
+    )
+
+
+def _refuse(t: Tensor) -> None:
+    SavedTensor(t)  # raises the error of inference tensors
+
+
+def _spread(answer: Sequence[Grad] | None, size: int) -> Sequence[Grad]:
+    return [None] * size if answer is None else answer
 
 
 def _keep(value: object) -> object:
     if isinstance(value, Tensor):
         return SavedTensor(value)
-    if value.__class__ is tuple and any(isinstance(v, Tensor) for v in value):  # type: ignore[attr-defined]  # a tuple
+    if value.__class__ is tuple:
         return tuple([_keep(v) for v in value])  # type: ignore[attr-defined]  # a tuple
     return value
 
@@ -126,5 +209,9 @@ def _keep_output(value: object, number: int) -> object:
     return SavedOutput(value, number) if isinstance(value, Tensor) else value
 
 
-def _unpack_list(value: object, node: Node) -> object:
-    return tuple([v.unpack(node) if v.__class__ is SavedTensor else v for v in value])  # type: ignore[attr-defined]  # a tuple
+def _open(value: object, node: Node) -> object:
+    if value.__class__ is SavedTensor or value.__class__ is SavedOutput:
+        return value.unpack(node)  # type: ignore[attr-defined]  # one of the two
+    if value.__class__ is tuple:
+        return tuple([_open(v, node) for v in value])  # type: ignore[attr-defined]  # a tuple
+    return value

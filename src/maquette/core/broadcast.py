@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from maquette.core.errors import check, check_index
 from maquette.core.strides import Shape, Strides
-from maquette.core.symbols import expect_true, is_true, node_of
+from maquette.core.symbols import is_true, node_of
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
@@ -31,9 +31,11 @@ def _broadcast_size(a: int, b: int, dim: int) -> int:
     if is_true(a == 1):
         return b
     check(
-        expect_true(a == b),
-        lambda: f"The size of tensor a ({a}) must match the size of tensor b ({b}) at "
-        f"non-singleton dimension {dim}",
+        a == b,
+        lambda: (
+            f"The size of tensor a ({a}) must match the size of tensor b ({b}) at "
+            f"non-singleton dimension {dim}"
+        ),
     )
     return a if node_of(a) is None else b  # a plain size says more than a symbolic one
 
@@ -59,8 +61,10 @@ def wrap_dim(dim: int, ndim: int) -> int:
     span = ndim or 1
     check_index(
         -span <= dim < span,
-        lambda: f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], "
-        f"but got {dim})",
+        lambda: (
+            f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], "
+            f"but got {dim})"
+        ),
     )
     return dim + span if dim < 0 else dim
 

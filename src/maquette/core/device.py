@@ -42,8 +42,10 @@ class device:
             return _parse(type, index) if found is None else found
         check_type(
             isinstance(type, int | device) and type.__class__ is not bool and index is None,
-            lambda: f"device() expects a string, with or without an index, or an index, or a "
-            f"device; got {type!r} and index {index!r}",
+            lambda: (
+                f"device() expects a string, with or without an index, or an index, or a "
+                f"device; got {type!r} and index {index!r}"
+            ),
         )
         return type if isinstance(type, device) else _make(ACCELERATOR, type)
 
@@ -78,8 +80,9 @@ def _parse(text: str, index: int | None) -> device:
     kind, written = match.groups()
     check(
         written is None or index is None,
-        lambda: f"type (string) must not include an index because index was passed explicitly: "
-        f"{text}",
+        lambda: (
+            f"type (string) must not include an index because index was passed explicitly: {text}"
+        ),
     )
     return _make(kind, index if written is None else int(written))
 
@@ -87,8 +90,10 @@ def _parse(text: str, index: int | None) -> device:
 def _make(kind: str, index: int | None) -> device:
     check(
         kind in DEVICE_TYPES,
-        lambda: f"Expected one of {', '.join(DEVICE_TYPES)} device type at start of device "
-        f"string: {kind}",
+        lambda: (
+            f"Expected one of {', '.join(DEVICE_TYPES)} device type at start of device "
+            f"string: {kind}"
+        ),
     )
     check(index is None or index >= 0, lambda: f"Device index must not be negative, got {index}")
     check(

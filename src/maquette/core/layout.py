@@ -62,7 +62,5 @@ preserve_format = memory_format("preserve_format", 1)
 channels_last = memory_format("channels_last", 2)
 channels_last_3d = memory_format("channels_last_3d", 3)
 
-all_layouts = (
-    strided, sparse_coo, sparse_csr, mkldnn, sparse_csc, sparse_bsr, sparse_bsc, jagged
-)
+all_layouts = (strided, sparse_coo, sparse_csr, mkldnn, sparse_csc, sparse_bsr, sparse_bsc, jagged)
 all_memory_formats = (contiguous_format, preserve_format, channels_last, channels_last_3d)

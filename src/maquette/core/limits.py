@@ -42,8 +42,10 @@ class finfo:
         real = (get_default_dtype() if type is None else type).to_real()
         check_type(
             real in _FORMATS,
-            lambda: "torch.finfo() requires a floating point input type. Use torch.iinfo to "
-            "handle 'torch.finfo'",
+            lambda: (
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to "
+                "handle 'torch.finfo'"
+            ),
         )
         mantissa_bits, least_exponent, largest = _FORMATS[real]
         self.dtype = real.name
@@ -76,8 +78,10 @@ class iinfo:
     def __init__(self, type: dtype) -> None:
         check_type(
             not (type.is_floating_point or type.is_complex),
-            lambda: "torch.iinfo() requires an integer input type. Use torch.finfo to handle "
-            "'torch.iinfo'",
+            lambda: (
+                "torch.iinfo() requires an integer input type. Use torch.finfo to handle "
+                "'torch.iinfo'"
+            ),
         )
         check_type(type.category == INT, lambda: f"{type} is not supported by torch.iinfo")
         self.dtype = type.name

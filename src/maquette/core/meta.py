@@ -73,8 +73,8 @@ class TensorMeta:
     ) -> "TensorMeta":
         """The meta of these facts; strides default to contiguous ones (spec T11).
 
-        An accelerator without an index counts as the first one (spec T10). Raises RuntimeError for negative sizes, strides or offsets, and when there are not as many
-        strides as sizes.
+        An accelerator without an index counts as the first one (spec T10). Raises RuntimeError
+        for negative sizes, strides or offsets, and when there are not as many strides as sizes.
         """
         if strides is None:
             strides = contiguous_strides(shape)
@@ -129,15 +129,11 @@ class TensorMeta:
 
     def with_dtype(self, dtype: DType) -> "TensorMeta":
         """The same geometry with elements of another type."""
-        return TensorMeta.of(
-            dtype, self.shape, self.strides, self.offset, self.device, self.layout
-        )
+        return TensorMeta.of(dtype, self.shape, self.strides, self.offset, self.device, self.layout)
 
     def with_device(self, device: Device) -> "TensorMeta":
         """The same geometry on another device."""
-        return TensorMeta.of(
-            self.dtype, self.shape, self.strides, self.offset, device, self.layout
-        )
+        return TensorMeta.of(self.dtype, self.shape, self.strides, self.offset, device, self.layout)
 
     def is_contiguous_in(self, memory_format: MemoryFormat) -> bool:
         """Whether the tensor is contiguous in a memory format (spec T12, T13).
@@ -195,8 +191,9 @@ class TensorMeta:
 
 _DERIVED: Final = {
     "numel": lambda meta: prod(meta.shape),
-    "storage_bytes": lambda meta: meta.itemsize
-    * rules.storage_elements(meta.shape, meta.strides, meta.offset),
+    "storage_bytes": lambda meta: (
+        meta.itemsize * rules.storage_elements(meta.shape, meta.strides, meta.offset)
+    ),
     "is_contiguous": lambda meta: rules.is_contiguous(meta.shape, meta.strides),
     "is_dense": lambda meta: meta.is_contiguous or rules.is_dense(meta.shape, meta.strides),
     "suggested_format": lambda meta: rules.suggested_format(meta.shape, meta.strides),
@@ -265,13 +262,17 @@ def _normalized(shape: Shape, strides: Strides, offset: int) -> tuple[Shape, Str
     shape, strides, offset = tuple(map(plain, shape)), tuple(map(plain, strides)), plain(offset)
     check(
         len(shape) == len(strides),
-        lambda: f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
-        f"({len(strides)})",
+        lambda: (
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
+            f"({len(strides)})"
+        ),
     )
     check(
         not any(map(_is_negative, shape)),
-        lambda: f"Trying to create tensor with negative dimension "
-        f"{next(filter(_is_negative, shape))}: {list(shape)}",
+        lambda: (
+            f"Trying to create tensor with negative dimension "
+            f"{next(filter(_is_negative, shape))}: {list(shape)}"
+        ),
     )
     check(
         not any(map(_is_negative, strides)),

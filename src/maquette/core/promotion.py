@@ -66,8 +66,10 @@ def promote_types(a: dtype, b: dtype) -> dtype:
         return a
     check(
         a not in _FLOAT8 and b not in _FLOAT8,
-        lambda: f"Promotion for Float8 Types is not supported, attempted to promote "
-        f"{a.scalar_name} and {b.scalar_name}",
+        lambda: (
+            f"Promotion for Float8 Types is not supported, attempted to promote "
+            f"{a.scalar_name} and {b.scalar_name}"
+        ),
     )
     if a in _WIDE_UNSIGNED or b in _WIDE_UNSIGNED:
         return _promote_wide_unsigned(a, b)
@@ -93,8 +95,10 @@ def _promote_equals(low: dtype, high: dtype) -> dtype:
 def _promote_wide_unsigned(a: dtype, b: dtype) -> dtype:
     check(
         a.is_floating_point or b.is_floating_point,
-        lambda: f"Promotion for uint16, uint32, uint64 types is not supported, attempted to "
-        f"promote {a.scalar_name} and {b.scalar_name}",
+        lambda: (
+            f"Promotion for uint16, uint32, uint64 types is not supported, attempted to "
+            f"promote {a.scalar_name} and {b.scalar_name}"
+        ),
     )
     return a if a.is_floating_point else b
 

@@ -141,8 +141,10 @@ def from_code(code: int) -> dtype:
     """The dtype of PyTorch's number; ValueError for a number that names none."""
     check_value(
         code in _BY_CODE,
-        lambda: f"{code} is no ScalarType; known: "
-        + ", ".join(f"{known} {each}" for known, each in _BY_CODE.items()),
+        lambda: (
+            f"{code} is no ScalarType; known: "
+            + ", ".join(f"{known} {each}" for known, each in _BY_CODE.items())
+        ),
     )
     return _BY_CODE[code]
 
@@ -155,13 +157,17 @@ def from_numpy_dtype(numpy_dtype: npt.DTypeLike) -> dtype:
     given = np.dtype(numpy_dtype)
     check_type(
         given.name in _BY_NUMPY_NAME,
-        lambda: f"can't convert np.ndarray of type {given}. The only supported types are: "
-        f"{', '.join(_BY_NUMPY_NAME)}.",
+        lambda: (
+            f"can't convert np.ndarray of type {given}. The only supported types are: "
+            f"{', '.join(_BY_NUMPY_NAME)}."
+        ),
     )
     check_value(
         given.isnative,
-        lambda: f"given numpy array of dtype {given} has byte order different from the native "
-        f"byte order; convert it first: array.astype(array.dtype.newbyteorder('='))",
+        lambda: (
+            f"given numpy array of dtype {given} has byte order different from the native "
+            f"byte order; convert it first: array.astype(array.dtype.newbyteorder('='))"
+        ),
     )
     return _BY_NUMPY_NAME[given.name]
 

@@ -61,6 +61,5 @@ def _item(position: int, size: SupportsIndex) -> int:
         return plain(size)
     except TypeError:
         raise TypeError(
-            f"torch.Size() takes an iterable of 'int' (item {position} is "
-            f"'{type(size).__name__}')"
+            f"torch.Size() takes an iterable of 'int' (item {position} is '{type(size).__name__}')"
         ) from None

@@ -76,9 +76,7 @@ def view_strides(old_shape: Shape, old_strides: Strides, new_shape: Shape) -> St
     remaining = len(new_shape) - 1
     for run_numel, run_stride in _runs_from_the_right(old_shape, old_strides):
         taken = 1
-        while remaining >= 0 and (
-            is_true(taken < run_numel) or is_true(new_shape[remaining] == 1)
-        ):
+        while remaining >= 0 and (is_true(taken < run_numel) or is_true(new_shape[remaining] == 1)):
             strides.append(taken * run_stride)
             taken = taken * new_shape[remaining]
             remaining -= 1
@@ -112,9 +110,11 @@ def expand_view(shape: Shape, strides: Strides, offset: int, sizes: Sequence[int
     missing = len(sizes) - len(shape)
     check(
         missing >= 0,
-        lambda: f"expand({list(shape)}, size={list(sizes)}): the number of sizes provided "
-        f"({len(sizes)}) must be greater or equal to the number of dimensions in the tensor "
-        f"({len(shape)})",
+        lambda: (
+            f"expand({list(shape)}, size={list(sizes)}): the number of sizes provided "
+            f"({len(sizes)}) must be greater or equal to the number of dimensions in the tensor "
+            f"({len(shape)})"
+        ),
     )
     new_shape = list(sizes)
     new_strides = [0] * len(sizes)
@@ -142,8 +142,10 @@ def _stride_before(shape: Sequence[int], strides: Sequence[int], dim: int) -> in
 def _check_new_size(size: int, dim: int) -> None:
     check(
         size >= 0,
-        lambda: f"The expanded size of the tensor ({size}) isn't allowed in a leading, "
-        f"non-existing dimension {dim}",
+        lambda: (
+            f"The expanded size of the tensor ({size}) isn't allowed in a leading, "
+            f"non-existing dimension {dim}"
+        ),
     )
 
 
@@ -151,9 +153,11 @@ def _check_stretch(shape: Shape, sizes: Sequence[int], dim: int) -> None:
     old = shape[dim - len(sizes) + len(shape)]
     check(
         old == 1 and sizes[dim] >= 0,
-        lambda: f"The expanded size of the tensor ({sizes[dim]}) must match the existing size "
-        f"({old}) at non-singleton dimension {dim}.  Target sizes: {list(sizes)}.  Tensor sizes: "
-        f"{list(shape)}",
+        lambda: (
+            f"The expanded size of the tensor ({sizes[dim]}) must match the existing size "
+            f"({old}) at non-singleton dimension {dim}.  Target sizes: {list(sizes)}.  "
+            f"Tensor sizes: {list(shape)}"
+        ),
     )
 
 
@@ -164,8 +168,10 @@ def select_view(shape: Shape, strides: Strides, offset: int, dim: int, index: in
     size = shape[dim]
     check_index(
         -size <= index and index < size,
-        lambda: f"select(): index {index} out of range for tensor of size {list(shape)} at "
-        f"dimension {dim}",
+        lambda: (
+            f"select(): index {index} out of range for tensor of size {list(shape)} at "
+            f"dimension {dim}"
+        ),
     )
     place = index + size if is_true(index < 0) else index
     return _without(shape, dim), _without(strides, dim), offset + place * strides[dim]
@@ -210,25 +216,23 @@ def _clamp_bound(bound: int, size: int) -> int:
     return size if is_true(bound > size) else bound
 
 
-def permute_view(
-    shape: Shape, strides: Strides, offset: int, dims: Sequence[int]
-) -> Geometry:
+def permute_view(shape: Shape, strides: Strides, offset: int, dims: Sequence[int]) -> Geometry:
     """Dimensions in another order; RuntimeError unless each is named once."""
     ndim = len(shape)
     check(
         len(dims) == ndim,
-        lambda: f"permute(sparse_coo): number of dimensions in the tensor input does not match "
-        f"the length of the desired ordering of dimensions i.e. input.dim() = {ndim} is not equal "
-        f"to len(dims) = {len(dims)}",
+        lambda: (
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match "
+            f"the length of the desired ordering of dimensions i.e. input.dim() = {ndim} is not "
+            f"equal to len(dims) = {len(dims)}"
+        ),
     )
     order = [wrap_dim(dim, ndim) for dim in dims]
     check(len(set(order)) == ndim, lambda: "permute(): duplicate dims are not allowed.")
     return tuple(shape[dim] for dim in order), tuple(strides[dim] for dim in order), offset
 
 
-def transpose_view(
-    shape: Shape, strides: Strides, offset: int, dim0: int, dim1: int
-) -> Geometry:
+def transpose_view(shape: Shape, strides: Strides, offset: int, dim0: int, dim1: int) -> Geometry:
     """Two dimensions swapped; a 0-dim tensor stays as it is."""
     ndim = len(shape)
     dim0, dim1 = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
@@ -313,8 +317,10 @@ def as_strided_check(
     check(len(shape) == len(strides), lambda: "mismatch in length of strides and shape")
     check(
         all(expect_true(stride >= 0) for stride in strides),
-        lambda: f"as_strided: Negative strides are not supported at the moment, got strides: "
-        f"{list(strides)}",
+        lambda: (
+            f"as_strided: Negative strides are not supported at the moment, got strides: "
+            f"{list(strides)}"
+        ),
     )
     check(
         all(expect_true(size >= 0) for size in shape),
@@ -324,15 +330,15 @@ def as_strided_check(
     needed = itemsize * storage_elements(shape, strides, offset)
     check(
         needed <= storage_bytes,
-        lambda: f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset "
-        f"{offset}, and itemsize {itemsize} requiring a storage size of {needed} are out of "
-        f"bounds for storage of size {storage_bytes}",
+        lambda: (
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset "
+            f"{offset}, and itemsize {itemsize} requiring a storage size of {needed} are out of "
+            f"bounds for storage of size {storage_bytes}"
+        ),
     )
 
 
-def view_dtype(
-    shape: Shape, strides: Strides, offset: int, old: DType, new: DType
-) -> Geometry:
+def view_dtype(shape: Shape, strides: Strides, offset: int, old: DType, new: DType) -> Geometry:
     """The same bytes as elements of another type (spec T22).
 
     RuntimeError, naming the quantity, if a size, stride or the offset does not divide.
@@ -357,9 +363,7 @@ def view_dtype(
 
 
 def _check_last_stride(strides: Strides, doing: str) -> None:
-    check(
-        strides[-1] == 1, lambda: f"self.stride(-1) must be 1 {doing}, but got {strides[-1]}"
-    )
+    check(strides[-1] == 1, lambda: f"self.stride(-1) must be 1 {doing}, but got {strides[-1]}")
 
 
 def _check_divisible(name: str, given: int, ratio: int, doing: str) -> None:

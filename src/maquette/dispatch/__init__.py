@@ -14,7 +14,7 @@ from maquette.dispatch.guards import (
     tls_set_dispatch_key_excluded,
     tls_set_dispatch_key_included,
 )
-from maquette.dispatch.keys import (
+from maquette.dispatch.keysets import (
     DispatchKey,
     DispatchKeySet,
     after_ADInplaceOrView_keyset,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TypeVar
 
-from maquette.dispatch.keys import (
+from maquette.dispatch.keysets import (
     AUTOGRAD,
     VISIBLE,
     DispatchKeySet,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.matching import check_result, normalise
 from maquette.dispatch.operator import (
     NO_OVERRIDE,

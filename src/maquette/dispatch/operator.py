@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.dispatch.call import build_call
 from maquette.dispatch.kernels import Boxed, Factory, Kernel
-from maquette.dispatch.keys import DispatchKey, DispatchKeySet
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
 from maquette.dispatch.matching import bind, normalise
 from maquette.dispatch.schema import FunctionSchema
 from maquette.dispatch.schema_parser import parse_schema

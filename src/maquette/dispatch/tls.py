@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from maquette.dispatch.keys import (
+from maquette.dispatch.keysets import (
     ALL_BITS,
     AUTOCAST,
     BACKENDS,

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from maquette.dispatch import keys as K
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from maquette.autograd.node import RaisingNode, set_history
 from maquette.core.device import canonical
 from maquette.core.layout import strided
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, make_fake
 from maquette.tensor.storage import UntypedStorage

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from maquette.core.device import device
+from maquette.core.device_rules import common_device
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.tags import Tag
@@ -28,9 +30,10 @@ from maquette.fake.exceptions import (
 from maquette.fake.mode import FakeTensorMode, arguments_in_one_mode, make_constant
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake
 from maquette.library.arrays import build, resize_outputs, returns_of
-from maquette.library.infer import Outcome, key_source, lookup
+from maquette.library.fakes import FAKE_RUNNER
+from maquette.library.infer import Outcome, key_source, lookup, metas_in, rule_argument
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
-from maquette.tensor.tensor import NOT_INHERITED
+from maquette.tensor.tensor import NOT_INHERITED, Tensor
 
 _new = object.__new__
 
@@ -46,6 +49,9 @@ def fake_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
 def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     if Tag.data_dependent_output in op.tags:
         return _raising(op, DataDependentOutputException)
+    at_meta = op._kernels.get(DispatchKey.Meta)
+    if at_meta and at_meta[-1].speaks_operators:
+        return _by_meta_kernel(op, at_meta[-1], ks)
     if op.shape_rule is None:
         if Tag.dynamic_output_shape in op.tags:
             return _raising(op, DynamicOutputShapeException)
@@ -74,20 +80,66 @@ def _decomposed(op: OpOverload, ks: int) -> Callable[..., object]:
     ):
         stack = op._kernels.get(alias)
         if stack and stack[-1].speaks_operators:
-            return _under_mode(op, stack[-1], ks)
+            inner = stack[-1].factory(op, ks)
+            assert inner is not None
+            return _under_mode(op, inner)
     return _unsupported(op)
 
 
-def _under_mode(op: OpOverload, chosen: Kernel, ks: int) -> Callable[..., object]:
-    inner = chosen.factory(op, ks)
-    assert inner is not None
-
+def _under_mode(op: OpOverload, inner: Callable[..., object]) -> Callable[..., object]:
     def kernel(ks: int, *params: object) -> object:
         mode, params = arguments_in_one_mode(op, params)
         with mode, AutoDispatchBelowAutograd():
             return inner(ks, *params)
 
     return kernel
+
+
+def _by_meta_kernel(op: OpOverload, chosen: Kernel, ks: int) -> Callable[..., object]:
+    """A user's kernel for Meta, run on fakes: what it makes on ``meta`` is on their device (L79)."""
+    inner = chosen.factory(op, ks)
+    assert inner is not None
+    under_mode = _under_mode(op, inner)
+
+    def kernel(ks: int, *params: object) -> object:
+        result = under_mode(ks, *params)
+        metas = metas_in([rule_argument(p) for p in params])
+        return _moved(result, common_device(op.name(), metas)) if metas else result
+
+    return kernel
+
+
+def _moved(result: object, to: device) -> object:
+    if isinstance(result, FakeTensor) and result.meta.device.type == "meta":
+        return fresh_fake(result.fake_mode, result.meta.with_device(to))
+    if isinstance(result, (tuple, list)):
+        return type(result)([_moved(r, to) for r in result])
+    return result
+
+
+def run_users_fake(
+    op: OpOverload, inner: Callable[..., object], place: str, ks: int
+) -> Callable[..., object]:
+    """The kernel at Fake of a registered fake implementation; its results must be fakes (L85)."""
+    under_mode = _under_mode(op, inner)
+
+    def kernel(ks: int, *params: object) -> object:
+        result = under_mode(ks, *params)
+        _check_fake(op, result, place)
+        return result
+
+    return constant_kernel(op, kernel, make_constant) if ks & K.CONSTANT else kernel
+
+
+def _check_fake(op: OpOverload, result: object, place: str) -> None:
+    if isinstance(result, Tensor) and result.fake_mode is None:
+        raise RuntimeError(
+            f"{op}: the fake implementation from {place} returned the real tensor {result.meta}; it "
+            f"must make its results by operators on its arguments, such as x.new_empty(...)"
+        )
+    if isinstance(result, (tuple, list)):
+        for r in result:
+            _check_fake(op, r, place)
 
 
 def _unsupported(op: OpOverload) -> Callable[..., object]:
@@ -222,3 +274,4 @@ def _mixed(value: object, mode: FakeTensorMode) -> bool:
 
 
 set_fallback(DispatchKey.Fake, fake_kernel)
+FAKE_RUNNER[0] = run_users_fake

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from maquette.dispatch import keys as K
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
 from maquette.fake.constants import Constants

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from maquette.core.device import canonical, device
 from maquette.core.meta import TensorMeta
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import (

@@ -14,12 +14,12 @@ import numpy as np
 
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.library.infer import Outcome, key_source, lookup
-from maquette.tensor.storage import UntypedStorage, namespace_of
+from maquette.tensor.storage import UntypedStorage, namespace_of, runner_of
 from maquette.tensor.tensor import (
     ADINPLACE,
     NOT_INHERITED,
@@ -92,7 +92,7 @@ def _kernel(_ks, {', '.join(names)}):
         _e = _cache[{key_source(op)}]
     except (KeyError, TypeError):
         _e = _lookup(_op, ({', '.join(names)},))
-    _r = _array({', '.join(['_xp', *passed])})
+    _r = _quiet.run({', '.join(['_array', '_xp', *passed])})
     if (
         _r.__class__ is _ndarray
         and _r.base is None
@@ -120,6 +120,7 @@ def _kernel(_ks, {', '.join(names)}):
         "_op": op,
         "_array": op.array_kernel,
         "_xp": namespace_of("cpu"),
+        "_quiet": runner_of("cpu"),
         "_ndarray": np.ndarray,
         "_Storage": UntypedStorage,
         "_Tensor": Tensor,
@@ -163,6 +164,9 @@ def _array_of(p: object) -> object:
 def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedStorage, Array]:
     """Lay a kernel's array out as the shape rule said: own memory, dtype, strides."""
     array = np.asarray(result)
+    if isinstance(result, np.generic) and array.dtype is meta.dtype.numpy and not meta.shape:
+        # NumPy's functions of 0-dim arrays give scalars, of which the array just made is a copy.
+        return UntypedStorage(meta.storage_bytes, meta.device, array), array
     if array.shape != tuple(meta.shape):
         raise RuntimeError(
             f"{op.name()}: its shape rule says {meta}, its kernel gave an array of shape "
@@ -171,7 +175,7 @@ def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedSto
     storage = UntypedStorage(meta.storage_bytes, meta.device, np.zeros(meta.storage_bytes, np.uint8))
     target = array_over(storage, meta)
     if array.size:
-        np.copyto(target, array, casting="unsafe")
+        runner_of("cpu").run(np.copyto, target, array, casting="unsafe")
     return storage, target
 
 
@@ -251,12 +255,12 @@ def _fresh(
 def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., object]:
     array_kernel = op.array_kernel
     assert array_kernel is not None
-    xp = namespace_of("cpu")
+    xp, quiet = namespace_of("cpu"), runner_of("cpu")
 
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
         resize_outputs(kinds, outcome, params)
-        results = array_kernel(xp, *arrays_of(params))
+        results = quiet.run(array_kernel, xp, *arrays_of(params))
         return build(op, kinds, outcome, params, results, fresh_from, view_of)
 
     return kernel

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from maquette.core.device import device
+from maquette.core.device import canonical, device
 from maquette.core.device_rules import common_device
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -51,6 +51,8 @@ def rule_argument(p: object) -> object:
     """What a shape rule sees of a canonical parameter: metas for tensors, the rest as it is."""
     if isinstance(p, Tensor):
         return p.meta
+    if p.__class__ is device:
+        return canonical(p)  # type: ignore[arg-type]  # a device, by the line above
     if p.__class__ is tuple and any(isinstance(i, TensorBase) for i in p):  # type: ignore[attr-defined]  # a tuple
         return tuple([i.meta if isinstance(i, Tensor) else i for i in p])  # type: ignore[attr-defined]  # a tuple
     return p

@@ -15,13 +15,20 @@ from typing import TypeVar
 from maquette.autograd.formulas import Derivatives
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.kernels import Kernel, caller_place
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import define_overload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
 from maquette.library.python_kernels import python_kernel
-from maquette.library.variants import inplace_schema, inplace_shape, out_schema, out_shape, writing
+from maquette.library.variants import (
+    inplace_schema,
+    inplace_shape,
+    out_schema,
+    out_shape,
+    writing,
+    writing_out,
+)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -138,8 +145,9 @@ def define(
 ) -> OperatorPage:
     """Open the page of a new operator.
 
-    variants: `Variant.INPLACE`, `Variant.OUT`, or the name of the out= overload where it is not the
-    overload's own name followed by ``_out``.
+    variants: `Variant.INPLACE`, or ``pow_.Scalar`` where its overload has another name;
+    `Variant.OUT`, or the name of the out= overload where it is not the overload's own name followed
+    by ``_out``, or its whole schema where it has several outputs.
     """
     place = caller_place()
     page = OperatorPage(define_overload(schema, tags, place))
@@ -166,17 +174,26 @@ def derivatives_of(op: OpOverload) -> Derivatives:
 
 
 def _derive(base: OpOverload, variant: Variant | str, tags: list[Tag], place: str) -> OpOverload:
-    if variant is Variant.INPLACE:
-        op = define_overload(inplace_schema(base._schema_text), tags, place)
+    tags = [tag for tag in tags if tag is not Tag.core]
+    if variant is Variant.INPLACE or (isinstance(variant, str) and "_." in variant):
+        schema = inplace_schema(base._schema_text, variant if isinstance(variant, str) else None)
+        op = define_overload(schema, [*tags, Tag.inplace], place)
         set_shape_rule(op, inplace_shape(base))
-        op.array_kernel = writing(base, position=0)
+        op.array_kernel = writing(base)
     else:
-        name = variant if isinstance(variant, str) else None
-        op = define_overload(out_schema(base._schema_text, name), tags, place)
-        set_shape_rule(op, out_shape(base))
-        op.array_kernel = writing(base, position=-1)
+        schema = _out_schema(base, variant)
+        op = define_overload(schema, [*tags, Tag.out], place)
+        count = sum(argument.is_out for argument in op._schema.arguments)
+        set_shape_rule(op, out_shape(base, count))
+        op.array_kernel = writing_out(base, count)
     op.derivatives = base.derivatives
     return op
+
+
+def _out_schema(base: OpOverload, variant: Variant | str) -> str:
+    if isinstance(variant, str) and "(" in variant:
+        return variant
+    return out_schema(base._schema_text, variant if isinstance(variant, str) else None)
 
 
 def _positional(function: Callable[..., object]) -> Callable[..., Callable[..., object]]:

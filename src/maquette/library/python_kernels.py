@@ -1,66 +1,231 @@
 """Kernels written in Python by users: called in the normalised form, their results checked.
 
-A user's function gets positional parameters, keywords only for keyword-only ones, defaults dropped
-unless the function requires them (D50, L28); what it returns must fit the schema (D51, L27).
+A user's function gets positional parameters, keywords only for keyword-only ones, lists as lists, and
+defaults dropped unless the function requires them (D50, L28); what it returns must fit the schema
+(D51, L27). The one idea: where a function's signature shows that it cannot tell a dropped default from
+a given one, a straight call is generated; `_normalised` is the plain form, and the oracle.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import keyword
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.keys import DispatchKeySet
+from maquette.dispatch.call import compiled
+from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.matching import check_result, normalise
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schema import Argument, FunctionSchema
+from maquette.dispatch.schema_types import SchemaType
+
+Function = Callable[..., object]
+Factory = Callable[[OpOverload, int], Function]
+_PARAMETER = inspect.Parameter
+_POSITIONAL = (_PARAMETER.POSITIONAL_ONLY, _PARAMETER.POSITIONAL_OR_KEYWORD)
+_NAMED = (_PARAMETER.KEYWORD_ONLY, _PARAMETER.POSITIONAL_OR_KEYWORD)
 
 
 def python_kernel(
-    function: Callable[..., object], *, with_keyset: bool = False
-) -> Callable[..., Callable[..., object]]:
-    """A kernel factory for a user's Python function."""
+    function: Function, *, with_keyset: bool = False, own_results: str = ""
+) -> Factory:
+    """A kernel factory for a user's Python function.
 
-    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        schema = op._schema
-        arguments = schema.arguments
-        one_tensor = len(schema.returns) == 1 and schema.returns[0].type.written == "Tensor"
-        plain = not any(
-            a.kwarg_only or a.has_default_value() or "[" in a.type.written for a in arguments
-        )
-        if plain and one_tensor and not with_keyset:
-            # The common case costs no normalisation: 0.4 us of 1.9 us a call (make bench).
-            def direct(ks: int, *params: object) -> object:
-                result = function(*params)
-                if isinstance(result, TensorBase):
-                    return result
-                return check_result(schema, result)
+    with_keyset: the function takes the current key set first.
+    own_results: results may share no storage with arguments or each other; if one does, an error is
+    raised that names the operator and this place (L75).
+    """
 
-            return direct
-        required = _required(function)
-
-        def kernel(ks: int, *params: object) -> object:
-            args, kwargs = normalise(schema, params)
-            for i in range(len(args), len(params)):
-                a = arguments[i]
-                if a.name in required and a.name not in kwargs and not a.kwarg_only:
-                    args = (*args, params[i])
-                elif a.name in required and a.name not in kwargs:
-                    kwargs = {**kwargs, a.name: params[i]}
-            if with_keyset:
-                args = (DispatchKeySet.from_raw_repr(ks), *args)
-            return check_result(schema, function(*args, **kwargs))
-
-        return kernel
+    def factory(op: OpOverload, ks: int) -> Function:
+        call = _straight(function, op._schema, with_keyset, own_results)
+        return call or _normalised(function, op._schema, with_keyset, own_results)
 
     return factory
 
 
-def _required(function: Callable[..., object]) -> frozenset[str]:
-    """Names of parameters that a function cannot do without."""
+# --- the plain form --------------------------------------------------------------------------
+
+
+def _normalised(
+    function: Function, schema: FunctionSchema, with_keyset: bool, own_results: str
+) -> Function:
+    arguments = schema.arguments
+    needs = _Needs.of(function, with_keyset)
+    named = [(i, a.name) for i, a in enumerate(arguments) if a.kwarg_only]
+    refilled = [(i, name) for i, name in named if name in needs.names]
+    positional = len(arguments) - len(named)
+
+    def kernel(ks: int, *params: object) -> object:
+        args, kwargs = normalise(schema, params)
+        if len(args) < needs.positional:
+            args += params[len(args) : min(needs.positional, positional)]
+        for i, name in refilled:
+            kwargs.setdefault(name, params[i])
+        if with_keyset:
+            args = (DispatchKeySet.from_raw_repr(ks), *args)
+        result = check_result(schema, function(*args, **kwargs))
+        if own_results:
+            check_own(schema, params, result, own_results)
+        return result
+
+    return kernel
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """How many positional parameters, and which keyword ones, a function cannot do without."""
+
+    positional: int
+    names: frozenset[str]
+
+    @staticmethod
+    def of(function: Function, with_keyset: bool) -> _Needs:
+        parameters = _parameters(function) or []
+        required = [p for p in parameters if p.default is _PARAMETER.empty]
+        positional = sum(p.kind in _POSITIONAL for p in required) - with_keyset
+        names = frozenset(p.name for p in required if p.kind is _PARAMETER.KEYWORD_ONLY)
+        return _Needs(positional, names)
+
+
+def _parameters(function: Function) -> list[inspect.Parameter] | None:
+    """The parameters of the function itself, not of one it wraps; None where none are known."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        return list(inspect.signature(function, follow_wrapped=False).parameters.values())
     except (TypeError, ValueError):
-        return frozenset()
-    empty = inspect.Parameter.empty
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return frozenset(p.name for p in parameters if p.default is empty and p.kind not in kinds)
+        return None
+
+
+# --- the straight form -----------------------------------------------------------------------
+
+
+def _straight(
+    function: Function, schema: FunctionSchema, with_keyset: bool, own_results: str
+) -> Function | None:
+    """A generated call of ``function`` with every parameter; None where it could see a difference."""
+    passed = _passed(function, schema, with_keyset)
+    if passed is None:
+        return None
+    names = [f"p{i}" for i in range(len(schema.arguments))]
+    single = len(schema.returns) == 1 and schema.returns[0].type.kind == "tensor"
+    own = _own_expression(schema) if own_results and single else ""
+    quick = f"isinstance(_r, _TensorBase){own}" if single else "False"
+    source = f"""
+def _kernel(_ks, {', '.join(names)}):
+    _r = _f({', '.join(passed)})
+    if {quick}:
+        return _r
+    _r = _check(_schema, _r)
+    if _own:
+        _check_own(_schema, ({''.join(f'{n}, ' for n in names)}), _r, _own)
+    return _r
+"""
+    space: dict[str, object] = {
+        "_f": function,
+        "_schema": schema,
+        "_check": check_result,
+        "_check_own": check_own,
+        "_own": own_results,
+        "_TensorBase": TensorBase,
+        "_KeySet": DispatchKeySet.from_raw_repr,
+    }
+    exec(compiled(source, "python kernel"), space)
+    kernel = space["_kernel"]
+    assert callable(kernel)
+    return kernel
+
+
+def _passed(function: Function, schema: FunctionSchema, with_keyset: bool) -> list[str] | None:
+    """The argument expressions of a straight call; None where only the plain form is exact."""
+    parameters = _parameters(function)
+    if parameters is None or schema.is_vararg:
+        return None
+    positional = [p for p in parameters if p.kind in _POSITIONAL][int(with_keyset) :]
+    named = {p.name: p for p in parameters if p.kind in _NAMED}
+    passed = ["_KeySet(_ks)"] if with_keyset else []
+    for i, argument in enumerate(schema.arguments):
+        if argument.kwarg_only:
+            taker = None if keyword.iskeyword(argument.name) else named.get(argument.name)
+            prefix = f"{argument.name}="
+        else:
+            taker = positional[i] if i < len(positional) else None
+            prefix = ""
+        value = _expression(f"p{i}", argument.type)
+        if taker is None or value is None or not _indifferent(taker, argument):
+            return None
+        passed.append(prefix + value)
+    return passed
+
+
+def _indifferent(parameter: inspect.Parameter, argument: Argument) -> bool:
+    """Whether giving a default and leaving it out are the same to a parameter."""
+    if not argument.has_default_value() or parameter.default is _PARAMETER.empty:
+        return True
+    mine, theirs = parameter.default, argument.default
+    if isinstance(mine, (bool, int, float, str)):
+        return type(mine) is type(theirs) and mine == theirs
+    return mine is theirs
+
+
+def _expression(name: str, type_: SchemaType) -> str | None:
+    """A parameter as handlers see it: its lists as lists."""
+    inner = type_.elem if type_.is_optional else type_
+    if inner.is_list:
+        if _holds_lists(inner.elem):
+            return None
+        listed = f"list({name})"
+        return f"None if {name} is None else {listed}" if type_.is_optional else listed
+    return None if _holds_lists(type_) else name
+
+
+def _holds_lists(type_: SchemaType) -> bool:
+    return type_.is_list or any(map(_holds_lists, type_.params))
+
+
+def _own_expression(schema: FunctionSchema) -> str:
+    """The rest of a condition: the one result shares no storage with a tensor parameter."""
+    parts = []
+    for i, argument in enumerate(schema.arguments):
+        if argument.type.kind == "tensor":
+            parts.append(f" and _r._storage is not p{i}._storage")
+        elif argument.type.base.kind == "tensor":
+            return " and False"  # optional tensors and lists: left to `check_own`
+    return "".join(parts)
+
+
+# --- results that must be the operator's own -------------------------------------------------
+
+
+def check_own(
+    schema: FunctionSchema, params: Sequence[object], result: object, place: str
+) -> None:
+    """Refuse a result that shares storage with an argument or with another result (L75)."""
+    seen: dict[int, str] = {}
+    for argument, p in zip(schema.arguments, params, strict=False):
+        for storage in _storages(p):
+            seen[id(storage)] = f"the argument '{argument.name}'"
+    single = len(schema.returns) == 1
+    for number, value in enumerate((result,) if single else result):  # type: ignore[arg-type]  # a tuple, as checked
+        for storage in _storages(value):
+            other = seen.get(id(storage))
+            if other is not None:
+                _fail_shared(schema, number, other, place)
+            seen[id(storage)] = f"output {number}"
+
+
+def _storages(value: object) -> list[object]:
+    if isinstance(value, TensorBase):
+        return [value._storage]  # type: ignore[attr-defined]  # every tensor has one
+    if isinstance(value, (tuple, list)):
+        return [s for v in value for s in _storages(v)]
+    return []
+
+
+def _fail_shared(schema: FunctionSchema, number: int, other: str, place: str) -> NoReturn:
+    raise RuntimeError(
+        f"{schema.name} (with implementation in {place}): output {number} shares memory with {other}. "
+        f"The outputs of a custom operator must not be or alias its inputs or each other; return a "
+        f"clone(), or declare the alias in a schema: {schema}"
+    )

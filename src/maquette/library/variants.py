@@ -20,13 +20,14 @@ from maquette.dispatch.operator import OpOverload
 Rule = Callable[..., object]
 
 
-def inplace_schema(schema: str) -> str:
-    """``aten::add.Tensor(Tensor self, ...) -> Tensor`` to that of ``aten::add_.Tensor``."""
+def inplace_schema(schema: str, name: str | None = None) -> str:
+    """``aten::add.Tensor(Tensor self, ...) -> Tensor`` to that of ``aten::add_.Tensor``, or ``name``."""
     head, _, rest = schema.partition("(")
     base, dot, overload = head.partition(".")
+    target = f"{base}_{dot}{overload}" if name is None else f"{base.partition('::')[0]}::{name}"
     arguments = rest.rpartition("->")[0].rstrip()
     written = arguments.replace("Tensor self", "Tensor(a!) self", 1)
-    return f"{base}_{dot}{overload}({written} -> Tensor(a!)"
+    return f"{target}({written} -> Tensor(a!)"
 
 
 def out_schema(schema: str, overload: str | None = None) -> str:
@@ -101,32 +102,53 @@ def inplace_shape(base: OpOverload) -> Rule:
     return rule
 
 
-def out_shape(base: OpOverload) -> Rule:
-    """The shape rule of the ``out=`` form: ``out`` kept if it fits, else laid out afresh."""
+def out_shape(base: OpOverload, count: int) -> Rule:
+    """The shape rule of the ``out=`` form: each of ``count`` outputs kept if it fits."""
 
-    def rule(*args: object) -> TensorMeta:
+    def rule(*args: object) -> object:
         assert base.shape_rule is not None
-        *rest, out = args
-        result = base.shape_rule(*rest)
-        assert isinstance(result, TensorMeta) and isinstance(out, TensorMeta)
-        check_castable(base._opname, result.dtype, out.dtype)
-        if result.shape == out.shape:
-            check_writable(base._opname, out)
-            return out
-        # Resizing keeps the offset (T6); the strides are those of a fresh result.
-        return TensorMeta.of(out.dtype, result.shape, result.strides, out.offset, out.device)
+        results = base.shape_rule(*args[:-count])
+        outs = args[-count:]
+        if count == 1:
+            return _fitted(base._opname, results, outs[0])
+        assert isinstance(results, tuple)
+        return tuple(_fitted(base._opname, r, o) for r, o in zip(results, outs, strict=True))
 
     return rule
 
 
-def writing(base: OpOverload, *, position: int) -> Rule:
-    """The kernel of ``base`` followed by a copy into the written argument."""
+def _fitted(name: str, result: object, out: object) -> TensorMeta:
+    """The output's own meta if it has the result's shape, else the one it is resized to."""
+    assert isinstance(result, TensorMeta) and isinstance(out, TensorMeta)
+    check_castable(name, result.dtype, out.dtype)
+    if result.shape == out.shape:
+        check_writable(name, out)
+        return out
+    # Resizing keeps the offset (T6); the strides are those of a fresh result.
+    return TensorMeta.of(out.dtype, result.shape, result.strides, out.offset, out.device)
+
+
+def writing(base: OpOverload) -> Rule:
+    """The kernel of ``base`` followed by a copy into its first argument."""
 
     def kernel(xp: object, *args: object) -> None:
         assert base.array_kernel is not None
-        target = args[position]
-        inputs = args if position == 0 else args[:-1]
-        result = base.array_kernel(xp, *inputs)
-        np.copyto(target, result, casting="unsafe")  # type: ignore[arg-type]  # arrays
+        _write(args[0], base.array_kernel(xp, *args))
 
     return kernel
+
+
+def writing_out(base: OpOverload, count: int) -> Rule:
+    """The kernel of ``base`` followed by copies into the last ``count`` arguments."""
+
+    def kernel(xp: object, *args: object) -> None:
+        assert base.array_kernel is not None
+        results = base.array_kernel(xp, *args[:-count])
+        for target, result in zip(args[-count:], (results,) if count == 1 else results, strict=True):
+            _write(target, result)
+
+    return kernel
+
+
+def _write(target: object, values: object) -> None:
+    np.copyto(target, values, casting="unsafe")  # type: ignore[arg-type]  # arrays

@@ -1,0 +1,2 @@
+from maquette.nn.base import Module
+from maquette.nn.parameter import Parameter, Buffer

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from maquette.core.device import canonical, device
-from maquette.dispatch import keys as K
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import ADINPLACE, AutogradMeta, Tensor, keys_for_device

@@ -157,9 +157,25 @@ Provider = Callable[[], object]
 _NAMESPACES: dict[str, Provider] = {}
 
 
-def provide_namespace(device_type: str, provider: Provider) -> None:
+class Runner(Protocol):
+    """How kernels of an array namespace are run."""
+
+    def run(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
+        """Call the function where floating point errors pass in silence, as PyTorch's do."""
+
+
+_RUNNERS: dict[str, Runner] = {}
+
+
+def provide_namespace(device_type: str, provider: Provider, runner: Runner) -> None:
     """Name the array namespace that holds the data of a device type; asked at first use."""
     _NAMESPACES[device_type] = provider
+    _RUNNERS[device_type] = runner
+
+
+def runner_of(device_type: str) -> Runner:
+    """How kernels run on data of a device type that has a namespace."""
+    return _RUNNERS[device_type]
 
 
 def namespace_of(device_type: str) -> object:

@@ -10,7 +10,7 @@ that one `or` of the arguments answers whether anything requires grad.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,16 @@ from maquette.core.dtype import dtype, from_numpy_dtype, get_default_dtype
 from maquette.core.layout import layout, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
-from maquette.dispatch import keys as K
+from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.keys import DispatchKey
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tls import tls
 from maquette.tensor.storage import UntypedStorage
 
 if TYPE_CHECKING:
     from maquette.autograd.node import Node
+
+    Operand: TypeAlias = "Tensor | bool | int | float | complex"
 
 Array = npt.NDArray[np.generic]
 _new = object.__new__
@@ -412,13 +414,14 @@ class Tensor(TensorBase):
 
     # --- Python protocol -------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Callable[..., Tensor]:
         find = METHOD_FINDER[0]
         method = None if find is None or name.startswith("__") else find(name)
         if method is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         setattr(Tensor, name, method)
-        return getattr(self, name)
+        found: Callable[..., Tensor] = getattr(self, name)
+        return found
 
     def __hash__(self) -> int:
         return id(self)
@@ -477,7 +480,7 @@ class Tensor(TensorBase):
         t: Tensor = self
         if force:
             t = t.detach().cpu().resolve_conj().resolve_neg()
-        if t.requires_grad:
+        if t.requires_grad and tls.st.grad_enabled:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
@@ -511,6 +514,26 @@ class Tensor(TensorBase):
         def resolve_conj(self) -> Tensor: ...
         def resolve_neg(self) -> Tensor: ...
         def any(self) -> Tensor: ...
+        def __add__(self, other: Operand) -> Tensor: ...
+        def __radd__(self, other: Operand) -> Tensor: ...
+        def __sub__(self, other: Operand) -> Tensor: ...
+        def __rsub__(self, other: Operand) -> Tensor: ...
+        def __mul__(self, other: Operand) -> Tensor: ...
+        def __rmul__(self, other: Operand) -> Tensor: ...
+        def __truediv__(self, other: Operand) -> Tensor: ...
+        def __rtruediv__(self, other: Operand) -> Tensor: ...
+        def __pow__(self, other: Operand) -> Tensor: ...
+        def __matmul__(self, other: Tensor) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Operand) -> Tensor: ...
+        def __or__(self, other: Operand) -> Tensor: ...
+        def __lt__(self, other: Operand) -> Tensor: ...
+        def __le__(self, other: Operand) -> Tensor: ...
+        def __gt__(self, other: Operand) -> Tensor: ...
+        def __ge__(self, other: Operand) -> Tensor: ...
+        def __eq__(self, other: Operand) -> Tensor: ...  # type: ignore[override]  # elementwise
+        def __ne__(self, other: Operand) -> Tensor: ...  # type: ignore[override]  # elementwise
 
 
 CONJUGATE = K.functionality_bits(DispatchKey.Conjugate)

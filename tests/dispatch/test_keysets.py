@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maquette.dispatch import keys as ints
-from maquette.dispatch.keys import (
+from maquette.dispatch import keysets as ints
+from maquette.dispatch.keysets import (
     DispatchKey,
     DispatchKeySet,
     after_ADInplaceOrView_keyset,

@@ -1,0 +1,140 @@
+"""Tensors joined to a larger one: cat, stack and the stacks defined by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from maquette.aten.options import cast
+from maquette.core.broadcast import wrap_dim
+from maquette.core.dtype import dtype as DType
+from maquette.core.dtype import from_numpy_dtype, promote_types, result_type_of
+from maquette.core.errors import check, check_value
+from maquette.core.layout import contiguous_format
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import format_strides
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Variant, define
+from maquette.tensor.tensor import Array, Tensor
+
+Metas = tuple[TensorMeta, ...]
+
+cat = define(
+    "aten::cat(Tensor[] tensors, int dim=0) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
+)
+
+
+def _is_skipped(shape: tuple[int, ...]) -> bool:
+    """An empty 1-D tensor goes with any other shape, as it always has."""
+    return len(shape) == 1 and shape[0] == 0
+
+
+@cat.shape
+def cat_shape(tensors: Metas, dim: int) -> TensorMeta:
+    check_value(len(tensors) > 0, lambda: "torch.cat(): expected a non-empty list of Tensors")
+    for i, t in enumerate(tensors):
+        check(
+            t.ndim > 0,
+            lambda i=i: f"zero-dimensional tensor (at position {i}) cannot be concatenated",
+        )
+    first = next((t for t in tensors if not _is_skipped(t.shape)), tensors[0])
+    axis = wrap_dim(dim, first.ndim)
+    total = 0
+    for i, t in enumerate(tensors):
+        if _is_skipped(t.shape):
+            continue
+        _check_joins(first, t, axis, i)
+        total += t.shape[axis]
+    shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
+    format = _common_format(tensors)
+    strides = None
+    if format is not contiguous_format and len(shape) == first.ndim:
+        strides = format_strides(shape, (), format)
+    return first.fresh(shape, result_type_of(tensors), strides)
+
+
+def _check_joins(first: TensorMeta, t: TensorMeta, axis: int, position: int) -> None:
+    check(
+        t.ndim == first.ndim,
+        lambda: f"Tensors must have same number of dimensions: got {first.ndim} and {t.ndim}",
+    )
+    for dim, (expected, got) in enumerate(zip(first.shape, t.shape, strict=True)):
+        check(
+            dim == axis or expected == got,
+            lambda expected=expected, got=got: f"Sizes of tensors must match except in dimension "
+            f"{axis}. Expected size {expected} but got size {got} for tensor number {position} in "
+            f"the list.",
+        )
+
+
+def _common_format(tensors: Metas) -> object:
+    format = tensors[0].suggested_format
+    return format if all(t.suggested_format is format for t in tensors) else contiguous_format
+
+
+@cat.kernel
+def cat_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
+    kind = result_type(tensors)
+    parts = [in_dtype(xp, t, kind) for t in tensors if not _is_skipped(t.shape)]
+    if not parts:
+        parts = [in_dtype(xp, tensors[0], kind)]
+    joined: Array = xp.concatenate(parts, dim)
+    return joined
+
+
+def result_type(tensors: Sequence[Array]) -> DType:
+    """The promoted dtype of arrays that count as tensors with dimensions."""
+    kind = from_numpy_dtype(tensors[0].dtype)
+    for t in tensors[1:]:
+        if t.dtype != tensors[0].dtype:
+            kind = promote_types(kind, from_numpy_dtype(t.dtype))
+    return kind
+
+
+def in_dtype(xp: ModuleType, array: Array, kind: DType) -> Array:
+    """The array itself where it has the dtype, else a cast copy."""
+    return array if array.dtype == kind.numpy else cast(xp, array, kind)
+
+
+@cat.derivative("tensors")
+def cat_grad(grad: Tensor, tensors_meta: Metas, dim: int) -> tuple[object]:
+    axis = wrap_dim(dim, grad.meta.ndim)
+    grads: list[Tensor] = []
+    begin = 0
+    for meta in tensors_meta:
+        if _is_skipped(meta.shape):
+            grads.append(grad.new_zeros((0,)))
+            continue
+        grads.append(grad.narrow(axis, begin, meta.shape[axis]))
+        begin += meta.shape[axis]
+    return (grads,)
+
+
+stack = define(
+    "aten::stack(Tensor[] tensors, int dim=0) -> Tensor", variants=[Variant.OUT]
+)
+
+
+@stack.shape
+def stack_shape(tensors: Metas, dim: int) -> TensorMeta:
+    check(len(tensors) > 0, lambda: "stack expects a non-empty TensorList")
+    first = tensors[0]
+    axis = wrap_dim(dim, first.ndim + 1)
+    for i, t in enumerate(tensors):
+        check(
+            t.shape == first.shape,
+            lambda t=t, i=i: f"stack expects each tensor to be equal size, but got "
+            f"{list(first.shape)} at entry 0 and {list(t.shape)} at entry {i}",
+        )
+    shape = (*first.shape[:axis], len(tensors), *first.shape[axis:])
+    return first.fresh(shape, result_type_of(tensors))
+
+
+@stack.kernel
+def stack_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
+    kind = result_type(tensors)
+    stacked: Array = xp.stack([in_dtype(xp, t, kind) for t in tensors], dim)
+    return stacked
+
+
+stack.derivative(tensors=lambda grad, dim: grad.unbind(dim))

@@ -1,0 +1,490 @@
+"""Products of vectors, matrices and batches of matrices: the operators that count for FLOPs.
+
+Lives here: `mm`, `bmm`, `mv`, `dot` and their forms that add to a tensor. What folds other ranks into
+these (`matmul`, `linear`, `einsum`) is in `products.py` and `einsum.py`. Results are contiguous.
+Gradients follow the layout of what they are for, as PyTorch's do: the gradient of a transposed
+weight comes out transposed, so that its transpose is contiguous and accumulates without a copy.
+"""
+
+from __future__ import annotations
+
+from maquette.aten.numeric import Array, Number, scaled, scaled_sum, wide
+from maquette.core.broadcast import expand_strides
+from maquette.core.dtype import bool_, dtype
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import result_type_of
+from maquette.core.strides import Shape
+from maquette.core.symbols import is_true
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, Variant, define
+from maquette.tensor.tensor import Tensor
+
+BOTH = [Variant.INPLACE, Variant.OUT]
+
+
+def check_not_bool(kernel: str, *metas: TensorMeta) -> None:
+    """Refuse bool, which has no products; `kernel` is PyTorch's name of the loop."""
+    check_not_implemented(
+        metas[0].dtype is not bool_,
+        lambda: f"\"{kernel}\" not implemented for 'Bool'; convert {metas[0]} first, to int32 say",
+    )
+
+
+def check_multiply(a: TensorMeta, b: TensorMeta) -> None:
+    """Refuse matrices whose inner sizes differ."""
+    check(
+        a.shape[1] == b.shape[0],
+        lambda: f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
+        f"{b.shape[0]}x{b.shape[1]})",
+    )
+
+
+def check_expands(name: str, base: TensorMeta, shape: Shape) -> None:
+    """Refuse a tensor that does not broadcast to exactly `shape`."""
+    check(
+        base.ndim <= len(shape),
+        lambda: f"{name}: expand({base}, size={list(shape)}): the number of sizes provided "
+        f"({len(shape)}) must be greater or equal to the number of dimensions in the tensor "
+        f"({base.ndim})",
+    )
+    missing = len(shape) - base.ndim
+    for dim, size in enumerate(base.shape, missing):
+        check(
+            is_true(size == 1) or size == shape[dim],
+            lambda dim=dim, size=size: f"The expanded size of the tensor ({shape[dim]}) must match "  # type: ignore[misc]  # bound per turn
+            f"the existing size ({size}) at non-singleton dimension {dim}.  Target sizes: "
+            f"{list(shape)}.  Tensor sizes: {list(base.shape)}",
+        )
+
+
+# --- matrices ---------------------------------------------------------------------------------
+
+mm = define(
+    "aten::mm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
+)
+
+
+@mm.shape
+def mm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
+    check(self.ndim == 2, lambda: f"self must be a matrix; mm got {self} and {mat2}")
+    check(mat2.ndim == 2, lambda: f"mat2 must be a matrix; mm got {self} and {mat2}")
+    check(
+        self.dtype is mat2.dtype,
+        lambda: f"expected m1 and m2 to have the same dtype, but got: {self.dtype.name} != "
+        f"{mat2.dtype.name} (mm of {self} and {mat2})",
+    )
+    check_multiply(self, mat2)
+    check_not_bool("addmm_impl_cpu_", self)
+    return self.fresh((self.shape[0], mat2.shape[1]))
+
+
+@mm.kernel
+def mm_kernel(xp, self: Array, mat2: Array) -> Array:
+    return xp.matmul(wide(self), wide(mat2))
+
+
+def transposed_layout(meta: TensorMeta) -> bool:
+    """Whether a matrix is laid out column by column, so that its transpose is contiguous."""
+    return is_true(meta.strides[0] == 1) and is_true(meta.strides[1] == meta.shape[0])
+
+
+def multiplied(value: Tensor, factor: Number) -> Tensor:
+    """``value * factor``, and no operator at all for 1."""
+    return value if factor == 1 else value * factor
+
+
+def conjugate(factor: Number) -> Number:
+    """The complex conjugate of a Python number; others are their own."""
+    return factor.conjugate() if isinstance(factor, complex) else factor
+
+
+def mm_left_gradient(grad: Tensor, right: Tensor, left: TensorMeta, alpha: Number = 1) -> Tensor:
+    """The gradient of the left factor, in the left factor's layout."""
+    if transposed_layout(left):
+        return multiplied(right.conj().mm(grad.t()).t(), conjugate(alpha))
+    return multiplied(grad.mm(right.t().conj()), conjugate(alpha))
+
+
+def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Number = 1) -> Tensor:
+    """The gradient of the right factor, in the right factor's layout."""
+    if transposed_layout(right):
+        return multiplied(grad.t().mm(left.conj()).t(), conjugate(alpha))
+    return multiplied(left.t().conj().mm(grad), conjugate(alpha))
+
+
+mm.derivative(
+    self=lambda grad, mat2, self_meta: mm_left_gradient(grad, mat2, self_meta),
+    mat2=lambda grad, self, mat2_meta: mm_right_gradient(grad, self, mat2_meta),
+)
+
+
+@mm.cost
+def mm_cost(self: TensorMeta, mat2: TensorMeta, *results: TensorMeta) -> Cost:
+    return Cost(flops=2 * self.shape[0] * self.shape[1] * mat2.shape[1])
+
+
+addmm = define(
+    "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    tags=[Tag.core],
+    variants=BOTH,
+)
+
+
+@addmm.shape
+def addmm_shape(
+    self: TensorMeta, mat1: TensorMeta, mat2: TensorMeta, beta: Number, alpha: Number
+) -> TensorMeta:
+    for name, mat in (("mat1", mat1), ("mat2", mat2)):
+        check(mat.ndim == 2, lambda: f"{name} must be a matrix, got {mat.ndim}-D tensor")
+    check_multiply(mat1, mat2)
+    _check_same_dtype(self, mat1, mat2)
+    _check_factors(self.dtype, beta, alpha)
+    shape = (mat1.shape[0], mat2.shape[1])
+    check_expands("addmm", self, shape)
+    check_not_bool("addmm_impl_cpu_", mat1)
+    return self.fresh(shape)
+
+
+def _check_same_dtype(self: TensorMeta, left: TensorMeta, right: TensorMeta) -> None:
+    check(
+        self.dtype is left.dtype is right.dtype,
+        lambda: "self and mat2 must have the same dtype, but got "
+        f"{self.dtype.scalar_name} and "
+        f"{(left if self.dtype is right.dtype else right).dtype.scalar_name}",
+    )
+
+
+def _check_factors(kind: dtype, *factors: Number) -> None:
+    check(
+        kind.is_complex or not any(isinstance(f, complex) and f.imag for f in factors),
+        lambda: f"value cannot be converted to type {kind.name} without overflow: beta, alpha are "
+        f"{factors}",
+    )
+
+
+@addmm.kernel
+def addmm_kernel(
+    xp, self: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number
+) -> Array:
+    product = xp.matmul(wide(mat1), wide(mat2))
+    return scaled_sum(self, beta, product, alpha)
+
+
+addmm.derivative(
+    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+    mat1=lambda grad, mat2, mat1_meta, alpha: mm_left_gradient(grad, mat2, mat1_meta, alpha),
+    mat2=lambda grad, mat1, mat2_meta, alpha: mm_right_gradient(grad, mat1, mat2_meta, alpha),
+)
+
+
+@addmm.cost
+def addmm_cost(self: TensorMeta, mat1: TensorMeta, mat2: TensorMeta, *rest: object) -> Cost:
+    return mm_cost(mat1, mat2)
+
+
+# --- batches of matrices ----------------------------------------------------------------------
+
+bmm = define(
+    "aten::bmm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
+)
+
+
+def batch_shape(name: str, batch1: TensorMeta, batch2: TensorMeta) -> Shape:
+    """The shape of a product of batches; RuntimeError if they do not fit."""
+    check(batch1.ndim == 3, lambda: f"batch1 must be a 3D tensor; {name} got {batch1}")
+    check(batch2.ndim == 3, lambda: f"batch2 must be a 3D tensor; {name} got {batch2}")
+    check(
+        batch1.dtype is batch2.dtype,
+        lambda: f"expected scalar type {batch1.dtype.scalar_name} but found "
+        f"{batch2.dtype.scalar_name} ({name} of {batch1} and {batch2})",
+    )
+    batches, rows, inner = batch1.shape
+    check(
+        batches == batch2.shape[0] and inner == batch2.shape[1],
+        lambda: f"Expected size for first two dimensions of batch2 tensor to be: [{batches}, "
+        f"{inner}] but got: [{batch2.shape[0]}, {batch2.shape[1]}].",
+    )
+    return batches, rows, batch2.shape[2]
+
+
+@bmm.shape
+def bmm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
+    shape = batch_shape("bmm", self, mat2)
+    check_not_bool("bmm", self)
+    return self.fresh(shape)
+
+
+@bmm.kernel
+def bmm_kernel(xp, self: Array, mat2: Array) -> Array:
+    return xp.matmul(wide(self), wide(mat2))
+
+
+bmm.derivative(
+    self=lambda grad, mat2: grad.bmm(mat2.transpose(1, 2).conj()),
+    mat2=lambda grad, self: self.transpose(1, 2).conj().bmm(grad),
+)
+
+
+@bmm.cost
+def bmm_cost(self: TensorMeta, mat2: TensorMeta, *results: TensorMeta) -> Cost:
+    return Cost(flops=2 * self.shape[0] * self.shape[1] * self.shape[2] * mat2.shape[2])
+
+
+baddbmm = define(
+    "aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) "
+    "-> Tensor",
+    variants=BOTH,
+)
+
+
+@baddbmm.shape
+def baddbmm_shape(
+    self: TensorMeta, batch1: TensorMeta, batch2: TensorMeta, beta: Number, alpha: Number
+) -> TensorMeta:
+    shape = batch_shape("baddbmm", batch1, batch2)
+    check(
+        self.dtype is batch1.dtype,
+        lambda: f"Input dtypes must be the same, got: input {self.dtype.name}, batch1: "
+        f"{batch1.dtype.name}, batch2: {batch2.dtype.name}",
+    )
+    _check_factors(self.dtype, beta, alpha)
+    check_expands("baddbmm", self, shape)
+    check_not_bool("baddbmm", batch1)
+    return self.fresh(shape)
+
+
+@baddbmm.kernel
+def baddbmm_kernel(
+    xp, self: Array, batch1: Array, batch2: Array, beta: Number, alpha: Number
+) -> Array:
+    return scaled_sum(self, beta, xp.matmul(wide(batch1), wide(batch2)), alpha)
+
+
+baddbmm.derivative(
+    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+    batch1=lambda grad, batch2, alpha: multiplied(
+        grad.bmm(batch2.transpose(1, 2).conj()), conjugate(alpha)
+    ),
+    batch2=lambda grad, batch1, alpha: multiplied(
+        batch1.transpose(1, 2).conj().bmm(grad), conjugate(alpha)
+    ),
+)
+
+
+@baddbmm.cost
+def baddbmm_cost(self: TensorMeta, batch1: TensorMeta, batch2: TensorMeta, *rest: object) -> Cost:
+    return bmm_cost(batch1, batch2)
+
+
+addbmm = define(
+    "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) "
+    "-> Tensor",
+    variants=BOTH,
+)
+
+
+@addbmm.shape
+def addbmm_shape(
+    self: TensorMeta, batch1: TensorMeta, batch2: TensorMeta, beta: Number, alpha: Number
+) -> TensorMeta:
+    _check_same_dtype(self, batch1, batch2)
+    shape = batch_shape("addbmm", batch1, batch2)[1:]
+    _check_factors(self.dtype, beta, alpha)
+    check_expands("addbmm", self, shape)
+    check_not_bool("addmm_impl_cpu_", batch1)
+    return self.fresh(shape)
+
+
+@addbmm.kernel
+def addbmm_kernel(
+    xp, self: Array, batch1: Array, batch2: Array, beta: Number, alpha: Number
+) -> Array:
+    # One product of (n, batch * k) by (batch * k, m) sums the batch as it goes.
+    batches, rows, inner = batch1.shape
+    left = wide(batch1).transpose(1, 0, 2).reshape(rows, batches * inner)
+    right = wide(batch2).reshape(batches * inner, batch2.shape[2])
+    return scaled_sum(self, beta, xp.matmul(left, right), alpha)
+
+
+def _for_each_batch(grad: Tensor, batch1: TensorMeta, batch2: TensorMeta) -> Tensor:
+    return grad.unsqueeze(0).expand((batch1.shape[0], batch1.shape[1], batch2.shape[2]))
+
+
+addbmm.derivative(
+    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+    batch1=lambda grad, batch2, batch1_meta, alpha: multiplied(
+        _for_each_batch(grad, batch1_meta, batch2.meta).bmm(batch2.transpose(1, 2).conj()),
+        conjugate(alpha),
+    ),
+    batch2=lambda grad, batch1, batch2_meta, alpha: multiplied(
+        batch1.transpose(1, 2).conj().bmm(_for_each_batch(grad, batch1.meta, batch2_meta)),
+        conjugate(alpha),
+    ),
+)
+
+
+# --- vectors ----------------------------------------------------------------------------------
+
+mv = define("aten::mv(Tensor self, Tensor vec) -> Tensor", variants=[Variant.OUT])
+
+
+def _check_matrix_vector(base: Shape, base_type: dtype, mat: TensorMeta, vec: TensorMeta) -> None:
+    check(
+        mat.ndim == 2 and vec.ndim == 1 and len(base) <= 1,
+        lambda: f"vector + matrix @ vector expected, got {len(base)}, {mat.ndim}, {vec.ndim}",
+    )
+    check(
+        mat.shape[1] == vec.shape[0]
+        and (not base or is_true(base[0] == 1) or base[0] == mat.shape[0]),
+        lambda: f"size mismatch, got input ({base[0] if base else 1}), mat ({mat.shape[0]}x"
+        f"{mat.shape[1]}), vec ({vec.shape[0]})",
+    )
+    check(
+        mat.dtype is vec.dtype is base_type,
+        lambda: f"addmv input tensors must have the same dtype, but got "
+        f"{base_type.scalar_name}, {mat.dtype.scalar_name}, and {vec.dtype.scalar_name}",
+    )
+    check_not_bool("addmv_impl_cpu", mat)
+
+
+@mv.shape
+def mv_shape(self: TensorMeta, vec: TensorMeta) -> TensorMeta:
+    _check_matrix_vector(self.shape[:1], vec.dtype, self, vec)
+    return self.fresh((self.shape[0],))
+
+
+@mv.kernel
+def mv_kernel(xp, self: Array, vec: Array) -> Array:
+    return xp.matmul(wide(self), wide(vec))
+
+
+mv.derivative(
+    self=lambda grad, vec: grad.ger(vec.conj()),
+    vec=lambda grad, self: self.conj().t().mv(grad),
+)
+
+addmv = define(
+    "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    variants=BOTH,
+)
+
+
+@addmv.shape
+def addmv_shape(
+    self: TensorMeta, mat: TensorMeta, vec: TensorMeta, beta: Number, alpha: Number
+) -> TensorMeta:
+    _check_matrix_vector(self.shape, self.dtype, mat, vec)
+    _check_factors(self.dtype, beta, alpha)
+    return self.fresh((mat.shape[0],))
+
+
+@addmv.kernel
+def addmv_kernel(xp, self: Array, mat: Array, vec: Array, beta: Number, alpha: Number) -> Array:
+    return scaled_sum(self, beta, xp.matmul(wide(mat), wide(vec)), alpha)
+
+
+addmv.derivative(
+    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+    mat=lambda grad, vec, alpha: multiplied(grad.ger(vec.conj()), conjugate(alpha)),
+    vec=lambda grad, mat, alpha: multiplied(mat.t().conj().mv(grad), conjugate(alpha)),
+)
+
+
+def _dot_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
+    check(
+        self.ndim == 1 and other.ndim == 1,
+        lambda: f"1D tensors expected, but got {self.ndim}D and {other.ndim}D tensors",
+    )
+    check(
+        self.dtype is other.dtype,
+        lambda: f"dot : expected both vectors to have same dtype, but found "
+        f"{self.dtype.scalar_name} and {other.dtype.scalar_name}",
+    )
+    check(
+        self.numel == other.numel,
+        lambda: f"inconsistent tensor size, expected tensor [{self.numel}] and src "
+        f"[{other.numel}] to have the same number of elements, but got {self.numel} and "
+        f"{other.numel} elements respectively",
+    )
+    check_not_bool("dot", self)
+    return self.fresh(())
+
+
+dot = define("aten::dot(Tensor self, Tensor tensor) -> Tensor", variants=[Variant.OUT])
+dot.shape(_dot_shape)
+
+
+@dot.kernel
+def dot_kernel(xp, self: Array, tensor: Array) -> Array:
+    return xp.matmul(wide(self), wide(tensor))
+
+
+dot.derivative(
+    self=lambda grad, tensor: grad * tensor.conj(),
+    tensor=lambda grad, self: grad * self.conj(),
+)
+
+vdot = define("aten::vdot(Tensor self, Tensor other) -> Tensor", variants=[Variant.OUT])
+vdot.shape(_dot_shape)
+
+
+@vdot.kernel
+def vdot_kernel(xp, self: Array, other: Array) -> Array:
+    return xp.matmul(xp.conj(wide(self)), wide(other))
+
+
+vdot.derivative(
+    self=lambda grad, other: grad.conj() * other,
+    other=lambda grad, self: grad * self,
+)
+
+addr = define(
+    "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    variants=BOTH,
+)
+
+
+@addr.shape
+def addr_shape(
+    self: TensorMeta, vec1: TensorMeta, vec2: TensorMeta, beta: Number, alpha: Number
+) -> TensorMeta:
+    for name, vec in (("vec1", vec1), ("vec2", vec2)):
+        check(
+            vec.ndim == 1, lambda: f"addr: Expected 1-D argument {name}, but got {vec.ndim}-D"
+        )
+    shape = (vec1.shape[0], vec2.shape[0])
+    check_expands("addr", self, shape)
+    kind = result_type_of((self, vec1, vec2))
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        check(
+            kind.category >= 2 or not isinstance(factor, (float, complex)),
+            lambda: f"For integral input tensors, argument {name} must not be a floating point "
+            f"number.",
+        )
+    # The outer product is taken of a column and a row, spread over the shape with stride 0.
+    column = vec1.view(shape, (vec1.strides[0], 0))
+    row = vec2.view(shape, (0, vec2.strides[0]))
+    base = self.view(shape, expand_strides(self.shape, self.strides, shape))
+    if beta == 0:
+        return elementwise([column, row], kind)
+    return elementwise([base, column, row], kind)
+
+
+@addr.kernel
+def addr_kernel(
+    xp, self: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number
+) -> Array:
+    product = wide(vec1)[:, None] * wide(vec2)
+    if self.dtype == vec1.dtype == vec2.dtype:
+        return scaled_sum(self, beta, product, alpha)
+    total = scaled(product, alpha)
+    return total if beta == 0 else scaled(wide(self), beta) + total
+
+
+addr.derivative(
+    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+    vec1=lambda grad, vec2, alpha: multiplied(grad.mv(vec2.conj()), conjugate(alpha)),
+    vec2=lambda grad, vec1, alpha: multiplied(grad.t().mv(vec1.conj()), conjugate(alpha)),
+)

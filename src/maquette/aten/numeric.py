@@ -1,0 +1,49 @@
+"""Arithmetic that kernels share: wide accumulation and scaling by Python numbers.
+
+Half types accumulate in float32 and are rounded once, when the result is laid out, as PyTorch's
+CPU kernels do. Nothing here knows tensors; `xp` is the array namespace.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.generic]
+Number: TypeAlias = bool | int | float | complex
+
+_NARROW = frozenset(
+    {"float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"}
+)
+
+
+def is_narrow(array: Array) -> bool:
+    """Whether the elements are of a float type of 16 bits or less."""
+    kind = array.dtype
+    return kind.itemsize <= 2 and kind.name in _NARROW
+
+
+def wide(array: Array) -> Array:
+    """The array in the type that sums and products of its elements are taken in."""
+    return array.astype(np.float32) if is_narrow(array) else array
+
+
+def scaled(array: Array, factor: Number) -> Array:
+    """``array * factor`` in the array's own type: integers take the factor's whole part."""
+    if factor == 1:
+        return array
+    if array.dtype.kind in "iu":
+        factor = int(factor.real)
+    elif array.dtype.kind == "b":
+        factor = bool(factor)
+    return array * array.dtype.type(factor)
+
+
+def scaled_sum(base: Array, beta: Number, product: Array, alpha: Number) -> Array:
+    """``beta * base + alpha * product``; a beta of 0 ignores the base, NaN and all."""
+    product = scaled(product, alpha)
+    if beta == 0:
+        return product
+    return scaled(wide(base), beta) + product

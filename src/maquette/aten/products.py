@@ -1,0 +1,488 @@
+"""Products of any rank, folded into the few operators that compute: `matmul`, `linear` and others.
+
+These are definitions by other operators, so modes and autograd see `mm`, `bmm`, `addmm` and views.
+Which of them, and when operands are copied or folded into one matrix, follows PyTorch, since it
+decides what memory a program takes. `einsum` has a file of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from maquette.aten.linalg import addmm
+from maquette.aten.numeric import Array, wide
+from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import can_cast
+from maquette.core.symbols import is_true
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.library.variants import out_schema
+from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+def composite_out(page: OperatorPage, function: Callable[..., Tensor]) -> OperatorPage:
+    """The ``out=`` form of an operator defined by others: the result, copied into ``out``."""
+    form = define(out_schema(page.op._schema_text), tags=[Tag.out])
+
+    @form.composite
+    def into(*arguments: object) -> Tensor:
+        *rest, out = arguments
+        assert isinstance(out, Tensor)
+        result = function(*rest)
+        check(
+            can_cast(result.dtype, out.dtype),
+            lambda: f"result type {result.dtype.scalar_name} can't be cast to the desired output "
+            f"type {out.dtype.scalar_name}",
+        )
+        if out.shape != result.shape:
+            out.resize_(result.shape)
+        return out.copy_(result)
+
+    return form
+
+
+# --- matmul -----------------------------------------------------------------------------------
+
+matmul = define("aten::matmul(Tensor self, Tensor other) -> Tensor")
+
+
+@matmul.composite
+def matmul_composite(self: Tensor, other: Tensor) -> Tensor:
+    left, right = self.ndim, other.ndim
+    check(
+        left > 0 and right > 0,
+        lambda: f"both arguments to matmul need to be at least 1D, but they are {left}D and "
+        f"{right}D",
+    )
+    if left == 1 and right == 1:
+        return self.dot(other)
+    if left == 2 and right == 1:
+        return self.mv(other)
+    if left == 1 and right == 2:
+        return self.unsqueeze(0).mm(other).squeeze_(0)
+    if left == 2 and right == 2:
+        return self.mm(other)
+    if left == 3 and right == 3:
+        self, other = _without_single_batch(self, other), _without_single_batch(other, self)
+    if _folds(self, other):
+        return _folded(self, other)
+    return _batched(self, other)
+
+
+def _without_single_batch(one: Tensor, other: Tensor) -> Tensor:
+    """A batch of one matrix, met by a batch of several, as the matrix."""
+    if is_true(one.shape[0] == 1) and is_true(other.shape[0] > 1):
+        return one.squeeze(0)
+    return one
+
+
+def _folds(left: Tensor, right: Tensor) -> bool:
+    """Whether the product of many dimensions by at most two is one product of matrices.
+
+    Not if the many would have to be copied for it, unless the gradient of the few is wanted: that
+    of an expanded matrix would be as large as the batch.
+    """
+    larger, smaller = (left, right) if left.ndim >= right.ndim else (right, left)
+    if larger.ndim < 3 or smaller.ndim > 2:
+        return False
+    if larger is right:
+        larger = right.mT
+    if smaller.requires_grad:
+        return True
+    if left.ndim == 2:
+        return False
+    if larger.numel() == 0:
+        return True
+    shape, strides = larger.shape, larger.stride()
+    return all(
+        is_true(strides[i] == strides[i + 1] * shape[i + 1]) for i in range(len(shape) - 2)
+    )
+
+
+def _folded(left: Tensor, right: Tensor) -> Tensor:
+    turned = left.ndim < right.ndim
+    many = right.mT if turned else left
+    few = (left.t() if left.ndim == 2 else left) if turned else right
+    shape = list(many.shape[:-1])
+    rows = prod(shape)
+    if few.ndim == 2:
+        shape.append(few.shape[1])
+    matrix = many.reshape([rows, many.shape[-1]])
+    product = matrix.mv(few) if few.ndim == 1 else matrix.mm(few)
+    result = product._unsafe_view(shape)
+    if turned and few.ndim == 2:
+        return result.mT.contiguous()
+    return result
+
+
+def _batched(left: Tensor, right: Tensor) -> Tensor:
+    rows = left.shape[-2] if left.ndim > 1 else 1
+    inner_left, inner_right = left.shape[-1], right.shape[-2] if right.ndim > 1 else right.shape[-1]
+    batch = list(broadcast_shapes(tuple(left.shape[:-2]), tuple(right.shape[:-2])))
+    count = prod(batch)
+    first = left.expand([*batch, rows, inner_left]).reshape([count, rows, inner_left])
+    shape = [*batch, rows] if left.ndim > 1 else batch
+    if right.ndim == 1:
+        vectors = right.expand([*batch, inner_right]).reshape([count, inner_right])
+        return first.bmm(vectors.unsqueeze(2)).squeeze(-1)._unsafe_view(shape)
+    columns = right.shape[-1]
+    second = right.expand([*batch, inner_right, columns]).reshape([count, inner_right, columns])
+    return first.bmm(second)._unsafe_view([*shape, columns])
+
+
+matmul_out = composite_out(matmul, matmul_composite)
+
+# --- linear -----------------------------------------------------------------------------------
+
+linear = define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+
+
+@linear.composite
+def linear_composite(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    check(
+        input.ndim > 0 and weight.ndim > 0,
+        lambda: f"both arguments to linear need to be at least 1D, but they are {input.ndim}D and "
+        f"{weight.ndim}D",
+    )
+    if bias is None:
+        return input.matmul(weight.t())
+    if input.ndim == 2:
+        return addmm(bias, input, weight.t())
+    if (bias.ndim == 1 or bias.squeeze().ndim == 1) and input.is_contiguous():
+        shape = input.shape
+        flat = input.view([prod(shape[:-1]), shape[-1]])
+        return addmm(bias, flat, weight.t()).view([*shape[:-1], weight.shape[0]])
+    return input.matmul(weight.t()).add(bias)
+
+
+linear_out = composite_out(linear, linear_composite)
+
+# --- products of vectors ----------------------------------------------------------------------
+
+outer = define("aten::outer(Tensor self, Tensor vec2) -> Tensor")
+
+
+@outer.composite
+def outer_composite(self: Tensor, vec2: Tensor) -> Tensor:
+    for name, vector in (("self", self), ("vec2", vec2)):
+        check(
+            vector.ndim == 1,
+            lambda: f"outer: Expected 1-D argument {name}, but got {vector.ndim}-D",
+        )
+    return self.reshape([self.shape[0], 1]) * vec2
+
+
+outer_out = composite_out(outer, outer_composite)
+ger = define("aten::ger(Tensor self, Tensor vec2) -> Tensor")
+ger.composite(lambda self, vec2: self.outer(vec2))
+ger_out = composite_out(ger, lambda self, vec2: self.outer(vec2))
+
+inner = define("aten::inner(Tensor self, Tensor other) -> Tensor")
+
+
+@inner.composite
+def inner_composite(self: Tensor, other: Tensor) -> Tensor:
+    if self.ndim == 0 or other.ndim == 0:
+        return self * other
+    check(
+        self.shape[-1] == other.shape[-1],
+        lambda: f"inner() the last dimension must match on both input tensors but got shapes "
+        f"{list(self.shape)} and {list(other.shape)}",
+    )
+    return tensordot(self, other, [-1], [-1])
+
+
+inner_out = composite_out(inner, inner_composite)
+
+linalg_vecdot = define("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
+
+
+@linalg_vecdot.composite
+def linalg_vecdot_composite(x: Tensor, y: Tensor, dim: int) -> Tensor:
+    for name, tensor in (("x", x), ("y", y)):
+        kind = tensor.dtype
+        check(
+            kind.is_floating_point or kind.is_complex,
+            lambda: f"linalg.vecdot: Expected a floating point or complex tensor as input. Got "
+            f"{name} of {kind.scalar_name}",
+        )
+    return (x.conj() * y).sum(dim)
+
+
+linalg_vecdot_out = composite_out(linalg_vecdot, linalg_vecdot_composite)
+
+# --- contractions -----------------------------------------------------------------------------
+
+tensordot = define(
+    "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"
+)
+
+
+@tensordot.composite
+def tensordot_composite(
+    self: Tensor, other: Tensor, dims_self: Ints, dims_other: Ints
+) -> Tensor:
+    _check_contracts(self, other, dims_self, dims_other)
+    left, right = wrap_dims(dims_self, self.ndim), wrap_dims(dims_other, other.ndim)
+    self, other = _summed_against_ones(self, other, left, right)
+    inner_size = prod([self.shape[d] for d in left])
+    kept_left = [d for d in range(self.ndim) if d not in left]
+    kept_right = [d for d in range(other.ndim) if d not in right]
+    shape = [self.shape[d] for d in kept_left] + [other.shape[d] for d in kept_right]
+    if not shape:
+        first = self.permute(dims_self).reshape([inner_size])
+        second = other.permute(dims_other).reshape([inner_size])
+        return first.dot(second).view(shape)
+    rows = prod([self.shape[d] for d in kept_left])
+    columns = prod([other.shape[d] for d in kept_right])
+    first = self.permute([*kept_left, *dims_self]).reshape([rows, inner_size])
+    second = other.permute([*dims_other, *kept_right]).reshape([inner_size, columns])
+    return first.mm(second).view(shape)
+
+
+def _check_contracts(self: Tensor, other: Tensor, left: Ints, right: Ints) -> None:
+    check(
+        len(left) == len(right),
+        lambda: "both dimension lists should have same length; tensordot got "
+        f"{list(left)} and {list(right)}",
+    )
+    check(
+        self.dtype is other.dtype,
+        lambda: f"tensordot: both inputs should have same dtype, got {self.dtype} and "
+        f"{other.dtype}",
+    )
+    for a, b in zip(left, right):
+        size_a = self.shape[wrap_dim(a, self.ndim)] if self.ndim else 1
+        size_b = other.shape[wrap_dim(b, other.ndim)] if other.ndim else 1
+        check(
+            is_true(size_a == 1) or is_true(size_b == 1) or size_a == size_b,
+            lambda: f"contracted dimensions need to match, but first has size {size_a} in dim {a} "
+            f"and second has size {size_b} in dim {b}",
+        )
+
+
+def _summed_against_ones(
+    self: Tensor, other: Tensor, left: Ints, right: Ints
+) -> tuple[Tensor, Tensor]:
+    """Dimensions contracted with one of size 1, which stretches, are sums of their own."""
+    pairs = list(zip(left, right))
+    from_left = [a for a, b in pairs if not is_true(self.shape[a] == 1) and is_true(other.shape[b] == 1)]
+    from_right = [b for a, b in pairs if is_true(self.shape[a] == 1) and not is_true(other.shape[b] == 1)]
+    if from_left:
+        self = self.sum(from_left, True, dtype=self.dtype)
+    if from_right:
+        other = other.sum(from_right, True, dtype=other.dtype)
+    return self, other
+
+
+tensordot_out = composite_out(tensordot, tensordot_composite)
+
+linalg_multi_dot = define("aten::linalg_multi_dot(Tensor[] tensors) -> Tensor")
+
+
+@linalg_multi_dot.composite
+def linalg_multi_dot_composite(tensors: Sequence[Tensor]) -> Tensor:
+    check(
+        len(tensors) >= 2,
+        lambda: f"multi_dot(): expected at least 2 tensors but got {len(tensors)}",
+    )
+    matrices = list(tensors)
+    shape: list[int] = []
+    for end, dim in ((0, 0), (-1, -1)):
+        rank = matrices[end].ndim
+        check(
+            rank in (1, 2),
+            lambda: f"multi_dot(): the {'first' if end == 0 else 'last'} tensor must be 1D or 2D "
+            f"but got {rank}D",
+        )
+        if rank == 2:
+            shape.append(matrices[end].shape[dim])
+        else:
+            matrices[end] = matrices[end].unsqueeze(dim)
+    _check_chain(matrices)
+    order = _cheapest_order([m.shape[0] for m in matrices] + [matrices[-1].shape[1]])
+    return _chained(matrices, order, 0, len(matrices) - 1).view(shape)
+
+
+def _check_chain(matrices: Sequence[Tensor]) -> None:
+    for number, matrix in enumerate(matrices):
+        check(
+            matrix.ndim == 2,
+            lambda: f"multi_dot(): tensor {number} must be 2D but got {matrix.ndim}D",
+        )
+    for number in range(1, len(matrices)):
+        before, after = matrices[number - 1], matrices[number]
+        check(
+            before.shape[1] == after.shape[0],
+            lambda: f"multi_dot(): tensors {number - 1} and {number} with shapes "
+            f"{list(before.shape)} and {list(after.shape)} cannot be multiplied",
+        )
+
+
+def _cheapest_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Where to split each run of a chain (Cormen et al., Introduction to Algorithms, 15.2)."""
+    count = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(count)}
+    split: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            costs = [
+                cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                for k in range(i, j)
+            ]
+            best = min(range(len(costs)), key=costs.__getitem__)
+            cost[i, j], split[i, j] = costs[best], i + best
+    return split
+
+
+def _chained(
+    matrices: Sequence[Tensor], split: dict[tuple[int, int], int], i: int, j: int
+) -> Tensor:
+    if i == j:
+        return matrices[i]
+    k = split[i, j]
+    return _chained(matrices, split, i, k).mm(_chained(matrices, split, k + 1, j))
+
+
+linalg_multi_dot_out = composite_out(linalg_multi_dot, linalg_multi_dot_composite)
+
+linalg_matmul = define("aten::linalg_matmul(Tensor self, Tensor other) -> Tensor")
+linalg_matmul.composite(lambda self, other: self.matmul(other))
+
+kron = define("aten::kron(Tensor self, Tensor other) -> Tensor")
+
+
+@kron.composite
+def kron_composite(self: Tensor, other: Tensor) -> Tensor:
+    rank = max(self.ndim, other.ndim)
+    left = [1] * (rank - self.ndim) + list(self.shape)
+    right = [1] * (rank - other.ndim) + list(other.shape)
+    spread = self._unsafe_view([size for n in left for size in (n, 1)])
+    tiled = other._unsafe_view([size for n in right for size in (1, n)])
+    return (spread * tiled)._unsafe_view([a * b for a, b in zip(left, right)])
+
+
+kron_out = composite_out(kron, kron_composite)
+
+# --- bilinear forms ---------------------------------------------------------------------------
+
+bilinear = define(
+    "aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"
+)
+
+
+@bilinear.composite
+def bilinear_composite(
+    input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
+    _check_bilinear(input1, input2, weight, bias)
+    shape = [*input1.shape[:-1], weight.shape[0]]
+    first = input1.reshape([-1, input1.shape[-1]])
+    second = input2.reshape([-1, input2.shape[-1]])
+    result = _trilinear(first, weight, second, [1, 3], [0], [1, 2], [2, 3]).reshape(shape)
+    return result if bias is None else result + bias
+
+
+def _check_bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    check(
+        x1.shape[:-1] == x2.shape[:-1],
+        lambda: f"bilinear(): input batch dimensions do not match: got {list(x1.shape)} and "
+        f"{list(x2.shape)}",
+    )
+    check(
+        weight.ndim == 3
+        and x1.shape[-1] == weight.shape[1]
+        and x2.shape[-1] == weight.shape[2],
+        lambda: f"bilinear(): weight of shape {list(weight.shape)} must be (out, "
+        f"{x1.shape[-1]}, {x2.shape[-1]}) for inputs of those last sizes",
+    )
+    check(
+        bias is None or bias.shape[0] == weight.shape[0],
+        lambda: f"bilinear(): bias size does not match weight size: got {list(bias.shape)} but "  # type: ignore[union-attr]  # not None, by the condition
+        f"expected [{weight.shape[0]}]",
+    )
+
+
+_trilinear = define(
+    "aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, "
+    "int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor"
+)
+
+
+@_trilinear.shape
+def _trilinear_shape(
+    i1: TensorMeta,
+    i2: TensorMeta,
+    i3: TensorMeta,
+    expand1: Ints,
+    expand2: Ints,
+    expand3: Ints,
+    sumdim: Ints,
+    unroll_dim: int,
+) -> TensorMeta:
+    rank = i1.ndim + len(expand1)
+    check(
+        0 <= unroll_dim < rank,
+        lambda: f"unroll_dim must be in [0,{rank - 1}]; _trilinear got {unroll_dim}",
+    )
+    spread = [_spread(meta.shape, dims) for meta, dims in ((i1, expand1), (i2, expand2), (i3, expand3))]
+    full = broadcast_shapes(*spread)
+    return i1.fresh(tuple([size for dim, size in enumerate(full) if dim not in sumdim]))
+
+
+def _spread(shape: Ints, expand: Ints) -> Ints:
+    """A shape with a 1 at each of the dimensions that the operand lacks."""
+    sizes = list(shape)
+    for dim in expand:
+        sizes.insert(dim, 1)
+    return tuple(sizes)
+
+
+@_trilinear.kernel
+def _trilinear_kernel(
+    xp,
+    i1: Array,
+    i2: Array,
+    i3: Array,
+    expand1: Ints,
+    expand2: Ints,
+    expand3: Ints,
+    sumdim: Ints,
+    unroll_dim: int,
+) -> Array:
+    operands: list[object] = []
+    for array, expand in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        spread = _spread(array.shape, expand)
+        # Sizes of 1 broadcast: leaving them out lets every pair contract as a matrix product.
+        kept = [dim for dim, size in enumerate(spread) if size != 1]
+        operands += [wide(array).reshape([spread[dim] for dim in kept]), kept]
+    full = [max(sizes) if min(sizes) else 0 for sizes in zip(*[_spread(a.shape, e) for a, e in ((i1, expand1), (i2, expand2), (i3, expand3))])]
+    kept_out = [dim for dim, size in enumerate(full) if dim not in sumdim]
+    result = xp.einsum(*operands, [dim for dim in kept_out if full[dim] != 1], optimize=True)
+    return result.reshape([full[dim] for dim in kept_out])
+
+
+@_trilinear.derivative("i1", "i2", "i3")
+def _trilinear_gradients(
+    grad: Tensor,
+    i1: Tensor,
+    i2: Tensor,
+    i3: Tensor,
+    expand1: Ints,
+    expand2: Ints,
+    expand3: Ints,
+    sumdim: Ints,
+    needs: list[bool],
+) -> tuple[Tensor | None, ...]:
+    """Each factor's gradient is the same product with `grad` in its place."""
+    return (
+        _trilinear(grad, i2, i3, sumdim, expand2, expand3, expand1) if needs[0] else None,
+        _trilinear(i1, grad, i3, expand1, sumdim, expand3, expand2) if needs[1] else None,
+        _trilinear(i1, i2, grad, expand1, expand2, sumdim, expand3) if needs[2] else None,
+    )

@@ -1,0 +1,582 @@
+"""Reductions: sums, products, extremes and truth over dimensions.
+
+Each family is a factory of pages over one schema form; what they share (dimensions, result shapes,
+accumulation) is in `axes.py`. Variances and norms are in `statistics.py`, running sums in
+`scans.py`, sorting and selecting in `sorting.py`.
+"""
+
+from __future__ import annotations
+
+from math import prod as product
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten import functions as F
+from maquette.aten.axes import (
+    Array,
+    Dims,
+    accumulator,
+    axes_of,
+    check_reducible,
+    dims_of,
+    reduced,
+    spread,
+    total,
+)
+from maquette.aten.numeric import wide
+from maquette.core.dtype import bool_, dtype, int64, uint8
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import Shape
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+
+REDUCTION = [Tag.reduction]
+CORE = [Tag.core, Tag.reduction]
+
+
+def reduction_cost(self: TensorMeta, *rest: object) -> Cost:
+    """One operation for each element read."""
+    return Cost(flops=self.numel)
+
+
+def cast(x: Array, kind: dtype | None) -> Array:
+    """The array in a requested dtype, itself where none is requested."""
+    return x if kind is None else x.astype(kind.numpy, copy=False)
+
+
+# --- sums ----------------------------------------------------------------------------
+
+
+def sum_dtype(self: TensorMeta, kind: dtype | None) -> dtype:
+    """The dtype of a sum: as asked for, else int64 for integers and bool (T33)."""
+    if kind is not None:
+        return kind
+    return self.dtype if self.dtype.category > 1 else int64
+
+
+def _sum_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
+    x = cast(self, kind)
+    if x.dtype.kind in "biu":
+        x = x.astype(xp.int64, copy=False)
+    return total(xp, x, axes_of(dim, x.ndim), keepdim)
+
+
+def expanded(grad: Tensor, shape: Shape, dim: Dims, keepdim: bool) -> Tensor:
+    """The gradient of a sum: the same for every summed element."""
+    return spread(grad, dim, keepdim, len(shape)).expand(shape)
+
+
+sum_all = define("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=REDUCTION)
+sum_dim = define(
+    "aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
+    "ScalarType? dtype=None) -> Tensor",
+    tags=CORE,
+    variants=["IntList_out"],
+)
+
+
+@sum_all.shape
+def sum_all_shape(self: TensorMeta, dtype: dtype | None) -> TensorMeta:
+    return self.fresh((), sum_dtype(self, dtype))
+
+
+@sum_all.kernel
+def sum_all_kernel(xp: ModuleType, self: Array, dtype: dtype | None) -> Array:
+    return _sum_array(xp, self, None, False, dtype)
+
+
+@sum_dim.shape
+def sum_dim_shape(self: TensorMeta, dim: Dims, keepdim: bool, dtype: dtype | None) -> TensorMeta:
+    return reduced(self, dim, keepdim, sum_dtype(self, dtype))
+
+
+@sum_dim.kernel
+def sum_dim_kernel(
+    xp: ModuleType, self: Array, dim: Dims, keepdim: bool, dtype: dtype | None
+) -> Array:
+    return _sum_array(xp, self, dim, keepdim, dtype)
+
+
+sum_all.derivative(self=lambda grad, self_meta: grad.expand(self_meta.shape))
+sum_dim.derivative(
+    self=lambda grad, self_meta, dim, keepdim: expanded(grad, self_meta.shape, dim, keepdim)
+)
+sum_all.cost(reduction_cost)
+sum_dim.cost(reduction_cost)
+
+
+# --- means ---------------------------------------------------------------------------
+
+
+def mean_dtype(self: TensorMeta, kind: dtype | None) -> dtype:
+    """The dtype of a mean; RuntimeError unless it is a float or complex type."""
+    kind = kind or self.dtype
+    check(
+        kind.category > 1,
+        lambda: (
+            f"mean(): could not infer output dtype. Input dtype must be either a floating "
+            f"point or complex dtype. Got: {self.dtype.scalar_name}. Pass dtype=float32, or convert "
+            f"the input first."
+        ),
+    )
+    return kind
+
+
+def count_of(shape: Shape, dim: Dims) -> int:
+    """How many elements go into each element of the result."""
+    return product(shape[d] for d in dims_of(dim, len(shape))) if shape else 1
+
+
+def _mean_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
+    x = cast(self, kind)
+    summed = total(xp, x, axes_of(dim, x.ndim), keepdim)
+    with np.errstate(divide="ignore", invalid="ignore"):  # the mean of nothing is NaN
+        quotient: Array = summed / summed.dtype.type(count_of(x.shape, dim))
+    return quotient
+
+
+mean_all = define("aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=CORE)
+mean_dim = define(
+    "aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, "
+    "ScalarType? dtype=None) -> Tensor",
+    tags=CORE,
+    variants=["out"],
+)
+
+
+@mean_all.shape
+def mean_all_shape(self: TensorMeta, dtype: dtype | None) -> TensorMeta:
+    return self.fresh((), mean_dtype(self, dtype))
+
+
+@mean_all.kernel
+def mean_all_kernel(xp: ModuleType, self: Array, dtype: dtype | None) -> Array:
+    return _mean_array(xp, self, None, False, dtype)
+
+
+@mean_dim.shape
+def mean_dim_shape(self: TensorMeta, dim: Dims, keepdim: bool, dtype: dtype | None) -> TensorMeta:
+    return reduced(self, dim, keepdim, mean_dtype(self, dtype))
+
+
+@mean_dim.kernel
+def mean_dim_kernel(
+    xp: ModuleType, self: Array, dim: Dims, keepdim: bool, dtype: dtype | None
+) -> Array:
+    return _mean_array(xp, self, dim, keepdim, dtype)
+
+
+def mean_dim_grad(grad: Tensor, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Tensor:
+    """Each element's share of the gradient."""
+    shape = self_meta.shape
+    return expanded(grad, shape, dim, keepdim) / count_of(shape, dim)
+
+
+mean_all.derivative(self=lambda grad, self_meta: grad.expand(self_meta.shape) / self_meta.numel)
+mean_dim.derivative(self=mean_dim_grad)
+mean_all.cost(reduction_cost)
+mean_dim.cost(reduction_cost)
+
+
+# --- products ------------------------------------------------------------------------
+
+prod_all = define("aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=CORE)
+prod_dim = define(
+    "aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, "
+    "ScalarType? dtype=None) -> Tensor",
+    tags=CORE,
+    variants=["int_out"],
+)
+
+
+@prod_all.shape
+def prod_all_shape(self: TensorMeta, dtype: dtype | None) -> TensorMeta:
+    return self.fresh((), sum_dtype(self, dtype))
+
+
+@prod_dim.shape
+def prod_dim_shape(self: TensorMeta, dim: int, keepdim: bool, dtype: dtype | None) -> TensorMeta:
+    return reduced(self, dim, keepdim, sum_dtype(self, dtype))
+
+
+def _prod_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
+    x = cast(self, kind)
+    kind_of_sum = xp.int64 if x.dtype.kind in "biu" else accumulator(x.dtype)
+    result: Array = xp.multiply.reduce(
+        x, axis=axes_of(dim, x.ndim), dtype=kind_of_sum, keepdims=keepdim
+    )
+    return result
+
+
+@prod_all.kernel
+def prod_all_kernel(xp: ModuleType, self: Array, dtype: dtype | None) -> Array:
+    return _prod_array(xp, self, None, False, dtype)
+
+
+@prod_dim.kernel
+def prod_dim_kernel(
+    xp: ModuleType, self: Array, dim: int, keepdim: bool, dtype: dtype | None
+) -> Array:
+    return _prod_array(xp, self, dim, keepdim, dtype)
+
+
+def products_of_others(self: Tensor, dim: int) -> Tensor:
+    """For each element the product of all others along ``dim``; zeros need no care."""
+    n = self.meta.shape[dim]
+    one = self.new_ones(tuple(1 if d == dim else s for d, s in enumerate(self.meta.shape)))
+    before = _cumulated([one, self.narrow(dim, 0, n - 1)], dim)
+    after = _cumulated([one, self.narrow(dim, 1, n - 1).flip((dim,))], dim).flip((dim,))
+    return before * after
+
+
+def _cumulated(parts: list[Tensor], dim: int) -> Tensor:
+    joined = F.cat(parts, dim)
+    assert isinstance(joined, Tensor)
+    return joined.cumprod(dim)
+
+
+def prod_dim_grad(grad: Tensor, self: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """Products of the other elements, without a division that zeros would spoil."""
+    meta = self.meta
+    x = self.to(grad.dtype)
+    if not meta.ndim:
+        return grad.clone()
+    dim = dims_of(dim, meta.ndim)[0]
+    grad = spread(grad, dim, keepdim, meta.ndim)
+    if meta.shape[dim] == 1:
+        return grad
+    others = products_of_others(x, dim)
+    return grad * (others.conj() if others.is_complex() else others)
+
+
+def prod_all_grad(grad: Tensor, self: Tensor) -> Tensor:
+    """As along one dimension, over the elements in a row."""
+    if not self.meta.ndim:
+        return grad.clone()
+    return prod_dim_grad(grad, self.contiguous().view((-1,)), 0, False).view(self.meta.shape)
+
+
+prod_all.derivative(self=lambda grad, self, result: prod_all_grad(grad, self))
+prod_dim.derivative(
+    self=lambda grad, self, dim, keepdim, result: prod_dim_grad(grad, self, dim, keepdim)
+)
+prod_all.cost(reduction_cost)
+prod_dim.cost(reduction_cost)
+
+
+# --- extremes ------------------------------------------------------------------------
+
+
+def check_ordered(name: str, self: TensorMeta) -> None:
+    """Complex numbers have no order."""
+    check_not_implemented(
+        not self.dtype.is_complex,
+        lambda: f"\"{name}_cpu\" not implemented for '{self.dtype.scalar_name}'",
+    )
+
+
+def extreme_of(
+    xp: ModuleType, self: Array, axes: tuple[int, ...], keepdim: bool, name: str
+) -> Array:
+    """The largest ("maximum") or smallest ("minimum") elements; NaN wins."""
+    ufunc = getattr(xp, name)
+    result: Array = ufunc.reduce(wide(self), axis=axes, keepdims=keepdim)
+    return result
+
+
+def share_among_ties(grad: Tensor, ties: Tensor, dim: Dims) -> Tensor:
+    """The gradient in equal parts to all elements that are the extreme."""
+    return grad / ties.sum(dim, True) * ties
+
+
+def _extreme(name: str, ufunc: str) -> OperatorPage:
+    """The page of amax or amin."""
+    page = define(
+        f"aten::{name}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+        tags=CORE,
+        variants=[Variant.OUT],
+    )
+
+    def shape(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
+        check_ordered(name, self)
+        check_reducible(name, self, dim)
+        return reduced(self, dim, keepdim)
+
+    def kernel(xp: ModuleType, self: Array, dim: Dims, keepdim: bool) -> Array:
+        return extreme_of(xp, self, axes_of(dim, self.ndim), keepdim, ufunc)
+
+    def grad_of(grad: Tensor, self: Tensor, dim: Dims, keepdim: bool, result: Tensor) -> Tensor:
+        rank = self.meta.ndim
+        ties = spread(result, dim, keepdim, rank) == self
+        return share_among_ties(spread(grad, dim, keepdim, rank), ties, dims_of(dim, rank))
+
+    page.shape(shape)
+    page.kernel(kernel)
+    page.derivative(self=grad_of)
+    page.cost(reduction_cost)
+    return page
+
+
+amax = _extreme("amax", "maximum")
+amin = _extreme("amin", "minimum")
+
+
+def whole_extreme_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    """The gradient in equal parts to all elements equal to the extreme (NaN to all NaN)."""
+    ties = self.isnan().logical_and(result.isnan()).logical_or_(self == result)
+    return ties * (grad / ties.sum())
+
+
+def _whole_extreme(name: str, ufunc: str) -> OperatorPage:
+    """The page of max or min over everything."""
+    page = define(f"aten::{name}(Tensor self) -> Tensor", tags=REDUCTION, variants=["unary_out"])
+
+    def shape(self: TensorMeta) -> TensorMeta:
+        check_ordered(name, self)
+        check(
+            self.numel > 0,
+            lambda: (
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                f"Specify the reduction dim with the 'dim' argument."
+            ),
+        )
+        return self.fresh(())
+
+    page.shape(shape)
+    page.kernel(lambda xp, self: extreme_of(xp, self, tuple(range(self.ndim)), False, ufunc))
+    page.derivative(self=whole_extreme_grad)
+    page.cost(reduction_cost)
+    return page
+
+
+max_all = _whole_extreme("max", "maximum")
+min_all = _whole_extreme("min", "minimum")
+
+
+def selected_grad(grad: Tensor, dim: int, indices: Tensor, shape: Shape, keepdim: bool) -> Tensor:
+    """The gradient put where the selected elements were; the rest is zero."""
+    if not keepdim and shape:
+        grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
+    return grad.new_zeros(shape).scatter_(dim, indices, grad)
+
+
+def position_of_extreme(xp: ModuleType, self: Array, axis: int | None, name: str) -> Array:
+    """The index of the first extreme ("argmax", "argmin"); the first NaN where there is one."""
+    x = wide(self)
+    if x.dtype.kind == "b":
+        x = x.view(xp.uint8)
+    result: Array = getattr(xp, name)(x, axis=axis)
+    return result
+
+
+def _extreme_along(name: str, search: str, outs: str) -> OperatorPage:
+    """The page of max.dim or min.dim: values and where they are."""
+    page = define(
+        f"aten::{name}.dim(Tensor self, int dim, bool keepdim=False) "
+        f"-> (Tensor values, Tensor indices)",
+        tags=CORE,
+        variants=[
+            f"aten::{name}.dim_{name}(Tensor self, int dim, bool keepdim=False, *, {outs}) "
+            f"-> (Tensor(a!) values, Tensor(b!) indices)"
+        ],
+    )
+
+    def shape(self: TensorMeta, dim: int, keepdim: bool) -> tuple[TensorMeta, TensorMeta]:
+        check_ordered(name, self)
+        values = reduced(self, dim, keepdim)
+        if self.ndim:
+            check_reducible(name, self, dim)
+        return values, values.fresh(values.shape, int64)
+
+    def kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+        if not self.ndim:
+            return self.copy(), xp.zeros((), xp.int64)
+        where = xp.expand_dims(position_of_extreme(xp, self, dim, search), dim)
+        values = xp.take_along_axis(self, where, dim)
+        return (values, where) if keepdim else (values.squeeze(dim), where.squeeze(dim))
+
+    def grad_of(
+        grads: list[Tensor], self_meta: TensorMeta, dim: int, keepdim: bool, result1: Tensor
+    ) -> Tensor:
+        return selected_grad(grads[0], dim, result1, self_meta.shape, keepdim)
+
+    page.shape(shape)
+    page.kernel(kernel)
+    page.derivative(self=grad_of)
+    page.nondifferentiable(1)
+    page.cost(reduction_cost)
+    return page
+
+
+max_dim = _extreme_along("max", "argmax", "Tensor(a!) max, Tensor(b!) max_values")
+min_dim = _extreme_along("min", "argmin", "Tensor(a!) min, Tensor(b!) min_indices")
+
+
+def _extreme_of_two(name: str) -> OperatorPage:
+    """The page of max or min of two tensors: another name of maximum and minimum."""
+    page = define(f"aten::{name}.other(Tensor self, Tensor other) -> Tensor", tags=[Tag.pointwise])
+    out = define(
+        f"aten::{name}.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        tags=[Tag.out, Tag.pointwise],
+    )
+    method = f"{name}imum"
+    page.composite(lambda self, other: getattr(self, method)(other))
+    out.composite(lambda self, other, out: getattr(self, method)(other, out=out))
+    return page
+
+
+max_other = _extreme_of_two("max")
+min_other = _extreme_of_two("min")
+
+
+def _extreme_position(name: str) -> OperatorPage:
+    """The page of argmax or argmin; without ``dim`` the position in the flattened tensor."""
+    page = define(
+        f"aten::{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        tags=CORE,
+        variants=[Variant.OUT],
+    )
+
+    def shape(self: TensorMeta, dim: int | None, keepdim: bool) -> TensorMeta:
+        check_ordered(name, self)
+        check_reducible(name, self, dim)
+        return reduced(self, dim, keepdim, int64)
+
+    def kernel(xp: ModuleType, self: Array, dim: int | None, keepdim: bool) -> Array:
+        if dim is None or not self.ndim:
+            position = xp.asarray(position_of_extreme(xp, self, None, name))
+            return position.reshape((1,) * self.ndim) if keepdim else position
+        where = position_of_extreme(xp, self, dim, name)
+        expanded: Array = xp.expand_dims(where, dim)
+        return expanded if keepdim else where
+
+    page.shape(shape)
+    page.kernel(kernel)
+    page.nondifferentiable()
+    page.cost(reduction_cost)
+    return page
+
+
+argmax = _extreme_position("argmax")
+argmin = _extreme_position("argmin")
+
+
+aminmax = define(
+    "aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    tags=REDUCTION,
+    variants=[
+        "aten::aminmax.out(Tensor self, *, int? dim=None, bool keepdim=False, Tensor(a!) min, "
+        "Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)"
+    ],
+)
+
+
+@aminmax.shape
+def aminmax_shape(
+    self: TensorMeta, dim: int | None, keepdim: bool
+) -> tuple[TensorMeta, TensorMeta]:
+    check_ordered("aminmax", self)
+    check(
+        dim is not None or self.numel > 0,
+        lambda: (
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has "
+            "no identity."
+        ),
+    )
+    if dim is not None and self.ndim:
+        check_reducible("aminmax", self, dim)
+    one = reduced(self, dim, keepdim)
+    return one, one
+
+
+@aminmax.kernel
+def aminmax_kernel(
+    xp: ModuleType, self: Array, dim: int | None, keepdim: bool
+) -> tuple[Array, Array]:
+    axes = axes_of(dim, self.ndim)
+    low = extreme_of(xp, self, axes, keepdim, "minimum")
+    return low, extreme_of(xp, self, axes, keepdim, "maximum")
+
+
+@aminmax.derivative("self")
+def aminmax_grad(
+    grads: list[Tensor | None],
+    self: Tensor,
+    dim: int | None,
+    keepdim: bool,
+    result0: Tensor,
+    result1: Tensor,
+) -> tuple[Tensor | None]:
+    rank = self.meta.ndim
+    dims = dims_of(dim, rank)
+    found: Tensor | None = None
+    for grad, extreme in zip(grads, (result0, result1), strict=True):
+        if grad is not None:
+            ties = self == spread(extreme, dim, keepdim, rank)
+            share = share_among_ties(spread(grad, dim, keepdim, rank), ties, dims)
+            found = share if found is None else found + share
+    return (found,)
+
+
+aminmax.cost(reduction_cost)
+
+
+# --- truth ---------------------------------------------------------------------------
+
+
+def _truth(name: str, ufunc: str) -> list[OperatorPage]:
+    """The pages of any or all: over everything, a dimension, several dimensions."""
+    whole = define(
+        f"aten::{name}(Tensor self) -> Tensor",
+        tags=CORE if name == "any" else REDUCTION,
+        variants=["all_out"],
+    )
+    along = define(
+        f"aten::{name}.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+        tags=CORE if name == "any" else REDUCTION,
+        variants=["out"],
+    )
+    several = define(
+        f"aten::{name}.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        tags=CORE if name == "any" else REDUCTION,
+        variants=["dims_out"],
+    )
+
+    def truth(xp: ModuleType, self: Array, axes: tuple[int, ...], keepdim: bool) -> Array:
+        result: Array = getattr(xp, ufunc).reduce(self != 0, axis=axes, keepdims=keepdim)
+        return result
+
+    def truth_dtype(self: TensorMeta) -> dtype:
+        return uint8 if self.dtype is uint8 else bool_  # as PyTorch, for old programs
+
+    def several_dims(dim: Dims, rank: int) -> tuple[int, ...]:
+        return () if dim == () else dims_of(dim, rank)  # an empty list reduces nothing here
+
+    def several_shape(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
+        kind = truth_dtype(self)
+        if dim == ():
+            return self.fresh(self.shape, kind)
+        return reduced(self, dim, keepdim, kind)
+
+    whole.shape(lambda self: self.fresh((), truth_dtype(self)))
+    whole.kernel(lambda xp, self: truth(xp, self, tuple(range(self.ndim)), False))
+    along.shape(lambda self, dim, keepdim: reduced(self, dim, keepdim, truth_dtype(self)))
+    along.kernel(lambda xp, self, dim, keepdim: truth(xp, self, axes_of(dim, self.ndim), keepdim))
+    several.shape(several_shape)
+    several.kernel(
+        lambda xp, self, dim, keepdim: truth(
+            xp, self, several_dims(dim, self.ndim) if self.ndim else (), keepdim
+        )
+    )
+    pages = [whole, along, several]
+    for page in pages:
+        page.nondifferentiable()
+        page.cost(reduction_cost)
+    return pages
+
+
+any_all, any_dim, any_dims = _truth("any", "logical_or")
+all_all, all_dim, all_dims = _truth("all", "logical_and")

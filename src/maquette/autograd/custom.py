@@ -1,0 +1,485 @@
+"""Derivatives that users write: the context of a call, its node, and the kernel for operators.
+
+A user's backward is a function of a context and gradients. `FunctionCtx` is that context, shared by
+`autograd.Function` (in `function.py`) and by operators with a registered formula (`formula_kernel`
+here). The one idea: both give their call to a `CustomNode`, which knows how arguments and results are
+grouped (a tensor, a list of tensors, no tensor) and turns groups into edges and back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import ContextManager, NoReturn, cast
+
+from maquette.autograd.inplace import check_inplace, rebase_history
+from maquette.autograd.node import (
+    Edge,
+    Grad,
+    Node,
+    RaisingNode,
+    SavedOutput,
+    SavedTensor,
+    grad_edge,
+    set_history,
+)
+from maquette.core.meta import TensorMeta
+from maquette.dispatch import keysets as K
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import ops
+from maquette.dispatch.schema import Argument
+from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
+from maquette.tensor.tensor import Tensor, alias
+
+BELOW = ~(K.AUTOGRAD | K.REQUIRES_GRAD)
+Backward = Callable[..., object]
+# How one argument or result is grouped: a tensor, no tensor, or (from 0 up) a list of so many.
+TENSOR, OTHER = -1, -2
+
+
+class FunctionCtx:
+    """What a forward leaves for its backward: saved tensors, and any attribute a user sets.
+
+    ``needs_input_grad`` says for each argument whether its gradient is wanted (for a list argument, a
+    list). It is known before the forward runs: PyTorch 2.13 tells `setup_context` of operators later.
+    """
+
+    needs_input_grad: tuple[object, ...] = ()
+    _to_save: tuple[Grad, ...] = ()
+    _saved: tuple[SavedTensor | SavedOutput | None, ...] | None = ()
+    _dirty: tuple[Tensor, ...] = ()
+    _non_differentiable: tuple[Tensor, ...] = ()
+    _materialize = True
+    _node: weakref.ref[CustomNode] | None = None
+
+    def save_for_backward(self, *tensors: Grad) -> None:
+        """Keep tensors (or None) for backward, which finds them in ``saved_tensors``.
+
+        Raises TypeError for anything else. Writing to one before backward is an error there.
+        """
+        for i, t in enumerate(tensors):
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(
+                    f"save_for_backward can only save tensors and None, but argument {i} is of "
+                    f"type {type(t).__name__}; keep other values as attributes of ctx"
+                )
+        self._to_save = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Grad, ...]:
+        """The tensors that `save_for_backward` kept, checked to be as they were."""
+        if self._saved is None:
+            name = "this function" if self._node is None else _name(self._node())
+            raise RuntimeError(
+                "Trying to backward through the graph a second time (or directly access saved "
+                "tensors after they have already been freed). Specify retain_graph=True if you "
+                f"need to backward through the graph a second time. It failed in {name}."
+            )
+        node = None if self._node is None else self._node()
+        if node is None:
+            return ()
+        return tuple([None if s is None else s.unpack(node) for s in self._saved])
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say that forward wrote to these inputs, and returns them."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say that these outputs never require grad."""
+        self._non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros (the default) or None for outputs without gradient."""
+        self._materialize = value
+
+    def _keep(self, node: CustomNode, outputs: Sequence[object]) -> None:
+        """Turn what was saved into what backward may have, now that outputs have their history."""
+        numbers = {id(o): n for n, o in enumerate(outputs)}
+        self._saved = tuple([_kept(t, numbers) for t in self._to_save])
+        self._to_save = ()
+        self._dirty = self._non_differentiable = ()
+
+
+def _kept(t: Grad, numbers: dict[int, int]) -> SavedTensor | SavedOutput | None:
+    if t is None:
+        return None
+    number = numbers.get(id(t))
+    return SavedTensor(t) if number is None else SavedOutput(t, number)
+
+
+def _name(node: Node | None) -> str:
+    return "a function that is gone" if node is None else node.name()
+
+
+class CustomNode(Node):
+    """The backward of one call by a user's function; its attributes are those of the context."""
+
+    __slots__ = ("__dict__", "backward", "ctx", "inputs", "mode", "outputs", "results")
+
+    label = ""
+
+    def __init__(
+        self, ctx: FunctionCtx, backward: Backward, args: Sequence[object], lists: Sequence[bool]
+    ) -> None:
+        flat: list[object] = []
+        self.inputs = group(args, lists, flat)
+        needed = [isinstance(t, Tensor) and bool(t._keys & K.REQUIRES_GRAD) for t in flat]
+        edges = [grad_edge(t) if n else None for t, n in zip(flat, needed, strict=True)]  # type: ignore[arg-type]  # a tensor where needed
+        super().__init__(edges, [t.meta if isinstance(t, Tensor) else None for t in flat])
+        self.ctx = ctx
+        self.backward = backward
+        self.outputs: list[int] = []
+        self.results: list[TensorMeta | None] = []
+        self.mode: object | None = None
+        ctx._node = weakref.ref(self)
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_") or name == "ctx":
+            raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+        return getattr(self.ctx, name)
+
+    def name(self) -> str:
+        return self.label or type(self).__name__
+
+    def output_count(self) -> int:
+        return len(self.results)
+
+    def release(self) -> None:
+        self.ctx._saved = None
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        if self.ctx._materialize:
+            grads = [
+                zeros(m, self.mode) if g is None and m is not None else g
+                for g, m in zip(grads, self.results, strict=True)
+            ]
+        answer = self.backward(self.ctx, *_regroup(grads, self.outputs))
+        flat = self._flatten(answer if isinstance(answer, tuple) else (answer,))
+        for i, grad in enumerate(flat):
+            if grad is not None:
+                self._check(i, grad)
+        return flat
+
+    def _flatten(self, answer: tuple[object, ...]) -> list[Grad]:
+        """One gradient an edge; errors name the argument by its position."""
+        count = len(self.inputs)
+        if all(a is None for a in answer[count:]) and all(s < 0 for s in self.inputs):
+            answer = answer[:count]
+        if len(answer) != count:
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected "
+                f"{count}, one for each argument, got {len(answer)})"
+            )
+        flat: list[Grad] = []
+        for i, (size, grad) in enumerate(zip(self.inputs, answer, strict=True)):
+            if size >= 0:
+                flat += self._members(i, size, grad)
+            elif size == TENSOR:
+                flat.append(self._tensor_or_none(grad, f"argument {i}"))
+            elif grad is not None:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different than None at position "
+                    f"{i}, but the corresponding argument is not a tensor; return None there"
+                )
+        return flat
+
+    def _members(self, i: int, size: int, grad: object) -> list[Grad]:
+        if not isinstance(grad, list) or len(grad) != size:
+            raise RuntimeError(
+                f"function {self.name()}: argument {i} is a list of {size} tensors, so its gradient "
+                f"must be a list of {size} tensors or Nones, but it is {_structure(grad)}"
+            )
+        return [self._tensor_or_none(g, f"member {n} of argument {i}") for n, g in enumerate(grad)]
+
+    def _tensor_or_none(self, grad: object, where: str) -> Grad:
+        if grad is None or isinstance(grad, Tensor):
+            return grad
+        raise RuntimeError(
+            f"function {self.name()}: expected a tensor or None as the gradient of {where} (got "
+            f"{_structure(grad)})"
+        )
+
+    def _check(self, i: int, grad: Tensor) -> None:
+        """Refuse what the engine would have to guess about; it sums and casts the rest."""
+        meta = self.metas[i]
+        if meta is None or self.edges[i] is None:
+            return
+        given = grad.meta
+        if given.device is not meta.device and given.ndim:
+            self._invalid(i, f"expected device {meta.device} but got {given.device}")
+        if given.dtype.is_complex and not meta.dtype.is_complex:
+            self._invalid(i, f"got the complex {given.dtype} but expected the real {meta.dtype}")
+
+    def _invalid(self, i: int, why: str) -> NoReturn:
+        raise RuntimeError(f"Function {self.name()} returned an invalid gradient at index {i} - {why}")
+
+
+def _structure(value: object) -> str:
+    if isinstance(value, (tuple, list)):
+        kinds = ", ".join(_structure(v) for v in value)
+        return f"({kinds})" if isinstance(value, tuple) else f"[{kinds}]"
+    return "None" if value is None else type(value).__name__
+
+
+def node_class(label: str) -> type[CustomNode]:
+    """A class of nodes of its own, so that a node's type says whose backward it is."""
+    return type(label, (CustomNode,), {"__slots__": (), "label": label})
+
+
+def group(values: Sequence[object], lists: Sequence[bool], flat: list[object]) -> list[int]:
+    """How each value is grouped; the members of groups are put into ``flat``, in order.
+
+    lists: for each value, whether a list there is a group (of tensors and Nones).
+    """
+    sizes: list[int] = []
+    for v, is_list in zip(values, lists, strict=True):
+        if isinstance(v, Tensor):
+            sizes.append(TENSOR)
+            flat.append(v)
+        elif is_list and isinstance(v, (tuple, list)):
+            sizes.append(len(v))
+            flat += v
+        else:
+            sizes.append(OTHER)
+    return sizes
+
+
+def _regroup(flat: Sequence[object], sizes: Sequence[int]) -> list[object]:
+    """What `group` made flat in its groups again, with None for what is no tensor."""
+    grouped: list[object] = []
+    position = 0
+    for size in sizes:
+        if size == TENSOR:
+            grouped.append(flat[position])
+        elif size >= 0:
+            grouped.append(list(flat[position : position + size]))
+        else:
+            grouped.append(None)
+        position += 1 if size == TENSOR else max(size, 0)
+    return grouped
+
+
+def zeros(meta: TensorMeta, mode: object | None) -> Tensor:
+    """Zeros like a result without gradient; ``mode`` is the fake mode of the result."""
+    inside = nullcontext() if mode is None else cast(ContextManager[object], mode)
+    with inside:
+        made = ops.aten.zeros.default(tuple(meta.shape), dtype=meta.dtype, device=meta.device)
+    assert isinstance(made, Tensor)
+    return made
+
+
+@contextmanager
+def recording_off() -> Iterator[None]:
+    """Grad mode off for the block: what a user's forward does leaves no graph."""
+    st = tls.st
+    before = st.grad_enabled
+    st.set_grad_enabled(False)
+    try:
+        yield
+    finally:
+        st.set_grad_enabled(before)
+
+
+@contextmanager
+def below_autograd() -> Iterator[None]:
+    """Grad mode off and every Autograd key excluded for the block."""
+    st = tls.st
+    grad, exclude = st.grad_enabled, st.exclude
+    st.set_grad_enabled(False)
+    st.add_exclude(K.AUTOGRAD)
+    try:
+        yield
+    finally:
+        st.set_exclude(exclude)
+        st.set_grad_enabled(grad)
+
+
+# --- outputs ---------------------------------------------------------------------------------
+
+
+def connect(
+    node: CustomNode | None,
+    ctx: FunctionCtx,
+    inputs: Sequence[object],
+    values: Sequence[object],
+    lists: Sequence[bool],
+) -> list[object]:
+    """Make the tensors of ``values`` results of ``node``, and keep what was saved; the new values.
+
+    An input that is returned as it is becomes a view of itself; one marked as dirty stays itself and
+    its history moves behind the node. Without a node only the former happens.
+    lists: for each value, whether a list there is a list of tensors.
+    """
+    outputs: list[object] = []
+    sizes = group(values, lists, outputs)
+    _check_dirty(ctx, outputs)
+    own = {id(t) for t in inputs if isinstance(t, Tensor)}
+    results = [
+        _connected(node, ctx, number, out, own) if isinstance(out, Tensor) else out
+        for number, out in enumerate(outputs)
+    ]
+    if node is not None:
+        tensors = [o if isinstance(o, Tensor) else None for o in results]
+        node.outputs = sizes
+        node.results = [None if t is None else t.meta for t in tensors]
+        node.mode = next((t.fake_mode for t in tensors if t is not None), None)
+        ctx._keep(node, results)
+    whole = _regroup(results, sizes)
+    return [v if size == OTHER else w for v, w, size in zip(values, whole, sizes, strict=True)]
+
+
+def _check_dirty(ctx: FunctionCtx, outputs: Sequence[object]) -> None:
+    for t in ctx._dirty:
+        if not any(o is t for o in outputs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as "
+                "output. The inputs that are modified inplace must all be outputs of the Function."
+            )
+
+
+def _connected(
+    node: CustomNode | None, ctx: FunctionCtx, number: int, out: Tensor, own: set[int]
+) -> Tensor:
+    """One output with its history."""
+    written = any(t is out for t in ctx._dirty)
+    fixed = any(t is out for t in ctx._non_differentiable)
+    if node is None or fixed or not _floating(out):
+        if id(out) in own and not written:
+            return _as_view(out)
+        return alias(out) if fixed and out.requires_grad else out
+    if written:
+        if out.is_leaf and out.requires_grad:
+            raise RuntimeError(
+                f"{node.name()}: a leaf Variable that requires grad has been used in an in-place "
+                f"operation ({out.meta}). Write under no_grad, or to a clone()."
+            )
+        rebase_history(out, node, number)
+        return out
+    if id(out) in own:
+        out = _as_view(out)
+    set_history(out, node, number)
+    if out._base is not None:
+        out._autograd().creation_meta = "CUSTOM_FUNCTION"
+    return out
+
+
+def _as_view(t: Tensor) -> Tensor:
+    view = alias(t)
+    view._base = t if t._base is None else t._base
+    return view
+
+
+# --- operators -------------------------------------------------------------------------------
+
+
+class Formula:
+    """A registered derivative of an operator: its backward and what prepares it."""
+
+    def __init__(self, backward: Backward, setup_context: Backward | None) -> None:
+        self.backward = backward
+        self.setup_context = setup_context
+
+
+def backward_name(op: OpOverload) -> str:
+    """The name of the nodes of an operator that a user defined."""
+    return f"GeneratedBackwardFor_{op.namespace}_{op._opname}_{op._overloadname}Backward"
+
+
+def formula_kernel(formula: Formula) -> Callable[[OpOverload, int], Callable[..., object]]:
+    """The factory of the kernel at Autograd that differentiates by a user's formula."""
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        arguments = op._schema.arguments
+        positional = sum(not a.kwarg_only for a in arguments)
+        named = [(i, a.name) for i, a in enumerate(arguments) if a.kwarg_only]
+        lists = [_is_group(a) for a in arguments[:positional]]
+        returns = [_is_group(r) for r in op._schema.returns]
+        single = len(returns) == 1
+        nodes = node_class(backward_name(op))
+
+        def kernel(ks: int, *params: object) -> object:
+            if not requires_grad(params[:positional]):
+                with below_autograd():
+                    return op.run(ks & BELOW, params)
+            inputs = tuple([list(p) if p.__class__ is tuple else p for p in params[:positional]])  # type: ignore[call-overload]  # a tuple
+            ctx = FunctionCtx()
+            ctx.needs_input_grad = tuple([_needs(p) for p in inputs])
+            node = nodes(ctx, formula.backward, inputs, lists)
+            with below_autograd():
+                result = op.run(ks & BELOW, params)
+                if formula.setup_context is not None:
+                    extra = {"keyword_only_inputs": {n: params[i] for i, n in named}} if named else {}
+                    formula.setup_context(ctx=ctx, inputs=inputs, output=result, **extra)
+            results = (result,) if single else cast(tuple[object, ...], result)
+            connected = connect(node, ctx, params, results, returns)
+            return connected[0] if single else tuple(connected)
+
+        return kernel
+
+    return factory
+
+
+def requires_grad(params: Sequence[object]) -> bool:
+    """Whether a tensor among parameters, or in a list among them, requires grad."""
+    for p in params:
+        if p.__class__ is tuple:
+            if any(getattr(t, "_keys", 0) & K.REQUIRES_GRAD for t in p):  # type: ignore[attr-defined]  # a tuple
+                return True
+        elif getattr(p, "_keys", 0) & K.REQUIRES_GRAD:
+            return True
+    return False
+
+
+def _needs(p: object) -> object:
+    if isinstance(p, list):
+        return [_needs(t) for t in p]
+    return isinstance(p, Tensor) and p.requires_grad
+
+
+def no_formula_kernel(explain: str) -> Callable[[OpOverload, int], Callable[..., object]]:
+    """The factory of the kernel at Autograd of an operator that has no formula yet.
+
+    The call itself works; backward through it raises RuntimeError with ``explain``.
+    """
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        name = backward_name(op)
+
+        def kernel(ks: int, *params: object) -> object:
+            with below_autograd():
+                result = op.run(ks & BELOW, params)
+            inputs = list(_tensors(params))
+            edges: list[Edge | None] = [grad_edge(t) for t in inputs]
+            for out in _tensors((result,)):
+                if not _floating(out) or not any(edges):
+                    continue
+                node = RaisingNode(edges, [None] * len(edges), name, explain)
+                if not any(out is t for t in inputs):
+                    set_history(out, node, 0)
+                elif Tag.inplace in op.tags:
+                    check_inplace(op, out)
+                    rebase_history(out, node, 0)
+            return result
+
+        return kernel
+
+    return factory
+
+
+def _tensors(values: Sequence[object]) -> Iterator[Tensor]:
+    for v in values:
+        if isinstance(v, Tensor):
+            yield v
+        elif isinstance(v, (tuple, list)):
+            yield from _tensors(v)
+
+
+def _is_group(argument: Argument) -> bool:
+    """Whether an argument or return is a list of tensors."""
+    return argument.type.base.kind == "tensor" and "[" in argument.type.written
+
+
+def _floating(t: Tensor) -> bool:
+    return t.meta.dtype.is_floating_point or t.meta.dtype.is_complex

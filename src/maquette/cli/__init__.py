@@ -1,0 +1,1 @@
+"""The command line: ``maquette plan | run | check | ops``."""

@@ -1,0 +1,36 @@
+"""The command ``maquette``: parse arguments, call a command, turn errors into one clear message.
+
+Commands live in modules of their own; each has `add_parser` and is imported here. Exit codes: 0 well,
+1 the program or plan failed, 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from maquette.cli import ops_command, plan_command, run_command
+from maquette.cli.errors import CommandError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="maquette", description="Run PyTorch programs in outline: memory, FLOPs, operators."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in (plan_command, run_command, ops_command):
+        command.add_parser(commands)
+    options = parser.parse_args(argv)
+    try:
+        return int(options.run(options))
+    except CommandError as error:
+        print(f"maquette: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""``maquette plan FILE.py``: the plan of a model file, computed in outline."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from maquette import FakeTensorMode
+from maquette.aten.creation import default_device
+from maquette.cli.errors import CommandError, failure
+from maquette.cli.program import evaluate, load
+from maquette.core import dtype as dtypes
+from maquette.core.device import device
+from maquette.nn import Module
+from maquette.plan.plan import OPTIMIZERS, Plan, plan
+from maquette.plan.recorder import Recorder
+from maquette.plan.report import print_report
+from maquette.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to the parser of ``maquette``."""
+    parser = commands.add_parser(
+        "plan",
+        help="memory, FLOPs and operators of a model, without data or accelerator",
+        description="Plan one step of the model in FILE. Without --model and --args, the file's "
+        "functions model() and args() are called.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a Python file, in plain PyTorch style")
+    parser.add_argument("--model", metavar="EXPR", help="the model, in the names of the file")
+    parser.add_argument("--args", metavar="EXPR", help="its arguments: a tuple, or one tensor")
+    parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, ... (no hardware)")
+    parser.add_argument("--dtype", metavar="T", help="cast the model and floating inputs to T")
+    parser.add_argument("--train", action="store_true", help="forward and backward")
+    parser.add_argument(
+        "--optimizer", choices=sorted(OPTIMIZERS), help="with --train: plan its first step too"
+    )
+    parser.add_argument("--depth", type=int, default=3, help="levels of the module tree (3)")
+    parser.add_argument("--json", metavar="OUT", help="write the plan as JSON; - for stdout")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan and print."""
+    where = _device(options.device)
+    kind = _dtype(options.dtype)
+    if options.optimizer and not options.train:
+        raise CommandError("--optimizer needs --train", 2)
+    started = time.perf_counter()
+    made, title = _plan(options, where, kind)
+    seconds = time.perf_counter() - started
+    if options.json == "-":
+        import json
+
+        print(json.dumps(made.to_dict(), indent=1))
+        return 0
+    if options.json:
+        made.to_json(options.json)
+    from rich.console import Console
+
+    console = Console(width=min(Console().width, 100) if sys.stdout.isatty() else 100, highlight=False)
+    print_report(made, console, title=title, depth=options.depth)
+    console.print(f"\nplanned in {seconds:.1f} s, in outline: no data was allocated")
+    return 0
+
+
+def _plan(
+    options: argparse.Namespace, where: device, kind: dtypes.dtype | None
+) -> tuple[Plan, str]:
+    module = load(options.file)
+    mode = FakeTensorMode()
+    recorders: list[Recorder] = []
+    with mode, default_device(where):
+        model = evaluate(module, options.model, "model", "--model")
+        if not isinstance(model, Module):
+            raise CommandError(
+                f"--model must give an nn.Module, got {type(model).__name__}", 2
+            )
+        args = evaluate(module, options.args, "args", "--args")
+        if isinstance(args, Tensor):
+            args = (args,)
+        if not isinstance(args, (tuple, list)):
+            raise CommandError(
+                f"--args must give a tuple of arguments or one tensor, got {type(args).__name__}", 2
+            )
+        if kind is not None:
+            model.to(dtype=kind)
+            args = tuple(_cast(a, kind) for a in args)
+    try:
+        with _progress() as tell:
+            made = plan(
+                model,
+                args,
+                train=options.train,
+                optimizer=options.optimizer,
+                device=where,
+                progress=tell,
+                recorders=recorders,
+            )
+    except Exception as error:
+        path = recorders[-1].module if recorders else ""
+        raise failure(f"planning {options.file} failed", error, path) from error
+    what = options.model or "model()"
+    step = "a training step" if options.train else "a forward pass"
+    step += f" with {options.optimizer}" if options.optimizer else ""
+    return made, f"{options.file}: {what}, {step} on {where.type}"
+
+
+def _cast(value: object, kind: dtypes.dtype) -> object:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.to(kind)  # type: ignore[attr-defined]  # attached by aten
+    return value
+
+
+def _device(text: str) -> device:
+    try:
+        return device(text)
+    except RuntimeError as error:
+        raise CommandError(f"--device {text!r}: {error}", 2) from None
+
+
+def _dtype(text: str | None) -> dtypes.dtype | None:
+    if text is None:
+        return None
+    for kind in dtypes.all_dtypes:
+        if kind.name == text.removeprefix("torch."):
+            return kind
+    names = ", ".join(d.name for d in dtypes.all_dtypes if d.is_floating_point)
+    raise CommandError(f"--dtype {text!r} is unknown: expected one of {names}", 2)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """A counter of operators on stderr, once the work has taken longer than a second."""
+    started = time.perf_counter()
+    status: list[object] = []
+
+    def tell(operations: int) -> None:
+        if time.perf_counter() - started < 1 or not sys.stderr.isatty():
+            return
+        if not status:
+            from rich.console import Console
+
+            status.append(Console(stderr=True).status(""))
+            status[0].start()  # type: ignore[attr-defined]  # rich's Status
+        status[0].update(f"planning: {operations:,} operators")  # type: ignore[attr-defined]
+
+    try:
+        yield tell
+    finally:
+        if status:
+            status[0].stop()  # type: ignore[attr-defined]

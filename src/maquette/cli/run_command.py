@@ -1,0 +1,35 @@
+"""``maquette run SCRIPT.py``: an unmodified PyTorch script, on maquette."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import runpy
+import sys
+from typing import TYPE_CHECKING
+
+from maquette.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(commands: Parsers) -> None:
+    """Add the command to the parser of ``maquette``."""
+    parser = commands.add_parser("run", help="run an unmodified PyTorch script on maquette")
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the script as ``__main__``; its errors are its own."""
+    if not pathlib.Path(options.script).is_file():
+        raise CommandError(f"there is no file '{options.script}'; give the path of a script", 2)
+    from maquette import torch as face
+
+    face.install()
+    sys.argv = [options.script, *options.arguments]
+    sys.path.insert(0, str(pathlib.Path(options.script).resolve().parent))
+    runpy.run_path(options.script, run_name="__main__")
+    return 0

@@ -1,0 +1,199 @@
+"""Moving and casting modules: every parameter, gradient and buffer through one function.
+
+A parameter keeps its identity where its kind of storage stays (`.data` is replaced), so that an
+optimizer made before a `.cuda()` still holds the right tensors. From or to the meta device, where
+no data can be shared, a new parameter takes the old one's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from maquette.aten import functions as mq
+from maquette.autograd import no_grad
+from maquette.core import dtype as dtypes
+from maquette.core.device import device
+from maquette.core.layout import memory_format
+from maquette.nn.base.members import BUFFERS, PARAMETERS
+from maquette.nn.base.traversal import Traversal
+from maquette.nn.parameter import Parameter
+from maquette.tensor import Tensor
+
+T = TypeVar("T", bound="Conversion")
+Convert = Callable[[Tensor], Tensor]
+DeviceLike = device | str | int
+
+
+class Conversion(Traversal):
+    """The part of `Module` that changes where its tensors are and of which type."""
+
+    def _apply(self: T, fn: Convert, recurse: bool = True) -> T:
+        """Put every tensor through `fn`, those of submodules first unless `recurse=False`."""
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for name, parameter in self._own(PARAMETERS):
+            if parameter is not None:
+                self.__dict__[name] = _converted(parameter, fn)
+        for name, buffer in self._own(BUFFERS):
+            if buffer is not None:
+                self.__dict__[name] = fn(buffer)
+        return self
+
+    def to(self: T, *args: Any, **kwargs: Any) -> T:
+        """Move and cast: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
+
+        Keywords: device, dtype, non_blocking, memory_format (4-d and 5-d tensors). Only floating
+        and complex tensors are cast. In place: returns the module itself.
+
+        Raises TypeError for an integer dtype.
+        """
+        target = parse_to(*args, **kwargs)
+        kind = target.dtype
+        if kind is not None and not (kind.is_floating_point or kind.is_complex):
+            raise TypeError(
+                "nn.Module.to only accepts floating point or complex dtypes, but got desired "
+                f"dtype={kind}"
+            )
+        return self._apply(target.apply)
+
+    def type(self: T, dst_type: dtypes.dtype) -> T:
+        """Cast every parameter and buffer, integer ones included."""
+        return self._apply(lambda t: t.to(dst_type))
+
+    def float(self: T) -> T:
+        """Cast floating parameters and buffers to float32."""
+        return self._apply(_floating_to(dtypes.float32))
+
+    def double(self: T) -> T:
+        """Cast floating parameters and buffers to float64."""
+        return self._apply(_floating_to(dtypes.float64))
+
+    def half(self: T) -> T:
+        """Cast floating parameters and buffers to float16."""
+        return self._apply(_floating_to(dtypes.float16))
+
+    def bfloat16(self: T) -> T:
+        """Cast floating parameters and buffers to bfloat16."""
+        return self._apply(_floating_to(dtypes.bfloat16))
+
+    def cpu(self: T) -> T:
+        """Move to the cpu."""
+        return self._apply(lambda t: t.to(device("cpu")))
+
+    def cuda(self: T, device: DeviceLike | None = None) -> T:
+        """Move to a cuda device, the current one by default."""
+        return self._apply(_to_device("cuda", device))
+
+    def xpu(self: T, device: DeviceLike | None = None) -> T:
+        """Move to an xpu device, the current one by default."""
+        return self._apply(_to_device("xpu", device))
+
+    def to_empty(self: T, *, device: DeviceLike | None, recurse: bool = True) -> T:
+        """Move to a device without the values: how a module leaves the meta device."""
+        return self._apply(lambda t: mq.empty_like(t, device=device), recurse=recurse)
+
+
+def _converted(parameter: Parameter, fn: Convert) -> Parameter:
+    with no_grad():
+        new = fn(parameter)
+    grad = parameter.grad
+    result = parameter
+    if _can_adopt(parameter, new):
+        parameter.data = new
+    else:
+        result = Parameter(new, parameter.requires_grad)
+    if grad is not None:
+        result.grad = _converted_grad(grad, fn)
+    return result
+
+
+def _converted_grad(grad: Tensor, fn: Convert) -> Tensor:
+    with no_grad():
+        new = fn(grad)
+    if _can_adopt(grad, new):
+        grad.data = new
+        return grad
+    return new.requires_grad_(grad.requires_grad)
+
+
+def _can_adopt(old: Tensor, new: Tensor) -> bool:
+    """Whether `old` may take over what `new` holds: both with data, or both without."""
+    return old.is_meta == new.is_meta and old.layout == new.layout
+
+
+class _Target(NamedTuple):
+    """Where and to what `Module.to` was asked to go."""
+
+    device: device | None = None
+    dtype: dtypes.dtype | None = None
+    non_blocking: bool = False
+    format: memory_format | None = None
+
+    def apply(self, t: Tensor) -> Tensor:
+        """One tensor, moved and cast; the tensor itself if there is nothing to do."""
+        if t.is_meta and self.device is not None and self.device.type != "meta":
+            raise NotImplementedError(
+                "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() "
+                "instead of torch.nn.Module.to() when moving module from meta to a different "
+                "device."
+            )
+        floating = t.is_floating_point() or t.is_complex()
+        options: dict[str, object] = {"non_blocking": self.non_blocking}
+        if self.device is not None:
+            options["device"] = self.device
+        if self.dtype is not None and floating:
+            options["dtype"] = self.dtype
+        if self.format is not None and t.dim() in (4, 5):
+            options["memory_format"] = self.format
+        return t.to(**options) if len(options) > 1 else t
+
+
+def parse_to(*args: object, **kwargs: object) -> _Target:
+    """The arguments of `Module.to`, in any of its forms; TypeError for any other."""
+    names = {"device", "dtype", "non_blocking", "memory_format", "tensor"}
+    unknown = kwargs.keys() - names
+    if unknown or len(args) > 3:
+        raise TypeError(f"to() received an invalid combination of arguments - got {args, kwargs}")
+    given = dict(kwargs)
+    for value in args:
+        name = _role(value)
+        if name in given:
+            raise TypeError(f"to() received two arguments for {name} - got {args, kwargs}")
+        given[name] = value
+    other = given.pop("tensor", None)
+    if isinstance(other, Tensor):
+        given = {"device": other.device, "dtype": other.dtype, **given}
+    place: Any = given.get("device")  # anything that names a device
+    kind: Any = given.get("dtype")
+    form: Any = given.get("memory_format")
+    where = None if place is None else device(place)
+    return _Target(where, kind, bool(given.get("non_blocking", False)), form)
+
+
+def _role(value: object) -> str:
+    """Which parameter of `to` a positional argument is for."""
+    if isinstance(value, Tensor):
+        return "tensor"
+    if isinstance(value, dtypes.dtype):
+        return "dtype"
+    if isinstance(value, bool):
+        return "non_blocking"
+    if value is None or isinstance(value, device | str | int):
+        return "device"
+    raise TypeError(
+        f"to() takes a device, a dtype, a tensor and non_blocking; got {type(value).__name__}"
+    )
+
+
+def _floating_to(dtype: dtypes.dtype) -> Convert:
+    return lambda t: t.to(dtype) if t.is_floating_point() else t
+
+
+def _to_device(kind: str, index: DeviceLike | None) -> Convert:
+    if index is None:
+        target = device(kind)
+    else:
+        target = device(kind, index) if isinstance(index, int) else device(index)
+    return lambda t: t.to(target)

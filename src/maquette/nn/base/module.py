@@ -1,0 +1,84 @@
+"""`Module`: the pieces put together, and what is too small for a file of its own.
+
+Members and their registration: `members.py`; walking them: `traversal.py`; saving and loading:
+`state_dict.py`; moving and casting: `conversion.py`; calling and hooks: `calling.py`, `hooks.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from maquette.nn.base.calling import Calling
+from maquette.nn.base.conversion import Conversion
+from maquette.nn.base.members import MODULES
+from maquette.nn.base.state_dict import StateDict
+
+T = TypeVar("T", bound="Module")
+
+
+class Module(Calling, StateDict, Conversion):
+    """The base of all neural network modules.
+
+    A subclass calls `super().__init__()`, assigns parameters and modules to attributes, and
+    defines `forward`. PyTorch's interface; different: members are instance attributes (see
+    `members.py`), so that `vars(module)` shows them, and there is no `__getattr__`.
+    """
+
+    def train(self: T, mode: bool = True) -> T:
+        """Set training mode, here and below; ValueError unless `mode` is a bool."""
+        if not isinstance(mode, bool):
+            raise ValueError(f"training mode is expected to be boolean; got {mode!r}")
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
+        return self
+
+    def eval(self: T) -> T:
+        """Set evaluation mode, here and below."""
+        return self.train(False)
+
+    def requires_grad_(self: T, requires_grad: bool = True) -> T:
+        """Set whether autograd records operations on the parameters, here and below."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or (set_to_none=False) fill them with zeros."""
+        for parameter in self.parameters():
+            grad = parameter.grad
+            if grad is None:
+                continue
+            if set_to_none:
+                parameter.grad = None
+                continue
+            if grad.grad_fn is not None:
+                grad.detach_()
+            else:
+                grad.requires_grad_(False)
+            grad.zero_()
+
+    def extra_repr(self) -> str:
+        """What the printed form says within the parentheses; to be overridden."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr()
+        lines = extra.split("\n") if extra else []
+        children = [f"({name}): {indented(repr(child))}" for name, child in self._own(MODULES)]
+        return parenthesized(self._get_name(), lines, children)
+
+
+def parenthesized(name: str, lines: list[str], children: list[str]) -> str:
+    """PyTorch's printed form of a module: on one line if it has no children."""
+    if not children and len(lines) <= 1:
+        return f"{name}({''.join(lines)})"
+    return "\n  ".join([f"{name}(", *lines, *children]) + "\n)"
+
+
+def indented(text: str) -> str:
+    """Every line but the first moved in by two."""
+    return text.replace("\n", "\n  ")

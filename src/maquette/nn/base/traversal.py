@@ -1,0 +1,165 @@
+"""Walking a tree of modules: submodules, parameters and buffers, with their dotted names.
+
+A module or tensor that occurs in several places is met once, at its first place, unless
+`remove_duplicate=False`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS, Members
+from maquette.nn.parameter import Parameter
+from maquette.tensor import Tensor
+
+if TYPE_CHECKING:
+    from maquette.nn.base.module import Module
+
+T = TypeVar("T", bound="Traversal")
+
+
+class Traversal(Members):
+    """The part of `Module` that lists what is in it."""
+
+    def children(self) -> Iterator[Module]:
+        """The direct submodules."""
+        for _, child in self.named_children():
+            yield child
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The direct submodules with their names."""
+        seen: set[int] = set()
+        for name, child in self._own(MODULES):
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                yield name, child
+
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module and all below it, parents first."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+            yield module
+
+    def named_modules(
+        self,
+        memo: set[Module] | None = None,
+        prefix: str = "",
+        remove_duplicate: bool = True,
+    ) -> Iterator[tuple[str, Module]]:
+        """This module, named `prefix`, and all below it with dotted names."""
+        memo = set() if memo is None else memo
+        this = cast("Module", self)
+        if this in memo:
+            return
+        if remove_duplicate:
+            memo.add(this)
+        yield prefix, this
+        for name, child in self._own(MODULES):
+            if child is not None:
+                path = f"{prefix}.{name}" if prefix else name
+                yield from child.named_modules(memo, path, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module and, unless `recurse=False`, of those below."""
+        for _, parameter in self.named_parameters(recurse=recurse):
+            yield parameter
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """`parameters` with their dotted names."""
+        return self._named_tensors(PARAMETERS, prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers of this module and, unless `recurse=False`, of those below."""
+        for _, buffer in self.named_buffers(recurse=recurse):
+            yield buffer
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """`buffers` with their dotted names."""
+        return self._named_tensors(BUFFERS, prefix, recurse, remove_duplicate)
+
+    def _own(self, kind: str) -> Iterator[tuple[str, Any]]:
+        """The members of one kind, None included: Any, for the kind decides the type."""
+        attributes = self.__dict__
+        for name in attributes[kind]:
+            yield name, attributes[name]
+
+    def _named_tensors(
+        self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        owners = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else iter([(prefix, self)])
+        )
+        for path, owner in owners:
+            for name, tensor in owner._own(kind):
+                if tensor is None or id(tensor) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(tensor))
+                yield f"{path}.{name}" if path else name, tensor
+
+    def apply(self: T, fn: Callable[[Module], object]) -> T:
+        """Call `fn` on every module below, then on this one; returns this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(cast("Module", self))
+        return self
+
+    # --- By path ---------------------------------------------------------------------
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a dotted path; AttributeError if there is none. "" is this one."""
+        module: object = self
+        for atom in target.split(".") if target else ():
+            if not hasattr(module, atom):
+                raise AttributeError(f"{type(module).__name__} has no attribute `{atom}`")
+            module = getattr(module, atom)
+            if not isinstance(module, Traversal):
+                raise AttributeError(f"`{atom}` is not an nn.Module")
+        return cast("Module", module)
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put `module` at a dotted path, whose parent must exist.
+
+        strict: the place must hold a module already. Raises ValueError for an empty path or
+        something that is no module, AttributeError for a place that does not exist.
+        """
+        if target == "":
+            raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, Traversal):
+            raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Traversal):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a dotted path; AttributeError if there is none."""
+        found = self._tensor_at(target)
+        if not isinstance(found, Parameter):
+            raise AttributeError(f"`{target.rpartition('.')[2]}` is not an nn.Parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path; AttributeError if there is none."""
+        path, _, name = target.rpartition(".")
+        found = self._tensor_at(target)
+        if not isinstance(found, Tensor) or name not in self.get_submodule(path)._buffers:
+            raise AttributeError(f"`{name}` is not a buffer")
+        return found
+
+    def _tensor_at(self, target: str) -> object:
+        path, _, name = target.rpartition(".")
+        owner = self.get_submodule(path)
+        if not hasattr(owner, name):
+            raise AttributeError(f"{type(owner).__name__} has no attribute `{name}`")
+        return getattr(owner, name)

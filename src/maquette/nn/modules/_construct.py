@@ -1,0 +1,41 @@
+"""What layer constructors share: parameters to be filled, sizes per dimension, printed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maquette.aten import functions as mq
+from maquette.core.device import device as device_
+from maquette.core.dtype import dtype as dtype_
+from maquette.nn.base import Module
+from maquette.nn.parameter import Parameter
+
+Sizes = int | Sequence[int]
+DeviceLike = device_ | str | int
+
+
+def add_parameter(
+    module: Module,
+    name: str,
+    shape: Sizes,
+    device: DeviceLike | None,
+    dtype: dtype_ | None,
+    *,
+    wanted: bool = True,
+) -> None:
+    """Register an uninitialized parameter; unless it is wanted, None in its place.
+
+    The place matters: `state_dict`, loading and printing know that the layer could have one.
+    """
+    parameter = Parameter(mq.empty(shape, device=device, dtype=dtype)) if wanted else None
+    module.register_parameter(name, parameter)
+
+
+def repeated(value: Sizes, count: int) -> tuple[int, ...]:
+    """`count` sizes: one number for all, or a sequence as it is."""
+    return (value,) * count if isinstance(value, int) else tuple(value)
+
+
+def described(module: Module, *names: str) -> str:
+    """`name=value` for each of these attributes."""
+    return ", ".join(f"{name}={getattr(module, name)}" for name in names)

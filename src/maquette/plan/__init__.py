@@ -1,0 +1,6 @@
+"""Plans: peak memory, FLOPs and where they come from, computed in outline."""
+
+from maquette.plan.plan import ModuleRow, Plan, plan
+from maquette.plan.recorder import Allocation, Operation, Place, Recorder
+
+__all__ = ["Allocation", "ModuleRow", "Operation", "Place", "Plan", "Recorder", "plan"]

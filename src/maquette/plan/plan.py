@@ -1,0 +1,294 @@
+"""`plan`: what a program needs, before it runs anywhere. The answers, computed from a recording.
+
+Bytes are bytes of live storages, each counted once; FLOPs are what the operators' pages say. The
+recording is made by `recorder.py`, tables are drawn by `report.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from maquette.core.device import device as Device
+from maquette.fake.mode import FakeTensorMode
+from maquette.nn import Module
+from maquette.optim import SGD, Adam, AdamW, Optimizer
+from maquette.plan.recorder import Allocation, Operation, Recorder
+from maquette.plan.step import Loss, OptimizerFactory, Outline, run_step, tensors_in
+
+OPTIMIZERS: dict[str, OptimizerFactory] = {
+    "adam": Adam,
+    "adamw": AdamW,
+    "sgd": lambda params: SGD(params, lr=1e-3),
+    "sgd-momentum": lambda params: SGD(params, lr=1e-3, momentum=0.9),
+}
+CATEGORIES = (
+    "parameters",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "inputs",
+    "temporaries",
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A storage alive at the peak: bytes, category, and the operation that made it (None: before)."""
+
+    nbytes: int
+    category: str
+    made_by: Operation | None
+
+
+@dataclass(frozen=True)
+class ModuleRow:
+    """One module of the tree; bytes and FLOPs include its children's."""
+
+    path: str
+    kind: str
+    parameters: int
+    parameter_bytes: int
+    activation_bytes: int
+    flops: int
+
+
+class Plan:
+    """What one step of a program needs.
+
+    peak_bytes: the most bytes of storages alive at once; flops: of the whole step, and by phase in
+    ``flops_by_phase``; parameters: their number; timeline: (operation number, bytes alive) at every
+    change; operators: one `Operation` a call, in order; held: the storages alive at the peak.
+    """
+
+    def __init__(self, recorder: Recorder, model: Module, optimizer: Optimizer | None) -> None:
+        self.operators: list[Operation] = recorder.operations
+        self.timeline: list[tuple[int, int]] = recorder.in_use
+        self.peak_bytes: int = recorder.peak_bytes
+        self._recorder = recorder
+        phases = (i for i, o in enumerate(self.operators) if o.phase != "forward")
+        self._forward_end: int | None = next(phases, None)
+        distinct = {id(p): p for p in model.parameters()}.values()
+        self.parameters: int = sum(p.numel() for p in distinct)
+        self.parameter_bytes: int = sum({p._storage.id: p._storage.nbytes() for p in distinct}.values())
+        flops: Counter[str] = Counter()
+        for operation in self.operators:
+            flops[operation.phase] += operation.flops
+        self.flops_by_phase: dict[str, int] = dict(flops)
+        self.flops: int = sum(flops.values())
+        self.peak_operation: Operation | None = self._at(recorder.peak_at)
+        self._label_ends(recorder, distinct, optimizer)
+        self.held: list[Held] = sorted(
+            (self._held(recorder.allocations[s]) for s in recorder.live_at_peak),
+            key=lambda h: -h.nbytes,
+        )
+        self._modules = _module_rows(recorder, model, self)
+
+    def _at(self, number: int) -> Operation | None:
+        return self.operators[number] if 0 <= number < len(self.operators) else None
+
+    def _label_ends(
+        self, recorder: Recorder, params: object, optimizer: Optimizer | None
+    ) -> None:
+        """Say which storages turned out to be gradients and optimizer state."""
+        for p in params:  # type: ignore[attr-defined]  # the distinct parameters
+            if p.grad is not None and p.grad._storage.id in recorder.allocations:
+                recorder.allocations[p.grad._storage.id].label = "gradients"
+        if optimizer is not None:
+            for t in tensors_in(dict(optimizer.state)):
+                known = recorder.allocations.get(t._storage.id)
+                if known is not None and not known.label:
+                    known.label = "optimizer state"
+
+    def _held(self, allocation: Allocation) -> Held:
+        return Held(allocation.nbytes, self._category(allocation), self._maker(allocation))
+
+    def _maker(self, allocation: Allocation) -> Operation | None:
+        if allocation.label in ("parameters", "inputs"):
+            return None
+        return self._at(allocation.made_by)
+
+    def _category(self, allocation: Allocation) -> str:
+        if allocation.label:
+            return allocation.label
+        if allocation.phase != "forward":
+            return "temporaries"
+        peak, last = self._recorder.peak_at, self._forward_end
+        if last is None:  # inference: what an earlier operation left for a later one
+            return "activations" if allocation.made_by < peak else "temporaries"
+        outlives = allocation.released_by < 0 or allocation.released_by >= last
+        return "activations" if outlives else "temporaries"
+
+    def by_category(self) -> dict[str, int]:
+        """Bytes alive at the peak by category."""
+        sums: Counter[str] = Counter()
+        for held in self.held:
+            sums[held.category] += held.nbytes
+        return {name: sums[name] for name in CATEGORIES if sums[name]}
+
+    def by_module(self) -> list[ModuleRow]:
+        """The module tree, parents before children."""
+        return self._modules
+
+    def operator_counts(self) -> list[tuple[str, int, int]]:
+        """(overload, calls, FLOPs), most called first."""
+        calls: Counter[str] = Counter()
+        flops: Counter[str] = Counter()
+        for operation in self.operators:
+            calls[operation.name] += 1
+            flops[operation.name] += operation.flops
+        return [(name, count, flops[name]) for name, count in calls.most_common()]
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything but the operators one by one; bytes and FLOPs as integers."""
+        where = self.peak_operation
+        return {
+            "peak_bytes": self.peak_bytes,
+            "peak": None
+            if where is None
+            else {
+                "operator": where.name,
+                "phase": where.phase,
+                "module": where.place.module,
+                "line": where.place.line,
+            },
+            "flops": self.flops,
+            "flops_by_phase": self.flops_by_phase,
+            "parameters": self.parameters,
+            "parameter_bytes": self.parameter_bytes,
+            "by_category": self.by_category(),
+            "timeline": [list(point) for point in self.timeline],
+            "by_module": [asdict(row) for row in self._modules],
+            "largest": [_held_row(h) for h in self.held[:10]],
+            "operators": [
+                {"name": n, "calls": c, "flops": f} for n, c, f in self.operator_counts()
+            ],
+        }
+
+    def to_json(self, path: str | pathlib.Path) -> None:
+        """Write `to_dict` to a file."""
+        pathlib.Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", "utf-8")
+
+
+def _held_row(held: Held) -> dict[str, object]:
+    made = held.made_by
+    return {
+        "nbytes": held.nbytes,
+        "category": held.category,
+        "operator": None if made is None else made.name,
+        "module": None if made is None else made.place.module,
+        "line": None if made is None else made.place.line,
+    }
+
+
+def _module_rows(recorder: Recorder, model: Module, plan: Plan) -> list[ModuleRow]:
+    flops: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
+    for operation in recorder.operations:
+        flops[operation.place.module] += operation.flops
+    for allocation in recorder.allocations.values():
+        made = plan._maker(allocation)
+        if made is not None and plan._category(allocation) == "activations":
+            kept[made.place.module] += allocation.nbytes
+    flops, kept = _summed_upwards(flops), _summed_upwards(kept)
+    rows: list[ModuleRow] = []
+    for path, module in model.named_modules():
+        params = {id(p): p for p in module.parameters()}.values()
+        rows.append(
+            ModuleRow(
+                path,
+                type(module).__name__,
+                sum(p.numel() for p in params),
+                sum({p._storage.id: p._storage.nbytes() for p in params}.values()),
+                kept[path],
+                flops[path],
+            )
+        )
+    return rows
+
+
+def _summed_upwards(own: Counter[str]) -> Counter[str]:
+    """Sums over each dotted path and everything below it; "" is the whole."""
+    sums: Counter[str] = Counter()
+    for path, value in own.items():
+        sums[""] += value
+        while path:
+            sums[path] += value
+            path = path.rpartition(".")[0]
+    return sums
+
+
+def plan(
+    model: Module,
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    train: bool = False,
+    optimizer: str | OptimizerFactory | None = None,
+    loss: Loss | None = None,
+    device: str | Device | None = None,
+    progress: Callable[[int], None] | None = None,
+    recorders: list[Recorder] | None = None,
+) -> Plan:
+    """Plan one step of ``model(*args, **kwargs)``, in outline: no data, no accelerator.
+
+    train: forward, backward and, with an optimizer, its first step; else forward without grad.
+    optimizer: "adamw", "adam", "sgd", "sgd-momentum", or a function of the parameters.
+    loss: a function of the output; by default the output itself if it is a scalar, or its ``.loss``.
+    device: where to plan it, such as "cuda"; by default where the tensors are.
+
+    progress: called with the number of operators so far, now and then. recorders: a list that gets
+    the recorder before the step begins, so that a caller can say how far a failing step came.
+
+    The model and its inputs may be real or fake; they are as they were when this returns. Raises
+    what the program raises, TypeError where training has no scalar to start from, ValueError for an
+    unknown optimizer.
+    """
+    mode = _mode_of(model, args, kwargs or {})
+    on = Device(device) if isinstance(device, str) else device
+    outline = Outline(mode, on)
+    recorder = Recorder(progress)
+    if recorders is not None:
+        recorders.append(recorder)
+    was_training = model.training
+    model.train(train)
+    try:
+        with outline.model(model), mode:
+            inputs = [outline.value(a) for a in args]
+            keywords = {k: outline.value(v) for k, v in (kwargs or {}).items()}
+            factory = _factory(optimizer)
+            stepper = run_step(
+                recorder, model, inputs, keywords, train=train, optimizer=factory, loss=loss
+            )
+            made = Plan(recorder, model, stepper)
+            for p in model.parameters():
+                p.grad = None
+    finally:
+        model.train(was_training)
+    return made
+
+
+def _mode_of(
+    model: Module, args: Sequence[object], kwargs: Mapping[str, object]
+) -> FakeTensorMode:
+    """The mode that the model or its inputs are fake in, or a new one."""
+    everything = [*model.parameters(), *model.buffers(), *tensors_in([*args, *kwargs.values()])]
+    modes = [t.fake_mode for t in everything if t.fake_mode is not None]
+    if not modes:
+        return FakeTensorMode()
+    assert isinstance(modes[0], FakeTensorMode)
+    return modes[0]
+
+
+def _factory(optimizer: str | OptimizerFactory | None) -> OptimizerFactory | None:
+    if not isinstance(optimizer, str):
+        return optimizer
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(
+            f"unknown optimizer '{optimizer}': expected one of {', '.join(OPTIMIZERS)}, or a "
+            f"function of the parameters"
+        )
+    return OPTIMIZERS[optimizer]

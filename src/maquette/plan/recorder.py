@@ -1,0 +1,232 @@
+"""What the planner sees: operators, storages and where in the model they belong.
+
+`Recorder` is a `TorchDispatchMode` and an observer of allocations, as any user could write. It keeps
+one `Operation` for each operator call and one `Allocation` for each storage, in program order; bytes in
+use at any moment follow from those. It holds no tensor. What to run under it is `step.py`; what to
+make of it, `plan.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from maquette.dispatch.matching import bind
+from maquette.dispatch.modes import TorchDispatchMode
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tls import tls
+from maquette.library.infer import rule_argument
+from maquette.library.page import Cost
+from maquette.tensor.storage import UntypedStorage, observe_allocations
+from maquette.tensor.tensor import Tensor
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operator was called: dotted module path and ``file:line`` of the program."""
+
+    module: str
+    line: str
+
+
+@dataclass(slots=True)
+class Operation:
+    """One operator call: its overload's name, phase, place and cost."""
+
+    name: str
+    phase: str
+    place: Place
+    flops: int
+
+
+@dataclass(slots=True)
+class Allocation:
+    """One storage's life: by which operation it was made and released (-1: still alive)."""
+
+    storage: int
+    nbytes: int
+    made_by: int
+    phase: str
+    released_by: int = -1
+    label: str = ""
+
+
+class Recorder(TorchDispatchMode):
+    """Record operators and storages of the block it is entered for.
+
+    progress: called with the number of operations so far, now and then.
+    """
+
+    def __init__(self, progress: Callable[[int], None] | None = None) -> None:
+        super().__init__()
+        self.operations: list[Operation] = []
+        self.allocations: dict[int, Allocation] = {}
+        # (operation number, bytes in use after it happened), at every change.
+        self.in_use: list[tuple[int, int]] = []
+        self.live_bytes = 0
+        self.peak_bytes = 0
+        self.peak_at = -1
+        self.live_at_peak: list[int] = []
+        self.phase = "forward"
+        self._modules: list[str] = []
+        self._progress = progress
+        self._stack: ExitStack | None = None
+        self._live: dict[int, None] = {}
+        self._peak_is_stale = False
+
+    # --- storages --------------------------------------------------------------------
+
+    def allocated(self, storage: UntypedStorage, nbytes: int) -> None:
+        """A storage was made."""
+        number = storage.id
+        self.allocations[number] = Allocation(
+            number, nbytes, len(self.operations), self.phase
+        )
+        self._live[number] = None
+        self._change(nbytes)
+
+    def resized(self, storage_id: int, old_nbytes: int, new_nbytes: int) -> None:
+        """A storage grew or shrank."""
+        known = self.allocations.get(storage_id)
+        if known is not None:
+            known.nbytes = new_nbytes
+            self._change(new_nbytes - old_nbytes)
+
+    def released(self, storage_id: int) -> None:
+        """The last reference to a storage went."""
+        known = self.allocations.get(storage_id)
+        if known is None or known.released_by >= 0 or self._stack is None:
+            return
+        if self._peak_is_stale:
+            self._note_peak()
+        known.released_by = len(self.operations)
+        del self._live[storage_id]
+        self._change(-known.nbytes)
+
+    def adopt(self, storage: UntypedStorage, label: str) -> None:
+        """Count a storage that was there before recording began."""
+        if storage.id not in self.allocations:
+            self.allocated(storage, storage.nbytes())
+            self.allocations[storage.id].label = label
+
+            weakref.finalize(storage, self.released, storage.id).atexit = False
+
+    def _change(self, by: int) -> None:
+        self.live_bytes += by
+        self.in_use.append((len(self.operations), self.live_bytes))
+        if self.live_bytes > self.peak_bytes:
+            self.peak_bytes = self.live_bytes
+            self.peak_at = len(self.operations)
+            self._peak_is_stale = True
+
+    def _note_peak(self) -> None:
+        # Copying the live set at every new maximum would be quadratic: it is copied only when a
+        # release is about to end a run of growth.
+        self.live_at_peak = list(self._live)
+        self._peak_is_stale = False
+
+    # --- operators -------------------------------------------------------------------
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        st = tls.st
+        context = st.node_context
+        if self.phase == "backward" and isinstance(context, Place):
+            place = context
+        else:
+            place = Place(self.module, caller_line())
+            st.node_context = place
+        operation = Operation(str(func), self.phase, place, 0)
+        result = func(*args, **(kwargs or {}))
+        operation.flops = flops_of(func, args, kwargs or {}, result)
+        self.operations.append(operation)
+        if self._progress is not None and len(self.operations) % 256 == 0:
+            self._progress(len(self.operations))
+        return result
+
+    @property
+    def module(self) -> str:
+        """Dotted path of the module that is running; "" outside of any."""
+        return self._modules[-1] if self._modules else ""
+
+    def enter_module(self, path: str) -> None:
+        """A module's forward begins."""
+        self._modules.append(path)
+
+    def leave_module(self) -> None:
+        """A module's forward ended."""
+        self._modules.pop()
+
+    # --- the block -------------------------------------------------------------------
+
+    def __enter__(self) -> Recorder:
+        self._stack = ExitStack()
+        self._stack.enter_context(observe_allocations(self))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        if self._peak_is_stale:
+            self._note_peak()
+        assert self._stack is not None
+        self._stack.close()
+        self._stack = None
+        tls.st.node_context = None
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Attribute what happens in the block to ``phase``: forward, backward or step."""
+        before, self.phase = self.phase, phase
+        tls.st.node_context = None
+        try:
+            yield
+        finally:
+            self.phase = before
+
+
+def caller_line() -> str:
+    """``file:line`` of the nearest frame outside this package: the line of the program."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_PACKAGE) and not name.startswith("<"):
+            return f"{_short(name)}:{frame.f_lineno}"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return ""
+
+
+def _short(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def flops_of(
+    op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object], result: object
+) -> int:
+    """FLOPs of one call, as the operator's page says; 0 for pages without a cost."""
+    rule = op.cost_rule
+    if rule is None:
+        return 0
+    schema = op._schema
+    params = bind(schema, args, kwargs, takes_numbers=op.takes_numbers)
+    metas = [
+        rule_argument(p) for p, a in zip(params, schema.arguments, strict=True) if not a.is_out
+    ]
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    answer = rule(*metas, *[r.meta if isinstance(r, Tensor) else r for r in results])
+    assert isinstance(answer, Cost), f"{op}: its cost rule gave {answer!r}, expected a Cost"
+    return answer.flops

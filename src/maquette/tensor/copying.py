@@ -1,0 +1,234 @@
+"""Copies of tensors: ``copy.copy``, ``copy.deepcopy`` and pickle.
+
+What aliased before aliases after: a deep copy copies each storage once per memo, and a pickle holds
+each storage once, with the tensors laid over it as they were (T55, T56). No operator is called, so the
+same code copies real tensors, fakes and wrappers. The graph of autograd is never copied. Files are
+`saving.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.core.device import device
+from maquette.core.layout import strided
+from maquette.core.meta import TensorMeta
+from maquette.dispatch import keysets as K
+from maquette.dispatch.tls import tls
+from maquette.tensor.parameter import Parameter, of_class
+from maquette.tensor.storage import UntypedStorage, namespace_of, observers_paused
+from maquette.tensor.tensor import (
+    ADINPLACE,
+    CONJUGATE,
+    NEGATIVE,
+    Tensor,
+    alias,
+    array_over,
+    fake_keys_for,
+    from_storage,
+    inference_keys,
+    keys_for,
+    wrap,
+)
+
+Memo = dict[int, object]
+Bytes = npt.NDArray[np.uint8]
+_MATERIALIZE: ContextVar[bool] = ContextVar("materialize_fake_tensors", default=False)
+
+
+class Constants(Protocol):
+    """What a fake mode keeps of known values."""
+
+    def attach(self, fake: Tensor, value: Tensor) -> None: ...
+
+
+class Allocator(Protocol):
+    """What is asked of an array namespace here."""
+
+    def zeros(self, shape: int, dtype: type[np.uint8]) -> Bytes: ...
+
+
+class FakeMode(Protocol):
+    """What is asked of a fake mode here; the class is the fake room's."""
+
+    constants: Constants
+
+    def from_tensor(self, tensor: Tensor) -> Tensor: ...
+
+
+# --- deep copies ---------------------------------------------------------------------
+
+
+def deep_copy(self: Tensor, memo: Memo) -> Tensor:
+    """A copy over new memory, aliasing the copies of what this aliases (T55, F11).
+
+    Raises RuntimeError for a tensor with history: only leaves are copied.
+    """
+    if not self.is_leaf:
+        raise RuntimeError(
+            f"Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            f"protocol at the moment; this {self.meta} is the result of {self.grad_fn}. Copy its "
+            f"value with detach().clone()"
+        )
+    made = _copied_data(self, memo)
+    memo[id(self)] = made
+    vars(made).update(copy.deepcopy(vars(self), memo))
+    if self.grad is not None and not isinstance(self, Parameter):
+        made._autograd().grad = copy.deepcopy(self.grad, memo)
+    if self.requires_grad:
+        made.requires_grad_()
+    return made
+
+
+def _copied_data(t: Tensor, memo: Memo) -> Tensor:
+    _check_strided(t, "deepcopy")
+    if t._keys & (CONJUGATE | NEGATIVE):
+        return _materialized(t)
+    made = _laid_over(copied_storage(t._storage, memo), t.meta, t)
+    if t.constant is not None:
+        with observers_paused():
+            value = copy.deepcopy(t.constant, memo)
+        cast(FakeMode, t.fake_mode).constants.attach(made, value)
+    return made
+
+
+def _check_strided(t: Tensor, what: str) -> None:
+    if t.meta.layout is not strided:
+        raise NotImplementedError(
+            f"{what} of a tensor of layout {t.meta.layout} is not supported; copy its strided parts"
+        )
+
+
+def copied_storage(storage: UntypedStorage, memo: Memo) -> UntypedStorage:
+    """The copy of a storage, made once per memo."""
+    known = memo.get(id(storage))
+    if isinstance(known, UntypedStorage):
+        return known
+    data = None if storage.data is None else storage.raw().copy()
+    made = UntypedStorage(storage.nbytes(), storage.device, data)
+    memo[id(storage)] = made
+    return made
+
+
+def _laid_over(storage: UntypedStorage, meta: TensorMeta, like: Tensor) -> Tensor:
+    """A leaf of the class of ``like``, and of its fake mode, over a storage."""
+    if like.fake_mode is None:
+        return of_class(type(like), from_storage(storage, meta))
+    keys = fake_keys_for(meta)
+    if tls.st.inference:
+        keys &= ~(ADINPLACE | K.AUTOGRAD)
+    made = of_class(type(like), wrap(meta, storage, None, keys))
+    made.fake_mode = like.fake_mode  # type: ignore[misc]  # a slot of fakes
+    made.constant = None  # type: ignore[misc]  # likewise
+    return made
+
+
+def _materialized(t: Tensor) -> Tensor:
+    """A copy whose values are those that the conjugate and negative bits say."""
+    meta = t.meta.like()
+    size = meta.storage_bytes
+    if t._data is None:
+        return _laid_over(UntypedStorage(size, meta.device), meta, t)
+    data = np.empty_like(t._data, np.uint8, shape=(size,))  # of the array's own library
+    made = _laid_over(UntypedStorage(size, meta.device, data), meta, t)
+    values = np.conj(t._data) if t.is_conj() else t._data
+    assert made._data is not None
+    made._data[...] = -values if t.is_neg() else values  # type: ignore[operator]  # numbers
+    return made
+
+
+def shallow_copy(self: Tensor) -> Tensor:
+    """``copy.copy``: a leaf of the same class, attributes and memory (T55)."""
+    made = alias(self)
+    if type(made) is not type(self):
+        made = of_class(type(self), made)
+    vars(made).update(vars(self))
+    if self.requires_grad:
+        made.requires_grad_()
+    return made
+
+
+# --- pickles -------------------------------------------------------------------------
+
+
+@contextmanager
+def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
+    """In the block, fakes are saved as placeholders if ``materialize_fake_tensors`` (F12).
+
+    They load as real tensors of the same meta, with zeros in them.
+    """
+    token = _MATERIALIZE.set(materialize_fake_tensors)
+    try:
+        yield
+    finally:
+        _MATERIALIZE.reset(token)
+
+
+def check_can_save(t: Tensor) -> None:
+    """TypeError for a fake outside of `skip_data`."""
+    if t.fake_mode is not None and not _MATERIALIZE.get():
+        raise TypeError(
+            f"cannot save or pickle the fake tensor {t}: it has no data. Save the real tensor, or "
+            f"save under skip_data(materialize_fake_tensors=True), which writes a placeholder"
+        )
+
+
+def reduce_tensor(self: Tensor, protocol: int) -> tuple[object, ...]:
+    """Pickle's view of a tensor: its class, storage, meta and flags, then its attributes."""
+    check_can_save(self)
+    _check_strided(self, "pickling")
+    kind = type(self)
+    if self.fake_mode is not None:
+        kind = Parameter if self._is_param else Tensor
+    facts = (kind, self._storage, self.meta, self.requires_grad, self.is_conj(), self.is_neg())
+    attributes = {name: value for name, value in vars(self).items() if name != "_is_param"}
+    return rebuild_tensor, facts, attributes or None
+
+
+def rebuild_tensor(
+    kind: type[Tensor],
+    storage: UntypedStorage,
+    meta: TensorMeta,
+    requires_grad: bool,
+    conj: bool = False,
+    neg: bool = False,
+) -> Tensor:
+    """The tensor that `reduce_tensor` took apart; a fake where a fake mode is active."""
+    keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
+    keys |= (CONJUGATE if conj else 0) | (NEGATIVE if neg else 0)
+    data = None if storage.data is None else array_over(storage, meta)
+    made = of_class(kind, wrap(meta, storage, data, keys))
+    if requires_grad:
+        made.requires_grad_()
+    mode = tls.st.fake_mode
+    return made if mode is None else cast(FakeMode, mode).from_tensor(made)
+
+
+def _reduce_storage(storage: UntypedStorage) -> tuple[object, ...]:
+    data = None if storage.data is None else storage.raw()
+    facts = (storage.nbytes(), storage.device, data, data is None and _MATERIALIZE.get())
+    return rebuild_storage, facts
+
+
+def rebuild_storage(nbytes: int, on: device, data: Bytes | None, zeros: bool) -> UntypedStorage:
+    """The storage that was pickled; ``zeros``: a placeholder, which gets data now."""
+    if zeros and on.type != "meta":
+        data = cast(Allocator, namespace_of(on.type)).zeros(nbytes, np.uint8)
+    return UntypedStorage(nbytes, on, data)
+
+
+copyreg.pickle(UntypedStorage, _reduce_storage)
+for _name, _method in (
+    ("__deepcopy__", deep_copy),
+    ("__copy__", shallow_copy),
+    ("__reduce_ex__", reduce_tensor),
+):
+    setattr(Tensor, _name, _method)

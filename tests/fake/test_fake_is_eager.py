@@ -1,0 +1,145 @@
+"""The law: the fake answer is the eager answer, for well-formed and ill-formed calls alike.
+
+For every overload that is present, recorded calls and their mutations (`mutations.py`) are made on
+real and on fake tensors: the same metadata, or the same exception in the same words.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import pathlib
+import random
+import sys
+import traceback
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette.dispatch.registry import all_overloads
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "conformance"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import check  # noqa: E402
+from mutations import MUTATIONS, Case  # noqa: E402
+
+SEEDS = 5  # recorded calls an overload is tried with
+ROUNDS = 2  # times each mutation is drawn for each of them
+DATA_DEPENDENT = ("DynamicOutputShapeException", "DataDependentOutputException")
+
+
+@functools.cache
+def recorded() -> dict[str, list[Case]]:
+    cases: dict[str, list[Case]] = {}
+    with gzip.open(ROOT / "conformance" / "aten_public.jsonl.gz", "rt", encoding="utf-8") as lines:
+        next(lines)
+        for line in lines:
+            if line.startswith('{"overload"'):
+                continue
+            name = line.split('"op":"', 1)[1].split('"', 1)[0]
+            kept = cases.setdefault(name, [])
+            if len(kept) < 4 * SEEDS:
+                kept.append(json.loads(line))
+    return cases
+
+
+def present() -> list[str]:
+    names = [str(o) for o in all_overloads() if o.namespace == "aten"]
+    return sorted(set(names) & set(recorded()))
+
+
+class Calls(check.Arguments):
+    """Arguments of a mutated case: a record may ask to be moved to another device."""
+
+    def tensor(self, record: dict[str, Any]) -> Any:
+        tensor = super().tensor(record)
+        if "move" in record:
+            tensor = tensor.to(record["move"])
+            self.tensors[-1] = tensor
+        return tensor
+
+
+def outcome(backend: check.Backend, case: Case, *, fake: bool) -> tuple[Any, BaseException | None]:
+    """What a call gave: metadata of all results, or the exception."""
+    operator = backend.operator(case["op"])
+    arguments = Calls(backend, case)
+    args, kwargs = arguments.args, arguments.kwargs
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            if fake:
+                mode = mq.FakeTensorMode()
+                table = {id(t): mode.from_tensor(t) for t in arguments.tensors}
+                args = check.replace(args, table, backend.is_tensor)
+                kwargs = {k: check.replace(v, table, backend.is_tensor) for k, v in kwargs.items()}
+                with mode:
+                    result = operator(*args, **kwargs)
+            else:
+                result = operator(*args, **kwargs)
+    except Exception as error:
+        return None, error
+    tensors = check.flat_tensors(backend, result)
+    written = check.flat_tensors(backend, [args, list(kwargs.values())])
+    return [str(t.meta) + str((t.stride(), t.storage_offset())) for t in (*tensors, *written)], None
+
+
+def reads_data(error: BaseException) -> bool:
+    """Whether an eager error comes from looking at values, which no fake can: a kernel's check."""
+    frames = traceback.extract_tb(error.__traceback__)
+    in_kernel = any(f.name.endswith("_kernel") or "/scipy/" in f.filename for f in frames[1:])
+    values = isinstance(error, (IndexError, np.linalg.LinAlgError, ZeroDivisionError))
+    return in_kernel and (values or getattr(error, "reads_data", False) or "value" in str(error))
+
+
+def difference(backend: check.Backend, case: Case) -> str | None:
+    """How fake and eager differ on a call, or None."""
+    real, real_error = outcome(backend, case, fake=False)
+    fake, fake_error = outcome(backend, case, fake=True)
+    if fake_error is not None and type(fake_error).__name__ in DATA_DEPENDENT:
+        return None
+    if real_error is not None and reads_data(real_error):
+        return None
+    if (real_error is None) != (fake_error is None):
+        error = real_error or fake_error
+        who = "eager" if real_error is not None else "fake"
+        return f"only {who} raises {type(error).__name__}: {error}"
+    if real_error is not None:
+        mine, theirs = (f"{type(e).__name__}: {e}" for e in (real_error, fake_error))
+        return None if mine == theirs else f"eager raises {mine}\n  fake raises {theirs}"
+    return None if real == fake else f"eager gives {real}\n  fake gives {fake}"
+
+
+def shown(case: Case) -> str:
+    arguments = json.dumps({"args": case["args"], "kwargs": case["kwargs"]})
+    return f"{case['op']} {arguments[:600]}"
+
+
+@functools.cache
+def backend() -> check.Backend:
+    return check.Backend()
+
+
+@pytest.mark.parametrize("name", present())
+def test_F22_fake_is_eager(name: str) -> None:
+    rng = random.Random(zlib.crc32(name.encode()))
+    cases = recorded()[name]
+    seeds = rng.sample(cases, min(SEEDS, len(cases)))
+    calls = list(seeds)
+    for case in seeds:
+        for mutate in MUTATIONS * ROUNDS:
+            changed = mutate(case, rng)
+            if changed is not None:
+                calls.append(changed)
+    found: dict[str, str] = {}
+    for case in calls:
+        problem = difference(backend(), case)
+        if problem is not None:
+            found.setdefault(problem.split("\n")[0][:60], f"{shown(case)}\n  {problem}")
+    assert not found, "\n".join(list(found.values())[:4])
