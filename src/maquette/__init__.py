@@ -64,6 +64,8 @@ bool = _dtypes.bool_
 double, float, half = float64, float32, float16
 short, int, long = int16, int32, int64
 cfloat, cdouble, chalf = complex64, complex128, complex32
+# The function, not the room of this name; `from maquette.tensor.tensor import ...` finds the room.
+tensor = _functions.tensor
 
 
 def __getattr__(name: str) -> object:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from maquette.aten.catalogue import explain, schemas
 from maquette.core.device import device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
 from maquette.dispatch.matching import MatchError
@@ -32,7 +33,9 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     """The Python function for a packet; ``method``: its first argument is the tensor itself."""
     overloads = packet.op_overloads()
     name = packet.__name__
-    listed = any(_one_list(o, method) for o in overloads)
+    listed = any(_one_list(o, method) for o in overloads) and not any(
+        _takes_one_int(o, method) for o in overloads
+    )
     factory = any(_is_factory(o) for o in overloads)
     takes_device = any(_takes_device(o) for o in overloads)
     at = 1 if method else 0
@@ -76,6 +79,12 @@ def _one_list(op: OpOverload, method: bool) -> bool:
     return positional[0].type.elem.kind in ("int", "symint") and not rest
 
 
+def _takes_one_int(op: OpOverload, method: bool) -> bool:
+    """Whether the first positional parameter (after self) is one integer: ``squeeze(0)``."""
+    positional = [a for a in op._schema.arguments if not a.kwarg_only][1 if method else 0 :]
+    return bool(positional) and positional[0].type.kind in ("int", "symint")
+
+
 def _is_factory(op: OpOverload) -> bool:
     arguments = op._schema.arguments
     return _takes_device(op) and not any(a.type.written.startswith("Tensor") for a in arguments)
@@ -109,6 +118,10 @@ def find_method(name: str) -> Face | None:
     """The face of the aten operator ``name`` as a method: its first parameter must be ``self``."""
     packet = find_packet(f"aten::{name}")
     if packet is None:
+        if name in schemas():
+            raise AttributeError(
+                f"'Tensor' object has no attribute '{name}'.{explain('aten', name)}"
+            )
         return None
     first = packet.op_overloads()[0]._schema.arguments
     if not first or first[0].name != "self" or first[0].type.written != "Tensor":

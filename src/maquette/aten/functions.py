@@ -6,12 +6,34 @@
 
 from __future__ import annotations
 
+from maquette.aten.catalogue import explain
+from maquette.aten.creation import (
+    as_tensor,
+    asarray,
+    from_numpy,
+    frombuffer,
+    get_default_device,
+    set_default_device,
+    tensor,
+)
 from maquette.aten.faces import Face, find_function
 
 
 def __getattr__(name: str) -> Face:
     found = None if name.startswith("__") else find_function(name)
     if found is None:
-        raise AttributeError(f"module 'maquette' has no attribute '{name}'")
+        hint = "" if name.startswith("__") else explain("aten", name)
+        raise AttributeError(f"module 'maquette' has no attribute '{name}'.{hint}")
     globals()[name] = found
     return found
+
+
+__all__ = [
+    "as_tensor",
+    "asarray",
+    "from_numpy",
+    "frombuffer",
+    "get_default_device",
+    "set_default_device",
+    "tensor",
+]

@@ -36,8 +36,10 @@ def check_multiply(a: TensorMeta, b: TensorMeta) -> None:
     """Refuse matrices whose inner sizes differ."""
     check(
         a.shape[1] == b.shape[0],
-        lambda: f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
-        f"{b.shape[0]}x{b.shape[1]})",
+        lambda: (
+            f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
+            f"{b.shape[0]}x{b.shape[1]})"
+        ),
     )
 
 
@@ -45,25 +47,27 @@ def check_expands(name: str, base: TensorMeta, shape: Shape) -> None:
     """Refuse a tensor that does not broadcast to exactly `shape`."""
     check(
         base.ndim <= len(shape),
-        lambda: f"{name}: expand({base}, size={list(shape)}): the number of sizes provided "
-        f"({len(shape)}) must be greater or equal to the number of dimensions in the tensor "
-        f"({base.ndim})",
+        lambda: (
+            f"{name}: expand({base}, size={list(shape)}): the number of sizes provided "
+            f"({len(shape)}) must be greater or equal to the number of dimensions in the tensor "
+            f"({base.ndim})"
+        ),
     )
     missing = len(shape) - base.ndim
     for dim, size in enumerate(base.shape, missing):
         check(
             is_true(size == 1) or size == shape[dim],
-            lambda dim=dim, size=size: f"The expanded size of the tensor ({shape[dim]}) must match "  # type: ignore[misc]  # bound per turn
-            f"the existing size ({size}) at non-singleton dimension {dim}.  Target sizes: "
-            f"{list(shape)}.  Tensor sizes: {list(base.shape)}",
+            lambda dim=dim, size=size: (
+                f"The expanded size of the tensor ({shape[dim]}) must match "  # type: ignore[misc]  # bound per turn
+                f"the existing size ({size}) at non-singleton dimension {dim}.  Target sizes: "
+                f"{list(shape)}.  Tensor sizes: {list(base.shape)}"
+            ),
         )
 
 
 # --- matrices ---------------------------------------------------------------------------------
 
-mm = define(
-    "aten::mm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
-)
+mm = define("aten::mm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT])
 
 
 @mm.shape
@@ -72,8 +76,10 @@ def mm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
     check(mat2.ndim == 2, lambda: f"mat2 must be a matrix; mm got {self} and {mat2}")
     check(
         self.dtype is mat2.dtype,
-        lambda: f"expected m1 and m2 to have the same dtype, but got: {self.dtype.name} != "
-        f"{mat2.dtype.name} (mm of {self} and {mat2})",
+        lambda: (
+            f"expected m1 and m2 to have the same dtype, but got: {self.dtype.name} != "
+            f"{mat2.dtype.name} (mm of {self} and {mat2})"
+        ),
     )
     check_multiply(self, mat2)
     check_not_bool("addmm_impl_cpu_", self)
@@ -100,18 +106,23 @@ def conjugate(factor: Number) -> Number:
     return factor.conjugate() if isinstance(factor, complex) else factor
 
 
+def conj(tensor: Tensor) -> Tensor:
+    """The complex conjugate; no operator at all for real tensors."""
+    return tensor.conj() if tensor.dtype.is_complex else tensor
+
+
 def mm_left_gradient(grad: Tensor, right: Tensor, left: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the left factor, in the left factor's layout."""
     if transposed_layout(left):
-        return multiplied(right.conj().mm(grad.t()).t(), conjugate(alpha))
-    return multiplied(grad.mm(right.t().conj()), conjugate(alpha))
+        return multiplied(conj(right).mm(grad.t()).t(), conjugate(alpha))
+    return multiplied(grad.mm(conj(right.t())), conjugate(alpha))
 
 
 def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the right factor, in the right factor's layout."""
     if transposed_layout(right):
-        return multiplied(grad.t().mm(left.conj()).t(), conjugate(alpha))
-    return multiplied(left.t().conj().mm(grad), conjugate(alpha))
+        return multiplied(grad.t().mm(conj(left)).t(), conjugate(alpha))
+    return multiplied(conj(left.t()).mm(grad), conjugate(alpha))
 
 
 mm.derivative(
@@ -150,24 +161,26 @@ def addmm_shape(
 def _check_same_dtype(self: TensorMeta, left: TensorMeta, right: TensorMeta) -> None:
     check(
         self.dtype is left.dtype is right.dtype,
-        lambda: "self and mat2 must have the same dtype, but got "
-        f"{self.dtype.scalar_name} and "
-        f"{(left if self.dtype is right.dtype else right).dtype.scalar_name}",
+        lambda: (
+            "self and mat2 must have the same dtype, but got "
+            f"{self.dtype.scalar_name} and "
+            f"{(left if self.dtype is right.dtype else right).dtype.scalar_name}"
+        ),
     )
 
 
 def _check_factors(kind: dtype, *factors: Number) -> None:
     check(
         kind.is_complex or not any(isinstance(f, complex) and f.imag for f in factors),
-        lambda: f"value cannot be converted to type {kind.name} without overflow: beta, alpha are "
-        f"{factors}",
+        lambda: (
+            f"value cannot be converted to type {kind.name} without overflow: beta, alpha are "
+            f"{factors}"
+        ),
     )
 
 
 @addmm.kernel
-def addmm_kernel(
-    xp, self: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number
-) -> Array:
+def addmm_kernel(xp, self: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number) -> Array:
     product = xp.matmul(wide(mat1), wide(mat2))
     return scaled_sum(self, beta, product, alpha)
 
@@ -197,14 +210,18 @@ def batch_shape(name: str, batch1: TensorMeta, batch2: TensorMeta) -> Shape:
     check(batch2.ndim == 3, lambda: f"batch2 must be a 3D tensor; {name} got {batch2}")
     check(
         batch1.dtype is batch2.dtype,
-        lambda: f"expected scalar type {batch1.dtype.scalar_name} but found "
-        f"{batch2.dtype.scalar_name} ({name} of {batch1} and {batch2})",
+        lambda: (
+            f"expected scalar type {batch1.dtype.scalar_name} but found "
+            f"{batch2.dtype.scalar_name} ({name} of {batch1} and {batch2})"
+        ),
     )
     batches, rows, inner = batch1.shape
     check(
         batches == batch2.shape[0] and inner == batch2.shape[1],
-        lambda: f"Expected size for first two dimensions of batch2 tensor to be: [{batches}, "
-        f"{inner}] but got: [{batch2.shape[0]}, {batch2.shape[1]}].",
+        lambda: (
+            f"Expected size for first two dimensions of batch2 tensor to be: [{batches}, "
+            f"{inner}] but got: [{batch2.shape[0]}, {batch2.shape[1]}]."
+        ),
     )
     return batches, rows, batch2.shape[2]
 
@@ -222,8 +239,8 @@ def bmm_kernel(xp, self: Array, mat2: Array) -> Array:
 
 
 bmm.derivative(
-    self=lambda grad, mat2: grad.bmm(mat2.transpose(1, 2).conj()),
-    mat2=lambda grad, self: self.transpose(1, 2).conj().bmm(grad),
+    self=lambda grad, mat2: grad.bmm(conj(mat2.transpose(1, 2))),
+    mat2=lambda grad, self: conj(self.transpose(1, 2)).bmm(grad),
 )
 
 
@@ -246,8 +263,10 @@ def baddbmm_shape(
     shape = batch_shape("baddbmm", batch1, batch2)
     check(
         self.dtype is batch1.dtype,
-        lambda: f"Input dtypes must be the same, got: input {self.dtype.name}, batch1: "
-        f"{batch1.dtype.name}, batch2: {batch2.dtype.name}",
+        lambda: (
+            f"Input dtypes must be the same, got: input {self.dtype.name}, batch1: "
+            f"{batch1.dtype.name}, batch2: {batch2.dtype.name}"
+        ),
     )
     _check_factors(self.dtype, beta, alpha)
     check_expands("baddbmm", self, shape)
@@ -265,10 +284,10 @@ def baddbmm_kernel(
 baddbmm.derivative(
     self=lambda grad, beta: multiplied(grad, conjugate(beta)),
     batch1=lambda grad, batch2, alpha: multiplied(
-        grad.bmm(batch2.transpose(1, 2).conj()), conjugate(alpha)
+        grad.bmm(conj(batch2.transpose(1, 2))), conjugate(alpha)
     ),
     batch2=lambda grad, batch1, alpha: multiplied(
-        batch1.transpose(1, 2).conj().bmm(grad), conjugate(alpha)
+        conj(batch1.transpose(1, 2)).bmm(grad), conjugate(alpha)
     ),
 )
 
@@ -315,11 +334,11 @@ def _for_each_batch(grad: Tensor, batch1: TensorMeta, batch2: TensorMeta) -> Ten
 addbmm.derivative(
     self=lambda grad, beta: multiplied(grad, conjugate(beta)),
     batch1=lambda grad, batch2, batch1_meta, alpha: multiplied(
-        _for_each_batch(grad, batch1_meta, batch2.meta).bmm(batch2.transpose(1, 2).conj()),
+        _for_each_batch(grad, batch1_meta, batch2.meta).bmm(conj(batch2.transpose(1, 2))),
         conjugate(alpha),
     ),
     batch2=lambda grad, batch1, batch2_meta, alpha: multiplied(
-        batch1.transpose(1, 2).conj().bmm(_for_each_batch(grad, batch1.meta, batch2_meta)),
+        conj(batch1.transpose(1, 2)).bmm(_for_each_batch(grad, batch1.meta, batch2_meta)),
         conjugate(alpha),
     ),
 )
@@ -338,13 +357,17 @@ def _check_matrix_vector(base: Shape, base_type: dtype, mat: TensorMeta, vec: Te
     check(
         mat.shape[1] == vec.shape[0]
         and (not base or is_true(base[0] == 1) or base[0] == mat.shape[0]),
-        lambda: f"size mismatch, got input ({base[0] if base else 1}), mat ({mat.shape[0]}x"
-        f"{mat.shape[1]}), vec ({vec.shape[0]})",
+        lambda: (
+            f"size mismatch, got input ({base[0] if base else 1}), mat ({mat.shape[0]}x"
+            f"{mat.shape[1]}), vec ({vec.shape[0]})"
+        ),
     )
     check(
         mat.dtype is vec.dtype is base_type,
-        lambda: f"addmv input tensors must have the same dtype, but got "
-        f"{base_type.scalar_name}, {mat.dtype.scalar_name}, and {vec.dtype.scalar_name}",
+        lambda: (
+            f"addmv input tensors must have the same dtype, but got "
+            f"{base_type.scalar_name}, {mat.dtype.scalar_name}, and {vec.dtype.scalar_name}"
+        ),
     )
     check_not_bool("addmv_impl_cpu", mat)
 
@@ -361,8 +384,8 @@ def mv_kernel(xp, self: Array, vec: Array) -> Array:
 
 
 mv.derivative(
-    self=lambda grad, vec: grad.ger(vec.conj()),
-    vec=lambda grad, self: self.conj().t().mv(grad),
+    self=lambda grad, vec: grad.ger(conj(vec)),
+    vec=lambda grad, self: conj(self).t().mv(grad),
 )
 
 addmv = define(
@@ -387,8 +410,8 @@ def addmv_kernel(xp, self: Array, mat: Array, vec: Array, beta: Number, alpha: N
 
 addmv.derivative(
     self=lambda grad, beta: multiplied(grad, conjugate(beta)),
-    mat=lambda grad, vec, alpha: multiplied(grad.ger(vec.conj()), conjugate(alpha)),
-    vec=lambda grad, mat, alpha: multiplied(mat.t().conj().mv(grad), conjugate(alpha)),
+    mat=lambda grad, vec, alpha: multiplied(grad.ger(conj(vec)), conjugate(alpha)),
+    vec=lambda grad, mat, alpha: multiplied(conj(mat.t()).mv(grad), conjugate(alpha)),
 )
 
 
@@ -399,14 +422,18 @@ def _dot_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
     )
     check(
         self.dtype is other.dtype,
-        lambda: f"dot : expected both vectors to have same dtype, but found "
-        f"{self.dtype.scalar_name} and {other.dtype.scalar_name}",
+        lambda: (
+            f"dot : expected both vectors to have same dtype, but found "
+            f"{self.dtype.scalar_name} and {other.dtype.scalar_name}"
+        ),
     )
     check(
         self.numel == other.numel,
-        lambda: f"inconsistent tensor size, expected tensor [{self.numel}] and src "
-        f"[{other.numel}] to have the same number of elements, but got {self.numel} and "
-        f"{other.numel} elements respectively",
+        lambda: (
+            f"inconsistent tensor size, expected tensor [{self.numel}] and src "
+            f"[{other.numel}] to have the same number of elements, but got {self.numel} and "
+            f"{other.numel} elements respectively"
+        ),
     )
     check_not_bool("dot", self)
     return self.fresh(())
@@ -422,8 +449,8 @@ def dot_kernel(xp, self: Array, tensor: Array) -> Array:
 
 
 dot.derivative(
-    self=lambda grad, tensor: grad * tensor.conj(),
-    tensor=lambda grad, self: grad * self.conj(),
+    self=lambda grad, tensor: grad * conj(tensor),
+    tensor=lambda grad, self: grad * conj(self),
 )
 
 vdot = define("aten::vdot(Tensor self, Tensor other) -> Tensor", variants=[Variant.OUT])
@@ -436,7 +463,7 @@ def vdot_kernel(xp, self: Array, other: Array) -> Array:
 
 
 vdot.derivative(
-    self=lambda grad, other: grad.conj() * other,
+    self=lambda grad, other: conj(grad) * other,
     other=lambda grad, self: grad * self,
 )
 
@@ -451,17 +478,16 @@ def addr_shape(
     self: TensorMeta, vec1: TensorMeta, vec2: TensorMeta, beta: Number, alpha: Number
 ) -> TensorMeta:
     for name, vec in (("vec1", vec1), ("vec2", vec2)):
-        check(
-            vec.ndim == 1, lambda: f"addr: Expected 1-D argument {name}, but got {vec.ndim}-D"
-        )
+        check(vec.ndim == 1, lambda: f"addr: Expected 1-D argument {name}, but got {vec.ndim}-D")
     shape = (vec1.shape[0], vec2.shape[0])
     check_expands("addr", self, shape)
     kind = result_type_of((self, vec1, vec2))
     for name, factor in (("beta", beta), ("alpha", alpha)):
         check(
             kind.category >= 2 or not isinstance(factor, (float, complex)),
-            lambda: f"For integral input tensors, argument {name} must not be a floating point "
-            f"number.",
+            lambda: (
+                f"For integral input tensors, argument {name} must not be a floating point number."
+            ),
         )
     # The outer product is taken of a column and a row, spread over the shape with stride 0.
     column = vec1.view(shape, (vec1.strides[0], 0))
@@ -473,9 +499,7 @@ def addr_shape(
 
 
 @addr.kernel
-def addr_kernel(
-    xp, self: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number
-) -> Array:
+def addr_kernel(xp, self: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number) -> Array:
     product = wide(vec1)[:, None] * wide(vec2)
     if self.dtype == vec1.dtype == vec2.dtype:
         return scaled_sum(self, beta, product, alpha)
@@ -485,6 +509,6 @@ def addr_kernel(
 
 addr.derivative(
     self=lambda grad, beta: multiplied(grad, conjugate(beta)),
-    vec1=lambda grad, vec2, alpha: multiplied(grad.mv(vec2.conj()), conjugate(alpha)),
-    vec2=lambda grad, vec1, alpha: multiplied(grad.t().mv(vec1.conj()), conjugate(alpha)),
+    vec1=lambda grad, vec2, alpha: multiplied(grad.mv(conj(vec2)), conjugate(alpha)),
+    vec2=lambda grad, vec1, alpha: multiplied(grad.t().mv(conj(vec1)), conjugate(alpha)),
 )

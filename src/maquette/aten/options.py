@@ -72,8 +72,10 @@ def check_fits(value: Number, kind: DType) -> None:
     """Refuse a value that a dtype cannot hold (T34); floats lose their fraction in silence."""
     check(
         _fits(value, kind),
-        lambda: f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name)} without "
-        f"overflow (it is {value})",
+        lambda: (
+            f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name)} without "
+            f"overflow (it is {value})"
+        ),
     )
 
 
@@ -87,9 +89,11 @@ def _fits(value: Number, kind: DType) -> bool:
             return False
         value = value.real
     if kind.is_complex or kind.is_floating_point:
+        # Infinity and NaN are values of every float type; the 16-bit types round to infinity.
+        if kind.itemsize <= 2 or (isinstance(value, float) and not math.isfinite(value)):
+            return True
         limit = finfo(kind).max
-        # Infinity and NaN are values of every float type.
-        return isinstance(value, float) and not math.isfinite(value) or -limit <= value <= limit
+        return -limit <= value <= limit
     info = iinfo(kind)
     if isinstance(value, float) and not math.isfinite(value):
         return False

@@ -9,6 +9,7 @@ float16 in float32) and never thinks of types again.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from types import ModuleType
@@ -16,9 +17,12 @@ from types import ModuleType
 import numpy as np
 
 from maquette.core.dtype import (
+    bool_,
     dtype,
+    finfo,
     from_numpy_dtype,
     get_default_dtype,
+    iinfo,
     promote_types,
     result_type_of,
 )
@@ -67,10 +71,7 @@ def real(kind: dtype) -> dtype:
 
 def boolean(kind: dtype) -> dtype:
     """The result type of a predicate."""
-    return _BOOL
-
-
-_BOOL = from_numpy_dtype(np.bool_)
+    return bool_
 
 
 def check_category(name: str, kind: dtype, takes: frozenset[int]) -> None:
@@ -79,6 +80,43 @@ def check_category(name: str, kind: dtype, takes: frozenset[int]) -> None:
         kind.category in takes,
         lambda: f"\"{name}_cpu\" not implemented for '{kind.scalar_name}'",
     )
+
+
+_C_NAMES = {
+    "int32": "int",
+    "float32": "float",
+    "float64": "double",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}
+
+
+def check_fits(value: Number, kind: dtype) -> None:
+    """Refuse a number that a type cannot hold; a negative one may wrap around in an unsigned type."""
+    check(
+        _fits(value, kind),
+        lambda: (
+            f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name + '_t')} "
+            f"without overflow"
+        ),
+    )
+
+
+def _fits(value: Number, kind: dtype) -> bool:
+    if isinstance(value, complex):
+        if kind.category == COMPLEX:
+            return _fits(value.real, kind.to_real()) and _fits(value.imag, kind.to_real())
+        return value.imag == 0 and _fits(value.real, kind)
+    if kind.category == BOOLS or not isinstance(value, (bool, int, float)):
+        return True
+    if kind.category >= FLOATS:
+        return not math.isfinite(value) or abs(value) <= finfo(kind.to_real()).max
+    limits = iinfo(kind)
+    if isinstance(value, int) and not kind.is_signed:
+        return abs(value) <= limits.max
+    return math.isfinite(value) and limits.min <= value <= limits.max
 
 
 def common_type(operands: Iterable[Operand], *, floats: bool = False) -> dtype:
@@ -219,7 +257,9 @@ def unary(
     categories of the type it computes in; label: its name in refusals; more: further parameters of
     the schema; flops: per element.
     """
-    schema = f"aten::{name}{overload and '.' + overload}(Tensor self{more and ', ' + more}) -> Tensor"
+    schema = (
+        f"aten::{name}{overload and '.' + overload}(Tensor self{more and ', ' + more}) -> Tensor"
+    )
     op = define(schema, tags=tags, variants=variants)
     computes = floating if result is floating else same
 
@@ -279,6 +319,25 @@ def binary(
     return op
 
 
+def backward(
+    name: str,
+    kernel: Kernel,
+    *,
+    saved: str = "self",
+    more: str = "",
+    takes: frozenset[int] = REAL_FLOATS,
+    grad: str = "grad_output",
+    tags: Iterable[Tag] = POINTWISE,
+) -> OperatorPage:
+    """Define an operator that ends in ``_backward``: of a gradient and one saved tensor.
+
+    kernel: ``kernel(xp, grad, saved, *more)`` on arrays of one type; more: further parameters of
+    the schema, with a leading comma.
+    """
+    arguments = f"Tensor {grad}, Tensor {saved}{more}"
+    return binary(name, kernel, takes=takes, arguments=arguments, tags=tags, variants=())
+
+
 def ternary_shape(
     name: str, operands: Sequence[Operand], *, takes: frozenset[int] = NUMERIC
 ) -> TensorMeta:
@@ -308,8 +367,8 @@ def _named(function: Callable[..., object], name: str, role: str) -> Callable[..
 
 __all__ = [
     "ANY", "BITS", "BOTH", "CORE_POINTWISE", "FLOATING", "NUMERIC", "ORDERED", "POINTWISE",
-    "REALS", "REAL_FLOATS", "Array", "Number", "Operand", "array_type", "binary", "boolean",
-    "cast", "check_category", "common_type", "computed", "direct", "elementwise_cost", "floating",
+    "REALS", "REAL_FLOATS", "Array", "Number", "Operand", "array_type", "backward", "binary", "boolean",
+    "cast", "check_category", "check_fits", "common_type", "computed", "direct", "elementwise_cost", "floating",
     "promote_types", "promoted", "real", "same", "special", "ternary_shape", "unary",
     "wide_type", "widened",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from maquette.aten.linalg import addmm
+from maquette.aten.linalg import addmm, conj
 from maquette.aten.numeric import Array, wide
 from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
 from maquette.core.errors import check
@@ -36,8 +36,10 @@ def composite_out(page: OperatorPage, function: Callable[..., Tensor]) -> Operat
         result = function(*rest)
         check(
             can_cast(result.dtype, out.dtype),
-            lambda: f"result type {result.dtype.scalar_name} can't be cast to the desired output "
-            f"type {out.dtype.scalar_name}",
+            lambda: (
+                f"result type {result.dtype.scalar_name} can't be cast to the desired output "
+                f"type {out.dtype.scalar_name}"
+            ),
         )
         if out.shape != result.shape:
             out.resize_(result.shape)
@@ -56,8 +58,9 @@ def matmul_composite(self: Tensor, other: Tensor) -> Tensor:
     left, right = self.ndim, other.ndim
     check(
         left > 0 and right > 0,
-        lambda: f"both arguments to matmul need to be at least 1D, but they are {left}D and "
-        f"{right}D",
+        lambda: (
+            f"both arguments to matmul need to be at least 1D, but they are {left}D and {right}D"
+        ),
     )
     if left == 1 and right == 1:
         return self.dot(other)
@@ -99,9 +102,7 @@ def _folds(left: Tensor, right: Tensor) -> bool:
     if larger.numel() == 0:
         return True
     shape, strides = larger.shape, larger.stride()
-    return all(
-        is_true(strides[i] == strides[i + 1] * shape[i + 1]) for i in range(len(shape) - 2)
-    )
+    return all(is_true(strides[i] == strides[i + 1] * shape[i + 1]) for i in range(len(shape) - 2))
 
 
 def _folded(left: Tensor, right: Tensor) -> Tensor:
@@ -146,8 +147,10 @@ linear = define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) ->
 def linear_composite(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     check(
         input.ndim > 0 and weight.ndim > 0,
-        lambda: f"both arguments to linear need to be at least 1D, but they are {input.ndim}D and "
-        f"{weight.ndim}D",
+        lambda: (
+            f"both arguments to linear need to be at least 1D, but they are {input.ndim}D and "
+            f"{weight.ndim}D"
+        ),
     )
     if bias is None:
         return input.matmul(weight.t())
@@ -191,8 +194,10 @@ def inner_composite(self: Tensor, other: Tensor) -> Tensor:
         return self * other
     check(
         self.shape[-1] == other.shape[-1],
-        lambda: f"inner() the last dimension must match on both input tensors but got shapes "
-        f"{list(self.shape)} and {list(other.shape)}",
+        lambda: (
+            f"inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(self.shape)} and {list(other.shape)}"
+        ),
     )
     return tensordot(self, other, [-1], [-1])
 
@@ -208,10 +213,12 @@ def linalg_vecdot_composite(x: Tensor, y: Tensor, dim: int) -> Tensor:
         kind = tensor.dtype
         check(
             kind.is_floating_point or kind.is_complex,
-            lambda: f"linalg.vecdot: Expected a floating point or complex tensor as input. Got "
-            f"{name} of {kind.scalar_name}",
+            lambda: (
+                f"linalg.vecdot: Expected a floating point or complex tensor as input. Got "
+                f"{name} of {kind.scalar_name}"
+            ),
         )
-    return (x.conj() * y).sum(dim)
+    return (conj(x) * y).sum(dim)
 
 
 linalg_vecdot_out = composite_out(linalg_vecdot, linalg_vecdot_composite)
@@ -224,9 +231,7 @@ tensordot = define(
 
 
 @tensordot.composite
-def tensordot_composite(
-    self: Tensor, other: Tensor, dims_self: Ints, dims_other: Ints
-) -> Tensor:
+def tensordot_composite(self: Tensor, other: Tensor, dims_self: Ints, dims_other: Ints) -> Tensor:
     _check_contracts(self, other, dims_self, dims_other)
     left, right = wrap_dims(dims_self, self.ndim), wrap_dims(dims_other, other.ndim)
     self, other = _summed_against_ones(self, other, left, right)
@@ -248,21 +253,26 @@ def tensordot_composite(
 def _check_contracts(self: Tensor, other: Tensor, left: Ints, right: Ints) -> None:
     check(
         len(left) == len(right),
-        lambda: "both dimension lists should have same length; tensordot got "
-        f"{list(left)} and {list(right)}",
+        lambda: (
+            "both dimension lists should have same length; tensordot got "
+            f"{list(left)} and {list(right)}"
+        ),
     )
     check(
         self.dtype is other.dtype,
-        lambda: f"tensordot: both inputs should have same dtype, got {self.dtype} and "
-        f"{other.dtype}",
+        lambda: (
+            f"tensordot: both inputs should have same dtype, got {self.dtype} and {other.dtype}"
+        ),
     )
     for a, b in zip(left, right):
         size_a = self.shape[wrap_dim(a, self.ndim)] if self.ndim else 1
         size_b = other.shape[wrap_dim(b, other.ndim)] if other.ndim else 1
         check(
             is_true(size_a == 1) or is_true(size_b == 1) or size_a == size_b,
-            lambda: f"contracted dimensions need to match, but first has size {size_a} in dim {a} "
-            f"and second has size {size_b} in dim {b}",
+            lambda: (
+                f"contracted dimensions need to match, but first has size {size_a} in dim {a} "
+                f"and second has size {size_b} in dim {b}"
+            ),
         )
 
 
@@ -271,8 +281,12 @@ def _summed_against_ones(
 ) -> tuple[Tensor, Tensor]:
     """Dimensions contracted with one of size 1, which stretches, are sums of their own."""
     pairs = list(zip(left, right))
-    from_left = [a for a, b in pairs if not is_true(self.shape[a] == 1) and is_true(other.shape[b] == 1)]
-    from_right = [b for a, b in pairs if is_true(self.shape[a] == 1) and not is_true(other.shape[b] == 1)]
+    from_left = [
+        a for a, b in pairs if not is_true(self.shape[a] == 1) and is_true(other.shape[b] == 1)
+    ]
+    from_right = [
+        b for a, b in pairs if is_true(self.shape[a] == 1) and not is_true(other.shape[b] == 1)
+    ]
     if from_left:
         self = self.sum(from_left, True, dtype=self.dtype)
     if from_right:
@@ -297,8 +311,10 @@ def linalg_multi_dot_composite(tensors: Sequence[Tensor]) -> Tensor:
         rank = matrices[end].ndim
         check(
             rank in (1, 2),
-            lambda: f"multi_dot(): the {'first' if end == 0 else 'last'} tensor must be 1D or 2D "
-            f"but got {rank}D",
+            lambda: (
+                f"multi_dot(): the {'first' if end == 0 else 'last'} tensor must be 1D or 2D "
+                f"but got {rank}D"
+            ),
         )
         if rank == 2:
             shape.append(matrices[end].shape[dim])
@@ -319,8 +335,10 @@ def _check_chain(matrices: Sequence[Tensor]) -> None:
         before, after = matrices[number - 1], matrices[number]
         check(
             before.shape[1] == after.shape[0],
-            lambda: f"multi_dot(): tensors {number - 1} and {number} with shapes "
-            f"{list(before.shape)} and {list(after.shape)} cannot be multiplied",
+            lambda: (
+                f"multi_dot(): tensors {number - 1} and {number} with shapes "
+                f"{list(before.shape)} and {list(after.shape)} cannot be multiplied"
+            ),
         )
 
 
@@ -392,20 +410,24 @@ def bilinear_composite(
 def _check_bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     check(
         x1.shape[:-1] == x2.shape[:-1],
-        lambda: f"bilinear(): input batch dimensions do not match: got {list(x1.shape)} and "
-        f"{list(x2.shape)}",
+        lambda: (
+            f"bilinear(): input batch dimensions do not match: got {list(x1.shape)} and "
+            f"{list(x2.shape)}"
+        ),
     )
     check(
-        weight.ndim == 3
-        and x1.shape[-1] == weight.shape[1]
-        and x2.shape[-1] == weight.shape[2],
-        lambda: f"bilinear(): weight of shape {list(weight.shape)} must be (out, "
-        f"{x1.shape[-1]}, {x2.shape[-1]}) for inputs of those last sizes",
+        weight.ndim == 3 and x1.shape[-1] == weight.shape[1] and x2.shape[-1] == weight.shape[2],
+        lambda: (
+            f"bilinear(): weight of shape {list(weight.shape)} must be (out, "
+            f"{x1.shape[-1]}, {x2.shape[-1]}) for inputs of those last sizes"
+        ),
     )
     check(
         bias is None or bias.shape[0] == weight.shape[0],
-        lambda: f"bilinear(): bias size does not match weight size: got {list(bias.shape)} but "  # type: ignore[union-attr]  # not None, by the condition
-        f"expected [{weight.shape[0]}]",
+        lambda: (
+            f"bilinear(): bias size does not match weight size: got {list(bias.shape)} but "  # type: ignore[union-attr]  # not None, by the condition
+            f"expected [{weight.shape[0]}]"
+        ),
     )
 
 
@@ -431,7 +453,9 @@ def _trilinear_shape(
         0 <= unroll_dim < rank,
         lambda: f"unroll_dim must be in [0,{rank - 1}]; _trilinear got {unroll_dim}",
     )
-    spread = [_spread(meta.shape, dims) for meta, dims in ((i1, expand1), (i2, expand2), (i3, expand3))]
+    spread = [
+        _spread(meta.shape, dims) for meta, dims in ((i1, expand1), (i2, expand2), (i3, expand3))
+    ]
     full = broadcast_shapes(*spread)
     return i1.fresh(tuple([size for dim, size in enumerate(full) if dim not in sumdim]))
 
@@ -462,7 +486,12 @@ def _trilinear_kernel(
         # Sizes of 1 broadcast: leaving them out lets every pair contract as a matrix product.
         kept = [dim for dim, size in enumerate(spread) if size != 1]
         operands += [wide(array).reshape([spread[dim] for dim in kept]), kept]
-    full = [max(sizes) if min(sizes) else 0 for sizes in zip(*[_spread(a.shape, e) for a, e in ((i1, expand1), (i2, expand2), (i3, expand3))])]
+    full = [
+        max(sizes) if min(sizes) else 0
+        for sizes in zip(
+            *[_spread(a.shape, e) for a, e in ((i1, expand1), (i2, expand2), (i3, expand3))]
+        )
+    ]
     kept_out = [dim for dim, size in enumerate(full) if dim not in sumdim]
     result = xp.einsum(*operands, [dim for dim in kept_out if full[dim] != 1], optimize=True)
     return result.reshape([full[dim] for dim in kept_out])

@@ -13,7 +13,7 @@ import numpy as np
 from maquette.aten.axes import Array, total
 from maquette.aten.numeric import wide
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import bool_, dtype, float16, float32
+from maquette.core.dtype import dtype, float16, float32
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
@@ -107,8 +107,10 @@ def _backward(name: str) -> OperatorPage:
         wrap_dim(dim, grad_output.ndim)
         check(
             grad_output.shape == output.shape,
-            lambda: f"{name}: expected grad_output and output of one shape, got {grad_output} "
-            f"and {output}",
+            lambda: (
+                f"{name}: expected grad_output and output of one shape, got {grad_output} "
+                f"and {output}"
+            ),
         )
         return grad_output.fresh(grad_output.shape, input_dtype)
 
@@ -151,9 +153,7 @@ def softmax_double_grad(grad: Tensor, grad_output: Tensor, dim: int, output: Ten
     return first - grad_output * (output * grad).sum(dim, True)
 
 
-def log_softmax_double_grad(
-    grad: Tensor, grad_output: Tensor, output: Tensor, dim: int
-) -> Tensor:
+def log_softmax_double_grad(grad: Tensor, grad_output: Tensor, output: Tensor, dim: int) -> Tensor:
     """The derivative of log_softmax's backward by log_softmax's result."""
     return -(grad_output.sum(dim, True) * output.exp() * grad.to(output.dtype))
 
@@ -167,8 +167,9 @@ softmax_backward.derivative(
     ),
 )
 log_softmax_backward.derivative(
-    grad_output=lambda grad, output, dim: grad.to(output.dtype)
-    - (grad.to(output.dtype) * output.exp()).sum(dim, True),
+    grad_output=lambda grad, output, dim: (
+        grad.to(output.dtype) - (grad.to(output.dtype) * output.exp()).sum(dim, True)
+    ),
     output=lambda grad, grad_output, output, dim: log_softmax_double_grad(
         grad, grad_output, output, dim
     ),
@@ -180,11 +181,9 @@ log_softmax_backward.derivative(
 
 def _composite(name: str, kernel_page: OperatorPage) -> OperatorPage:
     """softmax.int or log_softmax.int: convert first, then the page that has the kernel."""
-    schema = f"Tensor self, int dim, ScalarType? dtype=None"
+    schema = "Tensor self, int dim, ScalarType? dtype=None"
     page = define(f"aten::{name}.int({schema}) -> Tensor")
-    out = define(
-        f"aten::{name}.int_out({schema}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
-    )
+    out = define(f"aten::{name}.int_out({schema}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
 
     def definition(self: Tensor, dim: int, dtype: dtype | None) -> object:
         half = self.device.type == "cuda" and self.dtype is float16 and dtype is float32
@@ -197,8 +196,9 @@ def _composite(name: str, kernel_page: OperatorPage) -> OperatorPage:
         assert isinstance(result, Tensor)
         check(
             out.dtype is result.dtype,
-            lambda: f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} "
-            f"instead",
+            lambda: (
+                f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead"
+            ),
         )
         if out.meta.shape != result.meta.shape:
             out.resize_(result.meta.shape)
@@ -221,13 +221,25 @@ special_log_softmax = define(
 )
 special_log_softmax.composite(lambda self, dim, dtype: log_softmax(self, dim, dtype))
 
-_safe_softmax = define("aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor")
+_safe_softmax = define(
+    "aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"
+)
 
 
-@_safe_softmax.composite
-def _safe_softmax_composite(self: Tensor, dim: int, dtype: dtype | None) -> Tensor:
+@_safe_softmax.shape
+def _safe_softmax_shape(self: TensorMeta, dim: int, dtype: dtype | None) -> TensorMeta:
+    converted = self if dtype is None else self.with_dtype(dtype)
+    return _softmax_meta("softmax", converted, dim, False)
+
+
+@_safe_softmax.kernel
+def _safe_softmax_kernel(xp: ModuleType, self: Array, dim: int, dtype: dtype | None) -> Array:
     """Softmax that is zero, not NaN, where everything is masked out."""
-    out = softmax(self, dim, dtype)
-    assert isinstance(out, Tensor)
-    masked = (self == float("-inf")).all(dim, True)
-    return out.masked_fill(masked, 0)
+    values = self if dtype is None else self.astype(dtype.numpy)
+    masked = (values == -xp.inf).all(axis=dim, keepdims=True) if self.ndim else values == -xp.inf
+    return xp.where(masked, 0, _probabilities(xp, values, dim, False))
+
+
+_safe_softmax.derivative(
+    self=lambda grad, result, dim, self_meta: softmax_backward(grad, result, dim, self_meta.dtype)
+)

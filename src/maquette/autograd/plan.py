@@ -61,13 +61,15 @@ class DerivativePlan:
 
     def _check_names(self) -> None:
         known = {"grad", "grads", "needs", "result", *self.names}
+        known |= {f"{name}_meta" for name in self.names}
         for rule in self.rules:
             for name in rule.needs:
                 if name not in known and not name.removeprefix("result").isdigit():
                     raise RuntimeError(
                         f"{self.op.name()}: its derivative for {', '.join(rule.wrt)} asks for "
                         f"'{name}', which is no parameter of the operator. Formulas may name grad, "
-                        f"grads, needs, result, result0, ... and {', '.join(self.names)}"
+                        f"grads, needs, result, result0, ... and {', '.join(self.names)}, or "
+                        f"<parameter>_meta for its shape and dtype alone, which saves no data"
                     )
 
     def variant(self, mask: int) -> Variant:
@@ -123,6 +125,8 @@ class DerivativePlan:
     def _saved(self, name: str, slot: str) -> tuple[list[str], list[str], list[str], bool]:
         """Source that packs a value, the names it unpacks to, source that opens it; is it a tensor."""
         i = self.index.get(name)
+        if i is None and name.endswith("_meta"):
+            return [f"_metas(p{self.index[name.removesuffix('_meta')]})"], [slot], [], False
         if i is None:
             number = int(name[6:] or 0)
             one = len(self.op._schema.returns) == 1 and not self._returns_list()
@@ -171,6 +175,7 @@ class DerivativePlan:
             "_freed": _raise_freed,
             "_keep": _keep,
             "_keep_output": _keep_output,
+            "_metas": _metas,
             "_open": _open,
             "_modified": raise_modified,
             "_refuse": _refuse,
@@ -202,6 +207,15 @@ def _keep(value: object) -> object:
         return SavedTensor(value)
     if value.__class__ is tuple:
         return tuple([_keep(v) for v in value])  # type: ignore[attr-defined]  # a tuple
+    return value
+
+
+def _metas(value: object) -> object:
+    """The meta of a tensor, metas of a list of them; None and numbers as they are."""
+    if isinstance(value, Tensor):
+        return value.meta
+    if value.__class__ is tuple:
+        return tuple([_metas(v) for v in value])  # type: ignore[attr-defined]  # a tuple
     return value
 
 

@@ -2,15 +2,82 @@
 
 Floor 3 handles tensors without knowing their storage, shape or autograd state; those live on
 floor 4, whose tensor class derives from `TensorBase`. The one idea: the dispatcher reads `_keys`
-and nothing else.
+of a tensor and `_class_bits` of its class, and nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, NoReturn
+
+from maquette.dispatch.keysets import TORCH_FUNCTION, DispatchKeySet
+
 
 class TensorBase:
-    """The class every tensor derives from; `_keys` is its dispatch key set as an int."""
+    """The class every tensor derives from; `_keys` is its dispatch key set as an int.
+
+    ``_class_bits`` are the bits of it that its class adds: Python and PythonTLSSnapshot where the
+    class has a ``__torch_dispatch__`` of its own, a hidden bit for ``__torch_function__``.
+    """
 
     __slots__ = ()
 
     _keys: int
+    _class_bits: ClassVar[int] = 0
+
+
+def disabled_torch_function(
+    func: Callable[..., object],
+    types: Sequence[type],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+) -> NoReturn:
+    """The marker: ``__torch_function__ = disabled_torch_function`` switches it off (D136)."""
+    raise NotImplementedError("this class has disabled __torch_function__: do not call it")
+
+
+def disabled_torch_dispatch(
+    func: Callable[..., object],
+    types: Sequence[type],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+) -> NoReturn:
+    """The marker: ``__torch_dispatch__ = disabled_torch_dispatch`` switches it off (D14)."""
+    raise NotImplementedError("this class has disabled __torch_dispatch__: do not call it")
+
+
+def keys(tensor: TensorBase) -> DispatchKeySet:
+    """The dispatch keys of a tensor (D14): backend, Autograd, Autocast, class and state.
+
+    They do not depend on requires_grad: every tensor not born in inference mode has Autograd.
+    """
+    if not isinstance(tensor, TensorBase):
+        raise TypeError(f"keys() takes a tensor, got {type(tensor).__name__}: {tensor!r}")
+    return DispatchKeySet.from_raw_repr(tensor._keys)
+
+
+def tensors_in(values: object) -> Iterator[TensorBase]:
+    """The tensors among values, lists and tuples looked into, left to right."""
+    if isinstance(values, TensorBase):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from tensors_in(value)
+
+
+def distinct_classes(found: Sequence[type]) -> tuple[type, ...]:
+    """Each class once, subclasses before their bases, else left to right (D98)."""
+    ordered: list[type] = []
+    for cls in found:
+        if cls not in ordered:
+            base = (i for i, known in enumerate(ordered) if issubclass(cls, known))
+            ordered.insert(next(base, len(ordered)), cls)
+    return tuple(ordered)
+
+
+def overrides_torch_function(cls: type) -> bool:
+    """Whether objects of a class want to see calls on them (D135)."""
+    if issubclass(cls, TensorBase):
+        return bool(cls._class_bits & TORCH_FUNCTION)
+    function = getattr(cls, "__torch_function__", None)
+    return function is not None and function is not disabled_torch_function

@@ -1,8 +1,9 @@
-"""Kernels as the dispatcher holds them: what was registered, for which key, by whom.
+"""Kernels as the dispatcher holds them: what was registered, and how it becomes a callable.
 
 A kernel in a resolved table is called as ``fn(ks, *params)``: the effective key set, then every
-schema parameter positionally, defaults filled in. What is *registered* is a `Kernel`, which knows
-how to build that callable for an operator. Key resolution is in `operator.py`.
+schema parameter positionally, defaults filled in. The one idea: what is *registered* is a factory
+of that callable, so a kernel can be fitted to the operator and the key set it will serve. Which
+kernel serves a key is decided in `resolution.py`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ if TYPE_CHECKING:
     from maquette.dispatch.operator import OpOverload
 
 Boxed = Callable[..., object]
+"""``fn(ks, *params)``."""
 Factory = Callable[["OpOverload", int], "Boxed | None"]
+"""Makes the callable for an operator and an effective key set; None: skip this key."""
 
 
 def caller_place() -> str:
     """``file:line`` of the nearest frame outside the package: who registered."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and "maquette" in frame.f_globals.get("__name__", ""):
-        if not frame.f_globals["__name__"].startswith("maquette"):
-            break
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_ours(module: str) -> bool:
+    return module == "maquette" or module.startswith("maquette.")
 
 
 class Kernel:
@@ -33,6 +38,8 @@ class Kernel:
 
     ``only_with_grad`` marks a kernel that has nothing to do unless some argument requires grad in
     grad mode; resolution passes over it otherwise, so that a call without grad pays for no autograd.
+    ``python`` is the user's function where there is one; ``speaks_operators`` says that it is made
+    of operator calls, which fakes, modes and other namespaces may run; ``place`` where it came from.
     """
 
     __slots__ = ("factory", "only_with_grad", "place", "python", "speaks_operators")
@@ -53,11 +60,9 @@ class Kernel:
         self.place = place
 
 
-def _fall_through(op: OpOverload, ks: int) -> None:
+def fall_through(op: OpOverload, ks: int) -> None:
+    """The factory that makes dispatch skip its key."""
     return None
-
-
-FALLTHROUGH = Kernel(_fall_through)
 
 
 def fallthrough_kernel(*args: object, **kwargs: object) -> object:

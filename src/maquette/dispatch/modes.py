@@ -1,64 +1,90 @@
-"""Modes and subclasses: the handlers at Python and of torch functions.
+"""Dispatch modes and the thread's stack of them (spec D94-D96, D101-D104).
 
-`TorchDispatchMode` objects see every operator below autograd; `TorchFunctionMode` objects see calls
-before anything else. A mode is popped while its handler runs. The stacks are per thread.
+`TorchDispatchMode` objects see every operator called in a block. Here is how they are pushed, found
+and popped; who asks them is `handlers.py`, and the separate stack that sees operators before
+autograd is `pre_dispatch.py`. The one idea: a thread has a list of modes, those of the *infra*
+kinds (one mode each) below the user's whatever the order of entry, and the active fake mode, which
+is not on that list since it has a dispatch key of its own, counts as the lowest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar, TypeVar
 
 from maquette.dispatch import keysets as K
-from maquette.dispatch.abstract import TensorBase
+from maquette.dispatch import pre_dispatch
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.matching import check_result, normalise
-from maquette.dispatch.operator import (
-    NO_OVERRIDE,
-    TORCH_FUNCTION_HANDLER,
-    OpOverload,
-    set_fallback,
-)
+from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tls import DispatchState, tls
 
 PYTHON = K.functionality_bits(DispatchKey.Python)
 SNAPSHOT = K.functionality_bits(DispatchKey.PythonTLSSnapshot)
-_ABOVE_PYTHON = K.bits_above(DispatchKey.Python)
+FAKE = K.functionality_bits(DispatchKey.Fake)
+_MODE_BITS = PYTHON | SNAPSHOT
+_Mode = TypeVar("_Mode", bound="TorchDispatchMode")
+ModeKey = TorchDispatchModeKey | DispatchKey | None
+"""Names a slot: of an infra kind, of the PreDispatch stack, or (None) the top of the stack."""
 
 
 class TorchDispatchMode:
     """See and answer every operator called in the block, after autograd (D94-D99).
 
     Override ``__torch_dispatch__(self, func, types, args=(), kwargs=None)``; call ``func`` in it to
-    go on to the next mode, then to the tensors.
+    go on to the next mode, then to the tensors. A mode may be entered again while it is active.
     """
 
-    _mode_key: object | None = None
+    _mode_key: ClassVar[TorchDispatchModeKey | None] = None
+    _schema_check: ClassVar[bool] = False
+    _dispatch_key: DispatchKey | None = None  # for subclasses that do not call our __init__
 
     def __init__(self, _dispatch_key: DispatchKey | None = None) -> None:
-        if _dispatch_key is not None:
-            assert isinstance(_dispatch_key, DispatchKey), (
-                f"_dispatch_key must be a DispatchKey, got {type(_dispatch_key).__name__}"
-            )
+        assert _dispatch_key is None or isinstance(_dispatch_key, DispatchKey), (
+            f"_dispatch_key must be a DispatchKey or None, got {type(_dispatch_key).__name__}"
+        )
         self._dispatch_key = _dispatch_key
 
     def __torch_dispatch__(
         self,
-        func: OpOverload,
+        func: Callable[..., object],
         types: tuple[type, ...],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
+        """Answer a call, or give NotImplemented to leave it to the classes of its arguments."""
         raise NotImplementedError(f"{type(self).__name__} does not define __torch_dispatch__")
 
-    def __enter__(self) -> TorchDispatchMode:
-        key = getattr(self, "_dispatch_key", None)
-        assert key in (None, DispatchKey.PreDispatch), f"modes cannot stand at {key}"
+    def __enter__(self: _Mode) -> _Mode:
         push_mode(self)
+        tls.st.entered_modes.append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        pop_mode()
+        st = tls.st
+        pop_mode(self._mode_key if self._dispatch_key is None else self._dispatch_key)
+        last = max(i for i, mode in enumerate(st.entered_modes) if mode is self)
+        del st.entered_modes[last]
+
+    @classmethod
+    def push(cls: type[_Mode], *args: object, **kwargs: object) -> _Mode:
+        """An instance; only older programs call this."""
+        warnings.warn(
+            f"{cls.__name__}.push(...) is not needed: write `with {cls.__name__}(...)`",
+            stacklevel=2,
+        )
+        return cls(*args, **kwargs)  # type: ignore[arg-type]  # a subclass's own parameters
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Whether this is one of the kinds that a thread has one of: fake, proxy, functional."""
+        return cls._mode_key is not None
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether the mode asks not to be told of the calls of machinery; infra modes do."""
+        return cls.is_infra_mode()
 
 
 class BaseTorchDispatchMode(TorchDispatchMode):
@@ -66,7 +92,7 @@ class BaseTorchDispatchMode(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: OpOverload,
+        func: Callable[..., object],
         types: tuple[type, ...],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
@@ -74,207 +100,239 @@ class BaseTorchDispatchMode(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+# --- the stack -------------------------------------------------------------------------------
+
+
 def push_mode(mode: TorchDispatchMode) -> None:
-    """Put a mode on top of this thread's stack."""
-    st = tls.st
-    st.dispatch_modes.append(mode)
-    st.set_include(st.include | PYTHON | SNAPSHOT)
+    """Put a mode on this thread's stack: on top, or in the slot of its kind.
+
+    Raises RuntimeError for a second proxy or functional mode, AssertionError for a mode whose
+    ``_dispatch_key`` is neither None nor PreDispatch.
+    """
+    key = mode._dispatch_key
+    assert key in (None, DispatchKey.PreDispatch), (
+        f"{type(mode).__name__} asks to stand at {key}; modes stand at Python (None) or PreDispatch"
+    )
+    if key is DispatchKey.PreDispatch:
+        pre_dispatch.set_mode_pre_dispatch(mode)
+    elif mode._mode_key is not None:
+        set_dispatch_mode(mode)
+    else:
+        st = tls.st
+        st.dispatch_modes.append(mode)
+        st.add_include(_MODE_BITS)
 
 
-def pop_mode() -> TorchDispatchMode:
-    """Take the top mode off this thread's stack."""
+push_on_torch_dispatch_stack = push_mode
+
+
+def pop_mode(key: ModeKey = None) -> object:
+    """Take the mode off this thread's stack that is listed last, or the one of a slot.
+
+    Raises RuntimeError where there is none (AssertionError for the PreDispatch stack).
+    """
+    if key is DispatchKey.PreDispatch:
+        return pre_dispatch.pop_mode_pre_dispatch()
+    if isinstance(key, TorchDispatchModeKey):
+        mode = unset_dispatch_mode(key)
+        if mode is None:
+            raise RuntimeError(f"there is no {key.name} mode on the stack to pop")
+        return mode
     st = tls.st
-    mode = st.dispatch_modes.pop()
     if not st.dispatch_modes:
-        st.set_include(st.include & ~(PYTHON | SNAPSHOT))
-    assert isinstance(mode, TorchDispatchMode)
+        return _pop_fake(st)
+    mode = st.dispatch_modes.pop()
+    _drop_bits_with_last(st)
     return mode
 
 
-def get_current_dispatch_mode() -> TorchDispatchMode | None:
-    """The top mode of this thread, or None."""
-    modes = tls.st.dispatch_modes
-    top = modes[-1] if modes else None
-    assert top is None or isinstance(top, TorchDispatchMode)
-    return top
+pop_torch_dispatch_stack = pop_mode
+
+
+def _pop_fake(st: DispatchState) -> object:
+    if st.fake_mode is None:
+        raise RuntimeError("there is no dispatch mode on the stack to pop")
+    return unset_dispatch_mode(TorchDispatchModeKey.FAKE)
+
+
+def _drop_bits_with_last(st: DispatchState) -> None:
+    if not st.dispatch_modes:
+        st.drop_include(_MODE_BITS)
+
+
+def get_dispatch_mode(kind: TorchDispatchModeKey) -> object | None:
+    """The active mode of an infra kind, or None."""
+    st = tls.st
+    if kind is TorchDispatchModeKey.FAKE:
+        return st.fake_mode
+    return next((m for m in st.dispatch_modes if _kind(m) is kind), None)
+
+
+def set_dispatch_mode(mode: TorchDispatchMode) -> None:
+    """Put an infra mode into its slot: RuntimeError where that is taken, but for a fake mode."""
+    kind = _kind(mode)
+    st = tls.st
+    if kind is TorchDispatchModeKey.FAKE:
+        st.fake_mode = mode
+        st.add_include(FAKE)
+        return
+    if get_dispatch_mode(kind) is not None:
+        raise RuntimeError(
+            f"cannot enter {type(mode).__name__}: a mode of kind {kind.name} already exists on "
+            f"this thread, and there can be one"
+        )
+    # The order of the kinds is that of the listing; users' modes, of no kind, stand above.
+    below = [m for m in st.dispatch_modes if _rank(m) < _rank(mode)]
+    st.dispatch_modes.insert(len(below), mode)
+    st.add_include(_MODE_BITS)
+
+
+def unset_dispatch_mode(kind: TorchDispatchModeKey) -> object | None:
+    """Take the mode of an infra kind off, if there is one."""
+    st = tls.st
+    mode = get_dispatch_mode(kind)
+    if mode is None:
+        return None
+    if kind is TorchDispatchModeKey.FAKE:
+        st.fake_mode = None
+        st.drop_include(FAKE)
+    else:
+        st.dispatch_modes.remove(mode)
+        _drop_bits_with_last(st)
+    return mode
+
+
+def _kind(mode: object) -> TorchDispatchModeKey:
+    return getattr(mode, "_mode_key", None)  # type: ignore[return-value]  # None: a user's mode
+
+
+def _rank(mode: object) -> int:
+    kind = getattr(mode, "_mode_key", None)
+    return len(TorchDispatchModeKey) if kind is None else int(kind.value)
+
+
+def get_current_dispatch_mode_stack() -> list[object]:
+    """All modes of this thread: fake, proxy, functional, then the user's, the top last."""
+    st = tls.st
+    fake = [] if st.fake_mode is None else [st.fake_mode]
+    return [*fake, *st.dispatch_modes]
+
+
+def len_torch_dispatch_stack() -> int:
+    """How many modes this thread has."""
+    return len(get_current_dispatch_mode_stack())
+
+
+def get_dispatch_stack_at(position: int) -> object:
+    """The mode at a position of the stack, the lowest at 0."""
+    return get_current_dispatch_mode_stack()[position]
+
+
+def get_current_dispatch_mode() -> object | None:
+    """The mode listed last, or None."""
+    stack = get_current_dispatch_mode_stack()
+    return stack[-1] if stack else None
+
+
+# --- without modes for a block ---------------------------------------------------------------
 
 
 @contextmanager
-def pop_mode_temporarily() -> Iterator[TorchDispatchMode]:
-    """Without the top mode for the block, which gets it."""
-    mode = pop_mode()
+def pop_mode_temporarily(key: ModeKey = None) -> Iterator[object]:
+    """Without one mode for the block, which gets it: the top, or that of a slot."""
+    mode = pop_mode(key)
     try:
         yield mode
     finally:
-        push_mode(mode)
+        _put_back(mode, key)
+
+
+def _put_back(mode: object, key: ModeKey) -> None:
+    if key is DispatchKey.PreDispatch:
+        pre_dispatch.set_mode_pre_dispatch(mode)
+    elif _kind(mode) is not None:
+        set_dispatch_mode(mode)  # type: ignore[arg-type]  # a fake mode is of no class we know
+    else:
+        st = tls.st
+        st.dispatch_modes.append(mode)
+        st.add_include(_MODE_BITS)
 
 
 @contextmanager
 def disable_current_modes() -> Iterator[list[object]]:
-    """Without any dispatch mode for the block, fake modes included."""
+    """Without any mode for the block, which gets them: PreDispatch first, top first (D104)."""
+    for kind in TorchDispatchModeKey:
+        _check_on_one_stack(kind)
     st = tls.st
-    modes, fake = st.dispatch_modes, st.fake_mode
-    include = st.include
-    st.dispatch_modes, st.fake_mode = [], None
-    st.set_include(include & ~(PYTHON | SNAPSHOT | K.functionality_bits(DispatchKey.Fake)))
+    modes, fake, before = st.dispatch_modes, st.fake_mode, st.pre_dispatch_modes
+    popped = [*pre_dispatch.listed()[::-1], *get_current_dispatch_mode_stack()[::-1]]
+    mode_bits = st.include & (_MODE_BITS | FAKE | pre_dispatch.BITS)
+    st.dispatch_modes, st.fake_mode, st.pre_dispatch_modes = [], None, [None, None, None]
+    st.drop_include(mode_bits)
     try:
-        yield [*([fake] if fake is not None else []), *modes]
+        yield popped
     finally:
-        st.dispatch_modes, st.fake_mode = modes, fake
-        st.set_include(include)
+        st.dispatch_modes, st.fake_mode, st.pre_dispatch_modes = modes, fake, before
+        st.add_include(mode_bits)
 
 
 @contextmanager
 def no_dispatch() -> Iterator[None]:
-    """Skip modes and ``__torch_dispatch__`` of subclasses for the block."""
+    """Skip modes, a fake mode too, and ``__torch_dispatch__`` of subclasses for the block."""
     st = tls.st
-    exclude = st.exclude
-    st.set_exclude(exclude | PYTHON | SNAPSHOT)
+    fake, added = st.fake_mode, _MODE_BITS & ~st.exclude
+    fake_bit = st.include & FAKE
+    st.fake_mode = None
+    st.drop_include(FAKE)
+    st.add_exclude(added)
     try:
         yield
     finally:
-        st.set_exclude(exclude)
+        st.fake_mode = fake
+        st.add_include(fake_bit)
+        st.drop_exclude(added)
 
 
-def _classes_with(bit: int, params: Sequence[object]) -> tuple[type, ...]:
-    """Distinct classes of arguments that carry ``bit``, subclasses first, else left to right (D98)."""
-    found: list[type] = []
-    for t in _tensors(params):
-        cls = type(t)
-        if not getattr(cls, "_class_bits", 0) & bit or cls in found:
-            continue
-        at = next((i for i, known in enumerate(found) if issubclass(cls, known)), len(found))
-        found.insert(at, cls)
-    return tuple(found)
+# --- questions -------------------------------------------------------------------------------
 
 
-def _tensors(params: Sequence[object]) -> Iterator[TensorBase]:
-    for p in params:
-        if isinstance(p, TensorBase):
-            yield p
-        elif isinstance(p, (tuple, list)):
-            yield from _tensors(p)
+def _check_on_one_stack(kind: TorchDispatchModeKey) -> None:
+    found = (pre_dispatch.get_mode_pre_dispatch(kind), get_dispatch_mode(kind))
+    assert None in found, f"a mode of kind {kind.name} is on the PreDispatch stack and on the other too"
 
 
-def python_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
-    """The kernel at Python: the top mode, then the subclasses among the arguments."""
-    schema = op._schema
-
-    def kernel(ks: int, *params: object) -> object:
-        args, kwargs = normalise(schema, params)
-        types = _classes_with(PYTHON, params)
-        st = tls.st
-        asked: list[object] = []
-        exclude = st.exclude
-        st.set_exclude(exclude | _ABOVE_PYTHON)
-        try:
-            if st.dispatch_modes:
-                with pop_mode_temporarily() as mode:
-                    asked.append(mode)
-                    result = _ask_mode(mode, op, types, args, kwargs)
-                if result is not NotImplemented:
-                    return check_result(schema, result)
-            for cls in types:
-                asked.append(cls)
-                result = cls.__torch_dispatch__(op, types, args, kwargs)  # type: ignore[attr-defined]  # D98: it has one
-                if result is not NotImplemented:
-                    return check_result(schema, result)
-        finally:
-            st.set_exclude(exclude)
-        names = ", ".join(repr(a) if not isinstance(a, type) else a.__name__ for a in asked)
-        raise TypeError(f"{op}: every handler returned NotImplemented; asked were: {names}")
-
-    return kernel
+def detect_infra_mode(kind: TorchDispatchModeKey) -> object | None:
+    """The active mode of an infra kind on either stack, or None."""
+    _check_on_one_stack(kind)
+    return pre_dispatch.get_mode_pre_dispatch(kind) or get_dispatch_mode(kind)
 
 
-def _ask_mode(
-    mode: TorchDispatchMode,
-    op: OpOverload,
-    types: tuple[type, ...],
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-) -> object:
-    rule = op.python_key_table.get(type(mode))
-    if rule is not None:
-        return rule(mode, *args, **kwargs)
-    return mode.__torch_dispatch__(op, types, args, kwargs)
+def unset_infra_mode(kind: TorchDispatchModeKey) -> object | None:
+    """Take the mode of an infra kind off the stack it is on, if it is on one."""
+    _check_on_one_stack(kind)
+    if pre_dispatch.get_mode_pre_dispatch(kind) is not None:
+        return pre_dispatch.unset_mode_pre_dispatch(kind)
+    return unset_dispatch_mode(kind)
 
 
-set_fallback(DispatchKey.Python, python_kernel)
+def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
+    """Whether the ``with`` block of a mode is open in this thread, while its handler runs too."""
+    return any(include_infra_modes or _kind(mode) is None for mode in _open_modes())
 
 
-class TorchFunctionMode:
-    """See every call of a torch-named function or operator in the block, before matching."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., object],
-        types: tuple[type, ...],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        raise NotImplementedError(f"{type(self).__name__} does not define __torch_function__")
-
-    def __enter__(self) -> TorchFunctionMode:
-        _push_function_mode(tls.st, self)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _pop_function_mode(tls.st)
+def is_in_any_mode_without_ignore_compile_internals() -> bool:
+    """Whether the block of a mode is open that wants to be told of the calls of machinery."""
+    return any(
+        isinstance(mode, TorchDispatchMode) and not mode.ignore_compile_internals()
+        for mode in _open_modes()
+    )
 
 
-def _push_function_mode(st: DispatchState, mode: TorchFunctionMode) -> None:
-    st.function_modes.append(mode)
-    st.set_include(st.include | K.TORCH_FUNCTION)
-
-
-def _pop_function_mode(st: DispatchState) -> TorchFunctionMode:
-    mode = st.function_modes.pop()
-    if not st.function_modes:
-        st.set_include(st.include & ~K.TORCH_FUNCTION)
-    assert isinstance(mode, TorchFunctionMode)
-    return mode
-
-
-@contextmanager
-def disable_torch_function_subclass() -> Iterator[None]:
-    """Skip the ``__torch_function__`` of argument classes for the block; modes still see calls."""
+def _open_modes() -> list[object]:
     st = tls.st
-    before = st.subclass_functions
-    st.subclass_functions = False
-    try:
-        yield
-    finally:
-        st.subclass_functions = before
+    return [*st.entered_modes, *([] if st.fake_mode is None else [st.fake_mode])]
 
 
-def call_torch_function(
-    func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
-) -> object:
-    """Offer a call to the top function mode, then to argument classes; NO_OVERRIDE if none is."""
-    st = tls.st
-    found: tuple[type, ...] = ()
-    if st.subclass_functions:
-        found = _classes_with(K.TORCH_FUNCTION, [*args, *kwargs.values()])
-    asked: list[object] = []
-    if st.function_modes:
-        mode = _pop_function_mode(st)
-        asked.append(mode)
-        try:
-            result = mode.__torch_function__(func, found, args, kwargs)
-        finally:
-            _push_function_mode(st, mode)
-        if result is not NotImplemented:
-            return result
-    for cls in found:
-        asked.append(cls)
-        result = cls.__torch_function__(func, found, args, kwargs)  # type: ignore[attr-defined]  # it has one
-        if result is not NotImplemented:
-            return result
-    if not asked:
-        return NO_OVERRIDE
-    names = ", ".join(repr(a) if not isinstance(a, type) else a.__name__ for a in asked)
-    raise TypeError(f"no implementation found for '{func}': every handler declined: {names}")
-
-
-TORCH_FUNCTION_HANDLER[0] = call_torch_function
+def any_torch_dispatch_mode_on_stack() -> bool:
+    """Whether a user's mode is on this thread's stack."""
+    return any(_kind(mode) is None for mode in tls.st.dispatch_modes)

@@ -222,7 +222,7 @@ class OpOverload(OperatorBase):
 
     def _has_backend(self, key: DispatchKey) -> bool:
         served = K.get_backend_keyset_from_autograd(key)
-        return any(stack and served.has(k) for k, stack in self._kernels.items())
+        return any(stack and not k.is_alias and served.has(k) for k, stack in self._kernels.items())
 
     def _check_not_ambiguous(self, key: DispatchKey) -> None:
         if key is not DispatchKey.AutogradOther:
@@ -307,7 +307,9 @@ class OpOverload(OperatorBase):
         return f"{self.namespace}.{self._opname}.{self._overloadname}"
 
     def __repr__(self) -> str:
-        return f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+        return (
+            f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
+        )
 
     def __copy__(self) -> OpOverload:
         return self

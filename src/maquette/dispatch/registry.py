@@ -17,6 +17,8 @@ from maquette.dispatch.schema import FunctionSchema
 from maquette.dispatch.tags import Tag
 
 _PACKETS: dict[str, OpOverloadPacket] = {}
+# Functions of (namespace, name) whose text the error about a missing operator ends with.
+MISSING_OPERATOR_HINTS: list[Callable[[str, str], str]] = []
 _DUNDERS = frozenset(("__name__", "__file__", "__module__", "__doc__", "__wrapped__"))
 
 
@@ -136,9 +138,10 @@ class OpNamespace(types.ModuleType):
         namespace = self.__dict__["_namespace"]
         packet = _PACKETS.get(f"{namespace}::{name}")
         if packet is None:
+            hints = "".join([hint(namespace, name) for hint in MISSING_OPERATOR_HINTS])
             raise AttributeError(
                 f"there is no operator '{name}' in the namespace '{namespace}'; "
-                f"define it with maquette.library.define('{namespace}::{name}', ...)"
+                f"define it with maquette.library.define('{namespace}::{name}', ...)." + hints
             )
         self.__dict__[name] = packet
         self.__dict__["_bound"].append(name)

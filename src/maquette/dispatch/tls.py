@@ -27,11 +27,15 @@ class DispatchState:
     the hidden bit TORCH_FUNCTION, which says that a TorchFunctionMode is active. ``keep`` is
     derived: the mask of what a call may use, all bits less the excluded functionalities (backend
     bits always stay) and, while grad mode is off, less the hidden REQUIRES_GRAD. ``node_context``
-    is what new autograd nodes remember; observers set it. The mode stacks have their top last.
+    is what new autograd nodes remember; observers set it. The mode stacks have their top last, but
+    ``pre_dispatch_modes`` has a slot each for a proxy, a functional and a schema-checking mode.
+    ``entered_modes`` are those whose ``with`` block is open, also while they are popped;
+    ``snapshot`` is both sets as they were when the running mode or subclass was called.
     """
 
     __slots__ = (
         "dispatch_modes",
+        "entered_modes",
         "exclude",
         "fake_mode",
         "function_modes",
@@ -41,6 +45,7 @@ class DispatchState:
         "keep",
         "node_context",
         "pre_dispatch_modes",
+        "snapshot",
         "subclass_functions",
     )
 
@@ -53,7 +58,9 @@ class DispatchState:
         self.fake_mode: object | None = None
         self.dispatch_modes: list[object] = []
         self.function_modes: list[object] = []
-        self.pre_dispatch_modes: list[object] = []
+        self.entered_modes: list[object] = []
+        self.pre_dispatch_modes: list[object | None] = [None, None, None]
+        self.snapshot: tuple[int, int] | None = None
         self.node_context: object | None = None
         self.subclass_functions = True
 

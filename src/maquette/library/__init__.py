@@ -1,1 +1,41 @@
-"""Room of maquette; see CONTRIBUTING.md for what lives where."""
+"""Registering operators: `Library`, `define`, `impl`, `custom_op`, `register_*`; pages in `page`."""
+
+from maquette.dispatch.kernels import fallthrough_kernel
+from maquette.library import page
+from maquette.library.custom_op import CustomOpDef, custom_op
+from maquette.library.functions import (
+    define,
+    get_kernel,
+    impl,
+    register_autograd,
+    register_cost,
+    register_fake,
+    register_kernel,
+    register_shape,
+    register_vmap,
+)
+from maquette.library.infer_schema import infer_schema
+from maquette.library.library import Library, _scoped_library
+from maquette.library.page import Cost, OperatorPage, Variant
+
+__all__ = [
+    "Cost",
+    "CustomOpDef",
+    "Library",
+    "OperatorPage",
+    "Variant",
+    "_scoped_library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_kernel",
+    "impl",
+    "infer_schema",
+    "page",
+    "register_autograd",
+    "register_cost",
+    "register_fake",
+    "register_kernel",
+    "register_shape",
+    "register_vmap",
+]

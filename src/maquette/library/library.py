@@ -8,8 +8,7 @@ one idea: a library is a list of undo calls, run once, by `_destroy` or when it 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place, fallthrough_kernel
@@ -76,9 +75,7 @@ class Library:
         op = self._define(schema, alias_analysis, tags)
         return op._opname
 
-    def _define(
-        self, schema: str, alias_analysis: str, tags: Tag | Sequence[Tag]
-    ) -> OpOverload:
+    def _define(self, schema: str, alias_analysis: str, tags: Tag | Sequence[Tag]) -> OpOverload:
         self._check_alive()
         if alias_analysis not in _ALIAS_ANALYSES:
             raise RuntimeError(
@@ -146,9 +143,7 @@ class Library:
     ) -> None:
         """Register a kernel as the dispatcher holds it; undone with the library."""
         self._check_alive()
-        undo = registrations.register(
-            qualname, key, kernel, self.ns, allow_override=allow_override
-        )
+        undo = registrations.register(qualname, key, kernel, self.ns, allow_override=allow_override)
         self._undo.append(undo)
 
     def on_destroy(self, undo: Undo) -> None:
@@ -314,11 +309,15 @@ def _forget_resolutions() -> None:
             op.invalidate()
 
 
-@contextmanager
-def _scoped_library(*args: str) -> Iterator[Library]:
-    """A `Library` for the block, destroyed at its end."""
-    lib = Library(*args)
-    try:
-        yield lib
-    finally:
-        lib._destroy()
+class _scoped_library:  # noqa: N801  # PyTorch's name
+    """A `Library` for a ``with`` block, destroyed at its end."""
+
+    def __init__(self, *args: str) -> None:
+        self._args = args
+
+    def __enter__(self) -> Library:
+        self._lib = Library(*self._args)
+        return self._lib
+
+    def __exit__(self, *exc: object) -> None:
+        self._lib._destroy()

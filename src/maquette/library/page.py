@@ -162,6 +162,9 @@ def set_shape_rule(op: OpOverload, rule: Callable[..., object]) -> None:
     if not op.has_kernel_for_dispatch_key(DispatchKey.Meta):
         for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta):
             op.register(key, Kernel(backend_kernel))
+        if op.takes_numbers:
+            # Numbers alone, as in add(1, 2): no argument names a backend, the result is on cpu.
+            op.register(DispatchKey.Undefined, Kernel(backend_kernel))
     op.invalidate()
 
 

@@ -109,17 +109,13 @@ def _straight(
     if passed is None:
         return None
     names = [f"p{i}" for i in range(len(schema.arguments))]
-    single = len(schema.returns) == 1 and schema.returns[0].type.kind == "tensor"
-    own = _own_expression(schema) if own_results and single else ""
-    quick = f"isinstance(_r, _TensorBase){own}" if single else "False"
     source = f"""
-def _kernel(_ks, {', '.join(names)}):
-    _r = _f({', '.join(passed)})
-    if {quick}:
-        return _r
-    _r = _check(_schema, _r)
-    if _own:
-        _check_own(_schema, ({''.join(f'{n}, ' for n in names)}), _r, _own)
+def _kernel(_ks, {", ".join(names)}):
+    _r = _f({", ".join(passed)})
+    if not ({_fits_expression(schema)}):
+        _r = _check(_schema, _r)
+    if {_shared_expression(schema) if own_results else "False"}:
+        _check_own(_schema, ({"".join(f"{n}, " for n in names)}), _r, _own)
     return _r
 """
     space: dict[str, object] = {
@@ -184,48 +180,65 @@ def _holds_lists(type_: SchemaType) -> bool:
     return type_.is_list or any(map(_holds_lists, type_.params))
 
 
-def _own_expression(schema: FunctionSchema) -> str:
-    """The rest of a condition: the one result shares no storage with a tensor parameter."""
-    parts = []
+def _fits_expression(schema: FunctionSchema) -> str:
+    """Whether ``_r`` is plainly what the schema returns; if not, `check_result` has a closer look."""
+    kinds = [r.type.written for r in schema.returns]
+    if schema.is_varret:
+        return "False"
+    if not kinds:
+        return "_r is None"
+    if kinds == ["Tensor"]:
+        return "isinstance(_r, _TensorBase)"
+    if kinds == ["Tensor[]"]:
+        return "_r.__class__ is list and not [_t for _t in _r if not isinstance(_t, _TensorBase)]"
+    if set(kinds) != {"Tensor"}:
+        return "False"
+    each = [f"isinstance(_r[{n}], _TensorBase)" for n in range(len(kinds))]
+    return " and ".join(["_r.__class__ is tuple", f"len(_r) == {len(kinds)}", *each])
+
+
+def _shared_expression(schema: FunctionSchema) -> str:
+    """Whether the result may share storage with an argument, so that `check_own` must look."""
+    if [r.type.written for r in schema.returns] != ["Tensor"]:
+        return "True" if schema.returns else "False"
+    parts = ["_r is None"]  # an undefined tensor
     for i, argument in enumerate(schema.arguments):
         if argument.type.kind == "tensor":
-            parts.append(f" and _r._storage is not p{i}._storage")
+            parts.append(f"_r._storage is p{i}._storage")
         elif argument.type.base.kind == "tensor":
-            return " and False"  # optional tensors and lists: left to `check_own`
-    return "".join(parts)
+            return "True"
+    return " or ".join(parts)
 
 
 # --- results that must be the operator's own -------------------------------------------------
 
 
-def check_own(
-    schema: FunctionSchema, params: Sequence[object], result: object, place: str
-) -> None:
+def check_own(schema: FunctionSchema, params: Sequence[object], result: object, place: str) -> None:
     """Refuse a result that shares storage with an argument or with another result (L75)."""
-    seen: dict[int, str] = {}
-    for argument, p in zip(schema.arguments, params, strict=False):
-        for storage in _storages(p):
-            seen[id(storage)] = f"the argument '{argument.name}'"
-    single = len(schema.returns) == 1
-    for number, value in enumerate((result,) if single else result):  # type: ignore[arg-type]  # a tuple, as checked
-        for storage in _storages(value):
-            other = seen.get(id(storage))
-            if other is not None:
-                _fail_shared(schema, number, other, place)
-            seen[id(storage)] = f"output {number}"
+    seen = set(map(id, _storages(params)))
+    for storage in _storages((result,)):
+        if id(storage) in seen:
+            _fail_shared(schema, params, result, storage, place)
+        seen.add(id(storage))
 
 
-def _storages(value: object) -> list[object]:
-    if isinstance(value, TensorBase):
-        return [value._storage]  # type: ignore[attr-defined]  # every tensor has one
-    if isinstance(value, (tuple, list)):
-        return [s for v in value for s in _storages(v)]
-    return []
+def _storages(values: Sequence[object]) -> list[object]:
+    found: list[object] = []
+    for v in values:
+        if isinstance(v, TensorBase):
+            found.append(v._storage)  # type: ignore[attr-defined]  # every tensor has one
+        elif v.__class__ is tuple or v.__class__ is list:
+            found += _storages(v)  # type: ignore[arg-type]  # a sequence, by the line above
+    return found
 
 
-def _fail_shared(schema: FunctionSchema, number: int, other: str, place: str) -> NoReturn:
+def _fail_shared(
+    schema: FunctionSchema, params: Sequence[object], result: object, storage: object, place: str
+) -> NoReturn:
+    named = zip(schema.arguments, params, strict=False)
+    names = [f"the argument '{a.name}'" for a, p in named if storage in _storages((p,))]
     raise RuntimeError(
-        f"{schema.name} (with implementation in {place}): output {number} shares memory with {other}. "
-        f"The outputs of a custom operator must not be or alias its inputs or each other; return a "
-        f"clone(), or declare the alias in a schema: {schema}"
+        f"{schema.name} (with implementation in {place}): an output shares memory with "
+        f"{' and '.join(names) or 'another output'}. The outputs of a custom operator must not be or "
+        f"alias its inputs or each other; return a clone(), or declare the alias in a schema: {schema}"
     )

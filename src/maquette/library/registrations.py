@@ -8,6 +8,7 @@ idea: every registration returns the call that undoes it, and a library is a lis
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -105,19 +106,50 @@ def register(
     return undo
 
 
-def _warn_override(
-    qualname: str, key: DispatchKey, kernel: Kernel, op: OpOverload | None
-) -> None:
+def _warn_override(qualname: str, key: DispatchKey, kernel: Kernel, op: OpOverload | None) -> None:
     stack = None if op is None else op._kernels.get(key)
     if not stack or key.name in _SILENT or (qualname, key) in _WARNED:
         return
     _WARNED.add((qualname, key))
-    warnings.warn(
+    warn_at(
+        kernel.place,
         f"{qualname}: the kernel at {key.name} from {stack[-1].place or 'its page'} is overridden by "
         f"the one from {kernel.place}, until that is withdrawn",
-        UserWarning,
-        stacklevel=4,
     )
+
+
+def warn_at(place: str, message: str) -> None:
+    """Warn of what was registered at ``place``, ``file:line``."""
+    file, _, line = place.rpartition(":")
+    warnings.warn_explicit(message, UserWarning, file, int(line))
+
+
+# --- facts of an operator's page ---------------------------------------------------------------
+
+_FACTS: weakref.WeakKeyDictionary[OpOverload, dict[str, list[list[object]]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def set_fact(op: OpOverload, name: str, value: object) -> Undo:
+    """Set what a page says of an operator, such as its cost; undone, the former value is back.
+
+    Undoing in any order leaves the newest of the remaining values.
+    """
+    entry = [value]
+    with LOCK:
+        stack = _FACTS.setdefault(op, {}).setdefault(name, [[getattr(op, name)]])
+        stack.append(entry)
+        setattr(op, name, value)
+        op.invalidate()
+
+    def undo() -> None:
+        with LOCK:
+            stack[:] = [e for e in stack if e is not entry]
+            setattr(op, name, stack[-1][0])
+            op.invalidate()
+
+    return undo
 
 
 # --- tags that say something of the schema ---------------------------------------------------

@@ -138,9 +138,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return tensor
 
 
-def xavier_uniform_(
-    tensor: Tensor, gain: float = 1.0, generator: object | None = None
-) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: object | None = None) -> Tensor:
     """Uniform, of variance gain² * 2 / (fan_in + fan_out)."""
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / float(fan_in + fan_out))

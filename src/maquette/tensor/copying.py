@@ -1,16 +1,16 @@
 """Copies of tensors: ``copy.copy``, ``copy.deepcopy`` and pickle.
 
 What aliased before aliases after: a deep copy copies each storage once per memo, and a pickle holds
-each storage once, with the tensors laid over it as they were (T55, T56). No operator is called, so the
-same code copies real tensors, fakes and wrappers. The graph of autograd is never copied. Files are
-`saving.py`.
+each storage once, with the tensors laid over it as they were (T55, T56). No operator is called, so
+the same code copies real tensors, fakes and wrappers. The graph of autograd is never copied. Files
+are `saving.py`.
 """
 
 from __future__ import annotations
 
 import copy
 import copyreg
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, cast
@@ -141,7 +141,7 @@ def _materialized(t: Tensor) -> Tensor:
     made = _laid_over(UntypedStorage(size, meta.device, data), meta, t)
     values = np.conj(t._data) if t.is_conj() else t._data
     assert made._data is not None
-    made._data[...] = -values if t.is_neg() else values  # type: ignore[operator]  # numbers
+    made._data[...] = np.negative(values) if t.is_neg() else values
     return made
 
 
@@ -212,7 +212,9 @@ def rebuild_tensor(
     return made if mode is None else cast(FakeMode, mode).from_tensor(made)
 
 
-def _reduce_storage(storage: UntypedStorage) -> tuple[object, ...]:
+def _reduce_storage(
+    storage: UntypedStorage,
+) -> tuple[Callable[..., UntypedStorage], tuple[object, ...]]:
     data = None if storage.data is None else storage.raw()
     facts = (storage.nbytes(), storage.device, data, data is None and _MATERIALIZE.get())
     return rebuild_storage, facts

@@ -1,8 +1,9 @@
 """Parameters and buffers: the two kinds of tensors that a module owns.
 
-A `Parameter` of real data is a `Tensor` subclass; what operators make of it is a plain tensor. A fake
-tensor keeps its class and is marked instead, and so is any tensor of a user's own class: the one idea
-is that ``isinstance(t, Parameter)`` asks for the class *or* the mark. A `Buffer` is always a mark.
+A `Parameter` of real data is a `Tensor` subclass; what operators make of it is a plain tensor. A
+fake tensor keeps its class and is marked instead, and so is any tensor of a user's own class: the
+one idea is that ``isinstance(t, Parameter)`` asks for the class *or* the mark. A `Buffer` is always
+a mark.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class _ParameterType(type):
 class Parameter(Tensor, metaclass=_ParameterType):
     """A tensor that a module trains: an alias of ``data`` outside autograd, a leaf.
 
-    Assigned to a module it is listed by ``parameters()``. ``data`` None gives an empty tensor. A fake
-    tensor, or one of another subclass, comes back as its own class and is an instance all the same.
+    Assigned to a module it is listed by ``parameters()``. ``data`` None gives an empty tensor. A
+    fake tensor, or one of another subclass, keeps its class and is an instance all the same.
     """
 
     __slots__ = ()
@@ -93,5 +94,3 @@ class Buffer(metaclass=_BufferType):
         marks["persistent"] = persistent
         marks["_is_buffer"] = True
         return made
-
-

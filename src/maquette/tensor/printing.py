@@ -1,8 +1,8 @@
-"""How tensors print: values within PyTorch's rules, fakes and meta tensors by what is known of them.
+"""How tensors print: values by PyTorch's rules, fakes and meta tensors by what is known of them.
 
-Nothing here calls an operator: printing reads arrays, so it shows nothing to modes, records nothing and
-guards nothing. The one idea: a *style* (digits, scientific or not, column width) is chosen once from
-the finite, nonzero values that will be shown, then every element is written in it (T48).
+Nothing here calls an operator: printing reads arrays, so it shows nothing to modes, records nothing
+and guards nothing. The one idea: a *style* (digits, scientific or not, column width) is chosen once
+from the finite, nonzero values that will be shown, then every element is written in it (T48).
 """
 
 from __future__ import annotations
@@ -63,14 +63,13 @@ def set_printoptions(
         if known is None:
             raise ValueError(f"expected a profile of {', '.join(_PROFILES)}; got {profile!r}")
         options = known._replace(linewidth=options.linewidth)
-    given = {
-        "precision": precision,
-        "threshold": threshold,
-        "edgeitems": edgeitems,
-        "linewidth": linewidth,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
-    _options[0] = options._replace(sci_mode=sci_mode, **changes)
+    _options[0] = PrintOptions(
+        options.precision if precision is None else precision,
+        options.threshold if threshold is None else threshold,
+        options.edgeitems if edgeitems is None else edgeitems,
+        options.linewidth if linewidth is None else linewidth,
+        sci_mode,
+    )
 
 
 def get_printoptions() -> dict[str, object]:
@@ -187,9 +186,7 @@ def format_array(array: Array, indent: int, options: PrintOptions) -> str:
     shown = _edges(array, options.edgeitems) if summarise else array
     style: AnyStyle
     if array.dtype.kind == "c":
-        style = ComplexStyle(
-            choose_style(shown.real, options), choose_style(shown.imag, options)
-        )
+        style = ComplexStyle(choose_style(shown.real, options), choose_style(shown.imag, options))
     else:
         style = choose_style(shown, options)
     return _nested(array, indent, style, options, summarise)
@@ -209,22 +206,17 @@ def _nested(
     return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
-def _row(
-    array: Array, indent: int, style: AnyStyle, options: PrintOptions, summarise: bool
-) -> str:
+def _row(array: Array, indent: int, style: AnyStyle, options: PrintOptions, summarise: bool) -> str:
     values = array.tolist()
-    parts = _elided(
-        len(values), options.edgeitems if summarise else -1, lambda i: style.column(values[i]), " ..."
-    )
+    edge = options.edgeitems if summarise else -1
+    parts = _elided(len(values), edge, lambda i: style.column(values[i]), " ...")
     room = (options.linewidth - indent) / (style.width + 2)
     per_line = max(1, int(room))
     lines = [", ".join(parts[at : at + per_line]) for at in range(0, len(parts), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines or [""]) + "]"
 
 
-def _elided(
-    size: int, edge: int, part: Callable[[int], str], dots: str = "..."
-) -> list[str]:
+def _elided(size: int, edge: int, part: Callable[[int], str], dots: str = "...") -> list[str]:
     """The parts, or (edge not negative) those at both ends around dots."""
     if edge < 0 or size <= 2 * edge:
         return [part(i) for i in range(size)]
@@ -243,9 +235,9 @@ def array_of(t: Tensor) -> Array | None:
     fetch = getattr(data, "get", None)  # CuPy's way to the host
     array: Array = data if fetch is None else fetch()
     if t.is_conj():
-        array = np.conj(array)  # type: ignore[assignment]  # still an array
+        array = np.conj(array)
     if t.is_neg():
-        array = -array  # type: ignore[operator]  # numbers
+        array = np.negative(array)
     return array
 
 

@@ -95,7 +95,7 @@ def multi_head_attention_forward(
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     tgt_len, bsz, embed_dim = query.shape
-    key_padding_mask = _additive_mask(
+    key_padding_mask = additive_mask(
         key_padding_mask, "key_padding_mask", query.dtype, beside=attn_mask
     )
     attn_mask, is_causal = _effective_mask(
@@ -289,11 +289,11 @@ def _effective_mask(
         )
     if is_causal and key_padding_mask is None and not need_weights:
         return None, True
-    mask = _additive_mask(attn_mask, "attn_mask", query.dtype, beside=None)
+    mask = additive_mask(attn_mask, "attn_mask", query.dtype, beside=None)
     return mask, is_causal and key_padding_mask is None
 
 
-def _additive_mask(
+def additive_mask(
     mask: Tensor | None, name: str, dtype: dtypes.dtype, *, beside: Tensor | None
 ) -> Tensor | None:
     """A boolean mask as zeros and -inf of `dtype`; a floating one as it is."""

@@ -253,8 +253,7 @@ def pairs_of(kind: str, entries: Any) -> list[tuple[str, Any]]:
     for i, entry in enumerate(entries):
         if not isinstance(entry, Iterable):
             raise TypeError(
-                f"{kind} update sequence element #{i} should be Iterable; is "
-                f"{type(entry).__name__}"
+                f"{kind} update sequence element #{i} should be Iterable; is {type(entry).__name__}"
             )
         pair = tuple(entry)
         if len(pair) != 2:

@@ -143,9 +143,7 @@ class GroupNorm(Module):
 class LocalResponseNorm(Module):
     """Divides by a power of the mean square of `size` neighbouring channels."""
 
-    def __init__(
-        self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-    ) -> None:
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
         self.size = size
         self.alpha = alpha

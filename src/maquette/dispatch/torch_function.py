@@ -1,0 +1,212 @@
+"""`__torch_function__`: who may answer a call before its arguments are even matched (spec D135-D136).
+
+Here are the function modes, the switches that turn overriding off, and `call_torch_function`, which
+asks modes and classes in their order. That a call is to be offered at all is told by a hidden bit of
+the key set, which such classes' tensors carry and a thread includes while a mode is active; so a
+call that nobody overrides pays nothing for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from maquette.dispatch.abstract import (
+    TensorBase,
+    distinct_classes,
+    overrides_torch_function,
+)
+from maquette.dispatch.keysets import TORCH_FUNCTION
+from maquette.dispatch.tls import DispatchState, tls
+
+_Mode = TypeVar("_Mode", bound="TorchFunctionMode")
+_Switch = TypeVar("_Switch", bound="DisableTorchFunctionSubclass")
+
+
+class _NoOverride:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NO_OVERRIDE"
+
+
+NO_OVERRIDE = _NoOverride()
+"""What `call_torch_function` gives when there was nobody to ask."""
+
+
+class TorchFunctionMode:
+    """See and answer every call of an operator in the block, before its arguments are matched.
+
+    Override ``__torch_function__(self, func, types, args=(), kwargs=None)``; call ``func`` in it to
+    go on to the next mode, then to the classes of the arguments.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        """Answer a call, or give NotImplemented to leave it to the classes of its arguments."""
+        raise NotImplementedError(f"{type(self).__name__} does not define __torch_function__")
+
+    def __enter__(self: _Mode) -> _Mode:
+        _push(tls.st, self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _pop(tls.st)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that passes every call on."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        return func(*args, **(kwargs or {}))
+
+
+class DisableTorchFunctionSubclass:
+    """Skip the ``__torch_function__`` of argument classes for the block; modes still see calls."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[bool, list[object]]] = []
+
+    def __enter__(self: _Switch) -> _Switch:
+        st = tls.st
+        self._undo.append((st.subclass_functions, st.function_modes))
+        st.subclass_functions = False
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        st = tls.st
+        st.subclass_functions, st.function_modes = self._undo.pop()
+        _show_modes(st)
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """Skip every ``__torch_function__`` for the block, that of modes too."""
+
+    def __enter__(self: _Switch) -> _Switch:
+        super().__enter__()
+        st = tls.st
+        st.function_modes = []
+        _show_modes(st)
+        return self
+
+
+def _push(st: DispatchState, mode: object) -> None:
+    st.function_modes.append(mode)
+    st.add_include(TORCH_FUNCTION)
+
+
+def _pop(st: DispatchState) -> TorchFunctionMode:
+    mode = st.function_modes.pop()
+    _show_modes(st)
+    assert isinstance(mode, TorchFunctionMode)
+    return mode
+
+
+def _show_modes(st: DispatchState) -> None:
+    """Keep the hidden bit true to whether a mode is active."""
+    if st.function_modes:
+        st.add_include(TORCH_FUNCTION)
+    else:
+        st.drop_include(TORCH_FUNCTION)
+
+
+def get_current_function_mode() -> TorchFunctionMode | None:
+    """The top function mode of this thread, or None."""
+    modes = get_current_function_mode_stack()
+    return modes[-1] if modes else None
+
+
+def get_current_function_mode_stack() -> list[TorchFunctionMode]:
+    """The function modes of this thread, the top last."""
+    return [mode for mode in tls.st.function_modes if isinstance(mode, TorchFunctionMode)]
+
+
+def overriding_classes(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[type, ...]:
+    """Classes of arguments that override calls, subclasses first; one list or tuple deep."""
+    found: list[type] = []
+    for value in (*args, *kwargs.values()):
+        members = value if isinstance(value, list | tuple) else (value,)
+        found += [type(m) for m in members if overrides_torch_function(type(m))]
+    return distinct_classes(found)
+
+
+def call_torch_function(
+    func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
+    """Offer a call to the top function mode, then to argument classes; NO_OVERRIDE if none is.
+
+    Raises TypeError, naming those asked, if every one gave NotImplemented (D135).
+    """
+    st = tls.st
+    types = overriding_classes(args, kwargs) if st.subclass_functions else ()
+    asked: list[object] = []
+    if st.function_modes:
+        mode = _pop(st)
+        asked.append(mode)
+        try:
+            result = mode.__torch_function__(func, types, args, kwargs)
+        finally:
+            _push(st, mode)
+        if result is not NotImplemented:
+            return result
+    for cls in types:
+        asked.append(cls)
+        handler: Callable[..., object] = cls.__torch_function__  # type: ignore[attr-defined]  # checked
+        result = handler(func, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    if not asked:
+        return NO_OVERRIDE
+    names = ", ".join(a.__name__ if isinstance(a, type) else repr(a) for a in asked)
+    raise TypeError(
+        f"no implementation found for '{func}': every __torch_function__ gave NotImplemented; "
+        f"asked were {names}"
+    )
+
+
+def default_torch_function(
+    cls: type,
+    func: Callable[..., object],
+    types: Sequence[type],
+    args: tuple[object, ...] = (),
+    kwargs: dict[str, object] | None = None,
+    *,
+    convert: Callable[[TensorBase, type], object],
+) -> object:
+    """What a class without a handler does: call, and make the results of its class (D136).
+
+    convert: makes a plain tensor one of the class. A class among ``types`` that is no base of
+    ``cls`` is left to itself: NotImplemented.
+    """
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+        return _converted(result, cls, convert)
+
+
+def _converted(
+    result: object, cls: type, convert: Callable[[TensorBase, type], object]
+) -> object:
+    if isinstance(result, TensorBase):
+        return result if isinstance(result, cls) else convert(result, cls)
+    if isinstance(result, list | tuple):
+        return type(result)([_converted(item, cls, convert) for item in result])
+    return result

@@ -1,0 +1,43 @@
+"""The kernel of ``lift_fresh`` at Fake: how `tensor(data)` enters a fake mode (F64).
+
+A real tensor becomes a fake; one of at most one element keeps its value as the fake's constant, in
+a private clone that no observer of allocations sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import find_packet
+from maquette.dispatch.tls import tls
+from maquette.fake.constants import LARGEST, running_for_real
+from maquette.fake.mode import FakeTensorMode, make_constant
+from maquette.fake.tensor import fresh_fake
+from maquette.tensor.tensor import Tensor
+
+
+def lifted(t: Tensor) -> Tensor:
+    """The fake of freshly made data in the active mode; a fake is itself."""
+    mode = tls.st.fake_mode
+    if t.fake_mode is not None or not isinstance(mode, FakeTensorMode):
+        return t
+    if t.meta.numel > LARGEST or t.meta.device.type == "meta":
+        return fresh_fake(mode, t.meta)
+    with running_for_real():
+        value = t.clone()
+    return make_constant(mode, value)
+
+
+def _kernel(op: OpOverload, ks: int) -> Callable[[int, Tensor], Tensor]:
+    return lambda ks, t: lifted(t)
+
+
+for _name in ("lift_fresh", "lift"):
+    _packet = find_packet(f"aten::{_name}")
+    assert _packet is not None, "maquette.aten is imported before maquette.fake"
+    for _overload in _packet.op_overloads():
+        _overload.register(DispatchKey.Fake, Kernel(_kernel))
+

@@ -1,0 +1,162 @@
+"""The layers, in files named as PyTorch names them where it has one for the family."""
+
+from maquette.nn.modules.activation import (
+    CELU,
+    ELU,
+    GELU,
+    GLU,
+    SELU,
+    Hardshrink,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU6,
+    RReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softmax2d,
+    Softmin,
+    Softplus,
+    Softshrink,
+    Softsign,
+    Tanh,
+    Tanhshrink,
+    Threshold,
+)
+from maquette.nn.modules.attention import MultiheadAttention
+from maquette.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from maquette.nn.modules.container import ModuleDict, ModuleList, Sequential
+from maquette.nn.modules.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from maquette.nn.modules.dropout import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+)
+from maquette.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from maquette.nn.modules.linear import Bilinear, Identity, Linear
+from maquette.nn.modules.loss import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    CTCLoss,
+    GaussianNLLLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    NLLLoss,
+    PoissonNLLLoss,
+    SmoothL1Loss,
+    SoftMarginLoss,
+)
+from maquette.nn.modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from maquette.nn.modules.padding import (
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
+)
+from maquette.nn.modules.parameter_container import ParameterDict, ParameterList
+from maquette.nn.modules.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
+from maquette.nn.modules.ranking import (
+    CosineEmbeddingLoss,
+    CosineSimilarity,
+    HingeEmbeddingLoss,
+    MarginRankingLoss,
+    PairwiseDistance,
+    TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
+)
+from maquette.nn.modules.shape import (
+    ChannelShuffle,
+    Flatten,
+    Fold,
+    PixelShuffle,
+    PixelUnshuffle,
+    Unflatten,
+    Unfold,
+    Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
+)
+from maquette.nn.modules.sparse import Embedding, EmbeddingBag
+from maquette.nn.modules.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+
+__all__ = [
+    "Sigmoid", "Tanh", "LogSigmoid", "Softsign", "Tanhshrink", "ReLU", "SELU", "SiLU", "Mish",
+    "Hardswish", "Hardsigmoid", "Threshold", "RReLU", "Hardtanh", "ReLU6", "ELU", "CELU",
+    "LeakyReLU", "GELU", "GLU", "Softplus", "Hardshrink", "Softshrink", "PReLU", "Softmax",
+    "Softmin", "LogSoftmax", "Softmax2d", "MultiheadAttention", "BatchNorm1d", "BatchNorm2d",
+    "BatchNorm3d", "Sequential", "ModuleList", "ModuleDict", "Conv1d", "Conv2d", "Conv3d",
+    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Dropout", "Dropout1d", "Dropout2d",
+    "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "Identity", "Linear", "Bilinear", "L1Loss", "MSELoss", "SoftMarginLoss",
+    "MultiLabelMarginLoss", "NLLLoss", "CrossEntropyLoss", "BCELoss", "BCEWithLogitsLoss",
+    "MultiLabelSoftMarginLoss", "MultiMarginLoss", "KLDivLoss", "SmoothL1Loss", "HuberLoss",
+    "PoissonNLLLoss", "GaussianNLLLoss", "CTCLoss", "LayerNorm", "RMSNorm", "GroupNorm",
+    "LocalResponseNorm", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ZeroPad1d",
+    "ZeroPad2d", "ZeroPad3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
+    "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "CircularPad1d", "CircularPad2d",
+    "CircularPad3d", "ParameterList", "ParameterDict", "MaxPool1d", "MaxPool2d", "MaxPool3d",
+    "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d", "CosineSimilarity", "PairwiseDistance", "CosineEmbeddingLoss",
+    "MarginRankingLoss", "HingeEmbeddingLoss", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss", "Flatten", "Unflatten", "PixelShuffle", "PixelUnshuffle",
+    "ChannelShuffle", "Unfold", "Fold", "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d",
+    "Embedding", "EmbeddingBag", "TransformerEncoderLayer", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerDecoder", "Transformer",
+]  # fmt: skip

@@ -1,0 +1,23 @@
+"""`torch._C`: keys, guards and what is asked of the dispatcher, under torch's private names.
+
+Each is `maquette.dispatch`'s function without the prefix ``_dispatch_`` or ``_``.
+"""
+
+from __future__ import annotations
+
+from maquette.torch.forwarding import forward, without_underscores
+
+__getattr__ = forward(
+    __name__,
+    "maquette.dispatch",
+    "maquette.dispatch.modes",
+    "maquette.dispatch.operator",
+    "maquette.dispatch.registry",
+    "maquette.dispatch.schema",
+    "maquette.dispatch.tags",
+    "maquette.tensor.tensor",
+    "maquette.autograd",
+    "maquette.transforms",
+    "maquette",
+    spellings=without_underscores,
+)

@@ -1,0 +1,95 @@
+"""The torch-named face: ``import maquette.torch as torch``.
+
+What is here: names. A name is looked up when first asked for: in the face's own table, among the
+submodules (`paths.py` says which room serves which of torch's paths), then in `maquette` itself. What
+is not: anything that computes; that lives in the rooms. `install` makes ``import torch`` find this
+module (`installing.py`); ``python -m maquette.torch SCRIPT.py`` runs a script so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from types import ModuleType
+
+import maquette as _maquette
+from maquette.torch import paths as _paths
+from maquette.torch.installing import install, uninstall
+from maquette.torch.version import __version__
+
+pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
+newaxis = None
+
+# The face's own functions and classes, by the module of the face that has them.
+_HERE = {
+    **dict.fromkeys(
+        (
+            "compile",
+            "typename",
+            "is_tensor",
+            "is_storage",
+            "is_floating_point",
+            "is_complex",
+            "get_num_threads",
+            "set_num_threads",
+            "get_num_interop_threads",
+            "set_num_interop_threads",
+            "use_deterministic_algorithms",
+            "are_deterministic_algorithms_enabled",
+            "is_deterministic_algorithms_warn_only_enabled",
+            "set_deterministic_debug_mode",
+            "get_deterministic_debug_mode",
+            "set_float32_matmul_precision",
+            "get_float32_matmul_precision",
+            "set_flush_denormal",
+            "set_default_tensor_type",
+            "broadcast_shapes",
+            "_check",
+            "_check_index",
+            "_check_type",
+            "_check_value",
+            "_check_not_implemented",
+            "_check_is_size",
+            "_assert",
+        ),
+        "settings",
+    ),
+    "save": "serialization",
+    "load": "serialization",
+}
+
+
+def __getattr__(name: str) -> object:
+    found = _find(name)
+    globals()[name] = found
+    return found
+
+
+def _find(name: str) -> object:
+    if name in _HERE:
+        return getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch' (maquette.torch) has no attribute '{name}'")
+    module = submodule(name)
+    if module is not None:
+        return module
+    try:
+        return getattr(_maquette, name)
+    except AttributeError:
+        raise AttributeError(
+            f"module 'torch' (maquette.torch) has no attribute '{name}': maquette does not have "
+            f"torch.{name}, or not yet"
+        ) from None
+
+
+def submodule(path: str) -> ModuleType | None:
+    """The module that serves ``torch.<path>``, imported, or None."""
+    target = _paths.resolve(path)
+    return None if target is None else importlib.import_module(target)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HERE, *_paths.top_level(), *dir(_maquette)})
+
+
+__all__ = ["__version__", "e", "inf", "install", "nan", "newaxis", "pi", "submodule", "uninstall"]

@@ -1,0 +1,15 @@
+"""`torch._ops`: the classes of operators."""
+
+from __future__ import annotations
+
+from maquette.torch.forwarding import forward, without_underscores
+
+__getattr__ = forward(
+    __name__,
+    "maquette.dispatch",
+    "maquette.dispatch.registry",
+    "maquette.dispatch.operator",
+    "maquette.dispatch.modes",
+    "maquette.dispatch.higher_order",
+    spellings=without_underscores,
+)

@@ -1,0 +1,103 @@
+"""`install`: from then on ``import torch`` is maquette, submodules included.
+
+The one idea: a finder on ``sys.meta_path`` answers for ``torch`` and ``torch.*`` before any other. It
+makes no modules: each of torch's paths becomes a second name for the module that serves it
+(`paths.py`). A second finder, at the end of the path and always there, does the same for
+``maquette.torch.*``, so ``import maquette.torch.nn.functional`` works without installing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from maquette.torch import paths
+
+_FACE = "maquette.torch"
+_REAL = "torch"
+
+
+class _Second(Loader):
+    """Loads a module that is there already under another name."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self.target)
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system wrote the second name's spec over the module's own.
+        module.__spec__ = self.spec
+
+
+class Finder(MetaPathFinder):
+    """Finds the modules of torch's paths under a root: ``torch`` or ``maquette.torch``."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        if fullname == self.root:
+            return ModuleSpec(fullname, _Second(_FACE), is_package=True)
+        root, dot, rest = fullname.partition(f"{self.root}.")
+        if root or not dot:
+            return None
+        served_by = paths.resolve(rest)
+        if served_by is None or served_by == fullname:
+            # Not None: another finder would look in the face's folder and load a file twice.
+            raise ModuleNotFoundError(
+                f"maquette has no module torch.{rest}, or not yet", name=fullname
+            )
+        return ModuleSpec(fullname, _Second(served_by), is_package=True)
+
+
+_OUTSIDE = Finder(_REAL)
+_INSIDE = Finder(_FACE)
+if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+    sys.meta_path.append(_INSIDE)
+
+
+def install() -> None:
+    """Let ``import torch`` find maquette in this process, until `uninstall`; again is harmless.
+
+    Raises RuntimeError if PyTorch itself has been imported.
+    """
+    loaded = sys.modules.get(_REAL)
+    face = sys.modules[_FACE]
+    if loaded is not None and loaded is not face:
+        raise RuntimeError(
+            f"PyTorch {getattr(loaded, '__version__', '')} is imported already, from "
+            f"{getattr(loaded, '__file__', None)}; maquette.torch.install() must come before the "
+            f"first `import torch`"
+        )
+    if _OUTSIDE not in sys.meta_path:
+        sys.meta_path.insert(0, _OUTSIDE)
+    sys.modules[_REAL] = face
+
+
+def uninstall() -> None:
+    """Undo `install`: ``import torch`` finds PyTorch, if there is one; again is harmless."""
+    if _OUTSIDE in sys.meta_path:
+        sys.meta_path.remove(_OUTSIDE)
+    if sys.modules.get(_REAL) is not sys.modules[_FACE]:
+        return
+    for name in [name for name in sys.modules if name.partition(".")[0] == _REAL]:
+        del sys.modules[name]
+
+
+def is_installed() -> bool:
+    """Whether ``import torch`` finds maquette."""
+    return _OUTSIDE in sys.meta_path

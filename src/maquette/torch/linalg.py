@@ -1,0 +1,8 @@
+"""`torch.linalg`: the operators whose names begin with ``linalg_``."""
+
+from __future__ import annotations
+
+from maquette.torch.forwarding import forward
+
+LinAlgError = RuntimeError
+__getattr__ = forward(__name__, "maquette", spellings=lambda name: (f"linalg_{name}",))

@@ -1,0 +1,67 @@
+"""Which module of maquette serves which of torch's module paths.
+
+A path is served by the longest of its beginnings that stands in the table, with the rest of the path
+appended; a path without one, by the file of this package at that path. So ``torch.nn.modules.conv`` is
+``maquette.nn.modules.conv``, because ``nn`` is ``maquette.nn``, and a room's new module needs no entry.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+_FACE = "maquette.torch"
+
+ROOMS = {
+    "_higher_order_ops": "maquette.higher_order",
+    "_library": "maquette.library",
+    "_library.infer_schema": "maquette.library.infer_schema",
+    "_subclasses": "maquette.fake",
+    "_subclasses.fake_tensor": "maquette.fake",
+    "_tensor": "maquette.tensor.tensor",
+    "_tensor_str": "maquette.tensor.printing",
+    "autograd": "maquette.autograd",
+    "functional": "maquette.aten.functions",
+    "func": "maquette.transforms",
+    "fx": "maquette.fx",
+    "fx.experimental.proxy_tensor": "maquette.fx",
+    "fx.experimental.symbolic_shapes": "maquette.symbolic",
+    "library": "maquette.library",
+    "nn": "maquette.nn",
+    "ops": "maquette.ops",
+    "optim": "maquette.optim",
+    "utils._pytree": "maquette.core.pytree",
+    "utils.checkpoint": "maquette.higher_order.checkpoint",
+}
+
+
+def resolve(path: str) -> str | None:
+    """The name of the module that serves ``torch.<path>``; None if there is none."""
+    target = _target(path)
+    return target if _exists(target) else None
+
+
+def _target(path: str) -> str:
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        room = ROOMS.get(".".join(parts[:length]))
+        if room is not None:
+            return ".".join((room, *parts[length:]))
+    return f"{_FACE}.{path}"
+
+
+def _exists(module: str) -> bool:
+    if module in sys.modules:
+        return True
+    parent = module.rpartition(".")[0]
+    if not _exists(parent) if parent else False:
+        return False
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a part of the path is a module, not a package
+        return False
+
+
+def top_level() -> list[str]:
+    """The submodules of torch that rooms serve."""
+    return sorted({path.partition(".")[0] for path in ROOMS})

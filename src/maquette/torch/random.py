@@ -1,0 +1,7 @@
+"""`torch.random`: seeds and the state of the default generator."""
+
+from __future__ import annotations
+
+from maquette.torch.forwarding import forward
+
+__getattr__ = forward(__name__, "maquette", "maquette.aten.random")

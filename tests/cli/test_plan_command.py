@@ -1,0 +1,134 @@
+"""`maquette plan` as a user runs it: in a process of its own, on real files, good and bad."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from maquette.aten.catalogue import schemas
+from maquette.dispatch.registry import find_packet
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TINY = ["examples/gpt2.py", "--model", "GPT2(GPT2Config.tiny())", "--args", "batch(2, 8, 101)"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "maquette.cli.main", "plan", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def write(folder: pathlib.Path, text: str) -> str:
+    path = folder / "program.py"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+BROKEN = """
+import torch
+from torch import nn
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(4, 8)
+    def forward(self, x):
+        return self.up(x) @ torch.ones(3, 3)
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Inner()])
+    def forward(self, x):
+        return self.blocks[0](x)
+
+def model():
+    return Outer()
+
+def args():
+    return (torch.ones(2, 4),)
+"""
+
+
+def test_plan_prints_what_it_promises() -> None:
+    done = run(*TINY, "--train", "--optimizer", "adamw", "--device", "cuda")
+    assert done.returncode == 0, done.stderr
+    for word in ("parameters", "FLOPs", "peak memory", "reached in", "optimizer state", "Modules"):
+        assert word in done.stdout
+
+
+def test_plan_fits_100_columns() -> None:
+    done = run(*TINY, "--train", "--optimizer", "adamw")
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_plan_writes_json_with_the_names_of_the_contract(tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "plan.json"
+    assert run(*TINY, "--train", "--json", str(out)).returncode == 0
+    found = json.loads(out.read_text("utf-8"))
+    assert {"peak_bytes", "flops", "parameters", "timeline", "by_module"} <= set(found)
+    assert isinstance(found["peak_bytes"], int) and isinstance(found["flops"], int)
+
+
+def test_plan_casts_to_a_dtype() -> None:
+    sizes = []
+    for kind in ("float32", "bfloat16"):
+        done = run(*TINY, "--dtype", kind, "--json", "-")
+        sizes.append(json.loads(done.stdout)["parameter_bytes"])
+    assert sizes[0] == 2 * sizes[1]
+
+
+def refused(*arguments: str, code: int, words: list[str]) -> str:
+    done = run(*arguments)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr, (word, done.stderr)
+    return done.stderr
+
+
+def test_missing_file_is_one_clear_message() -> None:
+    refused("nowhere.py", code=2, words=["there is no file 'nowhere.py'"])
+
+
+def test_expression_that_fails_is_named_with_its_option() -> None:
+    refused(TINY[0], "--model", "GPT3()", code=1, words=["--model 'GPT3()' failed", "NameError"])
+
+
+def test_model_that_is_no_module_is_refused() -> None:
+    refused(TINY[0], "--model", "3", code=2, words=["--model must give an nn.Module, got int"])
+
+
+def test_shape_error_deep_in_a_model_says_operator_module_and_line(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path, BROKEN)
+    words = ["mat1 and mat2 shapes cannot be multiplied", "blocks.0", "program.py:10"]
+    refused(path, code=1, words=words)
+
+
+def test_unknown_device_is_refused_with_the_known_ones() -> None:
+    refused(*TINY, "--device", "abacus", code=2, words=["--device 'abacus'", "cuda"])
+
+
+def test_unknown_dtype_is_refused_with_the_known_ones() -> None:
+    refused(*TINY, "--dtype", "float7", code=2, words=["--dtype 'float7'", "bfloat16"])
+
+
+def test_missing_operator_says_its_schema_and_how_to_register(tmp_path: pathlib.Path) -> None:
+
+    name = next(n for n in schemas() if find_packet(f"aten::{n}") is None and n[0] != "_")
+    text = BROKEN.replace("self.up(x) @ torch.ones(3, 3)", f"torch.{name}(x)")
+    path = write(tmp_path, text)
+    refused(path, code=1, words=[f"aten::{name}", "register_kernel", "program.py:10"])
+
+
+def test_training_without_a_scalar_says_what_to_do() -> None:
+    only = ["--args", "batch(2, 8, 101)[:1]"]
+    refused(*TINY[:3], *only, "--train", code=1, words=["training needs a scalar", "loss="])
+
+
+@pytest.mark.parametrize("option", [["--optimizer", "adamw"]])
+def test_optimizer_needs_train(option: list[str]) -> None:
+    refused(*TINY, *option, code=2, words=["--optimizer needs --train"])
