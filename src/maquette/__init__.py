@@ -1,15 +1,17 @@
 """Maquette: the operator layer of PyTorch as a standalone package that does not import torch.
 
 This module only hands names on; see CONTRIBUTING.md for the rooms. Operators are found by name when
-first used (``maquette.cat``); `maquette.torch` is the torch-named face.
+first used (``maquette.cat``), and so are the rooms that a program may not need (``maquette.nn``);
+`maquette.torch` is the torch-named face.
 """
 
 from __future__ import annotations
 
+import importlib
+
 from maquette import aten as _aten  # noqa: F401  # registers the operators
 from maquette import autograd
 from maquette.aten import functions as _functions
-from maquette.autograd.api import backward as _backward  # noqa: F401
 from maquette.autograd.grad_mode import (
     enable_grad,
     inference_mode,
@@ -22,13 +24,16 @@ from maquette.core import dtype as _dtypes
 from maquette.core.device import device
 from maquette.core.dtype import (
     bfloat16,
+    can_cast,
     complex32,
     complex64,
     complex128,
     dtype,
     finfo,
     float8_e4m3fn,
+    float8_e4m3fnuz,
     float8_e5m2,
+    float8_e5m2fnuz,
     float16,
     float32,
     float64,
@@ -49,15 +54,27 @@ from maquette.core.layout import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    jagged,
     layout,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
 from maquette.dispatch.registry import ops
+from maquette.dispatch.schema import Argument, FunctionSchema
+from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.tags import Tag
 from maquette.fake import FakeTensor, FakeTensorMode
+from maquette.tensor import set_printoptions
+from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 
 bool = _dtypes.bool_
@@ -67,8 +84,62 @@ cfloat, cdouble, chalf = complex64, complex128, complex32
 # The function, not the room of this name; `from maquette.tensor.tensor import ...` finds the room.
 tensor = _functions.tensor
 
+# Imported when first asked for: names here, and the module that each is or is in.
+_ROOMS = {
+    "func": "maquette.transforms",
+    "fx": "maquette.fx",
+    "higher_order": "maquette.higher_order",
+    "library": "maquette.library",
+    "nn": "maquette.nn",
+    "optim": "maquette.optim",
+    "plan": "maquette.plan",
+    "symbolic": "maquette.symbolic",
+}
+_NAMES = {
+    "from_dlpack": "maquette.tensor.interchange",
+    "load": "maquette.tensor.saving",
+    "save": "maquette.tensor.saving",
+    "skip_data": "maquette.tensor.copying",
+    "vmap": "maquette.transforms",
+    "SymBool": "maquette.symbolic",
+    "SymFloat": "maquette.symbolic",
+    "SymInt": "maquette.symbolic",
+}
+
 
 def __getattr__(name: str) -> object:
-    found = getattr(_functions, name)
+    found = _find(name)
     globals()[name] = found
     return found
+
+
+def _find(name: str) -> object:
+    place = _ROOMS.get(name) or _NAMES.get(name)
+    if place is None:
+        return getattr(_functions, name)
+    try:
+        module = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name != place:
+            raise
+        raise AttributeError(f"maquette.{name} is not there yet: there is no {place}") from None
+    return module if name in _ROOMS else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOMS, *_NAMES, *dir(_functions), *dir(ops.aten)})
+
+
+__all__ = [
+    "Argument", "DispatchKey", "DispatchKeySet", "FakeTensor", "FakeTensorMode", "FunctionSchema",
+    "Size", "Tag", "Tensor", "TensorMeta", "UntypedStorage", "autograd", "bfloat16", "bool",
+    "can_cast", "cdouble", "cfloat", "chalf", "channels_last", "channels_last_3d", "complex32",
+    "complex64", "complex128", "contiguous_format", "device", "double", "dtype", "enable_grad",
+    "finfo", "float", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "inference_mode",
+    "int", "int8", "int16", "int32", "int64", "is_grad_enabled", "is_inference_mode_enabled",
+    "jagged", "layout", "long", "memory_format", "no_grad", "ops", "parse_schema",
+    "preserve_format", "promote_types", "set_default_dtype", "set_grad_enabled",
+    "set_printoptions", "short", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc",
+    "sparse_csr", "strided", "tensor", "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip

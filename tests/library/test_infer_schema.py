@@ -244,5 +244,3 @@ def test_L65_wrappers_methods_partials_and_objects():
     assert infer_schema(functools.partial(f, mq.ones(1)), mutates_args=()) == (
         "(SymInt n) -> Tensor"
     )
-
-

@@ -607,3 +607,10 @@ def test_L43_registering_beside_running_calls(lib, ns):
         thread.join()
     assert not failures
     assert op(x) == 0
+
+
+def test_L73_tensors_select_the_kernel_before_a_device_argument_does(lib, ns):
+    lib.define("f(Tensor x, Device d) -> Tensor")
+    lib.impl("f", lambda x, d: x, "CPU")
+    x = mq.ones(2)
+    assert op_of(ns)(x, "cuda") is x

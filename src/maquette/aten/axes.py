@@ -2,8 +2,8 @@
 
 Shape rules take dimensions as users give them (`reduced`), kernels turn them into axes (`axes_of`)
 and accumulate in a wider type than they were given (`accumulator`, `total`), derivative formulas
-bring a gradient back to the rank of the input (`spread`). The operators themselves are in `reductions.py`,
-`statistics.py`, `scans.py`, `softmax.py`, `normalization.py`.
+bring a gradient back to the rank of the input (`spread`). The operators themselves are in
+`reductions.py`, `statistics.py`, `scans.py`, `softmax.py`, `normalization.py`.
 """
 
 from __future__ import annotations

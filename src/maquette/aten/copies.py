@@ -20,7 +20,7 @@ from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
-from maquette.library.variants import check_writable
+from maquette.library.variants import check_castable, check_writable
 from maquette.tensor.tensor import Array, Tensor
 
 clone = define(
@@ -89,6 +89,16 @@ def write(xp: ModuleType, target: Array, values: Array | Number) -> None:
         target[...] = result_dtype(values, kind)
     else:
         target[...] = values if values.dtype == target.dtype else cast(xp, values, kind)
+
+
+def write_out(out: object, result: object) -> Tensor:
+    """Write a result to what ``out=`` names, resized where its shape differs (T36)."""
+    assert isinstance(out, Tensor) and isinstance(result, Tensor)
+    check_castable("out", result.meta.dtype, out.meta.dtype)
+    if out.meta.shape != result.meta.shape:
+        out.resize_(result.meta.shape)
+    copy_(out, result)
+    return out
 
 
 def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:

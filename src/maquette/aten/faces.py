@@ -9,6 +9,7 @@ written again here; names that are no operators are in `creation.py` and `method
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from maquette.aten.catalogue import explain, schemas
 from maquette.core.device import device
@@ -18,7 +19,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
 from maquette.tensor.tensor import Tensor
 
-Face = Callable[..., object]
+Face = Callable[..., Any]  # what an operator returns, its schema says
 _SYNONYMS = {"axis": "dim", "keepdims": "keepdim", "input": "self", "x1": "self", "x2": "other"}
 _PYTHON_DTYPES: dict[object, dtype] = {
     float: float64,

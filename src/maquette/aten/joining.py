@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from maquette.aten.options import cast
@@ -13,6 +13,10 @@ from maquette.core.errors import check, check_value
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
+from maquette.core.views import view_strides
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Array, Tensor
@@ -127,7 +131,13 @@ def stack_shape(tensors: Metas, dim: int) -> TensorMeta:
             f"{list(first.shape)} at entry 0 and {list(t.shape)} at entry {i}",
         )
     shape = (*first.shape[:axis], len(tensors), *first.shape[axis:])
-    return first.fresh(shape, result_type_of(tensors))
+    plain = first.fresh(shape, result_type_of(tensors))
+    if axis == first.ndim or _common_format(tensors) is contiguous_format:
+        return plain
+    # Channels-last tensors: the cat along the dimension, split in two.
+    joined = cat_shape(tensors, axis)
+    strides = view_strides(joined.shape, joined.strides, shape)
+    return plain if strides is None else plain.fresh(shape, strides=strides)
 
 
 @stack.kernel
@@ -138,3 +148,14 @@ def stack_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
 
 
 stack.derivative(tensors=lambda grad, dim: grad.unbind(dim))
+
+
+def _refuse_nothing(op: OpOverload, ks: int) -> Callable[..., object]:
+    """Without tensors there are no keys: the shape rule says what is wrong."""
+    rule = op.shape_rule
+    assert rule is not None
+    return lambda ks, *params: rule(*params)
+
+
+for _page in (cat, stack):
+    _page.op.register(DispatchKey.Undefined, Kernel(_refuse_nothing))

@@ -124,6 +124,7 @@ def native_layer_norm_grad(
     )
 
 
+native_layer_norm.nondifferentiable(1, 2)
 native_layer_norm.cost(lambda input, *rest: Cost(flops=8 * input.numel))
 
 native_layer_norm_backward = define(
@@ -248,8 +249,8 @@ def check_channels(name: str, parameter: Maybe, input: TensorMeta, channels: int
         parameter is None or (parameter.ndim == 1 and parameter.numel == channels),
         lambda: (
             f"Expected {name} to be a vector of size equal to the number of channels in "
-            f"input, but got {name} of shape {list(parameter.shape) if parameter else []} and input "
-            f"of shape {list(input.shape)}"
+            f"input, but got {name} of shape {list(parameter.shape) if parameter else []} "
+            f"and input of shape {list(input.shape)}"
         ),
     )
 
@@ -306,7 +307,7 @@ def native_group_norm_kernel(
 
 @native_group_norm.derivative("input", "weight", "bias")
 def native_group_norm_grad(
-    grad: Grad,
+    grads: list[Grad],
     input: Tensor,
     result1: Tensor,
     result2: Tensor,
@@ -316,22 +317,38 @@ def native_group_norm_grad(
     HxW: int,
     group: int,
     needs: list[bool],
-) -> object:
-    if grad is None:
-        return None, None, None
-    format = input.meta.suggested_format
-    return native_group_norm_backward(
-        grad.contiguous(memory_format=format),
-        input,
-        result1,
-        result2,
-        weight,
-        N,
-        C,
-        HxW,
-        group,
-        needs,
-    )
+) -> tuple[Grad, Grad, Grad]:
+    by_input: Grad = None
+    by_weight: Grad = None
+    by_bias: Grad = None
+    if grads[0] is not None:
+        grad = grads[0].contiguous(memory_format=input.meta.suggested_format)
+        results = native_group_norm_backward(
+            grad, input, result1, result2, weight, N, C, HxW, group, needs
+        )
+        assert isinstance(results, tuple)
+        by_input, by_weight, by_bias = results
+    if needs[0] and (grads[1] is not None or grads[2] is not None):
+        rows = (N, group, C // group * HxW)
+        by_statistics = _statistics_grad(
+            grads[1], grads[2], input.reshape(rows), result1, result2
+        ).reshape(input.meta.shape)
+        by_input = by_statistics if by_input is None else by_input + by_statistics
+    return by_input, by_weight, by_bias
+
+
+def _statistics_grad(
+    by_mean: Grad, by_rstd: Grad, rows: Tensor, mean: Tensor, rstd: Tensor
+) -> Tensor:
+    """The gradient by x of the mean and of 1 / the deviation of each row."""
+    count = rows.meta.shape[2]
+    found = rows.new_zeros(rows.meta.shape)
+    if by_mean is not None:
+        found = found + by_mean.unsqueeze(2) / count
+    if by_rstd is not None:
+        slope = -(by_rstd * rstd.pow(3)).unsqueeze(2) / count
+        found = found + slope * (rows - mean.unsqueeze(2))
+    return found
 
 
 native_group_norm.cost(lambda input, *rest: Cost(flops=8 * input.numel))
@@ -504,7 +521,8 @@ def rms_norm_parts(
     out = x * rstd
     if weight is not None:
         out = out * weight
-    return (out if out.dtype is input.dtype else out.to(input.dtype)), rstd
+    out = out if out.dtype is input.dtype else out.to(input.dtype)
+    return out.contiguous(), rstd
 
 
 @rms_norm.composite

@@ -16,6 +16,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.autograd.formulas import Derivatives
 from maquette.core.dtype import (
     bool_,
     dtype,
@@ -167,8 +168,11 @@ def widened(array: Array) -> Array:
 
 def computed(array: Array) -> Array:
     """The array in the type that arithmetic on it is done in: floats of few bits as float32."""
-    wide = wide_type(_kind_of(array.dtype))
-    return array if array.dtype is wide else array.astype(wide)
+    given = array.dtype
+    if given is _F32 or given is _F64:
+        return array
+    wide = wide_type(_kind_of(given))
+    return array if given is wide else array.astype(wide)
 
 
 def promoted(xp: ModuleType, *operands: Array | Number, floats: bool = False) -> Sequence[Array]:
@@ -245,6 +249,7 @@ def unary(
     result: Callable[[dtype], dtype] = floating,
     takes: frozenset[int] = ANY,
     label: str = "",
+    argument: str = "self",
     more: str = "",
     overload: str = "",
     tags: Iterable[Tag] = POINTWISE,
@@ -254,11 +259,11 @@ def unary(
     """Define an elementwise function of one tensor, with its in-place and ``out=`` forms.
 
     function: ``function(xp, array, *more)``; result: the result's type by the operand's; takes:
-    categories of the type it computes in; label: its name in refusals; more: further parameters of
-    the schema; flops: per element.
+    categories of the type it computes in; label: the operator's name in refusals; argument: the
+    tensor's name; more: further parameters of the schema; flops: per element.
     """
     schema = (
-        f"aten::{name}{overload and '.' + overload}(Tensor self{more and ', ' + more}) -> Tensor"
+        f"aten::{name}{overload and '.' + overload}(Tensor {argument}{more and ', ' + more}) -> Tensor"
     )
     op = define(schema, tags=tags, variants=variants)
     computes = floating if result is floating else same
@@ -336,6 +341,13 @@ def backward(
     """
     arguments = f"Tensor {grad}, Tensor {saved}{more}"
     return binary(name, kernel, takes=takes, arguments=arguments, tags=tags, variants=())
+
+
+def in_place_derivative(page: OperatorPage, formula: Callable[..., object]) -> None:
+    """Give the in-place form of a page a formula of its own: of ``result``, which it does not save."""
+    written = next(op for op in page.variants if op._opname.endswith("_"))
+    written.derivatives = Derivatives()
+    written.derivatives.add(("self",), formula, joint=False)
 
 
 def ternary_shape(

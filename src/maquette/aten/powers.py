@@ -82,13 +82,8 @@ pow_number = define(
     tags=CORE_POINTWISE,
     variants=("pow_.Scalar", "Tensor_Scalar_out"),
 )
-pow_of_number = binary(
-    "pow",
-    power,
-    overload="Scalar",
-    arguments="Scalar self, Tensor exponent",
-    label="pow",
-    takes=NUMERIC,
+pow_of_number = define(
+    "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
     tags=CORE_POINTWISE,
     variants=(Variant.OUT,),
 )
@@ -105,8 +100,21 @@ def pow_number_shape(self: TensorMeta, exponent: Number) -> TensorMeta:
     return elementwise((self,), common, common_dtype=common, op_name="pow")
 
 
+@pow_of_number.shape
+def pow_of_number_shape(self: Number, exponent: TensorMeta) -> TensorMeta:
+    common = common_type((self, exponent))
+    check_category("pow", common, NUMERIC)
+    return exponent.fresh(exponent.shape, common)  # contiguous, whatever the exponent is
+
+
+def pow_of_number_kernel(xp: ModuleType, self: Number, exponent: Array) -> Array:
+    return power(xp, *promoted(xp, self, exponent))
+
+
 pow_number.kernel(pow_number_kernel)
 pow_number.cost(elementwise_cost(1))
+pow_of_number.kernel(pow_of_number_kernel)
+pow_of_number.cost(elementwise_cost(1))
 
 
 # --- derivatives -----------------------------------------------------------------------------------

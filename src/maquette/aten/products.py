@@ -90,11 +90,9 @@ def _folds(left: Tensor, right: Tensor) -> bool:
     Not if the many would have to be copied for it, unless the gradient of the few is wanted: that
     of an expanded matrix would be as large as the batch.
     """
-    larger, smaller = (left, right) if left.ndim >= right.ndim else (right, left)
+    larger, smaller = (left, right) if left.ndim >= right.ndim else (right.mT, left)
     if larger.ndim < 3 or smaller.ndim > 2:
         return False
-    if larger is right:
-        larger = right.mT
     if smaller.requires_grad:
         return True
     if left.ndim == 2:
@@ -240,8 +238,9 @@ def tensordot_composite(self: Tensor, other: Tensor, dims_self: Ints, dims_other
     kept_right = [d for d in range(other.ndim) if d not in right]
     shape = [self.shape[d] for d in kept_left] + [other.shape[d] for d in kept_right]
     if not shape:
-        first = self.permute(dims_self).reshape([inner_size])
-        second = other.permute(dims_other).reshape([inner_size])
+        first, second = self.permute(dims_self), other.permute(dims_other)
+        if len(dims_self) > 1:
+            first, second = first.reshape([inner_size]), second.reshape([inner_size])
         return first.dot(second).view(shape)
     rows = prod([self.shape[d] for d in kept_left])
     columns = prod([other.shape[d] for d in kept_right])

@@ -25,12 +25,14 @@ from maquette.aten.axes import (
     total,
 )
 from maquette.aten.numeric import wide
-from maquette.core.dtype import bool_, dtype, int64, uint8
+from maquette.core.dtype import bool_, dtype, from_numpy_dtype, int64, uint8
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
+from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Cost, OperatorPage, Variant, define
+from maquette.library.page import Cost, OperatorPage, Variant, define, set_shape_rule
+from maquette.library.variants import check_same_dtype, out_shape, writing_out
 from maquette.tensor.tensor import Tensor
 
 REDUCTION = [Tag.reduction]
@@ -57,7 +59,28 @@ def sum_dtype(self: TensorMeta, kind: dtype | None) -> dtype:
     return self.dtype if self.dtype.category > 1 else int64
 
 
-def _sum_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
+def into_dtype_of_out(page: OperatorPage) -> None:
+    """Let the ``out=`` form compute in the dtype of ``out`` where no dtype is asked for."""
+    (variant,) = [v for v in page.variants if Tag.out in v.tags]
+    fitted = out_shape(page.op, 1, check_same_dtype)
+    write = writing_out(page.op, 1)
+
+    def shape(*args: object) -> object:
+        *rest, kind, out = args
+        assert isinstance(out, TensorMeta)
+        return fitted(*rest, kind or out.dtype, out)
+
+    def kernel(xp: ModuleType, *args: object) -> object:
+        *rest, kind, out = args
+        assert isinstance(out, np.ndarray)
+        return write(xp, *rest, kind or from_numpy_dtype(out.dtype), out)
+
+    set_shape_rule(variant, shape)
+    variant.array_kernel = kernel
+
+
+def sum_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:
+    """The sum in the dtype asked for, or the accumulation type of the elements."""
     x = cast(self, kind)
     if x.dtype.kind in "biu":
         x = x.astype(xp.int64, copy=False)
@@ -85,7 +108,7 @@ def sum_all_shape(self: TensorMeta, dtype: dtype | None) -> TensorMeta:
 
 @sum_all.kernel
 def sum_all_kernel(xp: ModuleType, self: Array, dtype: dtype | None) -> Array:
-    return _sum_array(xp, self, None, False, dtype)
+    return sum_array(xp, self, None, False, dtype)
 
 
 @sum_dim.shape
@@ -97,13 +120,15 @@ def sum_dim_shape(self: TensorMeta, dim: Dims, keepdim: bool, dtype: dtype | Non
 def sum_dim_kernel(
     xp: ModuleType, self: Array, dim: Dims, keepdim: bool, dtype: dtype | None
 ) -> Array:
-    return _sum_array(xp, self, dim, keepdim, dtype)
+    return sum_array(xp, self, dim, keepdim, dtype)
 
 
 sum_all.derivative(self=lambda grad, self_meta: grad.expand(self_meta.shape))
 sum_dim.derivative(
     self=lambda grad, self_meta, dim, keepdim: expanded(grad, self_meta.shape, dim, keepdim)
 )
+sum_all.exact_out()
+into_dtype_of_out(sum_dim)
 sum_all.cost(reduction_cost)
 sum_dim.cost(reduction_cost)
 
@@ -118,8 +143,8 @@ def mean_dtype(self: TensorMeta, kind: dtype | None) -> dtype:
         kind.category > 1,
         lambda: (
             f"mean(): could not infer output dtype. Input dtype must be either a floating "
-            f"point or complex dtype. Got: {self.dtype.scalar_name}. Pass dtype=float32, or convert "
-            f"the input first."
+            f"point or complex dtype. Got: {self.dtype.scalar_name}. Pass dtype=float32, or "
+            f"convert the input first."
         ),
     )
     return kind
@@ -226,6 +251,8 @@ def prod_dim_kernel(
 def products_of_others(self: Tensor, dim: int) -> Tensor:
     """For each element the product of all others along ``dim``; zeros need no care."""
     n = self.meta.shape[dim]
+    if n == 0:
+        return self
     one = self.new_ones(tuple(1 if d == dim else s for d, s in enumerate(self.meta.shape)))
     before = _cumulated([one, self.narrow(dim, 0, n - 1)], dim)
     after = _cumulated([one, self.narrow(dim, 1, n - 1).flip((dim,))], dim).flip((dim,))
@@ -263,6 +290,7 @@ prod_all.derivative(self=lambda grad, self, result: prod_all_grad(grad, self))
 prod_dim.derivative(
     self=lambda grad, self, dim, keepdim, result: prod_dim_grad(grad, self, dim, keepdim)
 )
+into_dtype_of_out(prod_dim)
 prod_all.cost(reduction_cost)
 prod_dim.cost(reduction_cost)
 
@@ -302,6 +330,13 @@ def _extreme(name: str, ufunc: str) -> OperatorPage:
 
     def shape(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
         check_ordered(name, self)
+        check(
+            dim != () or not is_true(self.numel == 0),
+            lambda: (
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                f"Specify the reduction dim with the 'dim' argument."
+            ),
+        )
         check_reducible(name, self, dim)
         return reduced(self, dim, keepdim)
 
@@ -316,6 +351,7 @@ def _extreme(name: str, ufunc: str) -> OperatorPage:
     page.shape(shape)
     page.kernel(kernel)
     page.derivative(self=grad_of)
+    page.exact_out()
     page.cost(reduction_cost)
     return page
 
@@ -405,8 +441,9 @@ def _extreme_along(name: str, search: str, outs: str) -> OperatorPage:
 
     page.shape(shape)
     page.kernel(kernel)
-    page.derivative(self=grad_of)
+    page.derivative("self")(grad_of)
     page.nondifferentiable(1)
+    page.exact_out()
     page.cost(reduction_cost)
     return page
 
@@ -456,6 +493,7 @@ def _extreme_position(name: str) -> OperatorPage:
     page.shape(shape)
     page.kernel(kernel)
     page.nondifferentiable()
+    page.exact_out()
     page.cost(reduction_cost)
     return page
 
@@ -521,6 +559,7 @@ def aminmax_grad(
     return (found,)
 
 
+aminmax.exact_out()
 aminmax.cost(reduction_cost)
 
 

@@ -12,7 +12,9 @@ from types import ModuleType
 from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     ANY,
+    BOTH,
     CORE_POINTWISE,
+    ORDERED,
     POINTWISE,
     REAL_FLOATS,
     REALS,
@@ -20,16 +22,21 @@ from maquette.aten.pointwise import (
     Kernel,
     array_type,
     boolean,
+    computed,
+    elementwise_cost,
     floating,
     real,
     same,
     unary,
+    widened,
 )
-from maquette.aten.slopes import no_slope, real_part
+from maquette.aten.slopes import no_slope
 from maquette.core.dtype import dtype, finfo
+from maquette.core.elementwise import elementwise
 from maquette.core.errors import check_not_implemented
+from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
 
 
@@ -89,7 +96,7 @@ frac.derivative(self=lambda grad: grad)
 
 def predicate(
     name: str, function: Kernel, *, takes: frozenset[int] = ANY, tags: tuple[Tag, ...] = POINTWISE,
-    variants: tuple[str, ...] = (),
+    variants: tuple[Variant, ...] = (),
 ) -> OperatorPage:
     """Define an operator that asks a question of each number."""
     return unary(name, function, result=boolean, takes=takes, tags=tags, variants=variants)
@@ -106,12 +113,11 @@ def _of_floats(function: Kernel) -> Kernel:
 
 isnan = predicate("isnan", _of_floats(lambda xp, self: xp.isnan(self)), tags=CORE_POINTWISE)
 isinf = predicate("isinf", _of_floats(lambda xp, self: xp.isinf(self)), tags=CORE_POINTWISE)
-ORDERED = frozenset((0, 1, 2))
 isposinf = predicate(
-    "isposinf", _of_floats(lambda xp, self: self == math.inf), takes=ORDERED, variants=("out",)
+    "isposinf", _of_floats(lambda xp, self: self == math.inf), takes=ORDERED, variants=(Variant.OUT,)
 )
 isneginf = predicate(
-    "isneginf", _of_floats(lambda xp, self: self == -math.inf), takes=ORDERED, variants=("out",)
+    "isneginf", _of_floats(lambda xp, self: self == -math.inf), takes=ORDERED, variants=(Variant.OUT,)
 )
 
 
@@ -119,7 +125,7 @@ def signbit_kernel(xp: ModuleType, self: Array) -> Array:
     return _never(xp, self) if self.dtype.kind in "bu" else xp.signbit(self)
 
 
-signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=("out",))
+signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=(Variant.OUT,))
 
 isfinite = define("aten::isfinite(Tensor self) -> Tensor", tags=POINTWISE)
 
@@ -144,15 +150,23 @@ def isreal_by_parts(self: Tensor) -> Tensor:
 # --- parts and repairs ------------------------------------------------------------------------------
 
 
+angle = define("aten::angle(Tensor self) -> Tensor", tags=POINTWISE, variants=[Variant.OUT])
+
+
+@angle.shape
+def angle_shape(self: TensorMeta) -> TensorMeta:
+    kind = real(floating(self.dtype))
+    if self.dtype.is_complex:
+        return self.fresh(self.shape, kind)
+    return elementwise([self], kind, common_dtype=kind)
+
+
+@angle.kernel
 def angle_kernel(xp: ModuleType, self: Array) -> Array:
-    if self.dtype.kind == "c":
-        return xp.angle(self)
-    return xp.where(xp.isnan(self), self, xp.where(self < 0, math.pi, 0).astype(self.dtype))
-
-
-def angle_result(kind: dtype) -> dtype:
-    """The angle's type: the parts' of a complex type, the default dtype for integers."""
-    return real(floating(kind))
+    x = widened(self)
+    if x.dtype.kind == "c":
+        return xp.angle(x)
+    return xp.where(xp.isnan(x), x, xp.where(x < 0, math.pi, 0))
 
 
 def angle_grad(grad: Tensor, self: Tensor) -> Tensor:
@@ -164,33 +178,41 @@ def angle_grad(grad: Tensor, self: Tensor) -> Tensor:
     return (turned * grad).masked_fill(size == 0, 0)
 
 
-angle = unary("angle", angle_kernel, result=angle_result, variants=("out",))
+angle.cost(elementwise_cost(1))
 angle.derivative(self=angle_grad)
 
 
+nan_to_num = define(
+    "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) "
+    "-> Tensor",
+    tags=POINTWISE,
+    variants=BOTH,
+)
+
+
+@nan_to_num.shape
+def nan_to_num_shape(self: TensorMeta, *replacements: float | None) -> TensorMeta:
+    return elementwise([self], self.dtype)
+
+
+@nan_to_num.kernel
 def nan_to_num_kernel(
     xp: ModuleType, self: Array, nan: float | None, posinf: float | None, neginf: float | None
 ) -> Array:
-    if self.dtype.kind not in "fc":
+    kind = array_type(self)
+    if kind.category < 2:
         return self.copy()
-    if self.dtype.kind == "c":
-        parts = [
+    if kind.is_complex:
+        real, imag = (
             nan_to_num_kernel(xp, part, nan, posinf, neginf)
             for part in (xp.real(self), xp.imag(self))
-        ]
-        return parts[0] + 1j * parts[1]
-    limits = finfo(array_type(self))
-    repaired = xp.where(xp.isnan(self), 0.0 if nan is None else nan, self)
-    repaired = xp.where(self == math.inf, limits.max if posinf is None else posinf, repaired)
-    return xp.where(self == -math.inf, limits.min if neginf is None else neginf, repaired)
+        )
+        return real + 1j * imag
+    limits, x = finfo(kind), computed(self)
+    repaired = xp.where(xp.isnan(x), 0.0 if nan is None else nan, x)
+    repaired = xp.where(x == math.inf, limits.max if posinf is None else posinf, repaired)
+    return xp.where(x == -math.inf, limits.min if neginf is None else neginf, repaired)
 
 
-nan_to_num = unary(
-    "nan_to_num",
-    nan_to_num_kernel,
-    result=same,
-    more="float? nan=None, float? posinf=None, float? neginf=None",
-)
-nan_to_num.derivative(
-    self=lambda grad, self: grad * aten.isfinite(self)
-)
+nan_to_num.cost(elementwise_cost(1))
+nan_to_num.derivative(self=lambda grad, self: grad * aten.isfinite(self))

@@ -64,7 +64,7 @@ broadcast_tensors = define("aten::broadcast_tensors(Tensor[] tensors) -> Tensor[
 @broadcast_tensors.composite
 def broadcast_tensors_composite(tensors: tuple[Tensor, ...]) -> list[object]:
     shape = broadcast_shapes(*[t.meta.shape for t in tensors])
-    return [expand(t, shape) for t in tensors]
+    return [t if t.meta.shape == shape else expand(t, shape) for t in tensors]
 
 
 flatten = define(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.ranges import arange
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import int64
 from maquette.core.meta import TensorMeta
 from maquette.core.views import diagonal_view, select_view, slice_view, unfold_view
 from maquette.library.page import define
@@ -176,6 +176,21 @@ def as_strided_backward(
     return flat.as_strided(meta.shape, meta.strides, meta.offset - first)
 
 
+def on_storage(
+    grad: Tensor, meta: TensorMeta, size: Ints, stride: Ints, offset: int
+) -> tuple[Tensor, int]:
+    """A gradient of a tensor of ``meta`` where its elements lie in the storage, zero elsewhere.
+
+    It spans that tensor and the other geometry; also given is where in the storage it begins.
+    """
+    first = min(offset, meta.offset)
+    span = max(
+        _span(size, stride, offset - first), _span(meta.shape, meta.strides, meta.offset - first)
+    )
+    own = _places(grad, span, meta.shape, meta.strides, meta.offset - first)
+    return grad.new_zeros((span,)).index_add(0, own, grad.reshape(-1)), first
+
+
 def _span(size: Ints, stride: Ints, offset: int) -> int:
     if 0 in size:
         return offset
@@ -184,10 +199,6 @@ def _span(size: Ints, stride: Ints, offset: int) -> int:
 
 def _places(grad: Tensor, span: int, size: Ints, stride: Ints, offset: int) -> Tensor:
     """The flat position in the storage of each element of a geometry."""
-    positions = arange_like(grad, span)
+    positions = arange(span, device=grad.device)
+    assert isinstance(positions, Tensor)
     return positions.as_strided(size, stride, offset).reshape(-1)
-
-
-def arange_like(t: Tensor, count: int) -> Tensor:
-    """0, 1, ... as int64 on the device of ``t``."""
-    return t.new_ones((count,), dtype=int64).cumsum(0) - 1

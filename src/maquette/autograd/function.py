@@ -1,8 +1,8 @@
 """`Function`: a piece of a program with a backward of its own (T67).
 
-A subclass gives a static ``forward`` and ``backward``; ``apply`` runs the forward unrecorded and makes
-its outputs results of one node. What a context can do and how the node works is in `custom.py`; a
-`Function` is no operator, so nothing below autograd sees it as one call.
+A subclass gives a static ``forward`` and ``backward``; ``apply`` runs the forward unrecorded and
+makes its outputs results of one node. What a context can do and how the node works is in
+`custom.py`; a `Function` is no operator, so nothing below autograd sees it as one call.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from maquette.tensor.tensor import Tensor, alias
 class Function:
     """Base of functions with a derivative written by hand.
 
-    Define the static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)``; or ``forward(*args)``
-    and ``setup_context(ctx, inputs, output)``. Call the class's `apply`; never make an instance.
+    Define the static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)``; or
+    ``forward(*args)`` and ``setup_context(ctx, inputs, output)``. Call the class's `apply`; never
+    make an instance.
     """
 
     _backward_cls: ClassVar[type[CustomNode]] = CustomNode
@@ -54,7 +55,7 @@ class Function:
 
     @staticmethod
     def forward(*args: object, **kwargs: object) -> object:
-        """The function itself: ``forward(ctx, *args)``, or ``forward(*args)`` with `setup_context`."""
+        """The function: ``forward(ctx, *args)``, or ``forward(*args)`` with `setup_context`."""
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
@@ -119,8 +120,8 @@ def _bound(
 ) -> tuple[object, ...]:
     if not split:
         raise TypeError(
-            f"{cls.__name__}.apply() takes no keyword arguments (got {', '.join(kwargs)}); they work "
-            f"for functions that define setup_context"
+            f"{cls.__name__}.apply() takes no keyword arguments (got {', '.join(kwargs)}); they "
+            f"work for functions that define setup_context"
         )
     bound = inspect.signature(cls.forward).bind(*args, **kwargs)
     bound.apply_defaults()
@@ -150,8 +151,8 @@ def _refuse_saved_passes(
     if any(id(t) in passed for t in ctx._to_save if t is not None):
         raise RuntimeError(
             f"{cls.__name__}: an input that has been returned as-is as output is being saved for "
-            f"backward. This is not supported if you override setup_context: return x.view_as(x), or "
-            f"save something else."
+            "backward. This is not supported if you override setup_context: return x.view_as(x), "
+            f"or save something else."
         )
 
 
@@ -169,8 +170,12 @@ def once_differentiable(backward: Callable[..., object]) -> Callable[..., object
         if not tls.st.grad_enabled or not any(t.requires_grad for t in tensors):
             return answer
         edges = [grad_edge(t) for t in tensors]
-        message = "trying to differentiate twice a function that was marked with @once_differentiable"
-        node = RaisingNode(edges, [None] * len(edges), "Error", message)
+        node = RaisingNode(
+            edges,
+            [None] * len(edges),
+            "Error",
+            "trying to differentiate twice a function that was marked with @once_differentiable",
+        )
         return _raising(answer, node)
 
     return wrapped

@@ -21,14 +21,14 @@ def check_inplace(op: OpOverload, target: Tensor) -> None:
     base = target._base
     if base is None:
         return
+    creation = "" if target._ag is None else target._ag.creation_meta
+    if creation:
+        raise RuntimeError(_FORBIDDEN[creation].format(op=op._opname, meta=target.meta))
     if base._keys & K.REQUIRES_GRAD and base.is_leaf:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation "
             f"({op._opname} on {target.meta}). Write under no_grad, or to a view of a clone()."
         )
-    creation = "" if target._ag is None else target._ag.creation_meta
-    if creation:
-        raise RuntimeError(_FORBIDDEN[creation].format(op=op._opname, meta=target.meta))
 
 
 _FORBIDDEN = {

@@ -20,6 +20,7 @@ from maquette.autograd.node import (
     set_history,
 )
 from maquette.autograd.plan import DerivativePlan
+from maquette.autograd.undifferentiated import undifferentiated_kernel
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import compiled
@@ -41,13 +42,21 @@ def autograd_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The callable that serves the autograd keys for ``op``."""
     below = _below(op)
     if not isinstance(op.derivatives, Derivatives):
+        if op.shape_rule is None and op.namespace != "aten":
+            return undifferentiated_kernel(op)
         return _without_formula(op, below)
     plan = DerivativePlan(op)
     if not plan.rules:
         return lambda ks, *params: below(ks, params)
-    if plan.written:
+    if plan.written and not _returns_only_fresh(op):
         return _recording_write(op, plan, below)
     return _recording(op, plan, below)
+
+
+def _returns_only_fresh(op: OpOverload) -> bool:
+    """Whether what is written is a side effect, as batch norm's running statistics are."""
+    returns = op._schema.returns
+    return bool(returns) and all(r.alias_info is None for r in returns)
 
 
 def _below(op: OpOverload) -> Callable[[int, Sequence[object]], object]:

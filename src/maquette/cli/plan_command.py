@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from maquette import FakeTensorMode
-from maquette.aten.creation import default_device
 from maquette.cli.errors import CommandError, failure
 from maquette.cli.program import evaluate, load
 from maquette.core import dtype as dtypes
@@ -77,7 +76,7 @@ def _plan(
     module = load(options.file)
     mode = FakeTensorMode()
     recorders: list[Recorder] = []
-    with mode, default_device(where):
+    with mode, where:
         model = evaluate(module, options.model, "model", "--model")
         if not isinstance(model, Module):
             raise CommandError(

@@ -8,9 +8,11 @@ of a tensor and `_class_bits` of its class, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, TypeVar
 
 from maquette.dispatch.keysets import TORCH_FUNCTION, DispatchKeySet
+
+_Class = TypeVar("_Class", bound=type)
 
 
 class TensorBase:
@@ -65,9 +67,9 @@ def tensors_in(values: object) -> Iterator[TensorBase]:
             yield from tensors_in(value)
 
 
-def distinct_classes(found: Sequence[type]) -> tuple[type, ...]:
+def distinct_classes(found: Sequence[_Class]) -> tuple[_Class, ...]:
     """Each class once, subclasses before their bases, else left to right (D98)."""
-    ordered: list[type] = []
+    ordered: list[_Class] = []
     for cls in found:
         if cls not in ordered:
             base = (i for i, known in enumerate(ordered) if issubclass(cls, known))

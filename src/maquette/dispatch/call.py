@@ -2,16 +2,16 @@
 
 For each overload one plain Python function is generated from its schema. Its signature *is* the
 schema, so CPython does the binding; its body checks the class of each plain argument (`is`, a few
-ns each), ors the key sets and calls ``table[ks]``. Whatever is not in its exact form (a number for a
-tensor, a string for a device, a bool for an int) is left to ``OpOverload.call_slow``, the exact and
-plain version, which is also the oracle of the tests.
+ns each), ors the key sets and calls ``table[ks]``. Whatever is not in its exact form (a number for
+a tensor, a string for a device, a bool for an int) is left to ``OpOverload.call_slow``, the exact
+and plain version, which is also the oracle of the tests.
 """
 
 from __future__ import annotations
 
 import keyword
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
 from maquette.core.device import device
@@ -19,6 +19,7 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.core.size import Size
 from maquette.dispatch.schema import Argument
+from maquette.dispatch.schema_types import SchemaType
 from maquette.dispatch.tls import tls
 
 if TYPE_CHECKING:
@@ -36,33 +37,44 @@ _CLASSES: dict[str, object] = {
     "memory_format": memory_format,
     "device": device,
 }
+_INTS = ("int", "symint")
+_LIMIT = 2**63
 _CODE: dict[str, CodeType] = {}
+_ENTRY = "call"
+# What a generated entry calls by its own name: no parameter may hide it.
+_USED = frozenset(("tuple", "list", "AttributeError", "KeyError"))
 
 
 def compiled(source: str, name: str) -> CodeType:
-    """Compile generated source once per distinct text: unary operators all share one code object."""
+    """Compile generated source once per distinct text; unary operators share one code object."""
     code = _CODE.get(source)
     if code is None:
-        code = _CODE[source] = compile(source, f"<maquette {name}>", "exec")
+        code = _CODE[source] = compile(source, _file(name), "exec")
     return code
 
 
+def _file(name: str) -> str:
+    return f"<maquette {name}>"
+
+
+def is_entry(frame: FrameType) -> bool:
+    """Whether a frame is that of a generated entry function."""
+    return frame.f_code.co_filename == _file(_ENTRY)
+
+
 def parameter_names(op: OpOverload) -> list[str] | None:
-    """The schema's parameter names, or None where one cannot be a Python parameter."""
+    """The schema's parameter names, or None where one cannot be a parameter of generated code."""
     names = [a.name for a in op._schema.arguments]
-    return None if any(keyword.iskeyword(n) for n in names) else names
+    plain = all(
+        not keyword.iskeyword(n) and not n.startswith("_") and n not in _USED for n in names
+    )
+    return names if plain else None
 
 
 def build_call(op: OpOverload) -> Callable[..., object]:
     """The entry function of ``op``."""
-    schema = op._schema
-    names = parameter_names(op)
-    plain = names is not None and not schema.is_vararg
-    if not plain or any(_guard(a, op.takes_numbers) is None for a in schema.arguments):
-        return lambda *args, **kwargs: op.call_slow(args, kwargs)
-    defaults = {
-        f"_d{i}": a.default for i, a in enumerate(schema.arguments) if a.has_default_value()
-    }
+    arguments = op._schema.arguments
+    defaults = {f"_d{i}": a.default for i, a in enumerate(arguments) if a.has_default_value()}
     space: dict[str, object] = {
         "_slow": op.call_slow,
         "_table": op._table,
@@ -70,13 +82,29 @@ def build_call(op: OpOverload) -> Callable[..., object]:
         "_tls": tls,
         "_NUMBERS": NUMBERS,
         "_Size": Size,
+        "_LIMIT": _LIMIT,
+        "_LEAST": -_LIMIT,
         **{f"_{kind}": cls for kind, cls in _CLASSES.items()},
         **defaults,
     }
-    exec(compiled(_source(op), "call"), space)
+    exec(compiled(_source(op) if _has_fast_form(op) else _SLOW_SOURCE, _ENTRY), space)
     call = space["_call"]
     assert callable(call)
     return call
+
+
+_SLOW_SOURCE = "def _call(*args, **kwargs):\n    return _slow(args, kwargs)\n"
+
+
+def _has_fast_form(op: OpOverload) -> bool:
+    schema = op._schema
+    if schema.is_vararg or parameter_names(op) is None:
+        return False
+    positional = [a for a in schema.arguments if not a.kwarg_only]
+    optional = [a.has_default_value() for a in positional]
+    if optional != sorted(optional):
+        return False  # a list without default after a default (D27), which Python does not have
+    return all(_guard(a) is not None for a in schema.arguments)
 
 
 def _source(op: OpOverload) -> str:
@@ -85,20 +113,21 @@ def _source(op: OpOverload) -> str:
     slow = f"return _slow({_forward(arguments)})"
     keys: list[str] = []
     for argument in arguments:
-        guard = _guard(argument, op.takes_numbers)
-        assert guard is not None
-        lines += [f"    {line}" for line in guard]
+        lines += [f"    {line}" for line in _guard(argument) or ()]
         key = _key_expression(argument, op.takes_numbers)
         if key:
             keys.append(key)
     # tls.st costs 50 ns, the or and and of three-digit ints 80 ns (timeit, CPython 3.11): together
-    # they are the floor of a call, and nothing else is read per thread.
+    # they are the floor of a call, and nothing else is read per thread. No key set is negative: -1
+    # stands for "not a tensor", so that errors of the slow path are not raised while handling ours.
     lines += ["    _st = _tls.st"]
     lines += ["    try:"]
     lines += [f"        _ks = ({' | '.join([*keys, '_st.include'])}) & _st.keep"]
-    lines += ["    except AttributeError:", f"        {slow}"]
+    lines += ["    except AttributeError:", "        _ks = -1"]
     lines += ["    try:", "        _kernel = _table[_ks]"]
-    lines += ["    except KeyError:", "        _kernel = _resolve(_ks)"]
+    lines += ["    except KeyError:", "        _kernel = None"]
+    lines += ["    if _kernel is None:", "        if _ks < 0:", f"            {slow}"]
+    lines += ["        _kernel = _resolve(_ks)"]
     passed = ", ".join(["_ks", *(a.name for a in arguments)])
     lines += [f"    return _kernel({passed})"]
     return "\n".join(lines).replace("SLOW", slow) + "\n"
@@ -107,18 +136,11 @@ def _source(op: OpOverload) -> str:
 def _signature(arguments: tuple[Argument, ...]) -> str:
     parts: list[str] = []
     star = False
-    required_after_default = False
     for i, a in enumerate(arguments):
         if a.kwarg_only and not star:
             parts.append("*")
             star = True
-        if a.has_default_value():
-            parts.append(f"{a.name}=_d{i}")
-            required_after_default = True
-        elif required_after_default and not star:
-            parts.append(f"{a.name}=None")  # a list after a default (D27): left to the slow path
-        else:
-            parts.append(a.name)
+        parts.append(f"{a.name}=_d{i}" if a.has_default_value() else a.name)
     return ", ".join(parts)
 
 
@@ -129,15 +151,17 @@ def _forward(arguments: tuple[Argument, ...]) -> str:
     return f"({positional}{comma}), {{{keywords}}}"
 
 
-def _guard(argument: Argument, takes_numbers: bool) -> list[str] | None:
+def _unwrapped(type_: SchemaType) -> SchemaType:
+    """The type without its ``?``."""
+    return type_.elem if type_.is_optional else type_
+
+
+def _guard(argument: Argument) -> list[str] | None:
     """Lines that send anything not in its exact form to SLOW; None: no fast form exists."""
-    name, type_ = argument.name, argument.type
-    optional = type_.is_optional
-    base = type_.elem if optional else type_
-    if base is None:
-        return None
+    name = argument.name
+    base = _unwrapped(argument.type)
     if base.is_list:
-        lines = _list_guard(name, base)
+        lines = _list_guard(name, base.elem)
     elif base.kind == "tensor":
         lines = []
     elif base.kind == "generator":
@@ -149,42 +173,42 @@ def _guard(argument: Argument, takes_numbers: bool) -> list[str] | None:
         lines = [f"if {name}.__class__ is not _{base.kind}:", "    SLOW"]
     else:
         return None
-    if optional and lines:
+    if argument.type.is_optional and lines:
         return [f"if {name} is not None:", *(f"    {line}" for line in lines)]
     return lines
 
 
-def _list_guard(name: str, type_: object) -> list[str]:
-    elem = getattr(type_, "elem")  # noqa: B009  # the schema's type objects are one class
+def _list_guard(name: str, elem: SchemaType) -> list[str]:
     lines = [f"if {name}.__class__ is not tuple:"]
     lines += [f"    if {name}.__class__ is list or {name}.__class__ is _Size:"]
     lines += [f"        {name} = tuple({name})", "    else:", "        SLOW"]
-    inner = elem.elem if elem.is_optional else elem
+    inner = _unwrapped(elem)
     if inner.kind in _CLASSES and not elem.is_optional:
-        lines += [f"for _i in {name}:", f"    if _i.__class__ is not _{inner.kind}:", "        SLOW"]
-    elif inner.kind == "scalar":
+        lines += [
+            f"for _i in {name}:",
+            f"    if _i.__class__ is not _{inner.kind}:",
+            "        SLOW",
+        ]
+    elif inner.kind == "scalar" and not elem.is_optional:
         lines += [f"for _i in {name}:", "    if _i.__class__ not in _NUMBERS:", "        SLOW"]
     elif inner.kind == "tensor":
         lines += [f"_keys_{name} = 0", f"for _i in {name}:"]
         if elem.is_optional:
             lines += ["    if _i is None:", "        continue"]
         lines += ["    try:", f"        _keys_{name} |= _i._keys"]
-        lines += ["    except AttributeError:", "        SLOW"]
+        lines += ["    except AttributeError:", f"        _keys_{name} = -1", "        break"]
+        lines += [f"if _keys_{name} < 0:", "    SLOW"]
     else:
         lines += ["SLOW"]
     return lines
 
 
 def _key_expression(argument: Argument, takes_numbers: bool) -> str:
-    name, type_ = argument.name, argument.type
-    optional = type_.is_optional
-    base = type_.elem if optional else type_
-    assert base is not None
+    name = argument.name
+    optional = argument.type.is_optional
+    base = _unwrapped(argument.type)
     if base.is_list:
-        elem = base.elem
-        assert elem is not None
-        inner = elem.elem if elem.is_optional else elem
-        if inner is None or inner.kind != "tensor":
+        if _unwrapped(base.elem).kind != "tensor":
             return ""
         return f"(0 if {name} is None else _keys_{name})" if optional else f"_keys_{name}"
     if base.kind != "tensor":

@@ -37,9 +37,10 @@ class Kernel:
     """One registration: a factory of the callable that a table will hold.
 
     ``only_with_grad`` marks a kernel that has nothing to do unless some argument requires grad in
-    grad mode; resolution passes over it otherwise, so that a call without grad pays for no autograd.
-    ``python`` is the user's function where there is one; ``speaks_operators`` says that it is made
-    of operator calls, which fakes, modes and other namespaces may run; ``place`` where it came from.
+    grad mode; resolution passes over it otherwise, so that a call without grad pays for no
+    autograd. ``python`` is the user's function where there is one; ``speaks_operators`` says that
+    it is made of operator calls, which fakes and other namespaces may run; ``place`` is where it
+    was registered.
     """
 
     __slots__ = ("factory", "only_with_grad", "place", "python", "speaks_operators")

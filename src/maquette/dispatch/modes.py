@@ -16,6 +16,7 @@ from typing import ClassVar, TypeVar
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch import pre_dispatch
+from maquette.dispatch.abstract import TensorBase, distinct_classes, tensors_in
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tls import DispatchState, tls
@@ -23,7 +24,10 @@ from maquette.dispatch.tls import DispatchState, tls
 PYTHON = K.functionality_bits(DispatchKey.Python)
 SNAPSHOT = K.functionality_bits(DispatchKey.PythonTLSSnapshot)
 FAKE = K.functionality_bits(DispatchKey.Fake)
+ABOVE_PYTHON = K.bits_above(DispatchKey.Python)
 _MODE_BITS = PYTHON | SNAPSHOT
+ACTIVE_MODES = _MODE_BITS | FAKE | pre_dispatch.BITS
+"""The keys that a thread includes because modes are active."""
 _Mode = TypeVar("_Mode", bound="TorchDispatchMode")
 ModeKey = TorchDispatchModeKey | DispatchKey | None
 """Names a slot: of an infra kind, of the PreDispatch stack, or (None) the top of the stack."""
@@ -234,6 +238,12 @@ def get_current_dispatch_mode() -> object | None:
     return stack[-1] if stack else None
 
 
+def python_classes(values: object) -> tuple[type[TensorBase], ...]:
+    """The distinct classes of arguments with a ``__torch_dispatch__``, subclasses first (D98)."""
+    classes = [type(t) for t in tensors_in(values)]
+    return distinct_classes([cls for cls in classes if cls._class_bits & PYTHON])
+
+
 # --- without modes for a block ---------------------------------------------------------------
 
 
@@ -266,7 +276,7 @@ def disable_current_modes() -> Iterator[list[object]]:
     st = tls.st
     modes, fake, before = st.dispatch_modes, st.fake_mode, st.pre_dispatch_modes
     popped = [*pre_dispatch.listed()[::-1], *get_current_dispatch_mode_stack()[::-1]]
-    mode_bits = st.include & (_MODE_BITS | FAKE | pre_dispatch.BITS)
+    mode_bits = st.include & ACTIVE_MODES
     st.dispatch_modes, st.fake_mode, st.pre_dispatch_modes = [], None, [None, None, None]
     st.drop_include(mode_bits)
     try:
@@ -293,12 +303,26 @@ def no_dispatch() -> Iterator[None]:
         st.drop_exclude(added)
 
 
+@contextmanager
+def above_python_excluded() -> Iterator[None]:
+    """Exclude every key above Python for the block: what a handler at Python runs in (D97)."""
+    st = tls.st
+    exclude = st.exclude
+    st.set_exclude(exclude | ABOVE_PYTHON)
+    try:
+        yield
+    finally:
+        st.set_exclude(exclude)
+
+
 # --- questions -------------------------------------------------------------------------------
 
 
 def _check_on_one_stack(kind: TorchDispatchModeKey) -> None:
     found = (pre_dispatch.get_mode_pre_dispatch(kind), get_dispatch_mode(kind))
-    assert None in found, f"a mode of kind {kind.name} is on the PreDispatch stack and on the other too"
+    assert None in found, (
+        f"a mode of kind {kind.name} is on the PreDispatch stack and on the other too"
+    )
 
 
 def detect_infra_mode(kind: TorchDispatchModeKey) -> object | None:

@@ -1,35 +1,59 @@
-"""Operators: `OpOverload`, its kernel table, and the resolution of key sets to kernels.
+"""Operators: `OpOverload`, its kernels, and the table that resolved key sets are remembered in.
 
 One idea: an operator resolves a *whole key set* (an int) to a callable once and remembers it in
 ``_table``; a call is or-ing the argument's key sets, one dict look-up, one call. The generated
-entry functions that do so are in `call.py`; packets and namespaces in `registry.py`. What an
-operator's page says (shape rule, derivative, cost ...) is kept here as plain attributes, set by the
-registration calls of the library floor, so that whoever asks, asks the operator.
+entry functions that do so are in `call.py`, the rules of resolution in `resolution.py`, Python
+overrides in `overrides.py`, packets and the registry in `registry.py`. What an operator's page says
+(shape rule, derivative, cost ...) is kept here as plain attributes, set by the registration calls
+of the library floor, so that whoever asks, asks the operator.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from maquette.dispatch import keysets as K
-from maquette.dispatch.call import build_call
-from maquette.dispatch.kernels import Boxed, Factory, Kernel
-from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
+from maquette.dispatch.base import OperatorBase
+from maquette.dispatch.call import build_call, is_entry
+from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 from maquette.dispatch.matching import bind, normalise
+from maquette.dispatch.overrides import PYTHON_DISPATCHER, compute_dispatch, overridden_kernel
+from maquette.dispatch.resolution import FALLBACKS, serving_key
 from maquette.dispatch.schema import FunctionSchema
 from maquette.dispatch.schema_parser import parse_schema
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import (
+    NO_OVERRIDE,
+    call_torch_function,
+    overriding_classes,
+)
 
 if TYPE_CHECKING:
     from maquette.dispatch.registry import OpOverloadPacket
 
-F = TypeVar("F", bound=Callable[..., object])
+__all__ = [
+    "FALLBACKS",
+    "LOCK",
+    "NO_OVERRIDE",
+    "OpOverload",
+    "OperatorBase",
+    "OperatorHandle",
+    "fall_through",
+    "keys_of",
+    "set_fallback",
+]
 
 LOCK = threading.RLock()
-FALLBACKS: dict[DispatchKey, Factory] = {}
+"""Held by every registration and every resolution (D138)."""
+_IMPLICIT = DispatchKey.CompositeImplicitAutograd
+_RESOLVED: weakref.WeakSet[OpOverload] = weakref.WeakSet()
 
 # D47: the operators (and their in-place and out= forms) whose Tensor parameters take numbers.
 _NUMBER_NAMES = frozenset(
@@ -38,29 +62,15 @@ _NUMBER_NAMES = frozenset(
 _NUMBER_EXACT = frozenset("to _to_copy copy copy_ _conj".split())
 
 
-class OperatorBase:
-    """What overloads and higher-order operators share: tables of Python overrides (D64)."""
-
-    def __init__(self) -> None:
-        self.py_kernels: dict[DispatchKey, Callable[..., object]] = {}
-        self.python_key_table: dict[type, Callable[..., object]] = {}
-        self.functorch_table: dict[object, Callable[..., object]] = {}
-        self._dispatch_cache: dict[DispatchKey, object] = {}
-
-    def __call__(self, /, *args: object, **kwargs: object) -> object:
-        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
-
-    def name(self) -> str:
-        """The qualified name, ``ns::name.overload``."""
-        raise NotImplementedError(f"{type(self).__name__} does not define name()")
-
-
 class OpOverload(OperatorBase):
     """One overload of an operator: ``ops.aten.add.Tensor``.
 
     Calling it matches the arguments with the schema (RuntimeError naming operator, parameter and
-    schema otherwise), collects the key set and runs the kernel that serves it.
+    schema otherwise), collects the key set and runs the kernel that serves it. There is one object
+    per overload: copies and pickles give it back.
     """
+
+    __slots__ = ("_call",)  # a slot, since every call reads it: 20 ns of an attribute of 40
 
     def __init__(
         self, packet: OpOverloadPacket, schema_text: str, tags: Iterable[Tag], place: str
@@ -77,9 +87,11 @@ class OpOverload(OperatorBase):
         self.tags: list[Tag] = list(tags)
         self.place = place
         self.alive = True
+        self._defined_in_python = False
         self._schema_text = schema_text
         self._parsed: FunctionSchema | None = None
         self._kernels: dict[DispatchKey, list[Kernel]] = {}
+        self._registered = _Registered(self)
         self._table: dict[int, Boxed] = {}
         base = self._opname.rstrip("_") if self.namespace == "aten" else ""
         self.takes_numbers = base in _NUMBER_NAMES or (
@@ -99,23 +111,21 @@ class OpOverload(OperatorBase):
 
     def __call__(self, /, *args: object, **kwargs: object) -> object:
         try:
-            return self._call(*args, **kwargs)
+            # An empty **kwargs would cost a dict a call.
+            return self._call(*args, **kwargs) if kwargs else self._call(*args)
         except TypeError as error:
-            # Python's own binding of the generated function failed: no frame below ours. The slow
-            # path then says what is wrong in the words of the schema.
-            frame = error.__traceback__
-            if frame is None or frame.tb_next is not None:
+            if not failed_to_bind(error):
                 raise
         return self.call_slow(args, kwargs)
 
     def _first_call(self, /, *args: object, **kwargs: object) -> object:
         """Compile the entry function at the first call: definitions must stay cheap to import."""
-        if not self.alive:
-            self._raise_stale()
         self._compile()
         return self(*args, **kwargs)
 
     def _compile(self) -> None:
+        if not self.alive:
+            self._raise_stale()
         if self._call == self._first_call:
             self._call = build_call(self)
 
@@ -123,28 +133,54 @@ class OpOverload(OperatorBase):
         """Match exactly (D38-D49), then dispatch. The plain version of the generated entry."""
         if not self.alive:
             self._raise_stale()
-        handler = TORCH_FUNCTION_HANDLER[0]
-        if handler is not None:
-            answer = handler(self, args, kwargs)
+        st = tls.st
+        if st.function_modes or overriding_classes(args, kwargs):
+            written = _as_written(sys._getframe(1)) or (self, args, kwargs)
+            answer = call_torch_function(*written)
             if answer is not NO_OVERRIDE:
                 return answer
         params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
-        st = tls.st
-        ks = (keys_of(params) | st.include) & st.keep & ~K.TORCH_FUNCTION
-        return (self._table.get(ks) or self.resolve(ks))(ks, *params)
+        ks = (argument_keys(self, params) | st.include) & st.keep & ~K.TORCH_FUNCTION
+        return self.run(ks, params)
 
     def redispatch(self, keyset: DispatchKeySet, /, *args: object, **kwargs: object) -> object:
         """Run the highest kernel of exactly ``keyset``; thread-local sets are not consulted."""
         params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
-        ks = keyset.raw_repr() | (keys_of(params) & ~K.VISIBLE & tls.st.keep)
-        return self.run(ks, params)
+        return self.run(keyset.raw_repr() | self._hidden_bits(params), params)
 
     def run(self, ks: int, params: Iterable[object]) -> object:
         """Run the kernel that serves the effective key set ``ks`` on canonical parameters."""
         return (self._table.get(ks) or self.resolve(ks))(ks, *params)
 
-    def _op_dk(self, key: DispatchKey, /, *args: object, **kwargs: object) -> object:
-        return self.redispatch(DispatchKeySet(key), *args, **kwargs)
+    def _op_dk(self, key: KeyLike, /, *args: object, **kwargs: object) -> object:
+        """Run the kernel that serves one key, whatever lies above it (D76)."""
+        key = K.as_key(key)
+        params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
+        st = tls.st
+        ks = (argument_keys(self, params) | st.include) & st.keep
+        ks &= K.keyset_full_after(key).raw_repr() & ~PYTHON_DISPATCHER
+        ks |= key.bits | self._hidden_bits(params)
+        kernel = self.kernel_at(key)
+        built = None if kernel is None else kernel.factory(self, ks)
+        if built is None:
+            self._raise_no_kernel(key)
+        return built(ks, *params)
+
+    def _hidden_bits(self, params: Sequence[object]) -> int:
+        """The hidden bits of a call with these parameters in this thread, overriding apart."""
+        st = tls.st
+        ks = (argument_keys(self, params) | st.include) & st.keep
+        return ks & ~K.VISIBLE & ~K.TORCH_FUNCTION
+
+    def decompose(self, *args: object, **kwargs: object) -> object:
+        """Run the definition by other operators, or give NotImplemented where there is none."""
+        override = self.py_kernels.get(_IMPLICIT)
+        if override is not None:
+            return override(*args, **kwargs)
+        return self._op_dk(_IMPLICIT, *args, **kwargs) if self._can_decompose() else NotImplemented
+
+    def _can_decompose(self) -> bool:
+        return self.has_kernel_for_dispatch_key(_IMPLICIT)
 
     # --- resolution ------------------------------------------------------------------
 
@@ -153,6 +189,7 @@ class OpOverload(OperatorBase):
         with LOCK:
             kernel = self._find(ks)
             self._table[ks] = kernel
+            _RESOLVED.add(self)
             return kernel
 
     def _find(self, ks: int) -> Boxed:
@@ -160,76 +197,52 @@ class OpOverload(OperatorBase):
             self._raise_stale()
         if ks & K.TORCH_FUNCTION:
             return self._torch_function_kernel
+        if ks & PYTHON_DISPATCHER:
+            return overridden_kernel(self, ks)
         rest = ks
         while True:
             key = K.highest(rest)
             kernel = self.kernel_at(key)
             if kernel is None:
                 self._raise_no_kernel(key)
-            built = None
             if not kernel.only_with_grad or ks & K.REQUIRES_GRAD:
                 built = kernel.factory(self, ks)
-            if built is not None:
-                return built
+                if built is not None:
+                    return built
             if key is DispatchKey.Undefined:
                 self._raise_no_kernel(key)
             rest &= ~K.functionality_bits(key)
 
     def _torch_function_kernel(self, ks: int, *params: object) -> object:
-        from_schema = normalise(self._schema, params)
-        handler = TORCH_FUNCTION_HANDLER[0]
-        answer = NO_OVERRIDE if handler is None else handler(self, *from_schema)
-        if answer is not NO_OVERRIDE:
-            return answer
-        return self.run(ks & ~K.TORCH_FUNCTION, params)
+        """Offer the call, as it was written, to function modes and classes (D38, D135)."""
+        written = _as_written(sys._getframe(1)) or (self, *normalise(self._schema, params))
+        answer = call_torch_function(*written)
+        return self.run(ks & ~K.TORCH_FUNCTION, params) if answer is NO_OVERRIDE else answer
 
     def kernel_at(self, key: DispatchKey) -> Kernel | None:
         """The registered kernel, or a key's fallback, that serves one key; None where none does."""
         found = self.find_key(key)
-        if found is None:
-            return None
+        return None if found is None else self.registered_kernel(found, key)
+
+    def registered_kernel(self, found: DispatchKey, key: DispatchKey) -> Kernel:
+        """The newest kernel at ``found``, or the fallback that serves ``key``."""
         stack = self._kernels.get(found)
         if stack:
             return stack[-1]
         return Kernel(FALLBACKS[key], only_with_grad=K.is_autograd_key(key))
 
     def find_key(self, key: DispatchKey) -> DispatchKey | None:
-        """D55-D60: the key whose kernel serves ``key``."""
-        own = self._kernels
-        if own.get(key):
-            return key
-        undefined = key is DispatchKey.Undefined
-        for alias in (
-            DispatchKey.CompositeExplicitAutogradNonFunctional,
-            DispatchKey.CompositeExplicitAutograd,
-        ):
-            if own.get(alias) and (undefined or K.is_included_in_alias(key, alias)):
-                return alias
-        backend = bool(own.get(DispatchKey.CompositeExplicitAutograd)) or self._has_backend(key)
-        nested = DispatchKey.CompositeImplicitAutogradNestedTensor
-        if own.get(nested) and not undefined and not backend:
-            if K.is_included_in_alias(key, nested):
-                return nested
-        implicit = DispatchKey.CompositeImplicitAutograd
-        if own.get(implicit) and not backend:
-            if undefined or K.is_included_in_alias(key, implicit):
-                self._check_not_ambiguous(key)
-                return implicit
-        for alias in (DispatchKey.Autograd, DispatchKey.FuncTorchBatchedDecomposition):
-            if own.get(alias) and K.is_included_in_alias(key, alias):
-                return alias
-        return key if key in FALLBACKS else None
+        """The key whose registered kernel, or fallback, serves ``key`` (D55-D60)."""
+        found = serving_key(self._registered, key)
+        return key if found is None and key in FALLBACKS else found
 
-    def _has_backend(self, key: DispatchKey) -> bool:
-        served = K.get_backend_keyset_from_autograd(key)
-        return any(stack and not k.is_alias and served.has(k) for k, stack in self._kernels.items())
+    def _get_dispatch(self, key: KeyLike) -> DispatchKey | Callable[..., object]:
+        """Find and cache what serves a key: a Python override, or the key of a kernel (D78)."""
+        return compute_dispatch(self, K.as_key(key))
 
-    def _check_not_ambiguous(self, key: DispatchKey) -> None:
-        if key is not DispatchKey.AutogradOther:
-            return
-        others = K.autogradother_backends
-        if any(stack and others.has(k) for k, stack in self._kernels.items()):
-            raise RuntimeError(f"{self.name()}: ambiguous autogradother kernel")
+    def _uncache_dispatch(self, key: KeyLike) -> None:
+        """Forget the cached answer for one key, if there is one."""
+        self._dispatch_cache.pop(K.as_key(key), None)
 
     # --- registration ----------------------------------------------------------------
 
@@ -250,9 +263,13 @@ class OpOverload(OperatorBase):
 
     def invalidate(self) -> None:
         """Forget every resolved key set and every inferred result."""
-        self._table.clear()
-        self.infer_cache.clear()
-        self._dispatch_cache.clear()
+        with LOCK:
+            self._table.clear()
+            self.infer_cache.clear()
+            self._dispatch_cache.clear()
+
+    def _forget_dispatch(self) -> None:
+        self.invalidate()
 
     def retire(self) -> None:
         """The library that defined this overload is gone: later calls say so."""
@@ -260,11 +277,16 @@ class OpOverload(OperatorBase):
             self.alive = False
             self._kernels.clear()
             self.invalidate()
-            self._call = self._raise_stale
 
-    def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
-        """Whether a kernel is registered at exactly this key (no alias expansion)."""
-        return bool(self._kernels.get(key)) or key in self.py_kernels
+    def has_kernel_for_dispatch_key(self, key: KeyLike) -> bool:
+        """Whether a kernel, Python override included, is at exactly this key (D68)."""
+        key = K.as_key(key)
+        return bool(self._kernels.get(key)) or super().has_kernel_for_dispatch_key(key)
+
+    def has_kernel_for_any_dispatch_key(self, keys: DispatchKeySet) -> bool:
+        """Whether a kernel, Python override included, is at a runtime key of the set (D68)."""
+        registered = self._registered.has_kernel_for_any_dispatch_key(keys)
+        return registered or super().has_kernel_for_any_dispatch_key(keys)
 
     # --- facts -----------------------------------------------------------------------
 
@@ -281,10 +303,6 @@ class OpOverload(OperatorBase):
         return bool(aliased) and not any(a.is_write for a in aliased)
 
     @property
-    def _defined_in_python(self) -> bool:
-        return True
-
-    @property
     def _nondeterministic_seeded(self) -> bool:
         return Tag.nondeterministic_seeded in self.tags
 
@@ -294,9 +312,15 @@ class OpOverload(OperatorBase):
 
     @property
     def op(self) -> Boxed:
+        """The underlying callable."""
         return self.__call__
 
+    @property
+    def _handle(self) -> OperatorHandle:
+        return OperatorHandle(self)
+
     def name(self) -> str:
+        """``aten::add.Tensor``; the unnamed overload is ``aten::mm``."""
         return self._qualified
 
     @property
@@ -307,9 +331,8 @@ class OpOverload(OperatorBase):
         return f"{self.namespace}.{self._opname}.{self._overloadname}"
 
     def __repr__(self) -> str:
-        return (
-            f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
-        )
+        packet = f"{self.namespace}.{self._opname}"
+        return f"<OpOverload(op='{packet}', overload='{self._overloadname}')>"
 
     def __copy__(self) -> OpOverload:
         return self
@@ -317,12 +340,12 @@ class OpOverload(OperatorBase):
     def __deepcopy__(self, memo: object) -> OpOverload:
         return self
 
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, str, str]]:
-        return _find_overload, (self.namespace, self._opname, self._overloadname)
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[OpOverloadPacket, str]]:
+        return getattr, (self.overloadpacket, self._overloadname)
 
     # --- errors ----------------------------------------------------------------------
 
-    def _raise_stale(self, *args: object, **kwargs: object) -> NoReturn:
+    def _raise_stale(self) -> NoReturn:
         raise RuntimeError(
             f"{self.name()} was defined at {self.place} by a library that has since been "
             f"destroyed; look the operator up again in maquette.ops"
@@ -344,31 +367,94 @@ class OpOverload(OperatorBase):
         )
 
 
+class _Registered:
+    """An overload as its registered kernels alone make it: Python overrides do not count (D67)."""
+
+    __slots__ = ("_op",)
+
+    def __init__(self, op: OpOverload) -> None:
+        self._op = op
+
+    def name(self) -> str:
+        return self._op.name()
+
+    def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
+        return bool(self._op._kernels.get(key))
+
+    def has_kernel_for_any_dispatch_key(self, keys: DispatchKeySet) -> bool:
+        stacks = self._op._kernels.items()
+        return any(stack and not key.is_alias and keys.has(key) for key, stack in stacks)
+
+
+class OperatorHandle:
+    """An overload as older programs hold it: its schema, and calls with a key set (D76)."""
+
+    __slots__ = ("_op",)
+
+    def __init__(self, op: OpOverload) -> None:
+        self._op = op
+
+    def schema(self) -> FunctionSchema:
+        """The schema of the overload."""
+        return self._op._schema
+
+    def redispatch_boxed(
+        self, keyset: DispatchKeySet, /, *args: object, **kwargs: object
+    ) -> object:
+        """`OpOverload.redispatch`."""
+        return self._op.redispatch(keyset, *args, **kwargs)
+
+
+# --- calls as they were written --------------------------------------------------------------
+
+WRITTEN_AT: set[CodeType] = {OpOverload.__call__.__code__}
+"""The code of functions ``__call__(self, /, *args, **kwargs)`` that call a generated entry."""
+_Written = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
+
+
+def failed_to_bind(error: TypeError) -> bool:
+    """Whether a call failed before the called function began: it has left no frame below ours."""
+    frame = error.__traceback__
+    return frame is not None and frame.tb_next is None
+
+
+def _as_written(frame: FrameType | None) -> _Written | None:
+    """Who was called and with what, before defaults were filled in; None where nobody knows.
+
+    frame: of the caller. A handler of ``__torch_function__`` gets the call as its user wrote it,
+    but a call that nobody overrides must not carry that along; so it is read off the stack.
+    """
+    while frame is not None and is_entry(frame):
+        frame = frame.f_back
+    if frame is None or frame.f_code not in WRITTEN_AT:
+        return None
+    names = frame.f_locals
+    return cast(_Written, (names["self"], names["args"], names["kwargs"]))
+
+
+# --- key sets of parameters ------------------------------------------------------------------
+
+
+def argument_keys(op: OpOverload, params: Sequence[object]) -> int:
+    """The or of the key sets of canonical parameters that the schema calls tensors (D21)."""
+    schema = op._schema
+    positions = schema.memo.get("tensors")
+    if positions is None:
+        kinds = [a.type.base.kind for a in schema.arguments]
+        positions = schema.memo["tensors"] = [i for i, k in enumerate(kinds) if k == "tensor"]
+    return keys_of([params[i] for i in cast(list[int], positions)])
+
+
 def keys_of(params: Iterable[object]) -> int:
     """The or of the key sets of the tensors among canonical parameters."""
     ks = 0
     for p in params:
         if p.__class__ is tuple:
-            for item in p:  # type: ignore[attr-defined]  # a tuple, by the line above
+            for item in cast(tuple[object, ...], p):
                 ks |= getattr(item, "_keys", 0)
         else:
             ks |= getattr(p, "_keys", 0)
     return ks
-
-
-class _NoOverride:
-    def __repr__(self) -> str:
-        return "NO_OVERRIDE"
-
-
-NO_OVERRIDE = _NoOverride()
-TORCH_FUNCTION_HANDLER: list[Callable[..., object] | None] = [None]
-
-
-def _find_overload(namespace: str, name: str, overload: str) -> object:
-    from maquette.dispatch.registry import ops  # same floor; the two modules know each other
-
-    return getattr(getattr(getattr(ops, namespace), name), overload)
 
 
 def set_fallback(key: DispatchKey, factory: Factory) -> None:
@@ -377,8 +463,5 @@ def set_fallback(key: DispatchKey, factory: Factory) -> None:
         if key in FALLBACKS:
             raise RuntimeError(f"a backend fallback for {key.name} is registered already")
         FALLBACKS[key] = factory
-
-
-def fall_through(op: OpOverload, ks: int) -> None:
-    """The fallback that skips its key."""
-    return None
+        for op in list(_RESOLVED):
+            op.invalidate()

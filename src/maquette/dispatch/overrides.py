@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch import pre_dispatch
-from maquette.dispatch.abstract import distinct_classes, tensors_in
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.matching import check_result, normalise
-from maquette.dispatch.modes import PYTHON
+from maquette.dispatch.modes import (
+    PYTHON,
+    above_python_excluded,
+    pop_mode_temporarily,
+    python_classes,
+)
 from maquette.dispatch.resolution import resolve_key
 from maquette.dispatch.tls import tls
 
@@ -102,11 +106,11 @@ def _pre_dispatch_acts() -> bool:
 
 def _at_pre_dispatch(op: OpOverload) -> Callable[..., object]:
     def handler(*args: object, **kwargs: object) -> object:
-        types = distinct_classes([type(t) for t in tensors_in([*args, *kwargs.values()])])
+        types = python_classes([*args, *kwargs.values()])
         mode = pre_dispatch.pop_mode_pre_dispatch()
         try:
             return mode.__torch_dispatch__(  # type: ignore[attr-defined]  # modes of any class
-                op, tuple(c for c in types if c._class_bits & PYTHON), args, kwargs
+                op, types, args, kwargs
             )
         finally:
             pre_dispatch.set_mode_pre_dispatch(mode)
@@ -122,7 +126,7 @@ def _at_python(op: OpOverload) -> Callable[..., object]:
         rule = op.python_key_table.get(type(st.dispatch_modes[-1])) if st.dispatch_modes else None
         if rule is None:
             return op._op_dk(DispatchKey.Python, *args, **kwargs)
-        with python_handler(), pop_mode_temporarily() as mode:
+        with above_python_excluded(), pop_mode_temporarily() as mode:
             return rule(mode, *args, **kwargs)
 
     return handler

@@ -11,12 +11,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from maquette.dispatch import keysets as K
-from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
+from maquette.dispatch.kernels import Factory
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 
 _EXPLICIT = DispatchKey.CompositeExplicitAutograd
 _EXPLICIT_NON_FUNCTIONAL = DispatchKey.CompositeExplicitAutogradNonFunctional
 _IMPLICIT = DispatchKey.CompositeImplicitAutograd
 _IMPLICIT_NESTED = DispatchKey.CompositeImplicitAutogradNestedTensor
+
+
+FALLBACKS: dict[DispatchKey, Factory] = {}
+"""What serves a key for operators that have no kernel there; `operator.set_fallback` adds to it."""
 
 
 class HasKernels(Protocol):
@@ -58,6 +63,28 @@ def serving_key(op: HasKernels, key: DispatchKey) -> DispatchKey | None:
         if _covers(op, alias, key, undefined=False):
             return alias
     return None
+
+
+def resolve_key(op: HasKernels, key: KeyLike) -> DispatchKey:
+    """The key whose kernel, or fallback, serves ``key`` for ``op``; Python overrides count (D60).
+
+    Raises NotImplementedError where there is none.
+    """
+    key = K.as_key(key)
+    serving = serving_key(op, key)
+    if serving is not None:
+        return serving
+    if key not in FALLBACKS:
+        raise NotImplementedError(
+            f"could not find a kernel of {op.name()} that serves {key.name}, and there is no "
+            f"fallback for that key"
+        )
+    return key
+
+
+def has_backend_fallback(key: KeyLike) -> bool:
+    """Whether a fallback serves every operator that has no kernel at this key (D54)."""
+    return K.as_key(key) in FALLBACKS
 
 
 def _covers(op: HasKernels, alias: DispatchKey, key: DispatchKey, *, undefined: bool) -> bool:

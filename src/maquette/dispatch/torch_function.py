@@ -1,9 +1,9 @@
-"""`__torch_function__`: who may answer a call before its arguments are even matched (spec D135-D136).
+"""`__torch_function__`: who may answer a call before its arguments are matched (spec D135-D136).
 
-Here are the function modes, the switches that turn overriding off, and `call_torch_function`, which
-asks modes and classes in their order. That a call is to be offered at all is told by a hidden bit of
-the key set, which such classes' tensors carry and a thread includes while a mode is active; so a
-call that nobody overrides pays nothing for this.
+Here are the function modes, the switches that turn overriding off, and `call_torch_function`,
+which asks modes and classes in their order. The one idea: that a call is to be offered is told by a
+hidden bit of the key set, which tensors of such classes carry and a thread includes while a mode is
+active; so a call that nobody overrides pays nothing for this.
 """
 
 from __future__ import annotations
@@ -202,9 +202,7 @@ def default_torch_function(
         return _converted(result, cls, convert)
 
 
-def _converted(
-    result: object, cls: type, convert: Callable[[TensorBase, type], object]
-) -> object:
+def _converted(result: object, cls: type, convert: Callable[[TensorBase, type], object]) -> object:
     if isinstance(result, TensorBase):
         return result if isinstance(result, cls) else convert(result, cls)
     if isinstance(result, list | tuple):

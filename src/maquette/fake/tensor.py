@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from maquette.core.device import canonical, device
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
+from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.tls import tls
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import (
@@ -33,6 +34,7 @@ class FakeTensor(Tensor):
     """A tensor in outline: every question about metadata has its answer, data has none."""
 
     __slots__ = ("constant", "fake_mode")
+    __torch_function__ = disabled_torch_function
 
     fake_mode: FakeTensorMode  # type: ignore[misc]  # None on real tensors
     constant: Tensor | None  # type: ignore[misc]  # likewise

@@ -1,4 +1,4 @@
-"""Registering operators: `Library`, `define`, `impl`, `custom_op`, `register_*`; pages in `page`."""
+"""Registering operators: `Library`, `define`, `impl`, `custom_op`, `register_*`; and `page`."""
 
 from maquette.dispatch.kernels import fallthrough_kernel
 from maquette.library import page

@@ -1,7 +1,7 @@
 """Functions of arrays as kernels of operators: tensors are unwrapped before, results wrapped after.
 
-A page's array kernel (`arrays.py`) is laid out by its shape rule; these functions have none, so their
-results are what they return.
+A page's array kernel (`arrays.py`) is laid out by its shape rule; these functions have none, so
+their results are what they return.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`custom_op`: a Python function as an operator, with everything else registered on what it returns.
+"""`custom_op`: a Python function as an operator; the rest is registered on what it returns.
 
-A `CustomOpDef` owns a library with one operator. Its kernels are put in place once, when it is defined;
-each asks the definition at resolution which function serves it, so that registering again, or switching
-a kernel off, only makes the operator resolve anew and costs a call nothing.
+A `CustomOpDef` owns a library with one operator. Its kernels are put in place once, when it is
+defined; each asks the definition at resolution which function serves it, so that registering again,
+or switching a kernel off, only makes the operator resolve anew and costs a call nothing.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def _check_name(name: str) -> None:
     namespace, separator, rest = name.partition("::")
     if not separator or not namespace.isidentifier() or not rest.isidentifier():
         raise ValueError(
-            f"custom_op: expected a name of the form 'namespace::name' without an overload, got {name!r}"
+            "custom_op: expected a name of the form 'namespace::name' without an overload, got "
+            f"{name!r}"
         )
 
 
@@ -126,8 +127,8 @@ def _check_written(schema: FunctionSchema, mutates_args: str | Sequence[str]) ->
     given = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     if declared != given:
         raise ValueError(
-            f"custom_op: the schema {schema} says that {sorted(declared)} are written, mutates_args "
-            f"says {sorted(given)}; the two must agree"
+            f"custom_op: the schema {schema} says that {sorted(declared)} are written, "
+            f"mutates_args says {sorted(given)}; the two must agree"
         )
 
 
@@ -137,8 +138,8 @@ def _check_keyword_tensors(schema: FunctionSchema, tags: Sequence[Tag]) -> None:
     for a in schema.arguments:
         if a.kwarg_only and _is_tensor(a):
             raise NotImplementedError(
-                f"custom_op: the keyword-only argument '{a.name}' is a tensor, which only operators "
-                f"tagged Tag.out may have: {schema}"
+                f"custom_op: the keyword-only argument '{a.name}' is a tensor, which only "
+                f"operators tagged Tag.out may have: {schema}"
             )
 
 
@@ -159,8 +160,8 @@ def _check_selectable(schema: FunctionSchema, devices: Iterable[str]) -> None:
         return
     if not any(a.name == "device" and a.type.base.kind == "device" for a in schema.arguments):
         raise ValueError(
-            f"custom_op: {schema} has no tensor to tell the device by; for kernels of single devices "
-            f"add a parameter 'device: torch.device'"
+            f"custom_op: {schema} has no tensor to tell the device by; for kernels of single "
+            f"devices add a parameter 'device: torch.device'"
         )
 
 
@@ -325,7 +326,7 @@ class CustomOpDef:
     # --- the rest of the page --------------------------------------------------------
 
     def register_vmap(self, func: F | None = None, /) -> F | Callable[[F], F]:
-        """Register the batching rule ``(info, in_dims, *args) -> (output, out_dims)``; returns it."""
+        """Register the batching rule ``(info, in_dims, *args) -> (output, out_dims)``."""
 
         def register(function: F) -> F:
             _check_no_keyword_tensors(self._opoverload)
@@ -369,8 +370,8 @@ def _refusing_grad(op: OpOverload) -> Function:
     def kernel(ks: int, *params: object) -> object:
         assert requires_grad(params)
         raise RuntimeError(
-            f"{op}: functions with out=... arguments don't support automatic differentiation, but one "
-            f"of the arguments requires grad"
+            f"{op}: functions with out=... arguments don't support automatic differentiation, but "
+            f"one of the arguments requires grad"
         )
 
     return kernel
@@ -392,8 +393,8 @@ def check_differentiable(op: OpOverload, *, views: bool) -> None:
     )
     if schema.is_mutable or not schema.returns or (aliased and not one_view):
         raise RuntimeError(
-            f"cannot register an autograd formula for {op}, which is not functional: it must return "
-            f"something, write no argument and return no view. Schema: {schema}"
+            f"cannot register an autograd formula for {op}, which is not functional: it must "
+            f"return something, write no argument and return no view. Schema: {schema}"
         )
     _check_no_keyword_tensors(op)
 
@@ -402,8 +403,8 @@ def _check_no_keyword_tensors(op: OpOverload) -> None:
     for a in op._schema.arguments:
         if a.kwarg_only and _is_tensor(a):
             raise NotImplementedError(
-                f"{op}: its keyword-only argument '{a.name}' is a tensor; formulas and batching rules "
-                f"know only positional ones. Schema: {op._schema}"
+                f"{op}: its keyword-only argument '{a.name}' is a tensor; formulas and batching "
+                f"rules know only positional ones. Schema: {op._schema}"
             )
 
 

@@ -1,7 +1,8 @@
 """Fake implementations that users register: one function for fake tensors and for meta tensors.
 
-The function stands as a kernel at Fake and at Meta. Running it on fakes needs their mode, which is two
-floors up, so `maquette.fake` supplies the runner through `FAKE_RUNNER`; everything else is here.
+The function stands as a kernel at Fake and at Meta. Running it on fakes needs their mode, which is
+two floors up, so `maquette.fake` supplies the runner through `FAKE_RUNNER`; everything else is
+here.
 """
 
 from __future__ import annotations

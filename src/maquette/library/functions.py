@@ -1,7 +1,8 @@
 """The functions of `maquette.library` that need no `Library`: they name the operator instead.
 
-Each finds the operator and either hands over to its `CustomOpDef` or registers through a library: the
-one given, or one per namespace that is kept for ever. What is registered is explained in `library.py`.
+Each finds the operator and either hands over to its `CustomOpDef` or registers through a library:
+the one given, or one per namespace that is kept for ever. What is registered is explained in
+`library.py`.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def define(
 ) -> Callable[[F], F] | None:
     """Define the operator ``qualname`` (``ns::name``) by a nameless schema.
 
-    The old form ``define(lib, schema, alias_analysis="")``, with a name in the schema, decorates: it
-    defines, registers the function at the default key and returns it.
+    The old form ``define(lib, schema, alias_analysis="")``, with a name in the schema, decorates:
+    it defines, registers the function at the default key and returns it.
     """
     if isinstance(qualname, Library):
         return _define_decorator(qualname, schema, alias_analysis)
@@ -195,8 +196,9 @@ def register_autograd(
     """Register the derivative of an operator: ``backward(ctx, *grads)`` and what prepares it.
 
     backward: one gradient (or None) for each positional argument, a list for a list of tensors.
-    setup_context: called by keywords ``ctx``, ``inputs``, ``output`` after the forward, to save what
-    backward needs. Raises RuntimeError for operators that write, return nothing or return views.
+    setup_context: called by keywords ``ctx``, ``inputs``, ``output`` after the forward, to save
+    what backward needs. Raises RuntimeError for operators that write, return nothing or return
+    views.
     """
     opdef = _opdef_or_none("register_autograd", op)
     if opdef is not None:
@@ -220,8 +222,8 @@ def _warn_unreached(op: OpOverload, place: str) -> None:
     if op.find_key(DispatchKey.AutogradCPU) is DispatchKey.CompositeImplicitAutograd:
         warn_at(
             place,
-            f"{op} has a CompositeImplicitAutograd kernel and no other: it is differentiated through "
-            f"its parts, so this formula is not reached",
+            f"{op} has a CompositeImplicitAutograd kernel and no other: it is differentiated "
+            f"through its parts, so this formula is not reached",
         )
 
 
@@ -276,7 +278,8 @@ def register_shape(op: Operator, func: F | None = None, /) -> F | Callable[[F], 
 def get_kernel(op: Operator, key: KeyLike) -> KernelHandle:
     """What serves ``op`` at a dispatch key now, immune to later overrides.
 
-    Raises ValueError for an unknown key or a packet, RuntimeError where there is no operator or kernel.
+    Raises ValueError for an unknown key or a packet, RuntimeError where there is no operator or
+    kernel.
     """
     _check_operator("get_kernel", op)
     overload = _find(op)
@@ -335,7 +338,7 @@ def _namespace(qualname: str) -> str:
 
 
 def _library(namespace: str, lib: Library | None) -> Library:
-    """The library to register in: the given one, which must be of the namespace, or a lasting one."""
+    """The library to register in: the given one, of this namespace, or a lasting one."""
     if lib is None:
         kept = _keep_alive.get(namespace)
         if kept is None or not kept.alive:
@@ -343,7 +346,8 @@ def _library(namespace: str, lib: Library | None) -> Library:
         return kept
     if lib.ns != namespace:
         raise RuntimeError(
-            f"the operator is of the namespace {namespace}, the library made at {lib.place} of {lib.ns}"
+            f"the operator is of the namespace {namespace}, the library made at {lib.place} of "
+            f"{lib.ns}"
         )
     lib._check_alive()
     return lib

@@ -25,6 +25,14 @@ from maquette.tensor.tensor import Tensor, fake_keys_for, keys_for
 LIMIT = 8192
 
 
+class DependsOnData(RuntimeError):
+    """A shape rule's answer where only data could tell; it says what would have to be known.
+
+    On fake tensors an operator tagged ``dynamic_output_shape`` then raises
+    `DynamicOutputShapeException`.
+    """
+
+
 class Outcome:
     """The result of a shape rule: ``value`` has metas where the operator returns tensors.
 

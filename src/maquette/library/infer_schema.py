@@ -38,9 +38,9 @@ _ELEMENTS = ("Tensor", "Tensor?", "SymInt", "float", "bool", "Scalar")
 _OPTIONAL_LISTS = ("SymInt", "float", "bool")
 _LISTS = (list, collections.abc.Sequence)
 _VALID = (
-    "Tensor, int, float, bool, str, int | float | bool, torch.dtype, torch.device, Optional of each; "
-    "list and Sequence of Tensor, Optional[Tensor], int, float, bool, int | float | bool; Optional of "
-    "a list of int, float or bool"
+    "Tensor, int, float, bool, str, int | float | bool, torch.dtype, torch.device, Optional of "
+    "each; list and Sequence of Tensor, Optional[Tensor], int, float, bool, int | float | bool; "
+    "Optional of a list of int, float or bool"
 )
 
 
@@ -54,16 +54,17 @@ def infer_schema(
 ) -> str:
     """The schema of a function from its annotations, nameless or with ``op_name`` before it.
 
-    mutates_args: the names of the tensors that the function writes to, or "unknown" for all of them.
-    Raises ValueError with the signature and the parameter for anything a schema cannot say. Unlike
-    PyTorch 2.13 it also reads postponed element types (``List['Tensor']``) and callable objects.
+    mutates_args: the names of the tensors that the function writes to, or "unknown" for all of
+    them. Raises ValueError with the signature and the parameter for anything a schema cannot say.
+    Unlike PyTorch 2.13 it also reads postponed element types (``List['Tensor']``) and callable
+    objects.
 
     >>> def f(x: Tensor, n: int = 3, *, s: float = 2.5) -> Tensor: ...
     >>> infer_schema(f, mutates_args=())
     '(Tensor x, SymInt n=3, *, float s=2.5) -> Tensor'
     """
     given = [tags] if isinstance(tags, Tag) else list(tags)
-    assert not (Tag.inplace in given and Tag.out in given), "tags out and inplace exclude each other"
+    assert not {Tag.inplace, Tag.out} <= set(given), "the tags out and inplace exclude each other"
     reader = _Reader(fn)
     parameters = reader.parameters()
     written = reader.written(parameters, mutates_args)
@@ -106,8 +107,8 @@ class _Reader:
     def _parameter(self, at: int, p: inspect.Parameter) -> _Parameter:
         if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
             self.fail(
-                f"the parameter {p.name} is {p.kind.description}; do not use positional-only, *args "
-                f"or **kwargs parameters"
+                f"the parameter {p.name} is {p.kind.description}; do not use positional-only, "
+                f"*args or **kwargs parameters"
             )
         if p.annotation is p.empty:
             self.fail(f"the parameter {p.name} must have a type annotation")
@@ -126,14 +127,14 @@ class _Reader:
                 annotation = eval(annotation, self.space)
             except (NameError, SyntaxError, AttributeError, TypeError) as error:
                 self.fail(
-                    f"the annotation {annotation!r} of {what} cannot be evaluated ({error}). It is a "
-                    f"string, maybe from 'from __future__ import annotations' (postponed evaluation); "
-                    f"names in it must be globals of the function's module"
+                    f"the annotation {annotation!r} of {what} cannot be evaluated ({error}). It is "
+                    "a string, maybe from 'from __future__ import annotations' (postponed "
+                    f"evaluation); names in it must be globals of the function's module"
                 )
         if isinstance(annotation, typing.ForwardRef):
             return self._evaluated(annotation.__forward_arg__, what)
         arguments = typing.get_args(annotation)
-        if not any(isinstance(a, (str, typing.ForwardRef)) or typing.get_args(a) for a in arguments):
+        if not any(map(_is_postponed, arguments)):
             return annotation
         inside = tuple([self._evaluated(a, what) for a in arguments])
         origin = typing.get_origin(annotation)
@@ -180,8 +181,8 @@ class _Reader:
         if text is None or not _default_fits(p.default, type_):
             self.fail(
                 f"the parameter {p.name} has a default of type {type(p.default).__name__} "
-                f"({p.default!r}), which a parameter of type {type_} cannot have; defaults are None, "
-                f"int, float, bool, str, torch.dtype or torch.device, of the parameter's type"
+                f"({p.default!r}), which a parameter of type {type_} cannot have; defaults are "
+                f"None, int, float, bool, str, torch.dtype or torch.device, of the parameter's type"
             )
         return text
 
@@ -263,8 +264,8 @@ class _Reader:
             annotations = typing.get_args(annotation)
         if annotations != (Tensor,) * len(aliases):
             self.fail(
-                f"the return must be {len(aliases)} Tensor(s), one for each written argument, but is "
-                f"annotated {_shown(annotation)}"
+                f"the return must be {len(aliases)} Tensor(s), one for each written argument, but "
+                f"is annotated {_shown(annotation)}"
             )
         texts = [f"Tensor{alias}" for alias in aliases]
         return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
@@ -277,8 +278,8 @@ def _check_tagged(
         first = next((p for p in parameters if not p.kwarg_only), None)
         if first is None or first.type != "Tensor" or list(written) != [first.name]:
             reader.fail(
-                f"Tag.inplace: mutates_args must be exactly the first positional parameter, a Tensor; "
-                f"it is {sorted(written)}"
+                "Tag.inplace: mutates_args must be exactly the first positional parameter, a "
+                f"Tensor; it is {sorted(written)}"
             )
     if Tag.out in tags:
         outs = [p for p in parameters if p.name in written]
@@ -289,6 +290,13 @@ def _check_tagged(
             )
 
 
+def _is_postponed(annotation: object) -> bool:
+    """Whether an annotation has a string in it."""
+    if isinstance(annotation, (str, typing.ForwardRef)):
+        return True
+    return any(map(_is_postponed, typing.get_args(annotation)))
+
+
 def _globals_of(fn: object) -> dict[str, object]:
     """The globals in which a callable's annotations are to be read."""
     inner = inspect.unwrap(fn) if callable(fn) else fn
@@ -296,7 +304,7 @@ def _globals_of(fn: object) -> dict[str, object]:
         inner = inner.func
     inner = getattr(inner, "__func__", inner)
     if not hasattr(inner, "__globals__"):
-        inner = getattr(type(inner), "__call__", inner)
+        inner = type(inner).__call__
     return dict(getattr(inner, "__globals__", {}))
 
 

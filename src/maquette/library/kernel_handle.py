@@ -7,8 +7,8 @@ overrides.
 from __future__ import annotations
 
 from maquette.dispatch import keysets as K
-from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 from maquette.dispatch.kernels import Boxed, Kernel
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload, keys_of
 from maquette.dispatch.tls import tls
@@ -56,8 +56,8 @@ def kernel_handle(op: OpOverload, key: KeyLike) -> KernelHandle:
         raise ValueError(f"get_kernel: {key!r} is no dispatch key; list(DispatchKey) has them all")
     if K.is_alias_key(found):
         raise RuntimeError(
-            f"get_kernel: {found.name} is an alias key, for which no kernel runs; name a runtime key, "
-            f"such as CPU"
+            f"get_kernel: {found.name} is an alias key, for which no kernel runs; name a runtime "
+            f"key, such as CPU"
         )
     kernel = op.kernel_at(found)
     if kernel is None:

@@ -1,8 +1,8 @@
 """`Library`: a handle on definitions and registrations, which all end with it.
 
 `define` adds operators, `impl` kernels, `fallback` the kernels of operators that have none. What is
-registered is kept in `registrations.py`; the functions that need no library are in `functions.py`. The
-one idea: a library is a list of undo calls, run once, by `_destroy` or when it is collected.
+registered is kept in `registrations.py`; the functions that need no library are in `functions.py`.
+The one idea: a library is a list of undo calls, run once, by `_destroy` or when it is collected.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ class Library:
     ) -> None:
         """Register ``fn`` as the kernel of an operator, which may be defined later, at a key.
 
-        The key is ``dispatch_key``, else the library's, else CompositeImplicitAutograd. with_keyset:
-        ``fn`` takes the current key set first. allow_override: whether another library's kernel at
-        the same key may be overridden.
+        The key is ``dispatch_key``, else the library's, else CompositeImplicitAutograd.
+        with_keyset: ``fn`` takes the current key set first. allow_override: whether another
+        library's kernel at the same key may be overridden.
         """
         self._check_alive()
         if not callable(fn):
@@ -157,8 +157,8 @@ class Library:
         key = K.as_key(given)
         if self._key is not None and key is not self._key:
             raise RuntimeError(
-                f"impl: the kernel is for {key.name}, but the library made at {self.place} is bound "
-                f"to {self._key.name}"
+                f"impl: the kernel is for {key.name}, but the library made at {self.place} is "
+                f"bound to {self._key.name}"
             )
         return key
 
@@ -194,15 +194,16 @@ class Library:
     ) -> None:
         """Serve at a key every operator without a kernel there; only in the namespace ``_``.
 
-        ``fn`` is called as ``fn([keyset,] op, *args, **kwargs)``. An alias key stands for its members.
+        ``fn`` is called as ``fn([keyset,] op, *args, **kwargs)``. An alias key stands for its
+        members.
         """
         self._check_alive()
         key = K.as_key(dispatch_key) if dispatch_key else self._key
         assert key is not None, "fallback: a dispatch key is required"
         if self.ns != "_":
             raise RuntimeError(
-                f"fallbacks serve all namespaces: register them in Library('_', 'IMPL'), not in one "
-                f"of {self.ns}"
+                "fallbacks serve all namespaces: register them in Library('_', 'IMPL'), not in "
+                f"one of {self.ns}"
             )
         place = caller_place()
         factory = fall_through if fn is fallthrough_kernel else _fallback_factory(fn, with_keyset)
@@ -229,7 +230,8 @@ def _bound_key(ns: str, kind: str, dispatch_key: KeyLike) -> DispatchKey | None:
     key = K.as_key(dispatch_key) if dispatch_key else None
     if kind != "IMPL" and key is not None:
         raise RuntimeError(
-            f"only IMPL libraries bind a dispatch key; this {kind} library of {ns} was given {key.name}"
+            f"only IMPL libraries bind a dispatch key; this {kind} library of {ns} was given "
+            f"{key.name}"
         )
     if ns == "_" and kind != "IMPL":
         raise RuntimeError(f"the namespace _ stands for all: only IMPL libraries on it, not {kind}")
@@ -240,8 +242,8 @@ def _claim(ns: str, place: str) -> Undo:
     with LOCK:
         if ns in _DEFINED:
             raise RuntimeError(
-                f"the namespace {ns} has a DEF library already, made at {_DEFINED[ns]}; the second is "
-                f"at {place}. Use FRAGMENT for further ones"
+                f"the namespace {ns} has a DEF library already, made at {_DEFINED[ns]}; the second "
+                f"is at {place}. Use FRAGMENT for further ones"
             )
         _DEFINED[ns] = place
 
@@ -273,8 +275,8 @@ def _check_meta(qualname: str) -> None:
 def _check_no_fallback(key: DispatchKey, place: str) -> None:
     if key in FALLBACKS:
         raise RuntimeError(
-            f"{key.name} has a fallback already, from {_FALLBACK_PLACES.get(key, 'maquette itself')}; "
-            f"the second is at {place}"
+            f"{key.name} has a fallback already, from {_FALLBACK_PLACES.get(key, 'maquette')}; the "
+            f"second is at {place}"
         )
 
 
@@ -309,7 +311,7 @@ def _forget_resolutions() -> None:
             op.invalidate()
 
 
-class _scoped_library:  # noqa: N801  # PyTorch's name
+class _scoped_library:  # PyTorch's name
     """A `Library` for a ``with`` block, destroyed at its end."""
 
     def __init__(self, *args: str) -> None:

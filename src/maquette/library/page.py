@@ -22,6 +22,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
 from maquette.library.python_kernels import python_kernel
 from maquette.library.variants import (
+    check_same_dtype,
     inplace_schema,
     inplace_shape,
     out_schema,
@@ -131,6 +132,14 @@ class OperatorPage:
         for variant in self.variants:
             variant.cost_rule = rule
         return rule
+
+    def exact_out(self) -> OperatorPage:
+        """Let the ``out=`` forms refuse outputs of another dtype than the result's."""
+        for variant in self.variants:
+            count = sum(argument.is_out for argument in variant._schema.arguments)
+            if count:
+                set_shape_rule(variant, out_shape(self.op, count, check_same_dtype))
+        return self
 
     def any_device(self) -> OperatorPage:
         """Let operands be on different devices; the shape rule checks them itself."""

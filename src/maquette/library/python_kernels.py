@@ -1,9 +1,10 @@
 """Kernels written in Python by users: called in the normalised form, their results checked.
 
-A user's function gets positional parameters, keywords only for keyword-only ones, lists as lists, and
-defaults dropped unless the function requires them (D50, L28); what it returns must fit the schema
-(D51, L27). The one idea: where a function's signature shows that it cannot tell a dropped default from
-a given one, a straight call is generated; `_normalised` is the plain form, and the oracle.
+A user's function gets positional parameters, keywords only for keyword-only ones, lists as lists,
+and defaults dropped unless the function requires them (D50, L28); what it returns must fit the
+schema (D51, L27). The one idea: where a function's signature shows that it cannot tell a dropped
+default from a given one, a straight call is generated; `_normalised` is the plain form, and the
+oracle.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _parameters(function: Function) -> list[inspect.Parameter] | None:
 def _straight(
     function: Function, schema: FunctionSchema, with_keyset: bool, own_results: str
 ) -> Function | None:
-    """A generated call of ``function`` with every parameter; None where it could see a difference."""
+    """A generated call of ``function`` with every parameter; None where that is not the same."""
     passed = _passed(function, schema, with_keyset)
     if passed is None:
         return None
@@ -181,7 +182,7 @@ def _holds_lists(type_: SchemaType) -> bool:
 
 
 def _fits_expression(schema: FunctionSchema) -> str:
-    """Whether ``_r`` is plainly what the schema returns; if not, `check_result` has a closer look."""
+    """Whether ``_r`` is plainly what the schema returns; if not, `check_result` decides."""
     kinds = [r.type.written for r in schema.returns]
     if schema.is_varret:
         return "False"
@@ -228,7 +229,7 @@ def _storages(values: Sequence[object]) -> list[object]:
         if isinstance(v, TensorBase):
             found.append(v._storage)  # type: ignore[attr-defined]  # every tensor has one
         elif v.__class__ is tuple or v.__class__ is list:
-            found += _storages(v)  # type: ignore[arg-type]  # a sequence, by the line above
+            found += _storages(v)
     return found
 
 
@@ -239,6 +240,7 @@ def _fail_shared(
     names = [f"the argument '{a.name}'" for a, p in named if storage in _storages((p,))]
     raise RuntimeError(
         f"{schema.name} (with implementation in {place}): an output shares memory with "
-        f"{' and '.join(names) or 'another output'}. The outputs of a custom operator must not be or "
-        f"alias its inputs or each other; return a clone(), or declare the alias in a schema: {schema}"
+        f"{' and '.join(names) or 'another output'}. The outputs of a custom operator must not be "
+        "or alias its inputs or each other; return a clone(), or declare the alias in a schema: "
+        f"{schema}"
     )

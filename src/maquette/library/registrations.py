@@ -1,8 +1,8 @@
 """What libraries have registered: kernels by operator name and key, waiting ones included.
 
 A kernel may be registered before its operator is defined and outlives a redefinition (L16), so the
-table here is kept by qualified name; `define` hands an operator the kernels that wait for it. The one
-idea: every registration returns the call that undoes it, and a library is a list of such calls.
+table here is kept by qualified name; `define` hands an operator the kernels that wait for it. The
+one idea: every registration returns the call that undoes it, and a library is a list of such calls.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def define(schema_text: str, tags: Sequence[Tag], place: str) -> tuple[OpOverloa
     schema = parse_schema(schema_text)
     check_tags(schema, tags)
     with LOCK:
-        op = define_overload(schema_text, tags, place)
+        op = define_overload(schema_text, tags, place, in_python=True)
         for registration in _REGISTRATIONS.get(op.name(), ()):
             registration.detach = op.register(registration.key, registration.kernel)
 
@@ -75,17 +75,17 @@ def register(
 ) -> Undo:
     """Register a kernel for the overload ``qualname``, which need not exist yet.
 
-    namespace: that of the library, for errors. Raises RuntimeError where ``allow_override`` is False
-    and a library holds a kernel at this key.
+    namespace: that of the library, for errors. Raises RuntimeError where ``allow_override`` is
+    False and a library holds a kernel at this key.
     """
     with LOCK:
         held = [r for r in _REGISTRATIONS.get(qualname, ()) if r.key is key]
         op = find_overload(qualname)
         if held and not allow_override:
             raise RuntimeError(
-                f"{qualname} has a kernel at {key.name} already, from {held[-1].kernel.place} (library "
-                f"{held[-1].namespace}); the one at {kernel.place} (library {namespace}) was registered "
-                f"with allow_override=False"
+                f"{qualname} has a kernel at {key.name} already, from {held[-1].kernel.place} "
+                f"(library {held[-1].namespace}); the one at {kernel.place} (library {namespace}) "
+                f"was registered with allow_override=False"
             )
         _warn_override(qualname, key, kernel, op)
         registration = Registration(key, kernel, namespace)
@@ -113,8 +113,8 @@ def _warn_override(qualname: str, key: DispatchKey, kernel: Kernel, op: OpOverlo
     _WARNED.add((qualname, key))
     warn_at(
         kernel.place,
-        f"{qualname}: the kernel at {key.name} from {stack[-1].place or 'its page'} is overridden by "
-        f"the one from {kernel.place}, until that is withdrawn",
+        f"{qualname}: the kernel at {key.name} from {stack[-1].place or 'its page'} is overridden "
+        f"by the one from {kernel.place}, until that is withdrawn",
     )
 
 
@@ -172,8 +172,8 @@ def _check_out(schema: FunctionSchema) -> None:
     for argument in written:
         if not argument.kwarg_only or argument.type.kind != "tensor":
             raise ValueError(
-                f"Tag.out: the mutable argument '{argument.name}' must be a keyword-only plain Tensor "
-                f"in {schema}"
+                f"Tag.out: the mutable argument '{argument.name}' must be a keyword-only plain "
+                f"Tensor in {schema}"
             )
     if len(schema.returns) != len(written):
         raise ValueError(
@@ -193,7 +193,8 @@ def _check_inplace(schema: FunctionSchema) -> None:
     for other in schema.arguments[1:]:
         if other.is_write:
             raise ValueError(
-                f"Tag.inplace: only '{first.name}' may be mutable, but '{other.name}' is in {schema}"
+                f"Tag.inplace: only '{first.name}' may be mutable, but '{other.name}' is in "
+                f"{schema}"
             )
     if len(schema.returns) != 1:
         raise ValueError(

@@ -18,6 +18,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
 
 Rule = Callable[..., object]
+DtypeCheck = Callable[[str, dtype, dtype], None]
 
 
 def inplace_schema(schema: str, name: str | None = None) -> str:
@@ -47,9 +48,11 @@ def check_writable(name: str, target: TensorMeta) -> None:
     overlapping = any(s == 0 and n > 1 for s, n in zip(target.strides, target.shape, strict=True))
     check(
         not overlapping,
-        lambda: f"{name}: unsupported operation: more than one element of the written-to tensor "
-        f"refers to a single memory location. Please clone() the tensor before performing the "
-        f"operation. It is {target} with strides {target.strides}.",
+        lambda: (
+            f"{name}: unsupported operation: more than one element of the written-to tensor "
+            f"refers to a single memory location. Please clone() the tensor before performing the "
+            f"operation. It is {target} with strides {target.strides}."
+        ),
     )
 
 
@@ -57,10 +60,41 @@ def check_castable(name: str, result: dtype, target: dtype) -> None:
     """Refuse a result of a higher category than the tensor it goes into (T34)."""
     check(
         can_cast(result, target),
-        lambda: f"result type {_short(result)} can't be cast to the desired output type "
-        f"{_short(target)}",
+        lambda: (
+            f"result type {_short(result)} can't be cast to the desired output type "
+            f"{_short(target)}"
+        ),
     )
 
+
+def check_same_dtype(name: str, result: dtype, target: dtype) -> None:
+    """Refuse an output of another dtype than the result, for operators that do not convert."""
+    check(
+        result is target,
+        lambda: (
+            f"Expected out tensor to have dtype {_c_name(result)}, but got "
+            f"{_c_name(target)} instead"
+        ),
+    )
+
+
+def _c_name(kind: dtype) -> str:
+    return _C_NAMES.get(kind.name, kind.name)
+
+
+_C_NAMES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "int64": "long int",
+    "int32": "int",
+    "int16": "short int",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}
 
 _LEGACY = {
     "float32": "Float",
@@ -93,8 +127,10 @@ def inplace_shape(base: OpOverload) -> Rule:
         check_castable(name, result.dtype, self.dtype)
         check(
             result.shape == self.shape,
-            lambda: f"output with shape {list(self.shape)} doesn't match the broadcast shape "
-            f"{list(result.shape)}",
+            lambda: (
+                f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+                f"{list(result.shape)}"
+            ),
         )
         check_writable(name, self)
         return self
@@ -102,25 +138,24 @@ def inplace_shape(base: OpOverload) -> Rule:
     return rule
 
 
-def out_shape(base: OpOverload, count: int) -> Rule:
+def out_shape(base: OpOverload, count: int, check_dtype: DtypeCheck = check_castable) -> Rule:
     """The shape rule of the ``out=`` form: each of ``count`` outputs kept if it fits."""
 
     def rule(*args: object) -> object:
         assert base.shape_rule is not None
         results = base.shape_rule(*args[:-count])
-        outs = args[-count:]
-        if count == 1:
-            return _fitted(base._opname, results, outs[0])
-        assert isinstance(results, tuple)
-        return tuple(_fitted(base._opname, r, o) for r, o in zip(results, outs, strict=True))
+        pairs = zip((results,) if count == 1 else results, args[-count:], strict=True)  # type: ignore[arg-type]  # metas
+        fitted = [_fitted(base._opname, result, out, check_dtype) for result, out in pairs]
+        return fitted[0] if count == 1 else tuple(fitted)
 
     return rule
 
 
-def _fitted(name: str, result: object, out: object) -> TensorMeta:
+def _fitted(name: str, result: object, out: object, check_dtype: DtypeCheck) -> TensorMeta:
     """The output's own meta if it has the result's shape, else the one it is resized to."""
-    assert isinstance(result, TensorMeta) and isinstance(out, TensorMeta)
-    check_castable(name, result.dtype, out.dtype)
+    assert isinstance(result, TensorMeta)
+    assert isinstance(out, TensorMeta)
+    check_dtype(name, result.dtype, out.dtype)
     if result.shape == out.shape:
         check_writable(name, out)
         return out
@@ -144,7 +179,9 @@ def writing_out(base: OpOverload, count: int) -> Rule:
     def kernel(xp: object, *args: object) -> None:
         assert base.array_kernel is not None
         results = base.array_kernel(xp, *args[:-count])
-        for target, result in zip(args[-count:], (results,) if count == 1 else results, strict=True):
+        for target, result in zip(
+            args[-count:], (results,) if count == 1 else results, strict=True
+        ):
             _write(target, result)
 
     return kernel

@@ -186,7 +186,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: object | None = None
         )
     if tensor.numel() == 0:
         return tensor
-    rows = tensor.size(0)
+    rows = tensor.shape[0]
     columns = tensor.numel() // rows
     with no_grad():
         flat = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)

@@ -138,9 +138,10 @@ def backend_select(op: OpOverload, ks: int) -> Callable[..., object] | None:
     """Choose the backend by the ``device`` argument, where the operator has one."""
     arguments = op._schema.arguments
     at = next((i for i, a in enumerate(arguments) if a.type.written in ("Device?", "Device")), -1)
-    if at < 0:
-        return None
     has_tensor = any(a.type.written.startswith("Tensor") for a in arguments)
+    # A user's operator with tensors is dispatched by them, whatever its device argument means.
+    if at < 0 or (has_tensor and op.namespace != "aten"):
+        return None
     select = K.functionality_bits(DispatchKey.BackendSelect)
 
     def kernel(ks: int, *params: object) -> object:
@@ -167,7 +168,6 @@ for _key in K.runtime_keys(K.VISIBLE):
     elif _key.name.startswith("Autocast") or _key.name in (
         "PreDispatch",
         "PythonDispatcher",
-        "PythonTLSSnapshot",
         "Tracer",
     ):
         set_fallback(_key, fall_through)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TypeVar, cast
 
-from maquette.tensor.tensor import Tensor, alias
+from maquette.dispatch.abstract import disabled_torch_function
+from maquette.tensor.tensor import Tensor, TensorType, alias
 
 T = TypeVar("T", bound=Tensor)
 _new = object.__new__
 
 
-class _ParameterType(type):
+class _ParameterType(TensorType):
     """Makes tensors that carry the mark ``_is_param`` instances of `Parameter`."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -33,6 +34,8 @@ class Parameter(Tensor, metaclass=_ParameterType):
     """
 
     __slots__ = ()
+    _is_param = True
+    __torch_function__ = disabled_torch_function  # results are plain tensors (D136)
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         source = Tensor() if data is None else data

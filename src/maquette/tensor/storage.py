@@ -79,7 +79,8 @@ class UntypedStorage:
                 f"this storage of {self._nbytes} bytes on {self.device} has no data (meta or fake)"
             )
         if data.dtype is not _UINT8 or data.ndim != 1:
-            data = data.reshape(-1).view(_UINT8)
+            # In memory order, not by index: a dense array may be stored transposed.
+            data = data.ravel(order="K").view(_UINT8)
             self.data = data
         return data  # type: ignore[return-value]  # its dtype was just checked
 

@@ -9,8 +9,8 @@ that one `or` of the arguments answers whether anything requires grad.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,19 @@ from maquette.core.layout import layout, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.dispatch import keysets as K
-from maquette.dispatch.abstract import TensorBase
+from maquette.dispatch.abstract import (
+    TensorBase,
+    disabled_torch_dispatch,
+    disabled_torch_function,
+)
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import (
+    DisableTorchFunctionSubclass,
+    default_torch_function,
+)
 from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.surface import TensorSurface
 
 if TYPE_CHECKING:
     from maquette.autograd.node import Node
@@ -123,17 +132,26 @@ class AutogradMeta:
         self.creation_meta = ""
 
 
-def disabled_torch_function(
-    func: object, types: object, args: object = (), kwargs: object = None
-) -> object:
-    """The marker that switches `__torch_function__` off for a class (D136)."""
-    raise NotImplementedError("this class has disabled __torch_function__")
+class TensorType(type):
+    """The class of `Tensor`: ``Tensor.view(t, ...)`` finds a method that is an operator, as ``t.view``."""
+
+    def __getattr__(cls, name: str) -> Callable[..., Any]:
+        method = find_method(name)
+        if method is None:
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        return method
 
 
-disabled_torch_dispatch = disabled_torch_function
+def find_method(name: str) -> Callable[..., Any] | None:
+    """The method of this name that an operator gives, attached to `Tensor` when first asked for."""
+    find = METHOD_FINDER[0]
+    method = None if find is None or name.startswith("__") else find(name)
+    if method is not None:
+        setattr(Tensor, name, method)
+    return method  # type: ignore[return-value]  # a function
 
 
-class Tensor(TensorBase):
+class Tensor(TensorSurface, metaclass=TensorType):
     """A strided array of one dtype on one device, as PyTorch's: shape, strides, offset, storage.
 
     `Tensor([1.0])` makes a tensor of the default dtype; use `maquette.tensor` to choose.
@@ -154,8 +172,18 @@ class Tensor(TensorBase):
     _class_bits: ClassVar[int] = 0
     _is_param: ClassVar[bool] = False
     __array_priority__ = 1000
-    __torch_function__: ClassVar[object] = disabled_torch_function
     __torch_dispatch__: ClassVar[object] = disabled_torch_dispatch
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        """What a subclass does that defines no handler: call, and give results its class (D136)."""
+        return default_torch_function(cls, func, types, args, kwargs, convert=_of_class)
 
     def __init_subclass__(cls) -> None:
         bits = 0
@@ -412,15 +440,20 @@ class Tensor(TensorBase):
             )
         adopt(self, value)
 
+    def as_subclass(self, cls: type[T]) -> T:
+        """An alias of the tensor as an object of ``cls``, in the same place of autograd's graph."""
+        if not issubclass(cls, Tensor):
+            raise TypeError(f"as_subclass() takes a subclass of Tensor, got {cls!r}")
+        with DisableTorchFunctionSubclass():
+            plain = self.alias()
+        return cast(T, _of_class(plain, cls))
+
     # --- Python protocol -------------------------------------------------------------
 
-    def __getattr__(self, name: str) -> Callable[..., Tensor]:
-        find = METHOD_FINDER[0]
-        method = None if find is None or name.startswith("__") else find(name)
-        if method is None:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if find_method(name) is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        setattr(Tensor, name, method)
-        found: Callable[..., Tensor] = getattr(self, name)
+        found: Callable[..., Any] = getattr(self, name)
         return found
 
     def __hash__(self) -> int:
@@ -514,6 +547,7 @@ class Tensor(TensorBase):
         def resolve_conj(self) -> Tensor: ...
         def resolve_neg(self) -> Tensor: ...
         def any(self) -> Tensor: ...
+        def alias(self) -> Tensor: ...
         def __add__(self, other: Operand) -> Tensor: ...
         def __radd__(self, other: Operand) -> Tensor: ...
         def __sub__(self, other: Operand) -> Tensor: ...
@@ -572,6 +606,17 @@ def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: in
     t._base = None
     t._ag = None
     return t
+
+
+def _of_class(t: TensorBase, cls: type) -> object:
+    """A result as an object of ``cls`` with the same parts; a fake or another subclass's stays."""
+    if type(t) is not Tensor:
+        return t
+    made: Tensor = _new(cls)
+    for part in ("meta", "_storage", "_data", "_vc", "_base", "_ag"):
+        setattr(made, part, getattr(t, part))
+    made._keys = t._keys | made._class_bits
+    return made
 
 
 def from_storage(storage: UntypedStorage, meta: TensorMeta) -> Tensor:

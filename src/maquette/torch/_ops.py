@@ -10,6 +10,12 @@ __getattr__ = forward(
     "maquette.dispatch.registry",
     "maquette.dispatch.operator",
     "maquette.dispatch.modes",
+    "maquette.dispatch.pre_dispatch",
+    "maquette.dispatch.handlers",
+    "maquette.dispatch.overrides",
+    "maquette.dispatch.base",
+    "maquette.dispatch.packet",
+    "maquette.dispatch.torch_function",
     "maquette.dispatch.higher_order",
     spellings=without_underscores,
 )

@@ -1,10 +1,12 @@
-"""Modules of the face that only hand names on: a ``__getattr__`` over the modules that have them."""
+"""Modules of the face that hand names on: a ``__getattr__`` over the modules that have them."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Callable, Iterable
+
+from maquette.torch import paths
 
 Spellings = Callable[[str], Iterable[str]]
 
@@ -18,27 +20,38 @@ def without_underscores(name: str) -> Iterable[str]:
     return name, name.removeprefix("_dispatch_"), name.removeprefix("_")
 
 
-def forward(module: str, *rooms: str, spellings: Spellings = _as_written) -> Callable[[str], object]:
-    """A ``__getattr__`` for ``module`` that finds names in ``rooms``, and then keeps them.
+def forward(
+    module: str, *rooms: str, spellings: Spellings = _as_written
+) -> Callable[[str], object]:
+    """A ``__getattr__`` for ``module``: finds names in ``rooms`` and submodules, and keeps them.
 
     spellings: under which names to look for a name. AttributeError says what is missing.
     """
+    path = module.removeprefix("maquette.torch.")
 
     def __getattr__(name: str) -> object:
-        if not name.startswith("__"):
-            for room in rooms:
-                for spelling in spellings(name):
-                    found = _find(room, spelling)
-                    if found is not None:
-                        setattr(sys.modules[module], name, found)
-                        return found
-        path = module.removeprefix("maquette.")
-        raise AttributeError(
-            f"module '{path}' ({module}) has no attribute '{name}': maquette does not have it, or "
-            f"not yet"
-        )
+        found = None if name.startswith("__") else _search(path, name, rooms, spellings)
+        if found is None:
+            raise AttributeError(
+                f"module 'torch.{path}' ({module}) has no attribute '{name}': maquette does not "
+                f"have it, or not yet"
+            )
+        setattr(sys.modules[module], name, found)
+        return found
 
     return __getattr__
+
+
+def _search(path: str, name: str, rooms: Iterable[str], spellings: Spellings) -> object | None:
+    served_by = paths.resolve(f"{path}.{name}")
+    if served_by is not None:
+        return importlib.import_module(served_by)
+    for room in rooms:
+        for spelling in spellings(name):
+            found = _find(room, spelling)
+            if found is not None:
+                return found
+    return None
 
 
 def _find(room: str, name: str) -> object | None:

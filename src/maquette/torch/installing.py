@@ -1,9 +1,9 @@
 """`install`: from then on ``import torch`` is maquette, submodules included.
 
-The one idea: a finder on ``sys.meta_path`` answers for ``torch`` and ``torch.*`` before any other. It
-makes no modules: each of torch's paths becomes a second name for the module that serves it
-(`paths.py`). A second finder, at the end of the path and always there, does the same for
-``maquette.torch.*``, so ``import maquette.torch.nn.functional`` works without installing.
+The one idea: a finder on ``sys.meta_path`` answers for ``torch`` and ``torch.*`` before any other.
+It makes no modules: each of torch's paths becomes a second name for the module that serves it
+(`paths.py`). Another finder, always there, does the same for ``maquette.torch.*``, so that ``import
+maquette.torch.nn.functional`` works without installing.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ class Finder(MetaPathFinder):
         if root or not dot:
             return None
         served_by = paths.resolve(rest)
-        if served_by is None or served_by == fullname:
-            # Not None: another finder would look in the face's folder and load a file twice.
+        if served_by == fullname:
+            return None  # a file of the face under its own name
+        if served_by is None:
+            # Not None: another finder would look in a room's folder and load a file twice.
             raise ModuleNotFoundError(
                 f"maquette has no module torch.{rest}, or not yet", name=fullname
             )
@@ -67,7 +69,7 @@ class Finder(MetaPathFinder):
 _OUTSIDE = Finder(_REAL)
 _INSIDE = Finder(_FACE)
 if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-    sys.meta_path.append(_INSIDE)
+    sys.meta_path.insert(0, _INSIDE)
 
 
 def install() -> None:

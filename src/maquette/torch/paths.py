@@ -1,14 +1,16 @@
 """Which module of maquette serves which of torch's module paths.
 
-A path is served by the longest of its beginnings that stands in the table, with the rest of the path
-appended; a path without one, by the file of this package at that path. So ``torch.nn.modules.conv`` is
-``maquette.nn.modules.conv``, because ``nn`` is ``maquette.nn``, and a room's new module needs no entry.
+A path is served by the longest of its beginnings that stands in the table, with the rest of the
+path appended; a path without one, by the file of this package at that path. So
+``torch.nn.modules.conv`` is ``maquette.nn.modules.conv``, because ``nn`` is ``maquette.nn``, and a
+room's new module needs no entry.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
+from importlib.machinery import PathFinder
 
 _FACE = "maquette.torch"
 
@@ -54,12 +56,11 @@ def _exists(module: str) -> bool:
     if module in sys.modules:
         return True
     parent = module.rpartition(".")[0]
-    if not _exists(parent) if parent else False:
+    if parent and not _exists(parent):
         return False
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a part of the path is a module, not a package
-        return False
+    folders = getattr(importlib.import_module(parent), "__path__", ()) if parent else None
+    # Files only: the finders of `installing.py` ask here.
+    return PathFinder.find_spec(module, folders) is not None
 
 
 def top_level() -> list[str]:

@@ -11,7 +11,7 @@ import itertools
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from maquette.nn.base.backward_hooks import BackwardHooks
 
@@ -74,13 +74,20 @@ def add_hook(hooks: Hooks, hook_id: int, hook: Hook, *, prepend: bool) -> None:
     hooks.update(later)
 
 
+class Removes(Protocol):
+    """A table that hooks are taken out of by their id."""
+
+    def remove(self, hook_id: int) -> None:
+        """Take a hook out, if it is here."""
+
+
 class RemovableHandle:
     """Takes its hook away by `remove`, or at the end of a `with`.
 
     It does not keep the table alive: a module may go before its handles.
     """
 
-    def __init__(self, table: HookTable | StateHookTable) -> None:
+    def __init__(self, table: Removes) -> None:
         self.id = next(_ids)
         self._table = weakref.ref(table)
 

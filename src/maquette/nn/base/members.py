@@ -13,7 +13,7 @@ reach for PyTorch's dicts.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from maquette.nn.parameter import Buffer, Parameter
 from maquette.tensor import Tensor
@@ -101,7 +101,8 @@ class Members:
             self._refuse_kind(name, value, PARAMETERS, MODULES)
             if name not in attributes[BUFFERS]:
                 self._make_free(name)
-            self.register_buffer(name, value, vars(value)["persistent"])
+            tensor = cast(Tensor, value)  # what is marked as a Buffer is a tensor
+            self.register_buffer(name, tensor, vars(value)["persistent"])
         elif PARAMETERS in attributes and self._kind_of(name) is not None:
             self._replace(name, value)
         else:

@@ -26,11 +26,15 @@ _EXTRA_STATE = "_extra_state"
 _ASSIGN = "assign_to_params_buffers"  # PyTorch's key in the metadata that children are given
 
 
-class IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` found no partner for."""
-
+class _Keys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+class IncompatibleKeys(_Keys):
+    """What `load_state_dict` found no partner for."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
@@ -39,8 +43,6 @@ class IncompatibleKeys(NamedTuple):
             f"_IncompatibleKeys(missing_keys={self.missing_keys}, "
             f"unexpected_keys={self.unexpected_keys})"
         )
-
-    __str__ = __repr__
 
 
 @dataclass

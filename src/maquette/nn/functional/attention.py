@@ -124,7 +124,7 @@ def multi_head_attention_forward(
         k = mq.cat([k, mq.zeros(zeros, dtype=k.dtype, device=k.device)], dim=1)
         v = mq.cat([v, mq.zeros(zeros, dtype=v.dtype, device=v.device)], dim=1)
         attn_mask, key_padding_mask = _padded(attn_mask), _padded(key_padding_mask)
-    src_len = k.size(1)
+    src_len = k.shape[1]
     if key_padding_mask is not None:
         key_padding_mask = _mask_per_head(key_padding_mask, bsz, num_heads, src_len)
         attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
@@ -144,7 +144,7 @@ def multi_head_attention_forward(
         output = _attend_fused(heads, attn_mask, p, is_causal, (bsz, num_heads))
         output = output.permute(2, 0, 1, 3).reshape(bsz * tgt_len, embed_dim)
     output = linear(output, out_proj_weight, out_proj_bias)
-    output = output.view(tgt_len, bsz, output.size(1))
+    output = output.view(tgt_len, bsz, output.shape[1])
     if scores is not None:
         scores = scores.view(bsz, num_heads, tgt_len, src_len)
         if average_attn_weights:
@@ -185,10 +185,10 @@ def _attend_fused(
     q, k, v = (head.view(*batch_heads, *head.shape[1:]) for head in heads)
     heads.clear()
     if attn_mask is not None:
-        if attn_mask.size(0) == 1 and attn_mask.dim() == 3:
+        if attn_mask.shape[0] == 1 and attn_mask.dim() == 3:
             attn_mask = attn_mask.unsqueeze(0)
         else:
-            attn_mask = attn_mask.view(*batch_heads, -1, k.size(2))
+            attn_mask = attn_mask.view(*batch_heads, -1, k.shape[2])
     return scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
 
 
@@ -220,7 +220,7 @@ def _project(
 
 def _project_packed(q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None) -> Triple:
     """Query, key and value by the three thirds of one weight, in as few products as can be."""
-    width = q.size(-1)
+    width = q.shape[-1]
     if k is v and q is k:
         proj = linear(q, w, b)
         proj = _unpacked(proj, 3, width)
@@ -244,9 +244,9 @@ def _unpacked(proj: Tensor, parts: int, width: int) -> Tensor:
 
 def _project_separately(inputs: Triple, weights: Weights, bias: Tensor | None) -> Triple:
     biases = (None, None, None) if bias is None else bias.chunk(3)
-    width = inputs[0].size(-1)
+    width = inputs[0].shape[-1]
     projected = [
-        linear(input, _checked_weight(name, weight, (width, input.size(-1))), b)
+        linear(input, _checked_weight(name, weight, (width, input.shape[-1])), b)
         for name, input, weight, b in zip(("query", "key", "value"), inputs, weights, biases)
     ]
     return projected[0], projected[1], projected[2]
@@ -268,7 +268,7 @@ def _split_heads(
     if static is None:
         return projected.view(projected.shape[0], batch_heads, head_dim).transpose(0, 1)
     _expect(
-        (static.size(0), static.size(2)) == (batch_heads, head_dim),
+        (static.shape[0], static.shape[2]) == (batch_heads, head_dim),
         lambda: f"expecting {name} of shape ({batch_heads}, *, {head_dim}), but got {static.shape}",
     )
     return static

@@ -41,7 +41,7 @@ def embedding(
     """
     row = -1
     if padding_idx is not None:
-        row = padding_row("embedding", padding_idx, weight.size(0))
+        row = padding_row("embedding", padding_idx, weight.shape[0])
     if max_norm is not None:
         input = input.contiguous()  # the operator walks the indices as they lie
         _renorm_rows(weight, input, max_norm, norm_type)
@@ -114,7 +114,7 @@ def _row_offsets(input: Tensor, offsets: Tensor | None) -> Tensor:
             "embedding_bag: if input is 2D, then offsets has to be None, as each row is a bag; "
             f"got offsets of type {type(offsets).__name__}."
         )
-    return mq.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
+    return mq.arange(0, input.numel(), input.shape[1], dtype=input.dtype, device=input.device)
 
 
 def _check_bags(

@@ -207,10 +207,10 @@ def gaussian_nll_loss(
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid reduction; use 'none', 'mean' or 'sum'.")
-    var = _variance(input, var).clone()
+    variance = _variance(input, var).clone()
     with no_grad():
-        var.clamp_(min=eps)
-    loss = 0.5 * (mq.log(var) + (input - target) ** 2 / var)
+        variance.clamp_(min=eps)
+    loss = 0.5 * (mq.log(variance) + (input - target) ** 2 / variance)
     if full:
         loss += 0.5 * math.log(2 * math.pi)
     return _reduced(loss, reduction)
@@ -250,7 +250,7 @@ def multilabel_soft_margin_loss(
     loss = -(target * mq.log_sigmoid(input) + (1 - target) * mq.log_sigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    classes = input.size(input.dim() - 1)
+    classes = input.shape[input.dim() - 1]
     loss = loss.sum(dim=input.dim() - 1) / classes
     return _reduced(loss, reduction)
 

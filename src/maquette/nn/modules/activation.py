@@ -21,7 +21,7 @@ from maquette.tensor import Tensor
 class _Plain(Module):
     """An activation without arguments."""
 
-    _run: ClassVar[Callable[[Tensor], Tensor]]
+    _run: ClassVar[Callable[..., Tensor]]
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Tanhshrink(_Plain):
 class _Inplace(Module):
     """An activation whose one argument says whether to overwrite the input."""
 
-    _run: ClassVar[Callable[[Tensor, bool], Tensor]]
+    _run: ClassVar[Callable[..., Tensor]]
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()

@@ -48,7 +48,9 @@ class _Norm(Module):
         self.track_running_stats = track_running_stats
         add_parameter(self, "weight", (num_features,), device, dtype, wanted=affine)
         add_parameter(self, "bias", (num_features,), device, dtype, wanted=affine and bias)
-        mean = var = count = None
+        mean: Tensor | None = None
+        var: Tensor | None = None
+        count: Tensor | None = None
         if track_running_stats:
             mean = mq.zeros(num_features, device=device, dtype=dtype)
             var = mq.ones(num_features, device=device, dtype=dtype)

@@ -40,7 +40,7 @@ class _InstanceNorm(_Norm):
         """(batch, features, *space) or (features, *space), normalized."""
         self._check_input_dim(input)
         channel_dim = input.dim() - self._unbatched_dim
-        self._check_features(input.size(channel_dim), channel_dim)
+        self._check_features(input.shape[channel_dim], channel_dim)
         if channel_dim == 0:
             return self._normalized(input.unsqueeze(0)).squeeze(0)
         return self._normalized(input)

@@ -7,7 +7,7 @@ Hence Any as the type of what is in them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Iterable, Iterator, KeysView
 from typing import Any, TypeVar
 
 from maquette.nn.base import Module
@@ -165,7 +165,7 @@ class ParameterDict(Module):
         """A new dict with one value for all keys."""
         return ParameterDict([(key, default) for key in keys])
 
-    def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+    def update(self, parameters: Any) -> None:
         """Take over the entries of a mapping, or of pairs; those of a plain dict sorted by key."""
         pairs = pairs_of("ParameterDict", parameters)
         for key, value in sorted(pairs) if type(parameters) is dict else pairs:

@@ -11,12 +11,12 @@ from maquette.nn.functional.pooling import OptionalSizes, WithIndices
 from maquette.nn.modules._construct import Sizes, described, repeated
 from maquette.tensor import Tensor
 
-MaxRun = ClassVar[Callable[..., Tensor | WithIndices]]
-Run = ClassVar[Callable[..., Tensor]]
+MaxRun = Callable[..., Tensor | WithIndices]
+Run = Callable[..., Tensor]
 
 
 class _MaxPool(Module):
-    _run: MaxRun
+    _run: ClassVar[MaxRun]
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class AvgPool1d(Module):
 
 
 class _AvgPool(Module):
-    _run: Run
+    _run: ClassVar[Run]
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class AvgPool3d(_AvgPool):
 
 
 class _LPPool(Module):
-    _run: Run
+    _run: ClassVar[Run]
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class LPPool3d(_LPPool):
 
 
 class _AdaptiveAvgPool(Module):
-    _run: Run
+    _run: ClassVar[Run]
 
     def __init__(self, output_size: OptionalSizes) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
 
 
 class _AdaptiveMaxPool(Module):
-    _run: MaxRun
+    _run: ClassVar[MaxRun]
 
     def __init__(self, output_size: OptionalSizes, return_indices: bool = False) -> None:
         super().__init__()

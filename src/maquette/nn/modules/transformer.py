@@ -351,9 +351,9 @@ class Transformer(Module):
     ) -> Tensor:
         """The decoder's output on `tgt`; RuntimeError for batches or widths that differ."""
         batch = 0 if self.batch_first else 1
-        if src.dim() == 3 and src.size(batch) != tgt.size(batch):
+        if src.dim() == 3 and src.shape[batch] != tgt.shape[batch]:
             raise RuntimeError("the batch number of src and tgt must be equal")
-        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(
             src,

@@ -8,14 +8,13 @@ temporaries, so a plan must choose as PyTorch does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.tensor import Tensor
 
 Group = tuple[device, dtype]
-T = TypeVar("T", bound=Tensor | None)
 
 FOREACH_DEVICES = ("cuda", "xpu", "mtia", "privateuseone")
 
@@ -30,10 +29,11 @@ def can_list(tensors: Iterable[Tensor]) -> bool:
     return all(t.device.type in (*FOREACH_DEVICES, "cpu") for t in tensors)
 
 
-def grouped(leaders: Sequence[Tensor], *lists: Sequence[T]) -> list[tuple[list[T], ...]]:
+def grouped(leaders: Sequence[Tensor], *lists: Sequence[Any]) -> list[tuple[list[Any], ...]]:
     """`leaders` and lists as long, cut into groups of equal device and dtype of the leaders.
 
-    An empty list stays empty in each group. The first group is that of the first leader.
+    An empty list stays empty in each group; each keeps its type, hence Any. The first group is
+    that of the first leader.
     """
     places: dict[Group, list[int]] = {}
     for place, leader in enumerate(leaders):
@@ -42,4 +42,4 @@ def grouped(leaders: Sequence[Tensor], *lists: Sequence[T]) -> list[tuple[list[T
     return [
         tuple([members[i] for i in group] if members else [] for members in everything)
         for group in places.values()
-    ]  # type: ignore[misc]  # the leaders' type is T's bound without None
+    ]

@@ -1,0 +1,555 @@
+"""Losses between numbers: squared, absolute and in between, binary cross entropy, soft margin.
+
+Losses of a difference share one factory: the loss, its slope and its curvature as functions of
+``self - target`` say everything. Losses that name a class are in `likelihood.py`, those with a
+margin in `margin_losses.py`, those that are made of other operators alone in
+`loss_composites.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.axes import Array, total
+from maquette.aten.likelihood import MEAN, NONE, SUM
+from maquette.aten.numeric import wide
+from maquette.core.dtype import dtype, get_default_dtype, result_type_of
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.library.page import Cost, OperatorPage, define
+from maquette.library.variants import check_castable
+from maquette.tensor.tensor import Tensor
+
+Maybe = TensorMeta | None
+Grad = Tensor | None
+
+
+# --- reducing ------------------------------------------------------------------------
+
+
+def reduced_array(xp: ModuleType, losses: Array, reduction: int) -> Array:
+    """The losses, their mean (NaN for none) or their sum."""
+    if reduction == NONE:
+        return losses
+    summed = total(xp, losses, tuple(range(losses.ndim)))
+    if reduction == SUM:
+        return summed
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean: Array = summed / summed.dtype.type(losses.size)
+    return mean
+
+
+def reduced_tensor(losses: Tensor, reduction: int) -> Tensor:
+    """The same for tensors."""
+    if reduction == MEAN:
+        return losses.mean()
+    return losses.sum() if reduction == SUM else losses
+
+
+def _check_floats(kernel: str, kind: dtype) -> None:
+    if not kind.is_floating_point:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
+
+
+def _loss_cost(self: TensorMeta, target: TensorMeta, *rest: object) -> Cost:
+    return Cost(flops=3 * self.numel)
+
+
+# --- losses of a difference ----------------------------------------------------------
+
+Curve = Callable[[ModuleType, Array, float], Array]
+Slope = Callable[[Tensor, float], Tensor]
+
+
+def _difference_shape(name: str, kernel: str, own_dtype: bool) -> Callable[..., TensorMeta]:
+    """The rule of ``name``; own_dtype: the result has the first operand's dtype."""
+
+    def rule(
+        self: TensorMeta, target: TensorMeta, reduction: int, parameter: float = 1.0
+    ) -> TensorMeta:
+        _check_parameter(name, parameter)
+        common = result_type_of((self, target))
+        _check_floats(kernel, common)
+        kind = self.dtype if own_dtype else common
+        both = elementwise((self, target), kind, common_dtype=common, op_name=name)
+        return both if reduction == NONE else both.fresh(())
+
+    return rule
+
+
+def _check_parameter(name: str, parameter: float) -> None:
+    check(
+        name != "huber_loss" or parameter > 0,
+        lambda: "huber_loss does not support non-positive values for delta.",
+    )
+    check(
+        name != "smooth_l1_loss" or parameter >= 0,
+        lambda: "smooth_l1_loss does not support negative values for beta.",
+    )
+
+
+def _difference_backward_shape(
+    grad_output: TensorMeta,
+    self: TensorMeta,
+    target: TensorMeta,
+    reduction: int,
+    parameter: float = 1.0,
+) -> TensorMeta:
+    """The gradient by ``self``: contiguous, unless the operands broadcast over it."""
+    both = elementwise((grad_output, self, target), self.dtype)
+    return self.fresh(self.shape) if both.shape == self.shape else both
+
+
+def _difference_loss(
+    name: str,
+    kernel: str,
+    curve: Curve,
+    slope: Curve,
+    parameter: str = "",
+    out: str = "grad_input",
+    own_dtype: bool = False,
+) -> tuple[OperatorPage, OperatorPage]:
+    """The pages of ``curve(self - target)`` and of its backward.
+
+    parameter: the schema's text of a further parameter, with its default.
+    """
+    given = f", {parameter}" if parameter else ""
+    arguments = f"Tensor self, Tensor target, int reduction{given.partition('=')[0]}"
+    page = define(
+        f"aten::{name}(Tensor self, Tensor target, int reduction=1{given}) -> Tensor",
+        variants=["out"],
+    )
+    backward = define(
+        f"aten::{name}_backward(Tensor grad_output, {arguments}) -> Tensor",
+        variants=[
+            f"aten::{name}_backward.{out}(Tensor grad_output, {arguments}, *, "
+            f"Tensor(a!) grad_input) -> Tensor(a!)"
+        ],
+    )
+
+    def kernel_of(
+        xp: ModuleType, self: Array, target: Array, reduction: int, parameter: float = 0.0
+    ) -> Array:
+        return reduced_array(xp, curve(xp, _difference(self, target), parameter), reduction)
+
+    def backward_kernel(
+        xp: ModuleType,
+        grad_output: Array,
+        self: Array,
+        target: Array,
+        reduction: int,
+        parameter: float = 0.0,
+    ) -> Array:
+        difference = _difference(self, target)
+        scale = wide(grad_output) / difference.dtype.type(_divisor(self, reduction))
+        found: Array = scale * slope(xp, difference, parameter)
+        return found
+
+    page.shape(_difference_shape(name, kernel, own_dtype))
+    page.kernel(kernel_of)
+    page.cost(_loss_cost)
+    backward.shape(_difference_backward_shape)
+    backward.kernel(backward_kernel)
+    backward.cost(lambda grad_output, self, *rest: Cost(flops=3 * self.numel))
+    return page, backward
+
+
+def _difference(self: Array, target: Array) -> Array:
+    first, second = wide(self), wide(target)
+    if first.dtype.kind != "f":
+        first = first.astype(second.dtype)
+    if second.dtype.kind != "f":
+        second = second.astype(first.dtype)
+    found: Array = first - second
+    return found
+
+
+def _divisor(self: Array, reduction: int) -> int:
+    return self.size if reduction == MEAN and self.size else 1
+
+
+def _second(
+    grad: Tensor,
+    grad_output: Tensor,
+    difference: Tensor,
+    slope: Tensor,
+    curvature: Tensor | float,
+    reduction: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of a backward by grad_output, self and target."""
+    by_self = grad * grad_output * curvature
+    if reduction == MEAN:
+        by_self = by_self / difference.meta.numel
+    return reduced_tensor(grad * slope, reduction), by_self, -by_self
+
+
+mse_loss, mse_loss_backward = _difference_loss(
+    "mse_loss",
+    "mse_cpu",
+    curve=lambda xp, d, _: d * d,
+    slope=lambda xp, d, _: d + d,
+)
+mse_loss.derivative(
+    self=lambda grad, self, target, reduction: mse_loss_backward(grad, self, target, reduction),
+    target=lambda grad, self, target, reduction: mse_loss_backward(grad, target, self, reduction),
+)
+
+
+@mse_loss_backward.derivative("grad_output", "self", "target")
+def mse_loss_backward_grad(
+    grad: Tensor, grad_output: Tensor, self: Tensor, target: Tensor, reduction: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    difference = self - target
+    return _second(grad, grad_output, difference, difference * 2, 2, reduction)
+
+
+def _smooth_slope(xp: ModuleType, d: Array, beta: float) -> Array:
+    if beta == 0:
+        sign: Array = xp.sign(d)
+        return sign
+    return xp.clip(d / d.dtype.type(beta), -1, 1)  # type: ignore[no-any-return]  # an array
+
+
+def _smooth_curve(xp: ModuleType, d: Array, beta: float) -> Array:
+    size = xp.abs(d)
+    half = d.dtype.type(0.5)
+    inner = half * d * d / d.dtype.type(beta or 1)
+    return xp.where(size < beta, inner, size - half * d.dtype.type(beta))  # type: ignore[no-any-return]  # an array
+
+
+smooth_l1_loss, smooth_l1_loss_backward = _difference_loss(
+    "smooth_l1_loss", "smooth_l1_cpu", _smooth_curve, _smooth_slope, "float beta=1."
+)
+smooth_l1_loss.derivative(
+    self=lambda grad, self, target, reduction, beta: smooth_l1_loss_backward(
+        grad, self, target, reduction, beta
+    ),
+    target=lambda grad, self, target, reduction, beta: smooth_l1_loss_backward(
+        grad, target, self, reduction, beta
+    ),
+)
+
+
+@smooth_l1_loss_backward.derivative("grad_output", "self", "target")
+def smooth_l1_loss_backward_grad(
+    grad: Tensor,
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    reduction: int,
+    beta: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    d = self - target
+    slope = d.sign() if beta == 0 else (d / beta).clamp(-1, 1)
+    curvature = (d.abs() < beta) / (beta or 1.0)
+    return _second(grad, grad_output, d, slope, curvature, reduction)
+
+
+def _huber_curve(xp: ModuleType, d: Array, delta: float) -> Array:
+    size, limit = xp.abs(d), d.dtype.type(delta)
+    half = d.dtype.type(0.5)
+    return xp.where(size <= limit, half * d * d, limit * (size - half * limit))  # type: ignore[no-any-return]  # an array
+
+
+huber_loss, huber_loss_backward = _difference_loss(
+    "huber_loss",
+    "huber_cpu",
+    _huber_curve,
+    slope=lambda xp, d, delta: xp.clip(d, -delta, delta),
+    parameter="float delta=1.",
+    out="out",
+    own_dtype=True,
+)
+huber_loss.derivative(
+    self=lambda grad, self, target, reduction, delta: huber_loss_backward(
+        grad, self, target, reduction, delta
+    ),
+    target=lambda grad, self, target, reduction, delta: huber_loss_backward(
+        grad, target, self, reduction, delta
+    ),
+)
+
+
+@huber_loss_backward.derivative("grad_output", "self", "target")
+def huber_loss_backward_grad(
+    grad: Tensor,
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    reduction: int,
+    delta: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    d = self - target
+    curvature = d.abs() <= delta
+    return _second(grad, grad_output, d, d.clamp(-delta, delta), curvature, reduction)
+
+
+# --- binary cross entropy ------------------------------------------------------------
+
+_BINARY = "Tensor self, Tensor target, Tensor? weight=None, "
+_LEAST_LOG = -100  # the logarithm of 0 counts as this, so that a loss stays finite
+
+binary_cross_entropy = define(
+    f"aten::binary_cross_entropy({_BINARY}int reduction=1) -> Tensor", variants=["out"]
+)
+binary_cross_entropy_backward = define(
+    f"aten::binary_cross_entropy_backward(Tensor grad_output, {_BINARY}int reduction=1) -> Tensor",
+    variants=[
+        f"aten::binary_cross_entropy_backward.grad_input(Tensor grad_output, {_BINARY}"
+        f"int reduction=1, *, Tensor(a!) grad_input) -> Tensor(a!)"
+    ],
+)
+
+
+@binary_cross_entropy.shape
+def binary_cross_entropy_shape(
+    self: TensorMeta, target: TensorMeta, weight: Maybe, reduction: int
+) -> TensorMeta:
+    operands = [m for m in (self, target, weight) if m is not None]
+    both = elementwise(operands, self.dtype, op_name="binary_cross_entropy")
+    for other in operands[1:]:
+        check(
+            other.dtype is self.dtype,
+            lambda: f"Found dtype {target.dtype.scalar_name} but expected {self.dtype.scalar_name}",
+        )
+    _check_floats("binary_cross_entropy", self.dtype)
+    if reduction != NONE:
+        return both.fresh(())
+    return self.like() if both.shape == self.shape else both
+
+
+@binary_cross_entropy.kernel
+def binary_cross_entropy_kernel(
+    xp: ModuleType, self: Array, target: Array, weight: Array | None, reduction: int
+) -> Array:
+    p, t = wide(self), wide(target)
+    _check_probabilities("input", p)
+    _check_probabilities("target", t)
+    with np.errstate(divide="ignore"):
+        yes, no = xp.maximum(xp.log(p), _LEAST_LOG), xp.maximum(xp.log1p(-p), _LEAST_LOG)
+    losses = (t - 1) * no - t * yes
+    return reduced_array(xp, losses if weight is None else losses * wide(weight), reduction)
+
+
+def _check_probabilities(name: str, values: Array) -> None:
+    if not ((values >= 0) & (values <= 1)).all():
+        raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+
+
+binary_cross_entropy.derivative(
+    self=lambda grad, self, target, weight, reduction: binary_cross_entropy_backward(
+        grad, self, target, weight, reduction
+    ),
+    target=lambda grad, self, target, weight, reduction: _target_share(
+        self.logit().neg_() * grad, weight, reduction
+    ),
+)
+binary_cross_entropy.cost(_loss_cost)
+
+
+def _target_share(share: Tensor, weight: Grad, reduction: int) -> Tensor:
+    """Weighted, and divided among the elements if the loss is a mean."""
+    if weight is not None:
+        share = share * weight
+    return share.div_(share.meta.numel) if reduction == MEAN else share
+
+
+@binary_cross_entropy_backward.shape
+def binary_cross_entropy_backward_shape(
+    grad_output: TensorMeta, self: TensorMeta, target: TensorMeta, weight: Maybe, reduction: int
+) -> TensorMeta:
+    check(
+        target.dtype is self.dtype and grad_output.dtype is self.dtype,
+        lambda: (
+            f"Found dtype {grad_output.dtype.scalar_name} but expected {self.dtype.scalar_name}"
+        ),
+    )
+    return self.like()
+
+
+@binary_cross_entropy_backward.kernel
+def binary_cross_entropy_backward_kernel(
+    xp: ModuleType,
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    weight: Array | None,
+    reduction: int,
+) -> Array:
+    p, t = wide(self), wide(target)
+    found: Array = wide(grad_output) * (p - t) / xp.maximum((1 - p) * p, p.dtype.type(1e-12))
+    if weight is not None:
+        found = found * wide(weight)
+    return found / p.dtype.type(_divisor(self, reduction))
+
+
+@binary_cross_entropy_backward.derivative("grad_output", "self", "target")
+def binary_cross_entropy_backward_grad(
+    grad: Tensor,
+    grad_output: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Grad,
+    reduction: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    scale = grad if weight is None else grad * weight
+    if reduction == MEAN:
+        scale = scale / self.meta.numel
+    spread = (1 - self) * self + 1e-12
+    by_out = scale * (self - target) / spread
+    curvature = (self * self - 2 * self * target + target) / (spread * spread)
+    by_out = by_out if reduction == NONE else by_out.sum()
+    return by_out, scale * grad_output * curvature, -(scale * grad_output) / spread
+
+
+binary_cross_entropy_with_logits = define(
+    "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
+    "Tensor? pos_weight=None, int reduction=1) -> Tensor"
+)
+
+
+@binary_cross_entropy_with_logits.shape
+def binary_cross_entropy_with_logits_shape(
+    self: TensorMeta, target: TensorMeta, weight: Maybe, pos_weight: Maybe, reduction: int
+) -> TensorMeta:
+    _check_floats("log_sigmoid_cpu", self.dtype)
+    losses = target.like()
+    for other in (self, pos_weight, weight):
+        if other is not None:
+            losses = _multiplied(losses, other)
+    return losses if reduction == NONE else losses.fresh(())
+
+
+def _multiplied(losses: TensorMeta, other: TensorMeta) -> TensorMeta:
+    """The losses after a multiplication in place, which neither broadcasts nor promotes them."""
+    kind = result_type_of((losses, other))
+    check_castable("binary_cross_entropy_with_logits", kind, losses.dtype)
+    both = elementwise((losses, other), losses.dtype)
+    check(
+        both.shape == losses.shape,
+        lambda: (
+            f"output with shape {list(losses.shape)} doesn't match the broadcast shape "
+            f"{list(both.shape)}"
+        ),
+    )
+    return losses
+
+
+@binary_cross_entropy_with_logits.kernel
+def binary_cross_entropy_with_logits_kernel(
+    xp: ModuleType,
+    self: Array,
+    target: Array,
+    weight: Array | None,
+    pos_weight: Array | None,
+    reduction: int,
+) -> Array:
+    x, t = wide(self), wide(target)
+    log_yes = xp.minimum(x, 0) - xp.log1p(xp.exp(-xp.abs(x)))
+    if pos_weight is not None:
+        log_yes = log_yes * ((wide(pos_weight) - 1) * t + 1)
+    losses = (1 - t) * x - log_yes
+    return reduced_array(xp, losses if weight is None else losses * wide(weight), reduction)
+
+
+def _by_logits(
+    grad: Tensor, self: Tensor, target: Tensor, weight: Grad, pos_weight: Grad, reduction: int
+) -> Tensor:
+    if pos_weight is None:
+        share = (self.sigmoid() - target) * grad
+    else:
+        yes = pos_weight * target
+        share = ((yes + 1 - target) * self.sigmoid() - yes) * grad
+    return _target_share(share, weight, reduction)
+
+
+def _by_target(
+    grad: Tensor, self: Tensor, weight: Grad, pos_weight: Grad, reduction: int
+) -> Tensor:
+    if pos_weight is None:
+        return _target_share(-self * grad, weight, reduction)
+    gain = (-self).log_sigmoid() - self.log_sigmoid() * pos_weight
+    return _target_share(gain * grad, weight, reduction)
+
+
+binary_cross_entropy_with_logits.derivative(
+    self=lambda grad, self, target, weight, pos_weight, reduction: _by_logits(
+        grad, self, target, weight, pos_weight, reduction
+    ),
+    target=lambda grad, self, weight, pos_weight, reduction: _by_target(
+        grad, self, weight, pos_weight, reduction
+    ),
+)
+binary_cross_entropy_with_logits.cost(_loss_cost)
+
+
+# --- soft margin ---------------------------------------------------------------------
+
+soft_margin_loss = define(
+    "aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+    variants=["out"],
+)
+soft_margin_loss_backward = define(
+    "aten::soft_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "
+    "int reduction) -> Tensor",
+    variants=[
+        "aten::soft_margin_loss_backward.grad_input(Tensor grad_output, Tensor self, "
+        "Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)"
+    ],
+)
+
+
+@soft_margin_loss.shape
+def soft_margin_loss_shape(self: TensorMeta, target: TensorMeta, reduction: int) -> TensorMeta:
+    common = result_type_of((self, target))
+    kind = common if common.category > 1 else get_default_dtype()
+    check_castable("soft_margin_loss", kind, self.dtype)
+    both = elementwise((self, target), self.dtype, common_dtype=common)
+    return both if reduction == NONE else both.fresh(())
+
+
+@soft_margin_loss.kernel
+def soft_margin_loss_kernel(xp: ModuleType, self: Array, target: Array, reduction: int) -> Array:
+    with np.errstate(over="ignore"):
+        # Each step is rounded to the operand's type, as PyTorch's operators do.
+        powers = xp.exp(-wide(target) * wide(self)).astype(self.dtype)
+        return reduced_array(xp, xp.log1p(wide(powers)), reduction)
+
+
+soft_margin_loss.derivative(
+    self=lambda grad, self, target, reduction: soft_margin_loss_backward(
+        grad, self, target, reduction
+    )
+)
+soft_margin_loss.cost(_loss_cost)
+
+
+@soft_margin_loss_backward.shape
+def soft_margin_loss_backward_shape(
+    grad_output: TensorMeta, self: TensorMeta, target: TensorMeta, reduction: int
+) -> TensorMeta:
+    return elementwise((target, self, grad_output), self.dtype)
+
+
+@soft_margin_loss_backward.kernel
+def soft_margin_loss_backward_kernel(
+    xp: ModuleType, grad_output: Array, self: Array, target: Array, reduction: int
+) -> Array:
+    x, t = wide(self), wide(target)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Array = -t / (1 + xp.exp(t * x)) * wide(grad_output)
+    return found / x.dtype.type(_divisor(self, reduction))
+
+
+@soft_margin_loss_backward.derivative("grad_output", "self")
+def soft_margin_loss_backward_grad(
+    grad: Tensor, grad_output: Tensor, self: Tensor, target: Tensor, reduction: int
+) -> tuple[Tensor, Tensor]:
+    falling = (-target * self).sigmoid()
+    curvature = target * target * falling * (1 - falling)
+    by_out, by_self, _ = _second(grad, grad_output, self, -target * falling, curvature, reduction)
+    return by_out, by_self

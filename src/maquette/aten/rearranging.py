@@ -1,0 +1,259 @@
+"""Copies with elements in other places: flip, roll, rot90, repeat, tile, padding.
+
+Views that rearrange without copying are in `views.py` and `shapes.py`.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from maquette.aten.options import Number, check_fits, result_dtype
+from maquette.core.broadcast import wrap_dim, wrap_dims
+from maquette.core.dtype import from_numpy_dtype
+from maquette.core.errors import check, check_index
+from maquette.core.layout import preserve_format
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import format_strides
+from maquette.dispatch.tags import Tag
+from maquette.library.page import define
+from maquette.tensor.tensor import Array, Tensor
+
+Ints = tuple[int, ...]
+
+flip = define("aten::flip(Tensor self, int[] dims) -> Tensor", tags=[Tag.core])
+
+
+@flip.shape
+def flip_shape(self: TensorMeta, dims: Ints) -> TensorMeta:
+    wrap_dims(dims, self.ndim)
+    return self.like()
+
+
+@flip.kernel
+def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
+    axes = wrap_dims(dims, self.ndim) if self.ndim else ()
+    flipped: Array = xp.flip(self, axes)
+    return flipped
+
+
+flip.derivative(self=lambda grad, dims: grad.flip(dims))
+
+fliplr = define("aten::fliplr(Tensor self) -> Tensor")
+flipud = define("aten::flipud(Tensor self) -> Tensor")
+
+
+@fliplr.composite
+def fliplr_composite(self: Tensor) -> object:
+    check(self.meta.ndim >= 2, lambda: "Input must be >= 2-d.")
+    return self.flip((1,))
+
+
+@flipud.composite
+def flipud_composite(self: Tensor) -> object:
+    check(self.meta.ndim >= 1, lambda: "Input must be >= 1-d.")
+    return self.flip((0,))
+
+
+roll = define("aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor")
+
+
+@roll.shape
+def roll_shape(self: TensorMeta, shifts: Ints, dims: Ints) -> TensorMeta:
+    check(len(shifts) > 0, lambda: "`shifts` required")
+    check(
+        len(dims) == len(shifts) or (not dims and len(shifts) == 1),
+        lambda: f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}",
+    )
+    for dim in dims:
+        check_index(
+            self.ndim > 0, lambda dim=dim: f"Dimension specified as {dim} but tensor has no dimensions"
+        )
+        wrap_dim(dim, self.ndim)
+    return self.fresh(self.shape)
+
+
+@roll.kernel
+def roll_kernel(xp: ModuleType, self: Array, shifts: Ints, dims: Ints) -> Array:
+    rolled: Array = xp.roll(self, shifts, dims) if dims else xp.roll(self, shifts[0])
+    return rolled
+
+
+roll.derivative(self=lambda grad, shifts, dims: grad.roll(tuple(-s for s in shifts), dims))
+
+rot90 = define("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
+
+
+@rot90.shape
+def rot90_shape(self: TensorMeta, k: int, dims: Ints) -> TensorMeta:
+    check(
+        len(dims) == 2, lambda: f"expected total rotation dims == 2, but got dims = {len(dims)}"
+    )
+    check(self.ndim >= 2, lambda: f"expected total dims >= 2, but got total dims = {self.ndim}")
+    check(
+        dims[0] != dims[1] and abs(dims[0] - dims[1]) != self.ndim,
+        lambda: f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = "
+        f"{dims[1]}",
+    )
+    for n, dim in enumerate(dims):
+        check(
+            -self.ndim <= dim < self.ndim,
+            lambda n=n, dim=dim: f"Rotation dim{n} out of range, dim{n} = {dim}",
+        )
+    if k % 4 == 0:
+        return self.fresh(self.shape)
+    if k % 4 == 2:
+        return self.like()
+    first, second = wrap_dims(dims, self.ndim)
+    order = list(range(self.ndim))
+    order[first], order[second] = second, first
+    plain = self.like()
+    return plain.fresh(
+        tuple(plain.shape[d] for d in order), strides=tuple(plain.strides[d] for d in order)
+    )
+
+
+@rot90.kernel
+def rot90_kernel(xp: ModuleType, self: Array, k: int, dims: Ints) -> Array:
+    turned: Array = xp.rot90(self, k % 4, dims)
+    return turned
+
+
+rot90.derivative(self=lambda grad, k, dims: grad.rot90(-k, dims))
+
+repeat = define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", tags=[Tag.core])
+
+
+@repeat.shape
+def repeat_shape(self: TensorMeta, repeats: Ints) -> TensorMeta:
+    missing = len(repeats) - self.ndim
+    check(
+        missing >= 0,
+        lambda: "Number of dimensions of repeat dims can not be smaller than number of dimensions "
+        "of tensor",
+    )
+    check(
+        all(r >= 0 for r in repeats),
+        lambda: f"Trying to create tensor with negative dimension: repeat({list(repeats)})",
+    )
+    padded = (1,) * missing + self.shape
+    return self.fresh(tuple(n * r for n, r in zip(padded, repeats, strict=True)))
+
+
+@repeat.kernel
+def repeat_kernel(xp: ModuleType, self: Array, repeats: Ints) -> Array:
+    repeated: Array = xp.tile(self, repeats) if repeats else xp.array(self, copy=True)
+    return repeated
+
+
+@repeat.derivative("self")
+def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[object]:
+    """Sum over the repeats: each dimension falls into its copies and its elements."""
+    if 0 in repeats:
+        return (grad.new_zeros(self_meta.shape),)
+    missing = len(repeats) - self_meta.ndim
+    shape: list[int] = []
+    dims: list[int] = []
+    for i, count in enumerate(repeats):
+        dims.append(len(shape))
+        shape.append(count)
+        if i >= missing:
+            shape.append(self_meta.shape[i - missing])
+    summed = grad.reshape(tuple(shape)).sum(tuple(dims)) if dims else grad
+    return (summed.reshape(self_meta.shape),)
+
+
+tile = define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
+tile.composite(
+    lambda self, dims: self.repeat((1,) * (self.meta.ndim - len(dims)) + tuple(dims))
+)
+
+# --- padding -------------------------------------------------------------------------
+
+constant_pad_nd = define(
+    "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", tags=[Tag.core]
+)
+
+
+@constant_pad_nd.shape
+def constant_pad_nd_shape(self: TensorMeta, pad: Ints, value: Number) -> TensorMeta:
+    check(
+        len(pad) % 2 == 0, lambda: f"Length of pad must be even but instead it equals {len(pad)}"
+    )
+    check(
+        len(pad) <= 2 * self.ndim,
+        lambda: f"Length of pad should be no more than twice the number of dimensions of the input. "
+        f"Pad length is {len(pad)} while the input has {self.ndim} dimensions.",
+    )
+    shape = list(self.shape)
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim = self.ndim - 1 - i
+        shape[dim] += before + after
+        check(
+            shape[dim] >= 0,
+            lambda dim=dim, before=before, after=after: f"The input size {self.shape[dim]}, plus "
+            f"negative padding {before} and {after} resulted in a negative output size, which is "
+            f"invalid. Check dimension {dim} of your input.",
+        )
+    check_fits(value, self.dtype)
+    if all(p <= 0 for p in pad):
+        return _sliced_clone(self, pad, tuple(shape))
+    strides = format_strides(tuple(shape), (), self.suggested_format)
+    return self.fresh(tuple(shape), strides=strides)
+
+
+def _sliced_clone(self: TensorMeta, pad: Ints, shape: Ints) -> TensorMeta:
+    """Nothing to fill: the clone of a slice, which keeps the order of dimensions."""
+    return self.fresh(shape, strides=format_strides(shape, self.strides, preserve_format))
+
+
+@constant_pad_nd.kernel
+def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number) -> Array:
+    shape = list(self.shape)
+    source = [slice(None)] * self.ndim
+    target = [slice(None)] * self.ndim
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim = self.ndim - 1 - i
+        size = self.shape[dim]
+        shape[dim] = size + before + after
+        source[dim] = slice(max(-before, 0), size - max(-after, 0))
+        target[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
+    fill = result_dtype(value, from_numpy_dtype(self.dtype))
+    padded: Array = xp.full(shape, fill, self.dtype)
+    padded[tuple(target)] = self[tuple(source)]
+    return padded
+
+
+constant_pad_nd.derivative(
+    self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0)
+)
+
+pad = define(
+    'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'
+)
+
+
+@pad.composite
+def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> object:
+    check(
+        len(pad) % 2 == 0, lambda: f"Padding length must be divisible by 2, got {len(pad)}"
+    )
+    if mode == "constant":
+        return self.constant_pad_nd(pad, 0.0 if value is None else value)
+    check(
+        value is None or value == 0,
+        lambda: f'Padding mode "{mode}" doesn\'t take in value argument',
+    )
+    check(
+        mode in ("reflect", "replicate", "circular"),
+        lambda: f"Unrecognised padding mode {mode}: expected constant, reflect, replicate, circular",
+    )
+    if mode == "circular":
+        return self._pad_circular(pad)
+    pairs = {2: (2, 3), 4: (3, 4), 6: (4, 5)}
+    if self.meta.ndim not in pairs.get(len(pad), ()):
+        raise NotImplementedError(
+            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now; got "
+            f"{self.meta} and a pad of {len(pad)} values"
+        )
+    name = {"reflect": "reflection", "replicate": "replication"}[mode]
+    return getattr(self, f"{name}_pad{len(pad) // 2}d")(pad)

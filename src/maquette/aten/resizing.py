@@ -1,0 +1,172 @@
+"""Tensors that change their size or storage: ``resize_``, ``resize_as_``, ``set_`` (T5, T6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maquette.core.errors import check
+from maquette.core.layout import memory_format as MemoryFormat
+from maquette.core.layout import preserve_format
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import format_strides
+from maquette.dispatch import keysets as K
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor, adopt, from_storage
+
+Ints = tuple[int, ...]
+_TAGS = [Tag.inplace, Tag.inplace_view]
+
+resize_ = define(
+    "aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) "
+    "-> Tensor(a!)",
+    tags=[Tag.core, *_TAGS],
+)
+
+
+@resize_.shape
+def resize__shape(self: TensorMeta, size: Ints, memory_format: MemoryFormat | None) -> TensorMeta:
+    """The same sizes keep their strides unless a format is named; storages only grow."""
+    if memory_format is None:
+        if size == self.shape:
+            return self
+        return TensorMeta.of(self.dtype, size, None, self.offset, self.device)
+    check(
+        memory_format is not preserve_format,
+        lambda: "Unsupported memory format for resize_: preserve_format",
+    )
+    strides = format_strides(size, (), memory_format)
+    return TensorMeta.of(self.dtype, size, strides, self.offset, self.device)
+
+
+def _refuse_grad(page: OperatorPage, words: str) -> None:
+    """Autograd does not follow a tensor whose sizes change."""
+    below = ~(K.AUTOGRAD | K.REQUIRES_GRAD)
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        def kernel(ks: int, self: Tensor, *rest: object) -> object:
+            check(not self.requires_grad, lambda: f"{words}; detach() or clone() {self.meta} first")
+            return op.run(ks & below, (self, *rest))
+
+        return kernel
+
+    page.op.register(DispatchKey.Autograd, Kernel(factory))
+
+
+_refuse_grad(resize_, "cannot resize variables that require grad")
+
+resize_as_ = define(
+    "aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) "
+    "-> Tensor(a!)",
+    tags=_TAGS,
+)
+
+
+@resize_as_.shape
+def resize_as__shape(
+    self: TensorMeta, the_template: TensorMeta, memory_format: MemoryFormat | None
+) -> TensorMeta:
+    plain = resize__shape(self, the_template.shape, None)
+    if memory_format is None:
+        return plain
+    format = the_template.suggested_format if memory_format is preserve_format else memory_format
+    return plain.view(plain.shape, format_strides(plain.shape, (), format))
+
+
+_refuse_grad(resize_as_, "cannot resize variables that require grad")
+
+# --- another storage -----------------------------------------------------------------
+
+
+def _set_page(schema: str, replace: Callable[..., None]) -> OperatorPage:
+    """A page whose kernel exchanges the storage: it works on tensors, real and fake alike."""
+    page = define(schema, tags=_TAGS)
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        def kernel(ks: int, self: Tensor, *rest: object) -> Tensor:
+            replace(self, *rest)
+            return self
+
+        return kernel
+
+    for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.Fake):
+        page.op.register(key, Kernel(factory))
+    _refuse_grad(page, "cannot set the storage of variables that require grad")
+    return page
+
+
+def _set_storage(
+    self: Tensor, source: UntypedStorage, storage_offset: int, size: Ints, stride: Ints
+) -> None:
+    meta = TensorMeta.of(
+        self.meta.dtype, size, stride or None, storage_offset, source.device, self.meta.layout
+    )
+    if meta.storage_bytes > source.nbytes():
+        source.resize_(meta.storage_bytes)
+    _replace(self, meta, source)
+
+
+def _replace(self: Tensor, meta: TensorMeta, source: UntypedStorage) -> None:
+    plain = self._keys
+    adopt(self, from_storage(source, meta))
+    # A fake stays fake, an inference tensor stays one.
+    self._keys = plain
+
+
+def _set_whole_storage(self: Tensor, source: UntypedStorage) -> None:
+    count = source.nbytes() // self.meta.itemsize
+    _set_storage(self, source, 0, (count,), (1,))
+
+
+def _check_same_dtype(self: Tensor, source: Tensor) -> None:
+    check(
+        self.meta.dtype is source.meta.dtype,
+        lambda: f"Could not set tensor of type {source.meta.dtype} to a tensor of type "
+        f"{self.meta.dtype}",
+    )
+
+
+def _set_tensor(self: Tensor, source: Tensor) -> None:
+    _check_same_dtype(self, source)
+    _replace(self, source.meta, source._storage)
+
+
+def _set_empty(self: Tensor) -> None:
+    meta = TensorMeta.of(self.meta.dtype, (0,), None, 0, self.meta.device)
+    like = self._storage
+    data = None if like.data is None else like.data.reshape(-1)[:0].copy()
+    _replace(self, meta, UntypedStorage(0, like.device, data))
+
+
+set__storage = _set_page(
+    "aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)", _set_whole_storage
+)
+set__storage_offset = _set_page(
+    "aten::set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, "
+    "SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
+    _set_storage,
+)
+set__tensor = _set_page(
+    "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)", _set_tensor
+)
+set_ = _set_page("aten::set_(Tensor(a!) self) -> Tensor(a!)", _set_empty)
+set__tensor_offset = define(
+    "aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, "
+    "SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
+    tags=_TAGS,
+)
+
+
+@set__tensor_offset.composite
+def set__tensor_offset_composite(
+    self: Tensor, source: Tensor, storage_offset: int, size: Ints, stride: Ints
+) -> object:
+    _check_same_dtype(self, source)
+    return set__storage_offset(self, source._storage, storage_offset, size, stride)
+
+
+__all__ = ["resize_", "resize_as_", "set_"]

@@ -1,0 +1,148 @@
+"""The kernels at Python and PythonTLSSnapshot: modes and subclasses answer calls (spec D96-D100).
+
+What a mode is and how the stack of modes is kept is in `modes.py`. The one idea: a handler is a
+kernel like any other; while it runs, its mode is off the stack and every key above Python is
+excluded, so that what it calls goes to the next mode and down, never up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from maquette.dispatch import keysets as K
+from maquette.dispatch.abstract import tensors_in
+from maquette.dispatch.guards import ForceDispatchKeyGuard
+from maquette.dispatch.kernels import Boxed
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
+from maquette.dispatch.matching import check_result, normalise
+from maquette.dispatch.modes import (
+    ABOVE_PYTHON,
+    ACTIVE_MODES,
+    PYTHON,
+    SNAPSHOT,
+    pop_mode,
+    python_classes,
+)
+from maquette.dispatch.operator import OpOverload, set_fallback
+from maquette.dispatch.tls import DispatchState, tls
+
+_MODE_BITS = PYTHON | SNAPSHOT
+
+
+def python_kernel(op: OpOverload, ks: int) -> Boxed:
+    """The kernel at Python: the top mode, then the subclasses among the arguments (D99)."""
+    schema = op._schema
+    below = ~_MODE_BITS
+
+    def kernel(ks: int, *params: object) -> object:
+        types = python_classes(params)
+        st = tls.st
+        modes = st.dispatch_modes
+        if not modes and not types:  # the key alone was included
+            return op.run(ks & below, params)
+        args, kwargs = normalise(schema, params)
+        exclude = st.exclude
+        st.set_exclude(exclude | ABOVE_PYTHON)
+        try:
+            mode = modes[-1] if modes else None
+            if mode is not None:
+                result = _ask_mode(st, mode, op, types, args, kwargs)
+                if result is not NotImplemented:
+                    return check_result(schema, result)
+            for cls in types:
+                result = _handler_of(cls)(op, types, args, kwargs)
+                if result is not NotImplemented:
+                    return check_result(schema, result)
+        finally:
+            st.set_exclude(exclude)
+        _raise_declined(op, mode, types)
+
+    return kernel
+
+
+def _ask_mode(
+    st: DispatchState,
+    mode: object,
+    op: OpOverload,
+    types: tuple[type, ...],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> object:
+    handler = mode.__torch_dispatch__  # type: ignore[attr-defined]  # modes of any class
+    if isinstance(getattr(handler, "__self__", None), type):
+        raise RuntimeError(
+            f"{type(mode).__name__}.__torch_dispatch__ is a classmethod, which a mode cannot have: "
+            f"make it a plain method"
+        )
+    pop_mode()
+    try:
+        return handler(op, types, args, kwargs)
+    finally:
+        st.dispatch_modes.append(mode)
+        st.add_include(_MODE_BITS)
+
+
+def _handler_of(cls: type) -> Callable[..., object]:
+    handler: Callable[..., object] = cls.__torch_dispatch__  # type: ignore[attr-defined]  # it has one
+    return handler
+
+
+def _raise_declined(op: OpOverload, mode: object | None, types: tuple[type, ...]) -> NoReturn:
+    asked = ([] if mode is None else [repr(mode)]) + [cls.__name__ for cls in types]
+    raise TypeError(
+        f"{op}: no implementation was found, every __torch_dispatch__ gave NotImplemented; asked "
+        f"were {', '.join(asked)}"
+    )
+
+
+def snapshot_kernel(op: OpOverload, ks: int) -> Boxed:
+    """The kernel at PythonTLSSnapshot: the thread's sets, for `enable_reentrant_dispatch`."""
+    below = ~SNAPSHOT
+
+    def kernel(ks: int, *params: object) -> object:
+        st = tls.st
+        before, st.snapshot = st.snapshot, (st.include, st.exclude)
+        try:
+            return op.run(ks & below, params)
+        finally:
+            st.snapshot = before
+
+    return kernel
+
+
+@contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """In a handler: the key sets as they were when the operator was called, for the block (D97).
+
+    Autograd and transforms act again; the running mode stays off the stack.
+    """
+    st = tls.st
+    if st.snapshot is None:
+        raise RuntimeError(
+            "enable_reentrant_dispatch() works inside a __torch_dispatch__ only: no call has been "
+            "handed to one here"
+        )
+    include, exclude = (DispatchKeySet.from_raw_repr(bits) for bits in st.snapshot)
+    active = st.include & ACTIVE_MODES  # these follow the stacks of modes, which have not changed
+    include = DispatchKeySet.from_raw_repr(include.raw_repr() & ~ACTIVE_MODES | active)
+    with ForceDispatchKeyGuard(include, exclude):
+        yield
+
+
+def autograd_would_have_decomposed(op: OpOverload, args: object) -> bool:
+    """Whether a call, but for inference mode or the like, runs as the pieces of ``op`` (D100).
+
+    That is so where the backend of the first tensor has no kernel of its own.
+    """
+    first = next(tensors_in(args), None)
+    if first is None:
+        raise ValueError(f"{op}: no tensor among the arguments, so no backend to ask about")
+    return not op.has_kernel_for_dispatch_key(K.highest(first._keys & _BACKEND_KEYS))
+
+
+_BACKEND_KEYS = K.BACKENDS | K.functionality_bits(DispatchKey.CPU)
+
+set_fallback(DispatchKey.Python, python_kernel)
+set_fallback(DispatchKey.PythonTLSSnapshot, snapshot_kernel)

@@ -1,0 +1,216 @@
+"""Packets: all overloads of one name, and the choice among them (spec D83-D88).
+
+Adding and removing overloads, and the names ``maquette.ops.ns.op``, are in `registry.py`. The one
+idea: which overload a call means is found by matching them in order of registration, and remembered
+by the classes of the arguments (`choosing.py`); where a remembered one does not fit after all, the
+matching is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from maquette.dispatch.choosing import classes_of, decided_by_classes, refined
+from maquette.dispatch.matching import MatchError, bind
+from maquette.dispatch.operator import LOCK, WRITTEN_AT, OpOverload, failed_to_bind
+from maquette.dispatch.schema import FunctionSchema
+from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import (
+    NO_OVERRIDE,
+    call_torch_function,
+    overriding_classes,
+)
+
+PACKETS: dict[str, OpOverloadPacket] = {}
+"""Every packet, by its name ``ns::name``; `LOCK` is held to change it."""
+_REMEMBERED = 1024  # choices by class; classes are few, but a user can make any number
+
+
+class OpOverloadPacket:
+    """All overloads of one operator: ``ops.aten.add``; calling it picks the overload.
+
+    There is one object per name: copies and pickles give it back.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_by_class")
+
+    def __init__(self, qualified: str) -> None:
+        self._qualified_op_name = qualified
+        self.namespace, _, self.__name__ = qualified.partition("::")
+        self.__qualname__ = qualified
+        self.__module__ = f"maquette.ops.{self.namespace}"
+        self.__file__ = "maquette.ops"
+        self._overloads: dict[str, OpOverload] = {}
+        self._bound: list[str] = []
+        # The overload that a call with arguments of these classes means, or None where values
+        # decide too: then `_by_value` has it.
+        self._by_class: dict[object, OpOverload | None] = {}
+        self._by_value: dict[object, OpOverload] = {}
+
+    # --- calling ---------------------------------------------------------------------
+
+    def __call__(self, /, *args: object, **kwargs: object) -> object:
+        try:
+            chosen = self._by_class[classes_of(args, kwargs) if kwargs else tuple(map(type, args))]
+        except KeyError:
+            chosen = None
+        if chosen is None:
+            return self._call_slow(args, kwargs)
+        try:
+            return chosen._call(*args, **kwargs) if kwargs else chosen._call(*args)
+        except MatchError:
+            actual = self.resolve(args, kwargs)
+            if actual is chosen:
+                raise  # it comes from a call further in
+        except TypeError as error:
+            if not failed_to_bind(error):
+                raise
+            actual = self.resolve(args, kwargs)
+        return actual(*args, **kwargs)
+
+    def _call_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Offer the call to ``__torch_function__``, then choose, remember and call."""
+        if tls.st.function_modes or overriding_classes(args, kwargs):
+            answer = call_torch_function(self, args, kwargs)
+            if answer is not NO_OVERRIDE:
+                return answer
+        by_value = refined(args, kwargs)
+        chosen = self._by_value.get(by_value) or self._choose(by_value, args, kwargs)
+        return chosen(*args, **kwargs)
+
+    def _choose(
+        self, by_value: object, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> OpOverload:
+        """`resolve`, remembered."""
+        with LOCK:
+            chosen = self.resolve(args, kwargs)
+            overloads = self.op_overloads()
+            earlier = overloads[: overloads.index(chosen)]
+            by_class = classes_of(args, kwargs)
+            if max(len(self._by_class), len(self._by_value)) >= _REMEMBERED:
+                self._forget_choices()
+            if decided_by_classes(earlier, args, kwargs):
+                self._by_class[by_class] = chosen
+            else:
+                self._by_class[by_class] = None
+                self._by_value[by_value] = chosen
+            return chosen
+
+    def _forget_choices(self) -> None:
+        self._by_class.clear()
+        self._by_value.clear()
+
+    def resolve(self, args: tuple[object, ...], kwargs: dict[str, object]) -> OpOverload:
+        """The first overload, in order of registration, whose schema the arguments fit (D86).
+
+        Raises RuntimeError with the error of every overload where none fits (D87).
+        """
+        failures: list[str] = []
+        for overload in self.op_overloads():
+            try:
+                bind(overload._schema, args, kwargs, takes_numbers=overload.takes_numbers)
+            except MatchError as error:
+                failures.append(f"  {overload}: {error}")
+                continue
+            return overload
+        if not failures:
+            raise RuntimeError(
+                f"{self._qualified_op_name}: every library that defined an overload of it has been "
+                f"destroyed; look the operator up again in maquette.ops"
+            )
+        listing = "\n".join(failures)
+        raise MatchError(
+            f"{self._qualified_op_name}: no overload matched the arguments. Tried:\n{listing}"
+        )
+
+    @property
+    def op(self) -> Callable[..., object]:
+        """The underlying callable."""
+        return self.__call__
+
+    # --- overloads -------------------------------------------------------------------
+
+    def overloads(self) -> list[str]:
+        """Names of all overloads in order of registration; the unnamed one is ``default``."""
+        return list(self._overloads)
+
+    def op_overloads(self) -> list[OpOverload]:
+        """The overloads themselves."""
+        return list(self._overloads.values())
+
+    @property
+    def _schemas(self) -> dict[str, FunctionSchema]:
+        return {o._overload: o._schema for o in self.op_overloads()}
+
+    def add(self, overload: OpOverload) -> None:
+        """Take in a new overload; `LOCK` is held."""
+        self._overloads[overload._overloadname] = overload
+        self._forget_choices()
+
+    def drop(self, overload: OpOverload) -> None:
+        """Give up an overload; `LOCK` is held."""
+        name = overload._overloadname
+        self._overloads.pop(name, None)
+        self.__dict__.pop(name, None)
+        if name in self._bound:
+            self._bound.remove(name)
+        self._forget_choices()
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            return self._dunder(name)
+        with LOCK:
+            overload = self.__dict__.get("_overloads", {}).get(name)
+            if overload is None:
+                known = ", ".join(self.__dict__.get("_overloads", ())) or "none"
+                raise AttributeError(f"{self} has no overload '{name}'; it has {known}")
+            if name not in self.__dict__:
+                self._bound.append(name)
+                self.__dict__[name] = overload
+        return overload
+
+    def _dunder(self, name: str) -> object:
+        """Some attribute of a Python function; the registry is not asked."""
+        try:
+            return getattr(OpOverloadPacket.__call__, name)
+        except AttributeError:
+            raise AttributeError(
+                f"{self} has no attribute '{name}', and a name with a leading '__' is never "
+                f"that of an overload"
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the overloads bound so far."""
+        return iter(list(self._bound))
+
+    # --- identity --------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverloadPacket(op='{self}')>"
+
+    def __copy__(self) -> OpOverloadPacket:
+        return self
+
+    def __deepcopy__(self, memo: object) -> OpOverloadPacket:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return _known_packet, (self._qualified_op_name,)
+
+
+WRITTEN_AT.add(OpOverloadPacket.__call__.__code__)
+
+
+def find_packet(qualified: str) -> OpOverloadPacket | None:
+    """The packet called ``ns::name``, if any overload of it is defined."""
+    return PACKETS.get(qualified)
+
+
+def _known_packet(qualified: str) -> OpOverloadPacket:
+    packet = find_packet(qualified)
+    if packet is None:
+        raise AttributeError(f"no operator {qualified} is defined in this process")
+    return packet

@@ -1,0 +1,120 @@
+"""How an update is carried out: a tensor at a time, as whole lists, or in one fused operator.
+
+PyTorch chooses lists by default when all parameters are on devices with kernels for them (cuda).
+The three ways differ in rounding and in temporaries; each optimizer has them as PyTorch has, down
+to which name holds a temporary how long, for a memory plan counts that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from maquette.aten import functions as mq
+from maquette.core import dtype as dtypes
+from maquette.nn.utils.foreach import FOREACH_DEVICES, prefers_lists
+from maquette.tensor import Tensor
+
+Group = Mapping[str, Any]
+
+
+class Path(Enum):
+    """The way in which a group is updated."""
+
+    SINGLE = "a tensor at a time"
+    LISTS = "lists of tensors"
+    FUSED = "one operator"
+
+
+def path_of(group: Group, params: Sequence[Tensor]) -> Path:
+    """The way that a group's options ask for; the default only if they ask for none."""
+    foreach, fused = group["foreach"], group.get("fused")
+    if fused:
+        return Path.FUSED
+    if foreach is None and fused is None:
+        foreach = prefers_lists(params)
+    return Path.LISTS if foreach else Path.SINGLE
+
+
+def check_options(name: str, options: Group) -> None:
+    """Refuse what no way can do: options that exclude each other, or that we do not have."""
+    if options.get("fused") and options["foreach"]:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    for missing in ("capturable", "differentiable"):
+        if options.get(missing):
+            raise NotImplementedError(
+                f"{name}({missing}=True) is not supported: the step would have to run on the "
+                "device, or under autograd. Leave it out."
+            )
+
+
+def check_learning_rate(lr: float | Tensor) -> None:
+    """ValueError for a negative rate, or for a tensor of more than one element."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element; got {lr.numel()} elements")
+    if not lr >= 0.0:
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def check_not_negative(**options: float) -> None:
+    """ValueError for an option below zero."""
+    for name, value in options.items():
+        if not value >= 0.0:
+            raise ValueError(f"Invalid {name} value: {value}")
+
+
+def check_dense(name: str, gradient: Tensor) -> None:
+    """RuntimeError for a sparse gradient."""
+    if gradient.is_sparse:
+        raise RuntimeError(f"{name} does not support sparse gradients")
+
+
+def new_step(parameter: Tensor, *, on_device: bool) -> Tensor:
+    """A step counter: on the host, where reading it costs nothing, unless a kernel reads it."""
+    if on_device:
+        return mq.zeros((), dtype=dtypes.float32, device=parameter.device)
+    return mq.tensor(0.0, dtype=step_dtype(), device="cpu")
+
+
+def step_dtype() -> dtypes.dtype:
+    """float32, unless numbers are float64 by default."""
+    double = dtypes.get_default_dtype() == dtypes.float64
+    return dtypes.float64 if double else dtypes.float32
+
+
+def number(value: float | Tensor) -> float:
+    """A Python number, read from a tensor if need be."""
+    return float(value) if isinstance(value, Tensor) else value
+
+
+def count(steps: Sequence[Tensor]) -> None:
+    """Add one to every step counter.
+
+    On the host that is a loop, in which a tensor saves wrapping the number anew for each.
+    """
+    if steps[0].is_cpu:
+        mq._foreach_add_(steps, mq.tensor(1.0, device="cpu"), alpha=1.0)
+    else:
+        mq._foreach_add_(steps, 1)
+
+
+def check_fusable(name: str, parameter: Tensor) -> None:
+    """RuntimeError unless the fused operator takes such a parameter."""
+    if parameter.device.type not in (*FOREACH_DEVICES, "cpu", "mps"):
+        raise RuntimeError(
+            f"{name}: `fused=True` requires parameters on cpu or an accelerator; got "
+            f"{parameter.device.type}"
+        )
+    if not parameter.is_floating_point():
+        raise RuntimeError(
+            f"{name}: `fused=True` requires floating point parameters; got {parameter.dtype}"
+        )
+
+
+def as_real(*lists: list[Tensor]) -> None:
+    """Put views of real pairs in the place of complex tensors, which are updated alike."""
+    for members in lists:
+        for i, member in enumerate(members):
+            if member.is_complex():
+                members[i] = mq.view_as_real(member)

@@ -1,0 +1,267 @@
+"""Adam (Kingma and Ba 2014), its variant AMSGrad (Reddi et al. 2018), and AdamW."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from maquette.aten import functions as mq
+from maquette.core.layout import preserve_format
+from maquette.nn.utils.foreach import grouped
+from maquette.optim import _paths
+from maquette.optim._paths import Group, Path
+from maquette.optim.optimizer import Optimizer, Params
+from maquette.tensor import Tensor
+
+Betas = tuple[float | Tensor, float | Tensor]
+
+
+@dataclass
+class _Lists:
+    """The parameters of a group that have a gradient, and what belongs to each."""
+
+    params: list[Tensor] = field(default_factory=list)
+    grads: list[Tensor] = field(default_factory=list)
+    exp_avgs: list[Tensor] = field(default_factory=list)
+    exp_avg_sqs: list[Tensor] = field(default_factory=list)
+    max_exp_avg_sqs: list[Tensor] = field(default_factory=list)
+    steps: list[Tensor] = field(default_factory=list)
+
+
+class Adam(Optimizer):
+    """Steps by the mean of gradients over the root of the mean of their squares.
+
+    decoupled_weight_decay: shrink the parameters themselves (AdamW) in place of adding them to the
+    gradient. State: step (0-dim, on the cpu), exp_avg, exp_avg_sq and, with amsgrad,
+    max_exp_avg_sq.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        if isinstance(lr, Tensor) and foreach:
+            raise ValueError(
+                "lr as a Tensor is not supported for capturable=False and foreach=True"
+            )
+        _paths.check_learning_rate(lr)
+        _paths.check_not_negative(epsilon=eps, weight_decay=weight_decay)
+        decays = tuple(_paths.number(beta) for beta in betas)
+        for i, beta in enumerate(decays):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        defaults = {
+            "lr": lr,
+            "betas": decays,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        _paths.check_options(type(self).__name__, defaults)
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # of checkpoints older than the option
+            group.setdefault("decoupled_weight_decay", False)
+
+    def _update(self, group: Group) -> None:
+        lists = self._lists(group)
+        path = _paths.path_of(group, lists.params)
+        if path is Path.LISTS and isinstance(group["lr"], Tensor) and not group["foreach"]:
+            path = Path.SINGLE  # lists are not the default for a rate in a tensor
+        match path:
+            case Path.FUSED:
+                _fused(lists, group)
+            case Path.LISTS:
+                _as_lists(lists, group)
+            case Path.SINGLE:
+                _one_by_one(lists, group)
+
+    def _lists(self, group: Group) -> _Lists:
+        lists = _Lists()
+        for parameter in group["params"]:
+            if parameter.grad is None:
+                continue
+            _paths.check_dense("Adam", parameter.grad)
+            state = self.state[parameter]
+            if not state:
+                self._start(parameter, state, group)
+            lists.params.append(parameter)
+            lists.grads.append(parameter.grad)
+            lists.exp_avgs.append(state["exp_avg"])
+            lists.exp_avg_sqs.append(state["exp_avg_sq"])
+            if group["amsgrad"]:
+                lists.max_exp_avg_sqs.append(state["max_exp_avg_sq"])
+            lists.steps.append(state["step"])
+        return lists
+
+    def _start(self, parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
+        fused = bool(group["fused"])
+        if fused:
+            _paths.check_fusable(type(self).__name__, parameter)
+        state["step"] = _paths.new_step(parameter, on_device=fused)
+        for name in ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] * group["amsgrad"])):
+            state[name] = mq.zeros_like(parameter, memory_format=preserve_format)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # of checkpoints older than the option
+            group["decoupled_weight_decay"] = True
+
+
+def _one_by_one(lists: _Lists, group: Group) -> None:
+    lr = _paths.number(group["lr"])
+    beta1, beta2 = group["betas"]
+    decay = group["weight_decay"]
+    _paths.as_real(
+        lists.params, lists.grads, lists.exp_avgs, lists.exp_avg_sqs, lists.max_exp_avg_sqs
+    )
+    for i, param in enumerate(lists.params):
+        grad = -lists.grads[i] if group["maximize"] else lists.grads[i]
+        exp_avg, exp_avg_sq, step_count = lists.exp_avgs[i], lists.exp_avg_sqs[i], lists.steps[i]
+        step_count += 1
+        if decay != 0:
+            if group["decoupled_weight_decay"]:
+                param.mul_(1 - lr * decay)
+            else:
+                grad = grad.add(param, alpha=decay)
+        exp_avg.lerp_(grad, 1 - beta1)
+        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        step = _paths.number(step_count)
+        bias_correction1 = 1 - beta1**step
+        bias_correction2 = 1 - beta2**step
+        root = bias_correction2**0.5
+        if group["amsgrad"]:
+            largest = lists.max_exp_avg_sqs[i]
+            mq.maximum(largest, exp_avg_sq, out=largest)
+            denom = (largest.sqrt() / root).add_(group["eps"])
+        else:
+            denom = (exp_avg_sq.sqrt() / root).add_(group["eps"])
+        param.addcdiv_(exp_avg, denom, value=-(lr / bias_correction1))
+
+
+def _as_lists(lists: _Lists, group: Group) -> None:
+    lr = _paths.number(group["lr"])
+    beta1, beta2 = group["betas"]
+    decay = group["weight_decay"]
+    _paths.as_real(
+        lists.params, lists.grads, lists.exp_avgs, lists.exp_avg_sqs, lists.max_exp_avg_sqs
+    )
+    for params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps in grouped(
+        lists.params,
+        lists.grads,
+        lists.exp_avgs,
+        lists.exp_avg_sqs,
+        lists.max_exp_avg_sqs,
+        lists.steps,
+    ):
+        if group["maximize"]:
+            grads = mq._foreach_neg(grads)
+        _paths.count(steps)
+        if decay != 0:
+            if group["decoupled_weight_decay"]:
+                mq._foreach_mul_(params, 1 - lr * decay)
+            elif group["maximize"]:
+                mq._foreach_add_(grads, params, alpha=decay)
+            else:
+                grads = mq._foreach_add(grads, params, alpha=decay)
+        mq._foreach_lerp_(exp_avgs, grads, 1 - beta1)
+        mq._foreach_mul_(exp_avg_sqs, beta2)
+        mq._foreach_addcmul_(exp_avg_sqs, grads, grads, 1 - beta2)
+        del grads  # they may be temporaries as large as the model
+
+        counts = [_paths.number(step) for step in steps]
+        step_sizes = [-(lr / (1 - beta1**step)) for step in counts]
+        roots = [(1 - beta2**step) ** 0.5 for step in counts]
+        if group["amsgrad"]:
+            mq._foreach_maximum_(max_exp_avg_sqs, exp_avg_sqs)
+            denoms = mq._foreach_sqrt(max_exp_avg_sqs)
+        else:
+            denoms = mq._foreach_sqrt(exp_avg_sqs)
+        mq._foreach_div_(denoms, roots)
+        mq._foreach_add_(denoms, group["eps"])
+        mq._foreach_addcdiv_(params, exp_avgs, denoms, step_sizes)
+
+
+def _fused(lists: _Lists, group: Group) -> None:
+    beta1, beta2 = group["betas"]
+    update = mq._fused_adamw_ if group["decoupled_weight_decay"] else mq._fused_adam_
+    for params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps in grouped(
+        lists.params,
+        lists.grads,
+        lists.exp_avgs,
+        lists.exp_avg_sqs,
+        lists.max_exp_avg_sqs,
+        lists.steps,
+    ):
+        mq._foreach_add_(steps, 1)
+        update(
+            params,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            max_exp_avg_sqs,
+            steps,
+            lr=_paths.number(group["lr"]),
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=group["amsgrad"],
+            maximize=group["maximize"],
+            grad_scale=None,
+            found_inf=None,
+        )

@@ -1,0 +1,34 @@
+"""`torch.optim.lr_scheduler`: learning rates over time. Names only."""
+
+from maquette.optim.lr_scheduler.base import LRScheduler
+from maquette.optim.lr_scheduler.composed import ChainedScheduler, SequentialLR
+from maquette.optim.lr_scheduler.cyclic import CosineAnnealingWarmRestarts, OneCycleLR
+from maquette.optim.lr_scheduler.decay import (
+    ConstantLR,
+    CosineAnnealingLR,
+    ExponentialLR,
+    LinearLR,
+    MultiStepLR,
+    PolynomialLR,
+    StepLR,
+)
+from maquette.optim.lr_scheduler.functions import LambdaLR, MultiplicativeLR
+from maquette.optim.lr_scheduler.plateau import ReduceLROnPlateau
+
+__all__ = [
+    "ChainedScheduler",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "MultiplicativeLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "SequentialLR",
+    "StepLR",
+]

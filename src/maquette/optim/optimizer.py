@@ -1,0 +1,224 @@
+"""`Optimizer`: parameter groups, state by parameter, steps with hooks around them.
+
+An optimizer defines `_update(group)`, one step of one group; a user's own may override `step` as in
+PyTorch. Saving and loading is in `state.py`, how an update is carried out in `_paths.py`. Values in
+groups and states are what an optimizer puts there: hence Any.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
+from maquette.aten import functions as mq
+from maquette.autograd import enable_grad, no_grad
+from maquette.nn.base.hooks import Hook, RemovableHandle
+from maquette.nn.utils.foreach import grouped
+from maquette.optim.state import GLOBAL_STEP_HOOKS, OptimizerHooks, SavedState
+from maquette.tensor import Tensor
+
+Group = dict[str, Any]
+Params = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
+Step = Callable[..., Any]
+
+required = object()  # the default of an option that each group must be given
+
+
+def _with_hooks(step: Step) -> Step:
+    """`step` between the hooks, all of which may be registered at any time."""
+
+    @functools.wraps(step)
+    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if type(self).step is not hooked:  # called by an override, which has hooks of its own
+            return step(self, *args, **kwargs)
+        everywhere, own = GLOBAL_STEP_HOOKS, self._hooks
+        for hook in chain(everywhere.step_pre.values(), own.step_pre.values()):
+            changed = hook(self, args, kwargs)
+            if changed is None:
+                continue
+            if not (isinstance(changed, tuple) and len(changed) == 2):
+                raise RuntimeError(
+                    f"{step} must return None or a tuple of (new_args, new_kwargs), but got "
+                    f"{changed}."
+                )
+            args, kwargs = changed
+        result = step(self, *args, **kwargs)
+        if "_opt_called" in vars(self):  # a learning rate scheduler watches
+            self._opt_called = True
+        for hook in chain(own.step_post.values(), everywhere.step_post.values()):
+            hook(self, args, kwargs)
+        return result
+
+    return hooked
+
+
+class Optimizer(SavedState):
+    """The base of all optimizers.
+
+    params: tensors, named tensors, or dicts with "params" and options of their own; defaults: the
+    options of groups that name none. Raises TypeError or ValueError for parameters that cannot be
+    optimized.
+    """
+
+    _opt_called: bool
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in vars(cls):
+            cls.step = _with_hooks(cls.step)  # type: ignore[method-assign]  # the same, hooked
+
+    def __init__(self, params: Params, defaults: Group) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                f"but got {type(params).__name__}; put it in a list."
+            )
+        self.defaults = defaults
+        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        self.param_groups: list[Group] = []
+        self._hooks = OptimizerHooks()
+        given: list[Any] = list(params)
+        if not given:
+            raise ValueError("optimizer got an empty parameter list")
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+            self.add_param_group(group)
+
+    # --- Groups ----------------------------------------------------------------------
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Optimize more parameters: a dict with "params" and options that differ from defaults."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        self._set_params(param_group)
+        for parameter in param_group["params"]:
+            _check_optimizable(parameter)
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(
+                    "parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
+                )
+            param_group.setdefault(name, default)
+        self._check_against_groups(param_group)
+        self.param_groups.append(param_group)
+
+    def _set_params(self, group: Group) -> None:
+        """Make group["params"] a list of tensors; their names, where given, go beside it."""
+        params = group["params"]
+        if isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets will change between runs. Please use a list instead."
+            )
+        listed = [params] if isinstance(params, Tensor) else list(params)
+        names = [entry[0] for entry in listed if isinstance(entry, tuple)]
+        if names and len(names) != len(listed):
+            raise ValueError(
+                "all optimizer params should be with/without names. Some param names are missing"
+            )
+        group["params"] = [entry[1] for entry in listed] if names else listed
+        if names:
+            group["param_names"] = names
+
+    def _check_against_groups(self, new: Group) -> None:
+        ids = [id(parameter) for parameter in new["params"]]
+        if len(ids) != len(set(ids)):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this "
+                "will cause an error",
+                stacklevel=3,
+            )
+        for group in self.param_groups:
+            if ("param_names" in new) != ("param_names" in group):
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param "
+                    f"group {'with' if 'param_names' in new else 'without'} names to the optimizer"
+                )
+            if not {id(parameter) for parameter in group["params"]}.isdisjoint(ids):
+                raise ValueError("some parameters appear in more than one parameter group")
+
+    # --- Steps -----------------------------------------------------------------------
+
+    @_with_hooks
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient, in place and outside autograd.
+
+        closure: computes the loss and gradients anew; its result is returned.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                self._update(group)
+        return loss
+
+    def _update(self, group: Group) -> None:
+        raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients, or (set_to_none=False) fill them with zeros."""
+        gradients: list[Tensor] = []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if set_to_none:
+                    parameter.grad = None
+                else:
+                    gradients.append(_cut_loose(parameter.grad))
+        if self.defaults.get("foreach") or self.defaults.get("fused"):
+            for (group_gradients,) in grouped(gradients):
+                mq._foreach_zero_(group_gradients)
+        else:
+            for gradient in gradients:
+                gradient.zero_()
+
+    def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; it may return other arguments."""
+        return self._hooks.add(self._hooks.step_pre, hook)
+
+    def register_step_post_hook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return self._hooks.add(self._hooks.step_post, hook)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join(lines) + "\n)"
+
+
+def _check_optimizable(parameter: object) -> None:
+    if not isinstance(parameter, Tensor):
+        raise TypeError(
+            "optimizer can only optimize Tensors, but one of the params is "
+            f"{type(parameter).__name__}"
+        )
+    if not (parameter.is_leaf or getattr(parameter, "retains_grad", False)):
+        raise ValueError("can't optimize a non-leaf Tensor; optimize the leaves it came from.")
+
+
+def _cut_loose(gradient: Tensor) -> Tensor:
+    """A gradient outside the graph that may have computed it."""
+    if gradient.grad_fn is not None:
+        gradient.detach_()
+    else:
+        gradient.requires_grad_(False)
+    return gradient
+
+
+def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer."""
+    return GLOBAL_STEP_HOOKS.add(GLOBAL_STEP_HOOKS.step_pre, hook)
+
+
+def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer."""
+    return GLOBAL_STEP_HOOKS.add(GLOBAL_STEP_HOOKS.step_post, hook)

@@ -1,0 +1,350 @@
+"""`save` and `load`: dicts of tensors as safetensors files, with what that format leaves out.
+
+The file is a JSON header (dtype, shape, byte range of every name) and the values, row-major,
+without gaps, so any safetensors reader sees each tensor whole. What it cannot say - strides,
+aliases, requires_grad, parameters, complex types - stands in ``__metadata__`` and is restored by
+`load` (T56, T57). Loading reads numbers and names; it never runs code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.core.device import cpu, device
+from maquette.core.dtype import all_dtypes, complex64, complex128, dtype
+from maquette.core.layout import strided
+from maquette.core.meta import TensorMeta
+from maquette.tensor.copying import check_can_save, rebuild_storage, rebuild_tensor
+from maquette.tensor.parameter import Parameter
+from maquette.tensor.printing import array_of
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor, array_over
+
+Array = npt.NDArray[np.generic]
+Path = str | os.PathLike[str]
+File = Path | IO[bytes]
+Place = str | device | Mapping[str, str] | None
+Facts = dict[str, object]
+
+_METADATA = "__metadata__"
+_OURS = "maquette"
+_LENGTH = struct.Struct("<Q")
+_LARGEST_HEADER = 100_000_000  # the format's own limit
+
+# The format's names of dtypes. Those it lacks are kept as the nearest that it has, and their own
+# name stands in the metadata: complex numbers as pairs.
+_FORMAT_NAMES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fn": "F8_E4M3",
+}
+_DTYPES = {name: kind for kind in all_dtypes if (name := _FORMAT_NAMES.get(kind.name))}
+_BY_NAME = {kind.name: kind for kind in all_dtypes}
+_PAIRS = {complex64: "F32", complex128: "F64"}
+
+
+# --- writing -------------------------------------------------------------------------
+
+
+def save(obj: Mapping[str, Tensor], f: File, *, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a flat dict of names to tensors as a safetensors file (T57).
+
+    f: a path, or a file open for writing bytes. metadata: strings to keep beside it. Raises
+    TypeError for keys that are no strings and values that are no tensors, sparse or fake ones too.
+    """
+    entries = _entries(obj)
+    header = _header(obj, entries, dict(metadata or {}))
+    with _opened(f, "wb") as file:
+        file.write(_LENGTH.pack(len(header)))
+        file.write(header)
+        for entry in entries:
+            _write_values(entry.tensor, file)
+
+
+class _Entry(NamedTuple):
+    name: str
+    tensor: Tensor
+
+
+def _entries(obj: Mapping[str, Tensor]) -> list[_Entry]:
+    if not isinstance(obj, Mapping):
+        raise TypeError(
+            f"save() writes a dict of names to tensors, got {type(obj).__name__}; of a module, "
+            f"save its state_dict()"
+        )
+    for key, value in obj.items():
+        _check_entry(key, value)
+    # Wide elements first, so that each begins where its dtype may.
+    entries = [_Entry(name, tensor) for name, tensor in obj.items()]
+    return sorted(entries, key=lambda entry: -entry.tensor.meta.itemsize)
+
+
+def _check_entry(key: object, value: object) -> None:
+    if not isinstance(key, str) or key == _METADATA:
+        raise TypeError(f"save(): names are strings (not '{_METADATA}'), got {key!r}")
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"save(): the value of '{key}' must be a tensor, got {type(value).__name__}: a flat "
+            f"dict of names to tensors can be saved, and nothing else"
+        )
+    if type(value) not in (Tensor, Parameter) and value.fake_mode is None:
+        raise TypeError(
+            f"save(): '{key}' is a {type(value).__name__}, a class that loading could not know; "
+            f"save a plain tensor"
+        )
+    check_can_save(value)
+    if value.meta.layout is not strided or value.meta.dtype.name == "complex32":
+        raise TypeError(f"save(): '{key}' is {value.meta}, which the format cannot hold")
+    if value.fake_mode is None and value._data is None:
+        raise TypeError(f"save(): '{key}' is {value.meta}, which has no data")
+
+
+def _header(names: Iterable[str], entries: list[_Entry], strings: dict[str, str]) -> bytes:
+    ours = _what_the_format_lacks(entries)
+    if ours:
+        strings[_OURS] = json.dumps(ours, separators=(",", ":"))
+    table: dict[str, object] = {_METADATA: strings} if strings else {}
+    table.update(dict.fromkeys(names))  # in the caller's order, which is not that of the values
+    at = 0
+    for name, tensor in entries:
+        meta = tensor.meta
+        end = at + meta.numel * meta.itemsize
+        kind, shape = _as_written(meta)
+        table[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(table, separators=(",", ":")).encode()
+    return text + b" " * (-len(text) % 8)
+
+
+def _as_written(meta: TensorMeta) -> tuple[str, list[int]]:
+    shape = list(meta.shape)
+    if meta.dtype in _PAIRS:
+        return _PAIRS[meta.dtype], [*shape, 2]
+    return _FORMAT_NAMES.get(meta.dtype.name, "U8"), shape
+
+
+def _what_the_format_lacks(entries: list[_Entry]) -> dict[str, Facts]:
+    """The facts to restore by name; only those that are not what a plain reader would make."""
+    storages: dict[int, list[str]] = {}
+    for name, tensor in entries:
+        storages.setdefault(id(tensor._storage), []).append(name)
+    numbers = {key: i for i, key in enumerate(storages)}
+    found = {}
+    for name, tensor in entries:
+        key = id(tensor._storage)
+        facts = _facts(tensor, shared=len(storages[key]) > 1)
+        if "storage" in facts:
+            facts["storage"] = numbers[key]
+        if facts:
+            found[name] = facts
+    return found
+
+
+def _facts(tensor: Tensor, *, shared: bool) -> Facts:
+    meta = tensor.meta
+    facts: Facts = {}
+    plain = tensor._storage.nbytes() == meta.numel * meta.itemsize and meta.is_contiguous
+    if not (tensor.is_conj() or tensor.is_neg()) and (shared or not plain):
+        facts["storage"] = 0
+        facts["nbytes"] = tensor._storage.nbytes()
+        facts["strides"] = list(meta.strides)
+        facts["offset"] = meta.offset
+    if meta.dtype.name not in _FORMAT_NAMES:
+        facts["dtype"] = meta.dtype.name
+    if meta.device is not cpu:
+        facts["device"] = str(meta.device)
+    if tensor.requires_grad:
+        facts["requires_grad"] = True
+    if isinstance(tensor, Parameter):
+        facts["parameter"] = True
+    return facts
+
+
+def _write_values(tensor: Tensor, file: IO[bytes]) -> None:
+    array = array_of(tensor)
+    if array is None:  # a placeholder for a fake
+        array = np.zeros(tensor.meta.numel * tensor.meta.itemsize, np.uint8)
+    file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+@contextmanager
+def _opened(f: File, mode: str) -> Iterator[IO[bytes]]:
+    if isinstance(f, str | os.PathLike):
+        with open(f, mode) as file:
+            yield cast(IO[bytes], file)
+    else:
+        yield f
+
+
+# --- reading -------------------------------------------------------------------------
+
+
+def load(f: File, map_location: Place = None) -> dict[str, Tensor]:
+    """The dict of tensors that a safetensors file holds, `save`'s or another program's.
+
+    map_location: the device for all tensors, or a dict of devices by the device saved; by default
+    each goes where it was. Under a `FakeTensorMode` they are fakes. Raises ValueError for a file
+    that is not well formed.
+    """
+    return load_with_metadata(f, map_location)[0]
+
+
+def load_with_metadata(
+    f: File, map_location: Place = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """`load`, and the strings that the file keeps beside the tensors."""
+    with _opened(f, "rb") as file:
+        table = _read_header(file)
+        strings = _strings(table.pop(_METADATA, {}))
+        ours = _ours(strings)
+        size = max([entry.end for entry in _rows(table)], default=0)
+        values = np.empty(size, np.uint8)
+        _read_into(file, values)
+    loaded = _Loaded(values, ours)
+    tensors = {}
+    for row in _rows(table):
+        where = place_of(str(ours.get(row.name, {}).get("device", "cpu")), map_location)
+        made = loaded.tensor(row)
+        tensors[row.name] = made if where is cpu else made.to(where)
+    return tensors, strings
+
+
+class _Row(NamedTuple):
+    """A line of the header."""
+
+    name: str
+    kind: dtype
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+def _read_header(file: IO[bytes]) -> dict[str, object]:
+    prefix = file.read(_LENGTH.size)
+    length = _LENGTH.unpack(prefix)[0] if len(prefix) == _LENGTH.size else _LARGEST_HEADER + 1
+    if length > _LARGEST_HEADER:
+        raise ValueError("this is no safetensors file: it does not begin with a header's length")
+    try:
+        table = json.loads(file.read(length))
+    except ValueError as error:
+        raise ValueError(f"this is no safetensors file: its header is no JSON ({error})") from None
+    if not isinstance(table, dict):
+        raise ValueError("this is no safetensors file: its header is no JSON object")
+    return table
+
+
+def _rows(table: Mapping[str, object]) -> Iterator[_Row]:
+    for name, entry in table.items():
+        try:
+            assert isinstance(entry, dict)
+            kind = _DTYPES[entry["dtype"]]
+            shape = tuple([int(n) for n in entry["shape"]])
+            begin, end = map(int, entry["data_offsets"])
+        except (AssertionError, KeyError, TypeError, ValueError):
+            raise ValueError(f"the entry of '{name}' is not understood: {entry!r}") from None
+        if (
+            begin < 0
+            or min(shape, default=0) < 0
+            or end - begin != math.prod(shape) * kind.itemsize
+        ):
+            raise ValueError(f"the entry of '{name}' contradicts itself: {entry!r}")
+        yield _Row(name, kind, shape, begin, end)
+
+
+def _strings(metadata: object) -> dict[str, str]:
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{_METADATA} must hold strings by name, got {metadata!r}")
+    return {str(name): str(text) for name, text in metadata.items()}
+
+
+def _ours(strings: Mapping[str, str]) -> dict[str, Facts]:
+    found = json.loads(strings.get(_OURS, "{}"))
+    return found if isinstance(found, dict) else {}
+
+
+def _read_into(file: IO[bytes], values: npt.NDArray[np.uint8]) -> None:
+    done = 0
+    while done < values.nbytes:
+        part = file.read(min(values.nbytes - done, 1 << 26))
+        if not part:
+            raise ValueError(
+                f"the file ends early: {values.nbytes} bytes of values expected, {done} found"
+            )
+        values[done : done + len(part)] = np.frombuffer(part, np.uint8)
+        done += len(part)
+
+
+class _Loaded:
+    """The tensors of one file, made one by one; those that shared a storage share one again."""
+
+    def __init__(self, values: npt.NDArray[np.uint8], ours: dict[str, Facts]) -> None:
+        self.values = values
+        self.ours = ours
+        self.storages: dict[int, UntypedStorage] = {}
+
+    def tensor(self, row: _Row) -> Tensor:
+        """The tensor of one row, on cpu."""
+        facts = self.ours.get(row.name, {})
+        kind, shape = row.kind, row.shape
+        if "dtype" in facts:
+            kind = _BY_NAME[str(facts["dtype"])]
+            shape = shape[:-1] if kind in _PAIRS else shape
+        raw = self.values[row.begin : row.end]
+        meta = TensorMeta.of(kind, shape)
+        if "storage" in facts:
+            meta = meta.view(shape, _ints(facts["strides"]), _int(facts["offset"]))
+            storage = self._storage(facts)
+            array_over(storage, meta)[...] = raw.view(kind.numpy).reshape(shape)
+        else:
+            storage = rebuild_storage(raw.nbytes, cpu, raw.copy(), False)
+        cls = Parameter if facts.get("parameter") else Tensor
+        return rebuild_tensor(cls, storage, meta, bool(facts.get("requires_grad")))
+
+    def _storage(self, facts: Facts) -> UntypedStorage:
+        number, nbytes = _int(facts["storage"]), _int(facts["nbytes"])
+        if number not in self.storages:
+            self.storages[number] = UntypedStorage(nbytes, cpu, np.zeros(nbytes, np.uint8))
+        return self.storages[number]
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"expected a size in the file's metadata, got {value!r}")
+    return value
+
+
+def _ints(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected sizes in the file's metadata, got {value!r}")
+    return tuple([_int(v) for v in value])
+
+
+def place_of(saved: str, map_location: Place) -> device:
+    """Where a tensor goes that was on the device ``saved``."""
+    wanted: object = saved
+    if isinstance(map_location, Mapping):
+        wanted = map_location.get(saved, saved)
+    elif map_location is not None:
+        wanted = map_location
+    return wanted if isinstance(wanted, device) else device(str(wanted))

@@ -1,0 +1,193 @@
+"""Functions that belong to torch itself and compute nothing: questions, checks and settings.
+
+Settings that tell PyTorch how fast or how exactly to compute are kept and given back, so that
+programs that set them run; maquette's kernels do not read them.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import TypeVar
+
+import maquette
+from maquette.core.broadcast import broadcast_shapes as _broadcast_shapes
+from maquette.core.size import Size
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., object])
+Message = Callable[[], object] | None
+
+
+# --- questions -----------------------------------------------------------------------
+
+
+def is_tensor(obj: object) -> bool:
+    """Whether ``obj`` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj: object) -> bool:
+    """Whether ``obj`` is a storage."""
+    return isinstance(obj, UntypedStorage)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the tensor's dtype is a float's."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the tensor's dtype is complex."""
+    return input.is_complex()
+
+
+def typename(obj: object) -> str:
+    """The name of an object's type, with its module unless that is Python's own."""
+    kind = obj if isinstance(obj, type) else type(obj)
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+
+
+def broadcast_shapes(*shapes: tuple[int, ...] | int) -> Size:
+    """The shape that tensors of these shapes broadcast to."""
+    return Size(_broadcast_shapes(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))
+
+
+# --- compiling -----------------------------------------------------------------------
+
+
+def compile(model: F | None = None, **options: object) -> F | Callable[[F], F]:
+    """``model`` itself: there is nothing to compile for. Options are taken and not used."""
+    if model is None:
+        return lambda function: function
+    return model
+
+
+# --- checks --------------------------------------------------------------------------
+
+
+def _raise_unless(condition: object, message: Message, error: type[Exception]) -> None:
+    if not condition:
+        raise error("Expected cond to be True" if message is None else str(message()))
+
+
+def _check(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, RuntimeError)
+
+
+def _check_index(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, IndexError)
+
+
+def _check_type(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, TypeError)
+
+
+def _check_value(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, ValueError)
+
+
+def _check_not_implemented(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, NotImplementedError)
+
+
+def _check_is_size(i: int, message: Message = None, *, max: int | None = None) -> None:
+    fits = i >= 0 and (max is None or i <= max)
+    default: Message = lambda: f"expected a size of 0 to {max}, got {i}"  # noqa: E731  # one use
+    _raise_unless(fits, message or default, RuntimeError)
+
+
+def _assert(condition: object, message: str) -> None:
+    _raise_unless(condition, lambda: message, AssertionError)
+
+
+# --- settings ------------------------------------------------------------------------
+
+
+class _Settings:
+    """What programs have set in this process."""
+
+    threads = os.cpu_count() or 1
+    interop_threads = 1
+    deterministic = False
+    deterministic_warn_only = False
+    matmul_precision = "highest"
+
+
+def get_num_threads() -> int:
+    """What `set_num_threads` set; at first the number of cores."""
+    return _Settings.threads
+
+
+def set_num_threads(num: int) -> None:
+    """Kept; NumPy's own settings decide (OMP_NUM_THREADS and the like)."""
+    _Settings.threads = num
+
+
+def get_num_interop_threads() -> int:
+    """What `set_num_interop_threads` set."""
+    return _Settings.interop_threads
+
+
+def set_num_interop_threads(num: int) -> None:
+    """Kept and not used."""
+    _Settings.interop_threads = num
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Kept; maquette's kernels are deterministic."""
+    _Settings.deterministic = bool(mode)
+    _Settings.deterministic_warn_only = bool(warn_only)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What `use_deterministic_algorithms` set."""
+    return _Settings.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """What `use_deterministic_algorithms` set for ``warn_only``."""
+    return _Settings.deterministic_warn_only
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """``"default"``, ``"warn"`` or ``"error"``, or 0, 1, 2: as `use_deterministic_algorithms`."""
+    modes = ("default", "warn", "error")
+    at = modes.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
+    use_deterministic_algorithms(at > 0, warn_only=at == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0 default, 1 warn, 2 error."""
+    if not _Settings.deterministic:
+        return 0
+    return 1 if _Settings.deterministic_warn_only else 2
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Kept: ``"highest"``, ``"high"`` or ``"medium"``."""
+    _Settings.matmul_precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` set."""
+    return _Settings.matmul_precision
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: it is not supported, and nothing changes."""
+    return False
+
+
+def set_default_tensor_type(t: type | str) -> None:
+    """`set_default_dtype` by the name of a tensor type, ``torch.DoubleTensor``."""
+    warnings.warn("set_default_tensor_type is deprecated; use set_default_dtype", stacklevel=2)
+    name = t if isinstance(t, str) else t.__name__
+    kinds = {"HalfTensor": "float16", "FloatTensor": "float32", "DoubleTensor": "float64"}
+    kind = kinds.get(name.rpartition(".")[2])
+    if kind is None:
+        raise TypeError(f"expected one of {', '.join(kinds)}, got {name}")
+    maquette.set_default_dtype(getattr(maquette, kind))

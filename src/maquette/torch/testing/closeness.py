@@ -1,0 +1,263 @@
+"""`assert_close`: equal within a tolerance that suits the dtypes, or an error that shows where not.
+
+Values are compared as NumPy arrays, so modes see nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.core.dtype import (
+    bfloat16,
+    complex32,
+    complex64,
+    complex128,
+    dtype,
+    float16,
+    float32,
+    float64,
+    promote_types,
+)
+from maquette.tensor.printing import array_of
+from maquette.tensor.tensor import Tensor, from_array
+
+Array = npt.NDArray[np.generic]
+Message = str | Callable[[str], str] | None
+
+# (rtol, atol): PyTorch's, of which users' tests speak; other dtypes are compared exactly.
+_TOLERANCES = {
+    float16: (1e-3, 1e-5),
+    bfloat16: (1.6e-2, 1e-5),
+    float32: (1.3e-6, 1e-5),
+    float64: (1e-7, 1e-7),
+    complex32: (1e-3, 1e-5),
+    complex64: (1.3e-6, 1e-5),
+    complex128: (1e-7, 1e-7),
+}
+
+
+class Rules(NamedTuple):
+    """What counts as close."""
+
+    rtol: float | None
+    atol: float | None
+    equal_nan: bool
+    check_device: bool
+    check_dtype: bool
+    check_layout: bool
+    check_stride: bool
+
+    def tolerances(self, *kinds: dtype) -> tuple[float, float]:
+        """Those given, else the largest that the dtypes have."""
+        if self.rtol is not None and self.atol is not None:
+            return self.rtol, self.atol
+        known = [_TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
+        return max(r for r, _ in known), max(a for _, a in known)
+
+
+def assert_close(
+    actual: object,
+    expected: object,
+    *,
+    allow_subclasses: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    check_device: bool = True,
+    check_dtype: bool = True,
+    check_layout: bool = True,
+    check_stride: bool = False,
+    msg: Message = None,
+) -> None:
+    """AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
+
+    Tensors, arrays, numbers, and sequences and mappings of them. Shapes must be equal, dtype,
+    device and layout too unless told otherwise. rtol and atol go together (ValueError); by default
+    they are those of the dtypes. msg replaces the error's text, or is called with it.
+    """
+    if (rtol is None) != (atol is None):
+        raise ValueError(f"rtol and atol go together: both or neither; got {rtol} and {atol}")
+    rules = Rules(rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride)
+    try:
+        _compare(actual, expected, rules, "", allow_subclasses)
+    except AssertionError as error:
+        if msg is None:
+            raise
+        raise AssertionError(msg(str(error)) if callable(msg) else msg) from None
+
+
+def _compare(
+    actual: object, expected: object, rules: Rules, place: str, allow_subclasses: bool
+) -> None:
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        _fail_unless(
+            actual.keys() == expected.keys(),
+            lambda: f"The keys of the mappings do not match: {[*actual]} != {[*expected]}",
+            place,
+        )
+        for key in actual:
+            inner = f"{place}[{key!r}]"
+            _compare(actual[key], expected[key], rules, inner, allow_subclasses)
+    elif _is_sequence(actual) and _is_sequence(expected):
+        _compare_sequences(actual, expected, rules, place, allow_subclasses)
+    else:
+        if not allow_subclasses and type(actual) is not type(expected):
+            raise AssertionError(f"{type(actual)} is not {type(expected)}{_at(place)}")
+        _compare_values(actual, expected, rules, place)
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _compare_sequences(
+    actual: object, expected: object, rules: Rules, place: str, allow_subclasses: bool
+) -> None:
+    assert isinstance(actual, Sequence)
+    assert isinstance(expected, Sequence)
+    _fail_unless(
+        len(actual) == len(expected),
+        lambda: f"The length of the sequences mismatch: {len(actual)} != {len(expected)}",
+        place,
+    )
+    for i, (a, b) in enumerate(zip(actual, expected)):
+        _compare(a, b, rules, f"{place}[{i}]", allow_subclasses)
+
+
+def _compare_values(actual: object, expected: object, rules: Rules, place: str) -> None:
+    plain = (int, float, bool, complex)
+    if isinstance(actual, plain) and isinstance(expected, plain):
+        _compare_numbers(actual, expected, rules, place)
+        return
+    if actual is None or expected is None:
+        _fail_unless(
+            actual is expected, lambda: f"None mismatch: {actual} is not {expected}", place
+        )
+        return
+    a, b = _tensor(actual), _tensor(expected)
+    _compare_metas(a, b, rules, place)
+    kinds = a.dtype, b.dtype
+    common = a.dtype if kinds[0] is kinds[1] else promote_types(*kinds)
+    _compare_arrays(_array(a), _array(b), common, rules.tolerances(*kinds), rules, place)
+
+
+def _compare_numbers(actual: complex, expected: complex, rules: Rules, place: str) -> None:
+    kind = type(actual) if type(actual) is type(expected) else None
+    if rules.check_dtype and kind is None:
+        raise AssertionError(
+            f"The types do not match: {type(actual)} != {type(expected)}{_at(place)}"
+        )
+    wide = {float: float64, complex: complex128}
+    kinds = [wide[type(v)] for v in (actual, expected) if type(v) in wide]
+    rtol, atol = rules.tolerances(*kinds) if kinds else (rules.rtol or 0.0, rules.atol or 0.0)
+    close = np.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=rules.equal_nan)
+    _fail_unless(
+        bool(close),
+        lambda: (
+            f"Scalars are not {'equal' if rtol == atol == 0 else 'close'}!\n\n"
+            f"Expected {expected} but got {actual}.\n"
+            f"Absolute difference: {abs(actual - expected)} (up to {atol} allowed)\n"
+            f"Relative difference: {_ratio(actual, expected)} (up to {rtol} allowed)"
+        ),
+        place,
+    )
+
+
+def _ratio(actual: complex, expected: complex) -> float:
+    return abs(actual - expected) / abs(expected) if expected else float("inf")
+
+
+def _tensor(value: object) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (int, float, bool, complex, np.ndarray, np.generic)):
+        return from_array(np.asarray(value))
+    raise TypeError(
+        f"assert_close compares tensors, arrays, numbers and nestings of them; got "
+        f"{type(value).__name__}"
+    )
+
+
+def _array(t: Tensor) -> Array:
+    array = array_of(t)
+    if array is None:
+        raise NotImplementedError(f"assert_close compares values, and {t} has none")
+    return array
+
+
+def _compare_metas(a: Tensor, b: Tensor, rules: Rules, place: str) -> None:
+    checks = (
+        (True, "shape", tuple(a.shape), tuple(b.shape)),
+        (rules.check_device, "device", a.device, b.device),
+        (rules.check_dtype, "dtype", a.dtype, b.dtype),
+        (rules.check_layout, "layout", a.layout, b.layout),
+        (rules.check_stride, "stride()", a.stride(), b.stride()),
+    )
+    for asked, name, mine, other in checks:
+        if asked and mine != other:
+            what = f"The values for attribute '{name}' do not match: {mine} != {other}."
+            raise AssertionError(what + _at(place))
+
+
+def _compare_arrays(
+    a: Array,
+    b: Array,
+    common: dtype,
+    tolerances: tuple[float, float],
+    rules: Rules,
+    place: str,
+) -> None:
+    rtol, atol = tolerances
+    if common.category < 2:
+        wrong = a != b if rtol == atol == 0 else _far(a, b, rtol, atol, rules.equal_nan)
+    else:
+        wide = np.complex128 if common.is_complex else np.float64
+        a, b = a.astype(wide), b.astype(wide)
+        wrong = _far(a, b, rtol, atol, rules.equal_nan)
+    if np.any(wrong):
+        raise AssertionError(_mismatch(a, b, np.asarray(wrong), rtol, atol) + _at(place))
+
+
+def _far(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) -> npt.NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        return ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+def _mismatch(a: Array, b: Array, wrong: npt.NDArray[np.bool_], rtol: float, atol: float) -> str:
+    heading = "equal" if rtol == atol == 0 else "close"
+    count, size = int(wrong.sum()), wrong.size
+    with np.errstate(all="ignore"):
+        distance = np.abs(np.subtract(a, b, dtype=np.result_type(a, b, np.float64)))
+        absolute = np.where(wrong, distance, -1.0)
+        relative = np.where(wrong, distance / np.abs(b), -1.0)
+    if a.ndim == 0:
+        return (
+            f"Scalars are not {heading}!\n\nExpected {b} but got {a}.\n"
+            f"Absolute difference: {absolute} (up to {atol} allowed)\n"
+            f"Relative difference: {relative} (up to {rtol} allowed)"
+        )
+    return (
+        f"Tensor-likes are not {heading}!\n\n"
+        f"Mismatched elements: {count} / {size} ({100 * count / size:.1f}%)\n"
+        f"Greatest absolute difference: {_greatest(absolute, atol)}\n"
+        f"Greatest relative difference: {_greatest(relative, rtol)}"
+    )
+
+
+def _greatest(difference: npt.NDArray[np.float64], allowed: float) -> str:
+    at = np.unravel_index(np.argmax(difference), difference.shape)
+    index = tuple(int(i) for i in at)
+    return f"{difference[at]} at index {index} (up to {allowed} allowed)"
+
+
+def _at(place: str) -> str:
+    return f"\n\nThe failure occurred for item {place}" if place else ""
+
+
+def _fail_unless(passed: bool, text: Callable[[], str], place: str) -> None:
+    if not passed:
+        raise AssertionError(text() + _at(place))

@@ -1,0 +1,7 @@
+"""`torch.utils`: modules only."""
+
+from __future__ import annotations
+
+from maquette.torch.forwarding import forward
+
+__getattr__ = forward(__name__)

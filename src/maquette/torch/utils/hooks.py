@@ -1,0 +1,7 @@
+"""`torch.utils.hooks`: handles of hooks."""
+
+from __future__ import annotations
+
+from maquette.torch.forwarding import forward
+
+__getattr__ = forward(__name__, "maquette.nn.base.hooks")

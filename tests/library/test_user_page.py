@@ -1,0 +1,70 @@
+"""A user's operator as a page, with the example of the documentation."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+import maquette as mq
+from maquette.library import page
+from maquette.library.functions import register_cost, register_kernel, register_shape
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "ops" / "rms_norm.py"
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The module of the example; its operators are defined once."""
+    spec = importlib.util.spec_from_file_location("rms_norm_example", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_LX1_a_users_page_is_an_operator_like_any_other(example):
+    assert mq.ops.example.rms_norm.default is example.rms_norm.op
+    out, rstd = example.rms_norm(mq.ones(2, 8), mq.ones(8))
+    assert out.shape == (2, 8)
+    assert rstd.shape == (2, 1)
+
+
+def test_LX1_a_users_page_is_differentiated(example):
+    x, weight = mq.ones(2, 8).requires_grad_(), mq.ones(8).requires_grad_()
+    out, rstd = example.rms_norm(x, weight)
+    assert out.grad_fn.name() == "RmsNormBackward0"
+    assert not rstd.requires_grad
+    out.sum().backward()
+    assert weight.grad.numpy().tolist() == pytest.approx([2] * 8)
+
+
+def test_LX1_a_users_page_answers_in_outline_as_eager_does(example):
+    args = mq.ones(2, 3, 8, dtype=mq.bfloat16), mq.ones(8, dtype=mq.bfloat16)
+    eager = example.rms_norm(*args)
+    mode = mq.FakeTensorMode()
+    fake = example.rms_norm(*map(mode.from_tensor, args))
+    assert [t.meta for t in fake] == [t.meta for t in eager]
+
+
+def test_LX1_the_example_runs(example, capsys):
+    example.main()
+    printed = capsys.readouterr().out
+    assert "example.rms_norm_backward.default" in printed
+    assert "the same in outline: True" in printed
+
+
+def test_LX1_a_page_by_public_calls(lib, ns):
+    lib.define("mm(Tensor a, Tensor b) -> Tensor")
+    name = f"{ns}::mm"
+    register_shape(name, lambda a, b: a.fresh((a.shape[0], b.shape[1])))
+    register_kernel(name, "cpu", lambda a, b: a @ b, lib=lib, arrays=True)
+    register_cost(name, lambda a, b, out: page.Cost(flops=2 * out.numel * a.shape[1]), lib=lib)
+    op = getattr(mq.ops, ns).mm.default
+    page.OperatorPage(op).derivative(a=lambda grad, b: grad @ b.t(), b=lambda grad, a: a.t() @ grad)
+    a, b = mq.ones(2, 3).requires_grad_(), mq.ones(3, 4).requires_grad_()
+    out = op(a, b)
+    out.sum().backward()
+    assert out.detach().numpy().tolist() == [[3] * 4] * 2
+    assert b.grad.numpy().tolist() == [[2] * 4] * 3
+    mode = mq.FakeTensorMode()
+    assert op(mode.from_tensor(a), mode.from_tensor(b)).shape == (2, 4)
+    assert op.cost_rule(a.meta, b.meta, out.meta).flops == 48
