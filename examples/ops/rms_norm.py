@@ -27,8 +27,10 @@ def rms_norm_shape(
     """Metas in, metas out, and every check: data, meta and fake tensors are refused alike."""
     check(
         input.ndim > 0 and weight.shape == input.shape[-1:] and weight.dtype is input.dtype,
-        lambda: f"rms_norm: expected a weight of the input's last dimension and dtype; got input "
-        f"{input} and weight {weight}",
+        lambda: (
+            f"rms_norm: expected a weight of the input's last dimension and dtype; got input "
+            f"{input} and weight {weight}"
+        ),
     )
     return input.fresh(input.shape), input.fresh((*input.shape[:-1], 1), dtype=statistics(input))
 

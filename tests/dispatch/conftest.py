@@ -7,6 +7,7 @@ import pytest
 
 import maquette as mq
 from maquette.dispatch import OpOverload, tls_local_exclude_set, tls_local_include_set
+from maquette.dispatch.registry import find_packet
 from maquette.library import Library
 
 _numbers = itertools.count()
@@ -45,7 +46,8 @@ def define(lib: Library, ns: str) -> Callable[..., OpOverload]:
     def make(schema: str, tags: object = (), **kernels: Callable[..., object]) -> OpOverload:
         lib.define(schema, tags=tags)
         name, _, overload = schema.partition("(")[0].strip().partition(".")
-        op = getattr(getattr(getattr(mq.ops, ns), name), overload or "default")
+        packet = find_packet(f"{ns}::{name}")
+        op = packet._overloads[overload or "default"]  # without binding it
         for key, kernel in kernels.items():
             lib.impl(op, kernel, key)
         return op

@@ -41,7 +41,7 @@ def seen(op, *args, **kwargs):
     mode = Seen()
     with mode:
         op(*args, **kwargs)
-    return mode.calls[0]
+    return mode.calls[-1]
 
 
 def echo(*args, **kwargs):
@@ -67,8 +67,10 @@ def test_D38_torch_function_gets_the_call_as_written(x):
 
 def test_D39_every_parameter_may_be_a_keyword(x, define):
     assert aten.add.Tensor(self=x, other=x).shape == (2, 3)
-    op = define("f(Tensor self, int keyset, int dispatch_key, int op, int args, int kwargs) -> Tensor",
-                CPU=echo)
+    op = define(
+        "f(Tensor self, int keyset, int dispatch_key, int op, int args, int kwargs) -> Tensor",
+        CPU=echo,
+    )
     assert op(self=x, keyset=1, dispatch_key=2, op=3, args=4, kwargs=5).shape == (2, 3)
 
 
@@ -129,10 +131,12 @@ def test_D43_errors_of_the_slow_path_hide_how_it_was_reached(x):
 # --- values ----------------------------------------------------------------------------------
 
 
-def test_D44_what_passes_for_an_int(x):
+def test_D44_what_passes_for_an_int(x, define):
     for dim in (1, True, np.int64(1), mq.tensor(1), mq.tensor([1.0])):
         assert aten.unsqueeze.default(x, dim).shape == (2, 1, 3)
     with pytest.raises(RuntimeError, match="64 bits"):
+        define("f(Tensor x, int n, int[] many) -> Tensor", CPU=echo)(x, 2**70, [1])
+    with pytest.raises(IndexError, match="out of range"):
         aten.unsqueeze.default(x, 2**70)
 
 
@@ -206,13 +210,16 @@ def test_D50_a_default_before_a_given_argument_stays(x, define):
     assert seen(op, x, b=3) == ((x, 1, 3), {})
 
 
-@pytest.mark.parametrize("schema, wrong", [
-    ("f(Tensor x) -> Tensor", "s"),
-    ("f(Tensor x) -> ()", 1),
-    ("f(Tensor x) -> (Tensor, Tensor)", (1,)),
-    ("f(Tensor x) -> int", "s"),
-    ("f(Tensor x) -> Tensor[]", 3),
-])
+@pytest.mark.parametrize(
+    "schema, wrong",
+    [
+        ("f(Tensor x) -> Tensor", "s"),
+        ("f(Tensor x) -> ()", 1),
+        ("f(Tensor x) -> (Tensor, Tensor)", (1,)),
+        ("f(Tensor x) -> int", "s"),
+        ("f(Tensor x) -> Tensor[]", 3),
+    ],
+)
 def test_D51_a_wrong_result_names_the_operator(x, define, schema, wrong):
     op = define(schema, CPU=echo)
     with Seen(wrong), pytest.raises(RuntimeError, match=f"{op.name()}: .* must return"):

@@ -13,6 +13,7 @@ from maquette.library import (
     define,
     get_kernel,
     impl,
+    impl_abstract,
     register_autograd,
     register_cost,
     register_fake,
@@ -157,6 +158,12 @@ def test_L50_register_fake_returns_the_function(name, lib):
         return x.new_empty(5)
 
     assert register_fake(name, fake, lib=lib) is fake
+    assert op_of(lib.ns)(mq.ones(2, device="meta")).shape == (5,)
+
+
+def test_L50_the_former_name_warns(name, lib):
+    with pytest.warns(FutureWarning, match="register_fake"):
+        impl_abstract(name, lambda x: x.new_empty(5), lib=lib)
     assert op_of(lib.ns)(mq.ones(2, device="meta")).shape == (5,)
 
 

@@ -500,6 +500,17 @@ def test_L33_an_older_fake_comes_back(lib, ns):
     assert op_of(ns)(x).shape == (3,)
 
 
+def test_L33_fakes_of_a_library_end_with_it(lib, ns):
+    lib.define("f(Tensor x) -> Tensor")
+    with _scoped_library(ns, "IMPL") as fakes:
+        fakes._register_fake("f", lambda x: x.new_empty(3))
+        with pytest.raises(RuntimeError, match="a fake already"):
+            fakes._register_fake("f", lambda x: x.new_empty(4))
+        assert op_of(ns)(mq.ones(2, device="meta")).shape == (3,)
+    with pytest.raises(NotImplementedError):
+        op_of(ns)(mq.ones(2, device="meta"))
+
+
 def test_L37_a_destroyed_operator_is_gone(lib, ns):
     lib.define("f(Tensor x) -> Tensor")
     op_of(ns)

@@ -432,6 +432,15 @@ def test_L33_an_older_formula_comes_back(lib, ns):
     assert numbers(x.grad) == [8]
 
 
+def test_L42_recorded_graphs_outlive_their_operator(ns):
+    op = squaring(ns)
+    x = ones(2)
+    y = op(x).sum()
+    op._lib._destroy()
+    y.backward()
+    assert numbers(x.grad) == [2, 2]
+
+
 # --- library operators that say nothing of their derivative --------------------------------------
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import maquette as mq
 from maquette import nn, optim
+from maquette.dispatch.modes import TorchDispatchMode
 
 START, GRADIENTS = 2.0, [0.5, -1.5, 0.25, 3.0]
 PATHS = [{"foreach": False}, {"foreach": True}]
@@ -198,7 +199,7 @@ def operators(optimizer_options, device):
     """The names of operators that a second AdamW step calls on fakes."""
     seen = []
 
-    class Log(mq.overrides.TorchDispatchMode):
+    class Log(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             seen.append(func.name().removeprefix("aten::").partition(".")[0])
             return func(*args, **(kwargs or {}))

@@ -63,3 +63,12 @@ from maquette.aten import foreach as _foreach  # noqa: F401
 from maquette.aten import pairs as _pairs  # noqa: F401
 from maquette.aten import special_functions as _special_functions  # noqa: F401
 from maquette.aten import special_polynomials as _special_polynomials  # noqa: F401
+from maquette.aten import indexing as _indexing  # noqa: F401
+from maquette.aten import gathering as _gathering  # noqa: F401
+from maquette.aten import uniqueness as _uniqueness  # noqa: F401
+from maquette.aten import searching as _searching  # noqa: F401
+from maquette.aten import margin_losses as _margin_losses  # noqa: F401
+from maquette.aten import scattering as _scattering  # noqa: F401
+from maquette.aten import index_writing as _index_writing  # noqa: F401
+from maquette.aten import embedding_bag as _embedding_bag  # noqa: F401
+from maquette.aten import unfolding as _unfolding  # noqa: F401

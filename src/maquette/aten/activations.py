@@ -20,7 +20,6 @@ from maquette.aten.pointwise import (
     REALS,
     Array,
     Kernel,
-    Number,
     backward,
     cast,
     check_category,
@@ -33,7 +32,7 @@ from maquette.aten.pointwise import (
     unary,
 )
 from maquette.aten.slopes import no_slope
-from maquette.core.dtype import dtype
+from maquette.core.dtype import dtype, finfo
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented, check_value
 from maquette.core.meta import TensorMeta
@@ -55,7 +54,7 @@ def linear_backward(
     return op
 
 
-# --- relu, threshold -------------------------------------------------------------------------
+# --- relu, threshold ------------------------------------------------------------------
 
 
 def relu_result(kind: dtype) -> dtype:
@@ -89,7 +88,7 @@ threshold.derivative(
     self=lambda grad, self, threshold: threshold_backward(grad, self, threshold)
 )
 
-threshold_backward = define(
+threshold_backward: OperatorPage = define(
     "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
     tags=POINTWISE,
 )
@@ -97,7 +96,7 @@ threshold_backward = define(
 
 @threshold_backward.shape
 def threshold_backward_shape(
-    grad_output: TensorMeta, self: TensorMeta, threshold: Number
+    grad_output: TensorMeta, self: TensorMeta, threshold: float
 ) -> TensorMeta:
     common = common_type((self, grad_output))
     check_category("threshold", common, REALS)
@@ -106,7 +105,7 @@ def threshold_backward_shape(
 
 @threshold_backward.kernel
 def threshold_backward_kernel(
-    xp: ModuleType, grad_output: Array, self: Array, threshold: Number
+    xp: ModuleType, grad_output: Array, self: Array, threshold: float
 ) -> Array:
     grad, x = promoted(xp, grad_output, self)
     return xp.where(x <= threshold, cast(xp, 0, grad.dtype), grad)
@@ -119,7 +118,7 @@ threshold_backward.derivative(
 )
 
 
-# --- hardtanh, relu6 ----------------------------------------------------------------------------
+# --- hardtanh, relu6 ------------------------------------------------------------------
 
 hardtanh = define(
     "aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
@@ -129,7 +128,7 @@ hardtanh = define(
 
 
 @hardtanh.shape
-def hardtanh_shape(self: TensorMeta, min_val: Number, max_val: Number) -> TensorMeta:
+def hardtanh_shape(self: TensorMeta, min_val: float, max_val: float) -> TensorMeta:
     kind = self.dtype
     check(kind.category != 0, lambda: "Bool inputs not supported for hardtanh")
     check(
@@ -144,7 +143,7 @@ def hardtanh_shape(self: TensorMeta, min_val: Number, max_val: Number) -> Tensor
 
 
 @hardtanh.kernel
-def hardtanh_kernel(xp: ModuleType, self: Array, min_val: Number, max_val: Number) -> Array:
+def hardtanh_kernel(xp: ModuleType, self: Array, min_val: float, max_val: float) -> Array:
     x = computed(self)
     return xp.minimum(xp.maximum(x, cast(xp, min_val, x.dtype)), cast(xp, max_val, x.dtype))
 
@@ -153,7 +152,7 @@ hardtanh.cost(elementwise_cost(2))
 hardtanh.derivative(
     self=lambda grad, self, min_val, max_val: hardtanh_backward(grad, self, min_val, max_val)
 )
-hardtanh_backward = linear_backward(
+hardtanh_backward: OperatorPage = linear_backward(
     "hardtanh_backward",
     lambda xp, grad, x, low, high: xp.where((x <= low) | (x >= high), cast(xp, 0, x.dtype), grad),
     ", Scalar min_val, Scalar max_val",
@@ -167,7 +166,7 @@ define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace]).compos
 )
 
 
-# --- leaky_relu, prelu -----------------------------------------------------------------------------
+# --- leaky_relu, prelu ----------------------------------------------------------------
 
 leaky_relu = unary(
     "leaky_relu",
@@ -192,7 +191,7 @@ def leaky_relu_backward_kernel(
     return xp.where(x > 0, grad, grad * negative_slope)
 
 
-leaky_relu_backward = linear_backward(
+leaky_relu_backward: OperatorPage = linear_backward(
     "leaky_relu_backward",
     leaky_relu_backward_kernel,
     ", Scalar negative_slope, bool self_is_result",
@@ -210,10 +209,11 @@ def checked_leaky_relu_backward(
         f"({negative_slope}) which is not supported. This is caused by calling in-place forward "
         f"function with a negative slope, please call out-of-place version instead.",
     )
-    return _leaky_relu_backward_shape(grad_output, self, negative_slope, self_is_result)
+    common = common_type((grad_output, self))
+    check_category("leaky_relu_backward", common, REAL_FLOATS)
+    return elementwise((grad_output, self), common, common_dtype=common)
 
 
-_leaky_relu_backward_shape = leaky_relu_backward.op.shape_rule
 leaky_relu_backward.shape(checked_leaky_relu_backward)
 
 prelu = define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
@@ -311,14 +311,14 @@ def prelu_double_grad(
     )
 
 
-# --- elu, selu, celu ----------------------------------------------------------------------------------
+# --- elu, selu, celu ------------------------------------------------------------------
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def elu_kernel(
-    xp: ModuleType, x: Array, alpha: Number, scale: Number, input_scale: Number
+    xp: ModuleType, x: Array, alpha: float, scale: float, input_scale: float
 ) -> Array:
     low = xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale)
     return xp.where(x < 0, low, x * scale)
@@ -345,7 +345,7 @@ in_place_derivative(
     ),
 )
 
-elu_backward = define(
+elu_backward: OperatorPage = define(
     "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, "
     "bool is_result, Tensor self_or_result) -> Tensor"
 )
@@ -354,9 +354,9 @@ elu_backward = define(
 @elu_backward.shape
 def elu_backward_shape(
     grad_output: TensorMeta,
-    alpha: Number,
-    scale: Number,
-    input_scale: Number,
+    alpha: float,
+    scale: float,
+    input_scale: float,
     is_result: bool,
     self_or_result: TensorMeta,
 ) -> TensorMeta:
@@ -375,9 +375,9 @@ def elu_backward_shape(
 def elu_backward_kernel(
     xp: ModuleType,
     grad_output: Array,
-    alpha: Number,
-    scale: Number,
-    input_scale: Number,
+    alpha: float,
+    scale: float,
+    input_scale: float,
     is_result: bool,
     self_or_result: Array,
 ) -> Array:
@@ -392,9 +392,9 @@ elu_backward.cost(elementwise_cost(3))
 def elu_backward_by_input(
     grad: Tensor,
     grad_output: Tensor,
-    alpha: Number,
-    scale: Number,
-    input_scale: Number,
+    alpha: float,
+    scale: float,
+    input_scale: float,
     is_result: bool,
     self_or_result: Tensor,
 ) -> Tensor:
@@ -419,7 +419,7 @@ define("aten::selu_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inpla
 )
 
 
-def celu_kernel(xp: ModuleType, x: Array, alpha: Number) -> Array:
+def celu_kernel(xp: ModuleType, x: Array, alpha: float) -> Array:
     return elu_kernel(xp, x, alpha, 1, 1 / alpha)
 
 
@@ -431,7 +431,7 @@ celu = define(
 
 
 @celu.shape
-def celu_shape(self: TensorMeta, alpha: Number) -> TensorMeta:
+def celu_shape(self: TensorMeta, alpha: float) -> TensorMeta:
     check(alpha != 0, lambda: "ZeroDivisionError: alpha cannot be 0 for CELU")
     check_category("elu", self.dtype, REAL_FLOATS)
     return elementwise([self], self.dtype)
@@ -447,7 +447,7 @@ in_place_derivative(
 )
 
 
-# --- hardswish, hardsigmoid ------------------------------------------------------------------------------
+# --- hardswish, hardsigmoid -----------------------------------------------------------
 
 
 def hardsigmoid_kernel(xp: ModuleType, x: Array) -> Array:
@@ -456,7 +456,7 @@ def hardsigmoid_kernel(xp: ModuleType, x: Array) -> Array:
 
 hardsigmoid = unary("hardsigmoid", hardsigmoid_kernel, result=same, takes=REAL_FLOATS, flops=3)
 hardsigmoid.derivative(self=lambda grad, self: hardsigmoid_backward(grad, self))
-hardsigmoid_backward = linear_backward(
+hardsigmoid_backward: OperatorPage = linear_backward(
     "hardsigmoid_backward",
     lambda xp, grad, x: xp.where((x > -3) & (x < 3), grad / 6, cast(xp, 0, x.dtype)),
     "",
@@ -478,7 +478,7 @@ def hardswish_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
     return xp.where(x <= -3, 0, xp.where(x < 3, grad * (x / 3 + 0.5), grad))
 
 
-hardswish_backward = backward("hardswish_backward", hardswish_backward_kernel, tags=())
+hardswish_backward: OperatorPage = backward("hardswish_backward", hardswish_backward_kernel, tags=())
 hardswish_backward.derivative(
     grad_output=lambda grad, self: hardswish_backward(grad, self),
     self=lambda grad, grad_output, self: aten.where(
@@ -487,7 +487,7 @@ hardswish_backward.derivative(
 )
 
 
-# --- hardshrink, softshrink -----------------------------------------------------------------------------
+# --- hardshrink, softshrink -----------------------------------------------------------
 
 hardshrink = unary(
     "hardshrink",
@@ -500,11 +500,11 @@ hardshrink = unary(
 hardshrink.derivative(self=lambda grad, self, lambd: hardshrink_backward(grad, self, lambd))
 
 
-def shrunk_grad_kernel(xp: ModuleType, grad: Array, x: Array, lambd: Number) -> Array:
+def shrunk_grad_kernel(xp: ModuleType, grad: Array, x: Array, lambd: float) -> Array:
     return xp.where((x >= -lambd) & (x <= lambd), cast(xp, 0, grad.dtype), grad)
 
 
-hardshrink_backward = linear_backward(
+hardshrink_backward: OperatorPage = linear_backward(
     "hardshrink_backward", shrunk_grad_kernel, ", Scalar lambd", ", lambd", grad="grad_out"
 )
 
@@ -516,23 +516,24 @@ softshrink = define(
 
 
 @softshrink.shape
-def softshrink_shape(self: TensorMeta, lambd: Number) -> TensorMeta:
+def softshrink_shape(self: TensorMeta, lambd: float) -> TensorMeta:
     check_category("softshrink", self.dtype, REAL_FLOATS)
     check(
         lambd >= 0,
-        lambda: f"lambda must be greater or equal to 0, but found to be {lambd}.",
+        lambda: f"lambda must be in range [0, {finfo(self.dtype).max:g}] for input dtype "
+        f"{self.dtype.scalar_name}, but found {lambd:g}",
     )
     return elementwise([self], self.dtype)
 
 
 @softshrink.kernel
-def softshrink_kernel(xp: ModuleType, self: Array, lambd: Number) -> Array:
+def softshrink_kernel(xp: ModuleType, self: Array, lambd: float) -> Array:
     x = computed(self)
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, x * 0))
 
 
 softshrink.cost(elementwise_cost(1))
 softshrink.derivative(self=lambda grad, self, lambd: softshrink_backward(grad, self, lambd))
-softshrink_backward = linear_backward(
+softshrink_backward: OperatorPage = linear_backward(
     "softshrink_backward", shrunk_grad_kernel, ", Scalar lambd", ", lambd"
 )

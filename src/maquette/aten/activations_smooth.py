@@ -15,10 +15,8 @@ from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
     FLOATING,
-    POINTWISE,
     REAL_FLOATS,
     Array,
-    Number,
     backward,
     check_category,
     computed,
@@ -35,10 +33,10 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Variant, define
+from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
 
-# --- gelu -------------------------------------------------------------------------------------
+# --- gelu -----------------------------------------------------------------------------
 
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -49,7 +47,7 @@ def check_approximate(approximate: str) -> None:
     """Refuse a form of GELU that is not known."""
     check(
         approximate in ("none", "tanh"),
-        lambda: f"approximate argument must be either none or tanh, got '{approximate}'.",
+        lambda: "approximate argument must be either none or tanh.",
     )
 
 
@@ -100,7 +98,7 @@ def gelu_curvature(x: Tensor, approximate: str) -> Tensor:
     return (1 - t * t) * (inner + 0.5 * x * (bend - 2 * t * inner * inner))
 
 
-gelu_backward = backward(
+gelu_backward: OperatorPage = backward(
     "gelu_backward", gelu_backward_kernel, more=', *, str approximate="none"'
 )
 gelu_backward.derivative(
@@ -113,7 +111,7 @@ gelu_backward.derivative(
 )
 
 
-# --- silu, mish ----------------------------------------------------------------------------------
+# --- silu, mish -----------------------------------------------------------------------
 
 silu = unary("silu", lambda xp, x: x * logistic(xp, x), result=same, takes=FLOATING, flops=4)
 silu.derivative(self=lambda grad, self: silu_backward(grad, self))
@@ -121,7 +119,8 @@ silu.derivative(self=lambda grad, self: silu_backward(grad, self))
 
 def silu_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
     s = logistic(xp, x)
-    return grad * xp.conj(s * (1 + x * (1 - s)))
+    slope: Array = xp.conj(s * (1 + x * (1 - s)))
+    return grad * slope
 
 
 def silu_curvature(x: Tensor) -> Tensor:
@@ -130,7 +129,7 @@ def silu_curvature(x: Tensor) -> Tensor:
     return s * (1 - s) * (2 + x * (1 - 2 * s))
 
 
-silu_backward = backward("silu_backward", silu_backward_kernel, takes=FLOATING)
+silu_backward: OperatorPage = backward("silu_backward", silu_backward_kernel, takes=FLOATING)
 silu_backward.derivative(
     grad_output=lambda grad, self: silu_backward(grad, self),
     self=lambda grad, grad_output, self: grad * conj(conj(grad_output) * silu_curvature(self)),
@@ -165,17 +164,17 @@ def mish_curvature(x: Tensor) -> Tensor:
     return 2 * rise + x * rise * (1 - s - 2 * t * s)
 
 
-mish_backward = backward("mish_backward", mish_backward_kernel, tags=())
+mish_backward: OperatorPage = backward("mish_backward", mish_backward_kernel, tags=())
 mish_backward.derivative(
     grad_output=lambda grad, self: mish_backward(grad, self),
     self=lambda grad, grad_output, self: grad * grad_output * mish_curvature(self),
 )
 
 
-# --- softplus ----------------------------------------------------------------------------------------
+# --- softplus -------------------------------------------------------------------------
 
 
-def softplus_kernel(xp: ModuleType, x: Array, beta: Number, threshold: Number) -> Array:
+def softplus_kernel(xp: ModuleType, x: Array, beta: float, threshold: float) -> Array:
     scaled = x * beta
     return xp.where(scaled > threshold, x, xp.log1p(xp.exp(scaled)) / beta)
 
@@ -195,21 +194,21 @@ softplus.derivative(
 
 
 def softplus_backward_kernel(
-    xp: ModuleType, grad: Array, x: Array, beta: Number, threshold: Number
+    xp: ModuleType, grad: Array, x: Array, beta: float, threshold: float
 ) -> Array:
     scaled = x * beta
     return xp.where(scaled > threshold, grad, grad * logistic(xp, scaled))
 
 
 def softplus_backward_by_self(
-    grad: Tensor, grad_output: Tensor, self: Tensor, beta: Number, threshold: Number
+    grad: Tensor, grad_output: Tensor, self: Tensor, beta: float, threshold: float
 ) -> Tensor:
     """The gradient of ``softplus_backward`` by its input: none where it is linear."""
     s = (self * beta).sigmoid()
     return (grad * grad_output * s * (1 - s) * beta).masked_fill(self * beta > threshold, 0)
 
 
-softplus_backward = backward(
+softplus_backward: OperatorPage = backward(
     "softplus_backward", softplus_backward_kernel, more=", Scalar beta, Scalar threshold", tags=()
 )
 softplus_backward.derivative(
@@ -220,7 +219,7 @@ softplus_backward.derivative(
 )
 
 
-# --- log_sigmoid ---------------------------------------------------------------------------------------
+# --- log_sigmoid ----------------------------------------------------------------------
 
 log_sigmoid_forward = define(
     "aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)",
@@ -296,7 +295,7 @@ log_sigmoid_backward.derivative(
 )
 
 
-# --- glu ---------------------------------------------------------------------------------------------------
+# --- glu ------------------------------------------------------------------------------
 
 glu = define("aten::glu(Tensor self, int dim=-1) -> Tensor", variants=[Variant.OUT])
 
@@ -332,7 +331,7 @@ def glu_kernel(xp: ModuleType, self: Array, dim: int) -> Array:
 glu.cost(elementwise_cost(5))
 glu.derivative(self=lambda grad, self, dim: glu_backward(grad, self, dim))
 
-glu_backward = define("aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor")
+glu_backward: OperatorPage = define("aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor")
 
 
 @glu_backward.shape

@@ -43,8 +43,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
-
-# --- addition --------------------------------------------------------------------------
+# --- addition -------------------------------------------------------------------------
 
 
 def check_alpha(alpha: Number, common: dtype) -> None:
@@ -178,7 +177,7 @@ subtract = define("aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar al
 subtract.composite(lambda self, other, alpha: sub(self, other, alpha=alpha))
 
 
-# --- multiplication ----------------------------------------------------------------------
+# --- multiplication -------------------------------------------------------------------
 
 
 def mul_shape(self: Operand, other: Operand) -> TensorMeta:
@@ -208,7 +207,7 @@ multiply = define("aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor")
 multiply.composite(lambda self, other: mul(self, other))
 
 
-# --- signs and magnitudes ------------------------------------------------------------------
+# --- signs and magnitudes -------------------------------------------------------------
 
 
 def check_negatable(kind: dtype) -> dtype:
@@ -266,7 +265,7 @@ abs = unary(
 abs.derivative(self=lambda grad, self: grad * sgn(self))
 sign = unary("sign", sign_kernel, result=check_real_sign, tags=CORE_POINTWISE)
 sign.derivative(self=no_slope)
-sgn = unary("sgn", sgn_kernel, result=same, takes=ANY)
+sgn: OperatorPage = unary("sgn", sgn_kernel, result=same, takes=ANY)
 sgn.derivative(self=sgn_grad)
 reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
 reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))

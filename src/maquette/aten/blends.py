@@ -16,13 +16,13 @@ from maquette.aten.pointwise import (
     Array,
     Number,
     Operand,
+    array_type,
     cast,
     check_category,
     elementwise_cost,
     promoted,
     ternary_shape,
     wide_type,
-    array_type,
 )
 from maquette.aten.slopes import Value, conj
 from maquette.core.elementwise import elementwise
@@ -31,7 +31,7 @@ from maquette.core.meta import TensorMeta
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
 
-# --- lerp ---------------------------------------------------------------------------------------
+# --- lerp -----------------------------------------------------------------------------
 
 
 def lerp_shape(self: TensorMeta, end: TensorMeta, weight: TensorMeta | Number) -> TensorMeta:
@@ -88,7 +88,7 @@ lerp.derivative(
 )
 
 
-# --- addcmul, addcdiv ------------------------------------------------------------------------------
+# --- addcmul, addcdiv -----------------------------------------------------------------
 
 
 def addcmul_shape(

@@ -36,7 +36,7 @@ from maquette.tensor.tensor import Tensor
 INTS_ONLY = frozenset((1,))
 
 
-# --- relations -----------------------------------------------------------------------------
+# --- relations ------------------------------------------------------------------------
 
 
 def relation(
@@ -81,7 +81,7 @@ gt, gt_scalar = relation("gt", lambda xp, a, b: xp.greater(a, b))
 ge, ge_scalar = relation("ge", lambda xp, a, b: xp.greater_equal(a, b))
 
 
-# --- logic -----------------------------------------------------------------------------------
+# --- logic ----------------------------------------------------------------------------
 
 
 def logical(name: str, function: Kernel) -> OperatorPage:
@@ -112,7 +112,7 @@ logical_not = unary(
 logical_not.derivative(self=flat)
 
 
-# --- bits --------------------------------------------------------------------------------------
+# --- bits -----------------------------------------------------------------------------
 
 
 def bitwise(
@@ -196,9 +196,17 @@ bitwise_not = unary(
 )
 
 
-# --- nearness ------------------------------------------------------------------------------------
+# --- nearness -------------------------------------------------------------------------
 
 _NEAR = "Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False"
+
+def check_tolerance(name: str, tolerance: float) -> None:
+    """Refuse a negative tolerance."""
+    check(
+        tolerance >= 0,
+        lambda: f"{name} must be greater than or equal to zero, but got {tolerance}",
+    )
+
 
 isclose = define(f"aten::isclose({_NEAR}) -> Tensor")
 

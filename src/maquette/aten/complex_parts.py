@@ -5,6 +5,7 @@ Conjugation is in `conjugate.py`, `angle` in `rounding.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten import functions as aten
@@ -15,12 +16,13 @@ from maquette.core.dtype import dtype, float16, float32, float64
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
+from maquette.library.variants import out_shape
 from maquette.tensor.tensor import Tensor
 
 _PARTS = (float16, float32, float64)
 
-# --- views ----------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------
 
 view_as_real = define("aten::view_as_real(Tensor(a) self) -> Tensor(a)")
 
@@ -99,7 +101,7 @@ def imag_view(self: Tensor) -> Tensor:
     return view_as_real(self).select(-1, 1)
 
 
-# --- from parts ---------------------------------------------------------------------------------------
+# --- from parts -----------------------------------------------------------------------
 
 
 def check_parts(first: TensorMeta, second: TensorMeta) -> dtype:
@@ -128,7 +130,24 @@ def _from_parts(name: str, first: str, second: str, kernel: Kernel) -> OperatorP
 
     op.kernel(kernel)
     op.cost(elementwise_cost(1))
+    for variant in op.variants:
+        set_shape_rule(variant, _exactly(out_shape(op.op, 1)))
     return op
+
+
+def _exactly(rule: Callable[..., object]) -> Callable[..., object]:
+    """The rule of an ``out=`` form whose target must have the very type of the result."""
+
+    def exact_shape(first: TensorMeta, second: TensorMeta, out: TensorMeta) -> object:
+        kind = check_parts(first, second)
+        check(
+            out.dtype is kind,
+            lambda: f"Expected object of scalar type {kind.scalar_name} but got scalar type "
+            f"{out.dtype.scalar_name} for argument 'out'",
+        )
+        return rule(first, second, out)
+
+    return exact_shape
 
 
 def joined(xp: ModuleType, real: Array, imag: Array) -> Array:

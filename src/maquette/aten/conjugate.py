@@ -16,7 +16,6 @@ from maquette.aten.pointwise import POINTWISE, Array, elementwise_cost
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import FALLBACKS, OpOverload, set_fallback
@@ -30,7 +29,7 @@ from maquette.tensor.tensor import CONJUGATE, NEGATIVE, Tensor, alias
 _OUTLINES = DispatchKey.Fake
 
 
-# --- turning a bit -----------------------------------------------------------------------------
+# --- turning a bit --------------------------------------------------------------------
 
 
 def _turning(bit: int, key: DispatchKey) -> Callable[[OpOverload, int], Callable[..., object]]:
@@ -85,7 +84,7 @@ resolve_neg = define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
 resolve_neg.composite(lambda self: self.clone() if self._keys & NEGATIVE else self)
 
 
-# --- the values -----------------------------------------------------------------------------------
+# --- the values -----------------------------------------------------------------------
 
 _conj_physical = define(
     "aten::_conj_physical(Tensor self) -> Tensor",
@@ -125,7 +124,7 @@ def conj_physical_in_place(xp: ModuleType, self: Array) -> None:
 conj_physical_.derivative(self=lambda grad: grad.conj_physical())
 
 
-# --- the fallbacks ------------------------------------------------------------------------------------
+# --- the fallbacks --------------------------------------------------------------------
 
 # Views of a tensor's memory under another type have no meaning under a bit.
 _REFUSED = {
@@ -182,6 +181,7 @@ class _Resolving:
     def _store(self, target: Tensor, values: Tensor, ks: int) -> None:
         """Write values through a bit: turned once more they are what the memory holds."""
         copy = ops.aten.copy_.default
+        assert isinstance(copy, OpOverload)
         copy.run(ks, (_bare(target, self.bit), self.resolved_value(values, ks), False))
 
     def resolved(self, value: object, ks: int) -> object:

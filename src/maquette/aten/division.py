@@ -7,13 +7,13 @@ refuse a divisor of zero, which only the kernel can see.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
-    POINTWISE,
     REALS,
     Array,
     Operand,
@@ -32,7 +32,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
 
-# --- division ----------------------------------------------------------------------------
+# --- division -------------------------------------------------------------------------
 
 
 def div_shape(self: Operand, other: Operand) -> TensorMeta:
@@ -131,9 +131,10 @@ div_scalar_mode.derivative(self=rounded_quotient_grad)
 
 for _name in ("divide", "true_divide"):
     for _form, _target in (("", "Tensor"), ("_", "Tensor(a!)")):
+        _tags = [Tag.inplace] if _form else [Tag.pointwise] if _name == "true_divide" else []
         define(
             f"aten::{_name}{_form}.Tensor({_target} self, Tensor other) -> {_target}",
-            tags=[Tag.inplace] if _form else [],
+            tags=_tags,
         ).composite(getattr(aten, f"div{_form}"))
     define(
         f"aten::{_name}.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
@@ -150,7 +151,7 @@ floor_divide = binary(
 )
 
 
-# --- remainders ----------------------------------------------------------------------------
+# --- remainders -----------------------------------------------------------------------
 
 
 def remainder_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
@@ -207,7 +208,7 @@ fmod_scalar = binary(
 )
 
 
-def _times_quotient(mode: str) -> object:
+def _times_quotient(mode: str) -> Callable[..., Tensor]:
     """The gradient of a remainder by its divisor: minus the quotient, rounded its way."""
 
     def formula(grad: Tensor, self: Value, other: Tensor) -> Tensor:

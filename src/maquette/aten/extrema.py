@@ -31,7 +31,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
 
-# --- of two ------------------------------------------------------------------------------------
+# --- of two ---------------------------------------------------------------------------
 
 
 def check_ordered(name: str, kind: dtype) -> None:
@@ -92,10 +92,10 @@ def _loses(wins: Tensor, other: Tensor) -> Tensor:
     return wins.logical_or(other.isnan()).logical_not()
 
 
-# --- clamp by numbers --------------------------------------------------------------------------
+# --- clamp by numbers -----------------------------------------------------------------
 
 
-def clamped_shape(self: TensorMeta, low: Operand | None, high: Operand | None) -> TensorMeta:
+def clamped_shape(self: TensorMeta, low: Number | None, high: Number | None) -> TensorMeta:
     """The result of a clamp by numbers, which are not operands."""
     bounds = [bound for bound in (low, high) if bound is not None]
     check_bounds(bounds)
@@ -140,10 +140,11 @@ def clamp_kernel(
 
 
 def inside(self: Tensor, low: Tensor | Number | None, high: Tensor | Number | None) -> Tensor:
-    """Where a value lies within its bounds, ends included."""
-    if low is None:
-        return self <= high
-    return self >= low if high is None else (self >= low).logical_and(self <= high)
+    """Where a value lies within its bounds, ends included; at least one is given."""
+    if high is None:
+        assert low is not None
+        return self >= low
+    return self <= high if low is None else (self >= low).logical_and(self <= high)
 
 
 def only_inside(
@@ -191,7 +192,7 @@ for _page in (clamp, clamp_tensor):
     _page.cost(elementwise_cost(2))
 
 
-# --- clamp by one bound ---------------------------------------------------------------------------
+# --- clamp by one bound ---------------------------------------------------------------
 
 
 def one_bound(name: str, bound: str) -> None:
@@ -240,7 +241,7 @@ one_bound("clamp_min", "min")
 one_bound("clamp_max", "max")
 
 
-# --- heaviside ----------------------------------------------------------------------------------
+# --- heaviside ------------------------------------------------------------------------
 
 
 def heaviside_kernel(xp: ModuleType, self: Array, values: Array) -> Array:

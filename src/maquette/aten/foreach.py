@@ -34,7 +34,7 @@ from maquette.tensor.tensor import Tensor
 Rows = Iterator[list[object]]
 
 
-# --- from one to each ---------------------------------------------------------------------------
+# --- from one to each -----------------------------------------------------------------
 
 
 def rows(name: str, single: OpOverload, params: Sequence[object]) -> Rows:
@@ -115,14 +115,22 @@ def recorded_singly(op: OperatorPage, function: Callable[..., object]) -> None:
     )
 
 
-# --- the operators ----------------------------------------------------------------------------------
+# --- the operators --------------------------------------------------------------------
 
 
-def both(name: str, arguments: str, single: OpOverload) -> None:
+def overload(name: str) -> OpOverload:
+    """The overload of a name such as ``add.Tensor``."""
+    packet, _, own = name.partition(".")
+    found = getattr(getattr(ops.aten, packet), own or "default")
+    assert isinstance(found, OpOverload)
+    return found
+
+
+def both(name: str, arguments: str, single: str) -> None:
     """Define the functional and the in-place form of a name such as ``_foreach_add.List``."""
-    base, dot, overload = name.partition(".")
-    each(name, arguments, single)
-    each_in_place(f"{base}_{dot}{overload}", arguments, single)
+    base, dot, own = name.partition(".")
+    each(name, arguments, overload(single))
+    each_in_place(f"{base}_{dot}{own}", arguments, overload(single))
 
 
 _UNARY = (
@@ -130,17 +138,16 @@ _UNARY = (
     "reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
 ).split()
 for _name in _UNARY:
-    both(f"_foreach_{_name}", "Tensor[] self", getattr(ops.aten, _name).default)
+    both(f"_foreach_{_name}", "Tensor[] self", _name)
 
 
 def _arithmetic(name: str, alpha: str) -> None:
     """Define the forms of a sum or product: by a number, numbers, tensors, and one tensor."""
-    packet = getattr(ops.aten, name)
-    both(f"_foreach_{name}.Scalar", "Tensor[] self, Scalar scalar", packet.Scalar)
-    both(f"_foreach_{name}.List", f"Tensor[] self, Tensor[] other{alpha}", packet.Tensor)
-    both(f"_foreach_{name}.ScalarList", "Tensor[] self, Scalar[] scalars", packet.Scalar)
+    both(f"_foreach_{name}.Scalar", "Tensor[] self, Scalar scalar", f"{name}.Scalar")
+    both(f"_foreach_{name}.List", f"Tensor[] self, Tensor[] other{alpha}", f"{name}.Tensor")
+    both(f"_foreach_{name}.ScalarList", "Tensor[] self, Scalar[] scalars", f"{name}.Scalar")
     if name != "sub":
-        both(f"_foreach_{name}.Tensor", f"Tensor[] self, Tensor other{alpha}", packet.Tensor)
+        both(f"_foreach_{name}.Tensor", f"Tensor[] self, Tensor other{alpha}", f"{name}.Tensor")
 
 
 _arithmetic("add", ", *, Scalar alpha=1")
@@ -149,36 +156,35 @@ _arithmetic("mul", "")
 _arithmetic("div", "")
 
 
-def _bounds(name: str, by_number: OpOverload, by_tensor: OpOverload) -> None:
+def _bounds(name: str, by_number: str, by_tensor: str) -> None:
     """Define the forms of the larger or smaller of two."""
     both(f"_foreach_{name}.Scalar", "Tensor[] self, Scalar scalar", by_number)
     both(f"_foreach_{name}.List", "Tensor[] self, Tensor[] other", by_tensor)
     both(f"_foreach_{name}.ScalarList", "Tensor[] self, Scalar[] scalars", by_number)
 
 
-_bounds("clamp_min", ops.aten.clamp_min.default, ops.aten.clamp_min.Tensor)
-_bounds("clamp_max", ops.aten.clamp_max.default, ops.aten.clamp_max.Tensor)
-_bounds("maximum", ops.aten.clamp_min.default, ops.aten.maximum.default)
-_bounds("minimum", ops.aten.clamp_max.default, ops.aten.minimum.default)
+_bounds("clamp_min", "clamp_min", "clamp_min.Tensor")
+_bounds("clamp_max", "clamp_max", "clamp_max.Tensor")
+_bounds("maximum", "clamp_min", "maximum")
+_bounds("minimum", "clamp_max", "minimum")
 
-both("_foreach_pow.List", "Tensor[] self, Tensor[] exponent", ops.aten.pow.Tensor_Tensor)
-both("_foreach_pow.Scalar", "Tensor[] self, Scalar exponent", ops.aten.pow.Tensor_Scalar)
-both("_foreach_pow.ScalarList", "Tensor[] self, Scalar[] exponent", ops.aten.pow.Tensor_Scalar)
-each("_foreach_pow.ScalarAndTensor", "Scalar self, Tensor[] exponent", ops.aten.pow.Scalar)
+both("_foreach_pow.List", "Tensor[] self, Tensor[] exponent", "pow.Tensor_Tensor")
+both("_foreach_pow.Scalar", "Tensor[] self, Scalar exponent", "pow.Tensor_Scalar")
+both("_foreach_pow.ScalarList", "Tensor[] self, Scalar[] exponent", "pow.Tensor_Scalar")
+each("_foreach_pow.ScalarAndTensor", "Scalar self, Tensor[] exponent", overload("pow.Scalar"))
 
 _ENDS = "Tensor[] self, Tensor[] tensors1"
-both("_foreach_lerp.List", f"{_ENDS}, Tensor[] weights", ops.aten.lerp.Tensor)
-both("_foreach_lerp.Scalar", f"{_ENDS}, Scalar weight", ops.aten.lerp.Scalar)
-both("_foreach_lerp.ScalarList", f"{_ENDS}, Scalar[] weight", ops.aten.lerp.Scalar)
+both("_foreach_lerp.List", f"{_ENDS}, Tensor[] weights", "lerp.Tensor")
+both("_foreach_lerp.Scalar", f"{_ENDS}, Scalar weight", "lerp.Scalar")
+both("_foreach_lerp.ScalarList", f"{_ENDS}, Scalar[] weight", "lerp.Scalar")
 
 _FACTORS = "Tensor[] self, Tensor[] tensor1, Tensor[] tensor2"
 for _name in ("addcmul", "addcdiv"):
-    _single = getattr(ops.aten, _name).default
-    both(f"_foreach_{_name}.Scalar", f"{_FACTORS}, Scalar value=1", _single)
-    both(f"_foreach_{_name}.ScalarList", f"{_FACTORS}, Scalar[] scalars", _single)
+    both(f"_foreach_{_name}.Scalar", f"{_FACTORS}, Scalar value=1", _name)
+    both(f"_foreach_{_name}.ScalarList", f"{_FACTORS}, Scalar[] scalars", _name)
 
 
-# --- those of no single page -------------------------------------------------------------------------
+# --- those of no single page ----------------------------------------------------------
 
 
 def _by_parts(schema: str, function: Callable[..., object], tags: Sequence[Tag] = ()) -> None:

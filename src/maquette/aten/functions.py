@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from maquette.aten.catalogue import explain
 from maquette.aten.creation import (
     as_tensor,
@@ -16,10 +19,11 @@ from maquette.aten.creation import (
     set_default_device,
     tensor,
 )
-from maquette.aten.faces import Face, find_function
+from maquette.aten.faces import find_function
+from maquette.aten.product_functions import chain_matmul, einsum, tensordot
 
 
-def __getattr__(name: str) -> Face:
+def __getattr__(name: str) -> Callable[..., Any]:  # what an operator returns, its schema says
     found = None if name.startswith("__") else find_function(name)
     if found is None:
         hint = "" if name.startswith("__") else explain("aten", name)
@@ -31,9 +35,12 @@ def __getattr__(name: str) -> Face:
 __all__ = [
     "as_tensor",
     "asarray",
+    "chain_matmul",
+    "einsum",
     "from_numpy",
     "frombuffer",
     "get_default_device",
     "set_default_device",
     "tensor",
+    "tensordot",
 ]

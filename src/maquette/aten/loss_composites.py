@@ -9,6 +9,7 @@ import math
 
 from maquette.aten import functions as F
 from maquette.aten.losses import reduced_tensor
+from maquette.aten.statistics import norm_dim
 from maquette.autograd.grad_mode import no_grad
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import result_type_of
@@ -76,7 +77,9 @@ def pairwise_distance_composite(
     x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: bool
 ) -> Tensor:
     last = max(x1.meta.ndim, x2.meta.ndim) - 1
-    return (x1 - x2 + eps).norm(p, (last,), keepdim)
+    distance = norm_dim(x1 - x2 + eps, p, (last,), keepdim)
+    assert isinstance(distance, Tensor)
+    return distance
 
 
 cosine_similarity = define(

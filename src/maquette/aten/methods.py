@@ -106,7 +106,7 @@ _REFLECTED = {
     "rfloordiv": lambda self, other: _full(self, other) // self,
     "rpow": lambda self, other: _overload("pow", "Scalar")(other, self),
     "rmod": lambda self, other: _overload("remainder", "Scalar_Tensor")(other, self),
-    "rmatmul": lambda self, other: NotImplemented,
+    "rmatmul": lambda self, other: _overload("matmul", "default")(other, self),
 }
 
 

@@ -38,7 +38,7 @@ from maquette.tensor.tensor import Tensor
 
 _INTS = frozenset((INTS,))
 
-# --- angles, lengths, signs ----------------------------------------------------------------------
+# --- angles, lengths, signs -----------------------------------------------------------
 
 atan2 = binary(
     "atan2",
@@ -91,7 +91,7 @@ copysign.derivative(self=copysign_grad, other=no_slope)
 copysign_scalar.derivative(self=copysign_grad)
 
 
-# --- neighbours and exponents -----------------------------------------------------------------------
+# --- neighbours and exponents ---------------------------------------------------------
 
 nextafter = define(
     "aten::nextafter(Tensor self, Tensor other) -> Tensor", tags=POINTWISE, variants=BOTH
@@ -113,9 +113,15 @@ def nextafter_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
 
 
 nextafter.cost(elementwise_cost(1))
+nextafter.derivative(
+    self=lambda grad, self, other: grad.masked_fill(self == other, 0),
+    other=no_slope,
+)
 
 ldexp = define(
-    "aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", tags=POINTWISE, variants=BOTH
+    "aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
+    tags=POINTWISE,
+    variants=("ldexp_", Variant.OUT),
 )
 
 
@@ -172,7 +178,7 @@ def frexp_grad(grad: Tensor, result1: Tensor) -> tuple[Tensor]:
     return (grad / aten.pow(2.0, result1),)
 
 
-# --- logarithms of sums -------------------------------------------------------------------------------
+# --- logarithms of sums ---------------------------------------------------------------
 
 
 def logaddexp_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
@@ -197,7 +203,7 @@ logaddexp2.derivative(
 )
 
 
-# --- products with logarithms ----------------------------------------------------------------------------
+# --- products with logarithms ---------------------------------------------------------
 
 
 def _log_product(
@@ -274,7 +280,7 @@ special_xlog1py_number.derivative(self=xlog1py_by_number)
 special_xlog1py_of_number.derivative(other=lambda grad, self, other: grad * self / (other + 1))
 
 
-# --- factors ------------------------------------------------------------------------------------------------
+# --- factors --------------------------------------------------------------------------
 
 gcd = binary("gcd", lambda xp, a, b: xp.gcd(a, b), takes=_INTS)
 lcm = binary("lcm", lambda xp, a, b: xp.abs(xp.lcm(a, b)), takes=_INTS)

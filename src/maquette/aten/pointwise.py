@@ -13,8 +13,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from maquette.autograd.formulas import Derivatives
 from maquette.core.dtype import (
@@ -32,8 +34,9 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, Variant, define
-from maquette.tensor.tensor import Array
 
+# To a type checker every array holds floats: what it must know is that they can be reckoned with.
+Array: TypeAlias = npt.NDArray[np.float64]
 Number = bool | int | float | complex
 Operand = TensorMeta | Number
 Kernel = Callable[..., Array]
@@ -52,7 +55,7 @@ CORE_POINTWISE = (Tag.core, Tag.pointwise)
 BOTH = (Variant.INPLACE, Variant.OUT)
 
 
-# --- result types ----------------------------------------------------------------------
+# --- result types ---------------------------------------------------------------------
 
 
 def same(kind: dtype) -> dtype:
@@ -126,7 +129,7 @@ def common_type(operands: Iterable[Operand], *, floats: bool = False) -> dtype:
     return floating(kind) if floats else kind
 
 
-# --- operands of kernels -----------------------------------------------------------------
+# --- operands of kernels --------------------------------------------------------------
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _F16 = np.dtype(np.float16)
@@ -144,9 +147,9 @@ def _meta_of(numpy_dtype: np.dtype[np.generic], has_dims: bool) -> TensorMeta:
 
 
 def _operand(value: Array | Number) -> Operand:
-    if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "dtype"):
-        return _meta_of(value.dtype, bool(value.ndim))
-    return value
+    if isinstance(value, bool | int | float | complex):
+        return value
+    return _meta_of(value.dtype, bool(value.ndim))
 
 
 @cache
@@ -206,10 +209,10 @@ def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Ker
 
 def cast(xp: ModuleType, value: Array | Number, wanted: np.dtype[np.generic]) -> Array:
     """A value in a type, integers wrapping as PyTorch's do; a number becomes a 0-dim array."""
-    given = getattr(value, "dtype", None)
-    if given is None:
-        return xp.asarray(_wrapped(value, wanted))
-    return value if given is wanted else value.astype(wanted)  # type: ignore[union-attr]  # an array
+    if isinstance(value, bool | int | float | complex):
+        numbers: Array = xp.asarray(_wrapped(value, wanted))
+        return numbers
+    return value if value.dtype is wanted else value.astype(wanted)
 
 
 def _wrapped(value: Number, wanted: np.dtype[np.generic]) -> Array:
@@ -239,7 +242,7 @@ def special(xp: ModuleType) -> ModuleType:
     return importlib.import_module(home[root])
 
 
-# --- factories -----------------------------------------------------------------------------
+# --- factories ------------------------------------------------------------------------
 
 
 def unary(

@@ -33,7 +33,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
 
-# --- kernels -----------------------------------------------------------------------------------
+# --- kernels --------------------------------------------------------------------------
 
 
 def power(xp: ModuleType, base: Array, exponent: Array) -> Array:
@@ -59,13 +59,13 @@ _MULTIPLIED = {
 
 
 def pow_number_kernel(xp: ModuleType, self: Array, exponent: Number) -> Array:
-    if exponent in _MULTIPLIED and self.dtype.kind in "fc":
+    if not isinstance(exponent, complex) and exponent in _MULTIPLIED and self.dtype.kind in "fc":
         return _MULTIPLIED[exponent](xp, computed(self))
     base, raised = promoted(xp, self, exponent)
     return power(xp, base, raised)
 
 
-# --- pages ---------------------------------------------------------------------------------------
+# --- pages ----------------------------------------------------------------------------
 
 pow = binary(
     "pow",
@@ -117,7 +117,7 @@ pow_of_number.kernel(pow_of_number_kernel)
 pow_of_number.cost(elementwise_cost(1))
 
 
-# --- derivatives -----------------------------------------------------------------------------------
+# --- derivatives ----------------------------------------------------------------------
 
 
 def power_grad(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
@@ -165,14 +165,12 @@ pow.derivative(self=powers_grad, exponent=exponent_grad)
 pow_of_number.derivative(exponent=exponent_of_number_grad)
 
 
-# --- float_power -------------------------------------------------------------------------------------
+# --- float_power ----------------------------------------------------------------------
 
 
 def _double(value: Value) -> Value:
-    """A tensor in double precision; numbers have it."""
-    if not isinstance(value, Tensor):
-        return value
-    return value.to(complex128 if value.dtype.is_complex else float64)
+    """A real tensor or number in double precision."""
+    return value.to(float64) if isinstance(value, Tensor) else float(value.real)
 
 
 def _is_complex(value: Value) -> bool:
@@ -185,9 +183,7 @@ def float_power_by_parts(self: Value, exponent: Value) -> Tensor:
         self = self.to(complex128) if isinstance(self, Tensor) else complex(self)
         exponent = exponent.to(complex128) if isinstance(exponent, Tensor) else complex(exponent)
         return aten.pow(self, exponent)
-    self = _double(self) if isinstance(self, Tensor) else float(self)
-    exponent = _double(exponent) if isinstance(exponent, Tensor) else float(exponent)
-    return aten.pow(self, exponent)
+    return aten.pow(_double(self), _double(exponent))
 
 
 def check_double(target: Tensor, *operands: Value) -> None:

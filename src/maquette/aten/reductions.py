@@ -392,6 +392,23 @@ max_all = _whole_extreme("max", "maximum")
 min_all = _whole_extreme("min", "minimum")
 
 
+def _extreme_of_two(name: str) -> OperatorPage:
+    """The page of max or min of two tensors: another name of maximum and minimum."""
+    page = define(f"aten::{name}.other(Tensor self, Tensor other) -> Tensor", tags=[Tag.pointwise])
+    out = define(
+        f"aten::{name}.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        tags=[Tag.out, Tag.pointwise],
+    )
+    method = f"{name}imum"
+    page.composite(lambda self, other: getattr(self, method)(other))
+    out.composite(lambda self, other, out: getattr(self, method)(other, out=out))
+    return page
+
+
+max_other = _extreme_of_two("max")
+min_other = _extreme_of_two("min")
+
+
 def selected_grad(grad: Tensor, dim: int, indices: Tensor, shape: Shape, keepdim: bool) -> Tensor:
     """The gradient put where the selected elements were; the rest is zero."""
     if not keepdim and shape:
@@ -450,23 +467,6 @@ def _extreme_along(name: str, search: str, outs: str) -> OperatorPage:
 
 max_dim = _extreme_along("max", "argmax", "Tensor(a!) max, Tensor(b!) max_values")
 min_dim = _extreme_along("min", "argmin", "Tensor(a!) min, Tensor(b!) min_indices")
-
-
-def _extreme_of_two(name: str) -> OperatorPage:
-    """The page of max or min of two tensors: another name of maximum and minimum."""
-    page = define(f"aten::{name}.other(Tensor self, Tensor other) -> Tensor", tags=[Tag.pointwise])
-    out = define(
-        f"aten::{name}.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        tags=[Tag.out, Tag.pointwise],
-    )
-    method = f"{name}imum"
-    page.composite(lambda self, other: getattr(self, method)(other))
-    out.composite(lambda self, other, out: getattr(self, method)(other, out=out))
-    return page
-
-
-max_other = _extreme_of_two("max")
-min_other = _extreme_of_two("min")
 
 
 def _extreme_position(name: str) -> OperatorPage:

@@ -39,8 +39,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
 
-
-# --- rounding ----------------------------------------------------------------------------------
+# --- rounding -------------------------------------------------------------------------
 
 
 def rounding(name: str) -> OperatorPage:
@@ -91,7 +90,7 @@ frac = unary(
 frac.derivative(self=lambda grad: grad)
 
 
-# --- predicates -----------------------------------------------------------------------------------
+# --- predicates -----------------------------------------------------------------------
 
 
 def predicate(
@@ -147,7 +146,7 @@ def isreal_by_parts(self: Tensor) -> Tensor:
     return aten.imag(self) == 0
 
 
-# --- parts and repairs ------------------------------------------------------------------------------
+# --- parts and repairs ----------------------------------------------------------------
 
 
 angle = define("aten::angle(Tensor self) -> Tensor", tags=POINTWISE, variants=[Variant.OUT])

@@ -5,6 +5,7 @@ A condition is bool (uint8 passes for `where`) and never part of type promotion.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten import functions as aten
@@ -28,7 +29,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
-# --- where -----------------------------------------------------------------------------------
+# --- where ----------------------------------------------------------------------------
 
 where = define(
     "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
@@ -109,7 +110,7 @@ where_indices = define("aten::where(Tensor condition) -> Tensor[]")
 where_indices.composite(lambda condition: aten.nonzero_numpy(condition))
 
 
-# --- masked_fill -----------------------------------------------------------------------------
+# --- masked_fill ----------------------------------------------------------------------
 
 
 def check_mask(mask: TensorMeta) -> None:
@@ -160,7 +161,9 @@ def _masked_fill(value: str, overload: str, tags: tuple[Tag, ...]) -> OperatorPa
         f"aten::masked_fill_.{overload}(Tensor(a!) self, Tensor mask, {value} value) -> Tensor(a!)",
         tags=[Tag.inplace],
     )
-    rule = masked_fill_shape if value == "Scalar" else masked_fill_tensor_shape
+    rule: Callable[..., TensorMeta] = (
+        masked_fill_shape if value == "Scalar" else masked_fill_tensor_shape
+    )
 
     def inplace_shape(self: TensorMeta, mask: TensorMeta, value: object) -> TensorMeta:
         result = rule(self, mask, value)

@@ -55,7 +55,7 @@ def special_unary(
     return op
 
 
-# --- gamma ------------------------------------------------------------------------------------------
+# --- gamma ----------------------------------------------------------------------------
 
 
 def digamma_kernel(xp: ModuleType, x: Array) -> Array:
@@ -65,11 +65,16 @@ def digamma_kernel(xp: ModuleType, x: Array) -> Array:
     return xp.where(at_pole, pole, special(xp).psi(xp.where(at_pole, 1, x)))
 
 
-lgamma = special_unary("lgamma", "gammaln", variants=BOTH, slope=lambda self: digamma(self))
-digamma = unary("digamma", digamma_kernel, takes=REAL_FLOATS)
+def lgamma_kernel(xp: ModuleType, x: Array) -> Array:
+    return xp.where(xp.isinf(x), math.inf, special(xp).gammaln(x))
+
+
+lgamma = unary("lgamma", lgamma_kernel, takes=REAL_FLOATS)
+lgamma.diagonal(self=lambda self: digamma(self))
+digamma: OperatorPage = unary("digamma", digamma_kernel, takes=REAL_FLOATS)
 digamma.diagonal(self=lambda self: polygamma(1, self))
 
-polygamma = define(
+polygamma: OperatorPage = define(
     "aten::polygamma(int n, Tensor self) -> Tensor", tags=POINTWISE, variants=_OUT
 )
 
@@ -87,7 +92,9 @@ def polygamma_kernel(xp: ModuleType, n: int, self: Array) -> Array:
     x = widened(self)
     if n == 0:
         return digamma_kernel(xp, x)
-    return (-1.0) ** (n + 1) * math.gamma(n + 1) * special(xp).zeta(n + 1, x)
+    return (-1.0) ** (n + 1) * math.gamma(n + 1) * zeta_kernel(
+        xp, xp.asarray(n + 1, x.dtype), x
+    )
 
 
 polygamma.cost(elementwise_cost(4))
@@ -106,8 +113,10 @@ define(
 
 
 def mvlgamma_kernel(xp: ModuleType, self: Array, p: int) -> Array:
-    total = sum(special(xp).gammaln(self - 0.5 * i) for i in range(p))
-    return total + 0.25 * p * (p - 1) * math.log(math.pi)
+    total = xp.full_like(self, 0.25 * p * (p - 1) * math.log(math.pi))
+    for i in range(p):
+        total = total + lgamma_kernel(xp, self - 0.5 * i)
+    return total
 
 
 mvlgamma = define(
@@ -143,7 +152,7 @@ igamma.derivative(other=lambda grad, self, other: grad * gamma_density(self, oth
 igammac.derivative(other=lambda grad, self, other: -grad * gamma_density(self, other))
 
 
-# --- Bessel and Airy --------------------------------------------------------------------------------------
+# --- Bessel and Airy ------------------------------------------------------------------
 
 
 def _at_zero(value: float, x: Tensor, slope: Tensor) -> Tensor:
@@ -156,12 +165,12 @@ special_i0e = special_unary(
     "i0e",
     slope=lambda self, result: special_i1e(self) - self.sgn() * result,
 )
-special_i1 = special_unary(
+special_i1: OperatorPage = special_unary(
     "special_i1",
     "i1",
     slope=lambda self, result: _at_zero(0.5, self, i0(self) - result / self),
 )
-special_i1e = special_unary(
+special_i1e: OperatorPage = special_unary(
     "special_i1e",
     "i1e",
     slope=lambda self, result: _at_zero(
@@ -196,7 +205,7 @@ unary(
 )
 
 
-# --- the normal distribution, entropy, zeta ------------------------------------------------------------------
+# --- the normal distribution, entropy, zeta -------------------------------------------
 
 _ROOT_2_PI = math.sqrt(2 * math.pi)
 
@@ -227,11 +236,17 @@ define(
 ).composite(lambda self, out: aten.mul(aten.erfc(self * -math.sqrt(0.5)), 0.5, out=out))
 
 
+def zeta_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    known = xp.where(b == math.inf, xp.nan, special(xp).zeta(a, b))
+    pole = xp.where(b == xp.floor(b), math.inf, xp.where(a == xp.floor(a), known, xp.nan))
+    return xp.where(a == 1, math.inf, xp.where(a < 1, xp.nan, xp.where(b <= 0, pole, known)))
+
+
 def zeta(overload: str, arguments: str) -> OperatorPage:
     """Define the zeta function of Hurwitz for one kind of arguments."""
     return binary(
         "special_zeta",
-        lambda xp, a, b: special(xp).zeta(a, b),
+        zeta_kernel,
         overload=overload,
         arguments=arguments,
         floats=True,

@@ -52,7 +52,7 @@ def special_function(
     return op
 
 
-# --- exponentials and logarithms ---------------------------------------------------------------
+# --- exponentials and logarithms ------------------------------------------------------
 
 exp = function("exp", "exp", lambda result: result)
 exp2 = function("exp2", "exp2", lambda result: result * math.log(2), tags=POINTWISE)
@@ -63,7 +63,7 @@ log10 = function("log10", "log10", lambda self: aten.reciprocal(self * math.log(
 log1p = function("log1p", "log1p", lambda self: aten.reciprocal(self + 1))
 
 
-# --- roots ---------------------------------------------------------------------------------------
+# --- roots ----------------------------------------------------------------------------
 
 sqrt = unary("sqrt", lambda xp, self: xp.sqrt(self), takes=FLOATING, tags=CORE_POINTWISE)
 sqrt.derivative(self=lambda grad, result: grad / (2 * conj(result)))
@@ -73,16 +73,16 @@ rsqrt = unary(
 rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result.pow(3)))
 
 
-# --- trigonometry ----------------------------------------------------------------------------------
+# --- trigonometry ---------------------------------------------------------------------
 
 sin = function("sin", "sin", lambda self: cos(self))
-cos = function("cos", "cos", lambda self: -sin(self))
+cos: OperatorPage = function("cos", "cos", lambda self: -sin(self))
 tan = function("tan", "tan", lambda result: result * result + 1)
 asin = function("asin", "arcsin", lambda self: rsqrt(1 - self * self))
 acos = function("acos", "arccos", lambda self: -rsqrt(1 - self * self))
 atan = function("atan", "arctan", lambda self: aten.reciprocal(self * self + 1))
 sinh = function("sinh", "sinh", lambda self: cosh(self))
-cosh = function("cosh", "cosh", lambda self: sinh(self))
+cosh: OperatorPage = function("cosh", "cosh", lambda self: sinh(self))
 asinh = function("asinh", "arcsinh", lambda self: rsqrt(self * self + 1))
 acosh = function("acosh", "arccosh", lambda self: rsqrt(self - 1) * rsqrt(self + 1))
 atanh = function("atanh", "arctanh", lambda self: aten.reciprocal(1 - self * self))
@@ -113,7 +113,7 @@ sinc = unary("sinc", sinc_kernel, takes=FLOATING)
 sinc.derivative(self=sinc_grad)
 
 
-# --- the error function -----------------------------------------------------------------------------
+# --- the error function ---------------------------------------------------------------
 
 _ROOT_PI = math.sqrt(math.pi)
 
@@ -121,10 +121,10 @@ erf = special_function(
     "erf", lambda self: (2 / _ROOT_PI) * exp(-(self * self)), tags=CORE_POINTWISE
 )
 erfc = special_function("erfc", lambda self: (-2 / _ROOT_PI) * exp(-(self * self)))
-erfinv = special_function("erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2)))
+erfinv: OperatorPage = special_function("erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2)))
 
 
-# --- the logistic function ----------------------------------------------------------------------------
+# --- the logistic function ------------------------------------------------------------
 
 
 def logistic(xp: ModuleType, x: Array) -> Array:
@@ -145,18 +145,18 @@ logit = unary("logit", logit_kernel, more="float? eps=None", takes=REAL_FLOATS)
 logit.derivative(self=lambda grad, self, eps: logit_backward(grad, self, eps))
 
 
-# --- backward operators ---------------------------------------------------------------------------------
+# --- backward operators ---------------------------------------------------------------
 
 # Operators of their own, as in PyTorch, so that traces and modes see them.
 
-tanh_backward = backward(
+tanh_backward: OperatorPage = backward(
     "tanh_backward", lambda xp, grad, y: grad * xp.conj(1 - y * y), saved="output", takes=FLOATING
 )
 tanh_backward.derivative(
     grad_output=lambda grad, output: tanh_backward(grad, output),
     output=lambda grad, grad_output, output: grad * conj(-2 * output * conj(grad_output)),
 )
-sigmoid_backward = backward(
+sigmoid_backward: OperatorPage = backward(
     "sigmoid_backward",
     lambda xp, grad, y: grad * xp.conj((1 - y) * y),
     saved="output",
@@ -175,7 +175,7 @@ def logit_backward_kernel(xp: ModuleType, grad: Array, x: Array, eps: float | No
     return xp.where((x < eps) | (x > 1 - eps), 0, slope)
 
 
-logit_backward = backward(
+logit_backward: OperatorPage = backward(
     "logit_backward", logit_backward_kernel, saved="self", more=", float? eps=None"
 )
 

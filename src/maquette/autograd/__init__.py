@@ -1,6 +1,7 @@
-"""The reverse engine: `backward`, `grad`, grad mode."""
+"""The reverse engine: `backward`, `grad`, grad mode, `Function`."""
 
 from maquette.autograd.api import backward, grad
+from maquette.autograd.function import Function
 from maquette.autograd.grad_mode import (
     enable_grad,
     inference_mode,
@@ -10,4 +11,14 @@ from maquette.autograd.grad_mode import (
     set_grad_enabled,
 )
 
-__all__ = ["backward", "enable_grad", "grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled"]
+__all__ = [
+    "Function",
+    "backward",
+    "enable_grad",
+    "grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]

@@ -1,39 +1,33 @@
 """Derivatives that users write: the context of a call, its node, and the kernel for operators.
 
 A user's backward is a function of a context and gradients. `FunctionCtx` is that context, shared by
-`autograd.Function` (in `function.py`) and by operators with a registered formula (`formula_kernel`
-here). The one idea: both give their call to a `CustomNode`, which knows how arguments and results
-are grouped (a tensor, a list of tensors, no tensor) and turns groups into edges and back.
+`autograd.Function` (in `function.py`) and by operators with a registered formula (in
+`registered.py`). The one idea: both give their call to a `CustomNode`, which knows how arguments
+and results are grouped (a tensor, a list of tensors, no tensor) and turns groups into edges and
+back.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn, cast
 
-from maquette.autograd.inplace import check_inplace, rebase_history
+from maquette.autograd.inplace import rebase_history
 from maquette.autograd.node import (
-    Edge,
     Grad,
     Node,
-    RaisingNode,
     SavedOutput,
     SavedTensor,
     grad_edge,
     set_history,
 )
 from maquette.core.meta import TensorMeta
-from maquette.dispatch import keysets as K
-from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import find_packet
-from maquette.dispatch.schema import Argument
-from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
-BELOW = ~(K.AUTOGRAD | K.REQUIRES_GRAD)
 Backward = Callable[..., object]
 # How one argument or result is grouped: a tensor, no tensor, or (from 0 up) a list of so many.
 TENSOR, OTHER = -1, -2
@@ -298,22 +292,6 @@ class recording_off:  # named as the function it stands for
             tls.st.set_grad_enabled(True)
 
 
-class below_autograd(recording_off):
-    """Grad mode off and every Autograd key excluded for a ``with`` block."""
-
-    __slots__ = ("_exclude",)
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        st = tls.st
-        self._exclude = st.exclude
-        st.add_exclude(K.AUTOGRAD)
-
-    def __exit__(self, *exc: object) -> None:
-        tls.st.set_exclude(self._exclude)
-        super().__exit__(*exc)
-
-
 # --- outputs ---------------------------------------------------------------------------------
 
 
@@ -369,7 +347,7 @@ def _connected(
     """One output with its history."""
     written = _among(out, ctx._dirty)
     fixed = _among(out, ctx._non_differentiable)
-    if node is None or fixed or not _floating(out):
+    if node is None or fixed or not is_floating(out):
         if not written and _among(out, inputs):
             return _as_view(out)
         return alias(out) if fixed and out.requires_grad else out
@@ -402,117 +380,5 @@ def _as_view(t: Tensor) -> Tensor:
     return view
 
 
-# --- operators -------------------------------------------------------------------------------
-
-
-class Formula:
-    """A registered derivative of an operator: its backward and what prepares it."""
-
-    def __init__(self, backward: Backward, setup_context: Backward | None) -> None:
-        self.backward = backward
-        self.setup_context = setup_context
-
-
-def backward_name(op: OpOverload) -> str:
-    """The name of the nodes of an operator that a user defined."""
-    return f"GeneratedBackwardFor_{op.namespace}_{op._opname}_{op._overloadname}Backward"
-
-
-def formula_kernel(formula: Formula) -> Callable[[OpOverload, int], Callable[..., object]]:
-    """The factory of the kernel at Autograd that differentiates by a user's formula."""
-
-    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        arguments = op._schema.arguments
-        positional = sum(not a.kwarg_only for a in arguments)
-        named = [(i, a.name) for i, a in enumerate(arguments) if a.kwarg_only]
-        lists = [_is_group(a) for a in arguments[:positional]]
-        returns = [_is_group(r) for r in op._schema.returns]
-        single = len(returns) == 1
-        nodes = node_class(backward_name(op))
-
-        def kernel(ks: int, *params: object) -> object:
-            if not requires_grad(params[:positional]):
-                with below_autograd():
-                    return op.run(ks & BELOW, params)
-            inputs = tuple([list(p) if isinstance(p, tuple) else p for p in params[:positional]])
-            ctx = FunctionCtx()
-            ctx.needs_input_grad = tuple([_needs(p) for p in inputs])
-            node = nodes(ctx, formula.backward, inputs, lists)
-            with below_autograd():
-                result = op.run(ks & BELOW, params)
-                if formula.setup_context is not None:
-                    keywords = {"keyword_only_inputs": {n: params[i] for i, n in named}}
-                    formula.setup_context(
-                        ctx=ctx, inputs=inputs, output=result, **(keywords if named else {})
-                    )
-            results = (result,) if single else cast(tuple[object, ...], result)
-            connected = connect(node, ctx, params, results, returns)
-            return connected[0] if single else tuple(connected)
-
-        return kernel
-
-    return factory
-
-
-def requires_grad(params: Sequence[object]) -> bool:
-    """Whether a tensor among parameters, or in a list among them, requires grad."""
-    for p in params:
-        if isinstance(p, tuple):
-            if any(getattr(t, "_keys", 0) & K.REQUIRES_GRAD for t in p):
-                return True
-        elif getattr(p, "_keys", 0) & K.REQUIRES_GRAD:
-            return True
-    return False
-
-
-def _needs(p: object) -> object:
-    if isinstance(p, list):
-        return [_needs(t) for t in p]
-    return isinstance(p, Tensor) and p.requires_grad
-
-
-def no_formula_kernel(explain: str) -> Callable[[OpOverload, int], Callable[..., object]]:
-    """The factory of the kernel at Autograd of an operator that has no formula yet.
-
-    The call itself works; backward through it raises RuntimeError with ``explain``.
-    """
-
-    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        name = backward_name(op)
-
-        def kernel(ks: int, *params: object) -> object:
-            with below_autograd():
-                result = op.run(ks & BELOW, params)
-            inputs = list(_tensors(params))
-            edges: list[Edge | None] = [grad_edge(t) for t in inputs]
-            for out in _tensors((result,)):
-                if not _floating(out) or not any(edges):
-                    continue
-                node = RaisingNode(edges, [None] * len(edges), name, explain)
-                if not any(out is t for t in inputs):
-                    set_history(out, node, 0)
-                elif Tag.inplace in op.tags:
-                    check_inplace(op, out)
-                    rebase_history(out, node, 0)
-            return result
-
-        return kernel
-
-    return factory
-
-
-def _tensors(values: Sequence[object]) -> Iterator[Tensor]:
-    for v in values:
-        if isinstance(v, Tensor):
-            yield v
-        elif isinstance(v, (tuple, list)):
-            yield from _tensors(v)
-
-
-def _is_group(argument: Argument) -> bool:
-    """Whether an argument or return is a list of tensors."""
-    return argument.type.base.kind == "tensor" and "[" in argument.type.written
-
-
-def _floating(t: Tensor) -> bool:
+def is_floating(t: Tensor) -> bool:
     return t.meta.dtype.is_floating_point or t.meta.dtype.is_complex

@@ -37,7 +37,6 @@ _CLASSES: dict[str, object] = {
     "memory_format": memory_format,
     "device": device,
 }
-_INTS = ("int", "symint")
 _LIMIT = 2**63
 _CODE: dict[str, CodeType] = {}
 _ENTRY = "call"
@@ -111,9 +110,11 @@ def _source(op: OpOverload) -> str:
     arguments = op._schema.arguments
     lines = [f"def _call({_signature(arguments)}):"]
     slow = f"return _slow({_forward(arguments)})"
+    # A shape rule refuses large ints in its own words; where there is none, we do (25 ns each).
+    bounded = op.shape_rule is None
     keys: list[str] = []
     for argument in arguments:
-        lines += [f"    {line}" for line in _guard(argument) or ()]
+        lines += [f"    {line}" for line in _guard(argument, bounded=bounded) or ()]
         key = _key_expression(argument, op.takes_numbers)
         if key:
             keys.append(key)
@@ -156,12 +157,15 @@ def _unwrapped(type_: SchemaType) -> SchemaType:
     return type_.elem if type_.is_optional else type_
 
 
-def _guard(argument: Argument) -> list[str] | None:
-    """Lines that send anything not in its exact form to SLOW; None: no fast form exists."""
+def _guard(argument: Argument, *, bounded: bool = False) -> list[str] | None:
+    """Lines that send anything not in its exact form to SLOW; None: no fast form exists.
+
+    bounded: whether an int must fit in 64 bits to be in its exact form.
+    """
     name = argument.name
     base = _unwrapped(argument.type)
     if base.is_list:
-        lines = _list_guard(name, base.elem)
+        lines = _list_guard(name, base.elem, bounded)
     elif base.kind == "tensor":
         lines = []
     elif base.kind == "generator":
@@ -170,7 +174,7 @@ def _guard(argument: Argument) -> list[str] | None:
     elif base.kind == "scalar":
         lines = [f"if {name}.__class__ not in _NUMBERS:", "    SLOW"]
     elif base.kind in _CLASSES:
-        lines = [f"if {name}.__class__ is not _{base.kind}:", "    SLOW"]
+        lines = [f"if {_not_exact(name, base.kind, bounded)}:", "    SLOW"]
     else:
         return None
     if argument.type.is_optional and lines:
@@ -178,17 +182,21 @@ def _guard(argument: Argument) -> list[str] | None:
     return lines
 
 
-def _list_guard(name: str, elem: SchemaType) -> list[str]:
+def _not_exact(name: str, kind: str, bounded: bool) -> str:
+    wrong_class = f"{name}.__class__ is not _{kind}"
+    if bounded and kind in ("int", "symint"):
+        return f"{wrong_class} or not _LEAST <= {name} < _LIMIT"
+    return wrong_class
+
+
+def _list_guard(name: str, elem: SchemaType, bounded: bool) -> list[str]:
     lines = [f"if {name}.__class__ is not tuple:"]
     lines += [f"    if {name}.__class__ is list or {name}.__class__ is _Size:"]
     lines += [f"        {name} = tuple({name})", "    else:", "        SLOW"]
     inner = _unwrapped(elem)
     if inner.kind in _CLASSES and not elem.is_optional:
-        lines += [
-            f"for _i in {name}:",
-            f"    if _i.__class__ is not _{inner.kind}:",
-            "        SLOW",
-        ]
+        wrong = _not_exact("_i", inner.kind, bounded)
+        lines += [f"for _i in {name}:", f"    if {wrong}:", "        SLOW"]
     elif inner.kind == "scalar" and not elem.is_optional:
         lines += [f"for _i in {name}:", "    if _i.__class__ not in _NUMBERS:", "        SLOW"]
     elif inner.kind == "tensor":

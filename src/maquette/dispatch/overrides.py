@@ -77,6 +77,14 @@ def reset_cached_ops() -> None:
     _CACHED.clear()
 
 
+def _uncache_pre_dispatch() -> None:
+    for op in get_cached_ops():
+        op._uncache_dispatch(DispatchKey.PreDispatch)
+
+
+pre_dispatch.ON_ENTRY.append(_uncache_pre_dispatch)
+
+
 def compute_dispatch(op: OpOverload, key: DispatchKey) -> Answer:
     """Find what serves ``key`` for ``op``, and cache it, but at PreDispatch (D78-D80).
 

@@ -8,6 +8,7 @@ a thread includes the key PreDispatch while a slot is taken.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
@@ -25,6 +26,8 @@ class TorchDispatchModeKey(enum.Enum):
     FUNCTIONAL = 2
 
 
+ON_ENTRY: list[Callable[[], None]] = []
+"""Called whenever a mode enters the stack: caches of operators forget PreDispatch."""
 _SLOTS = {TorchDispatchModeKey.PROXY: 0, TorchDispatchModeKey.FUNCTIONAL: 1}
 
 
@@ -53,6 +56,8 @@ def set_mode_pre_dispatch(mode: object) -> None:
     assert slots[slot] is None, f"the slot of {type(mode).__name__} is taken by {slots[slot]!r}"
     slots[slot] = mode
     st.add_include(BITS)
+    for forget in ON_ENTRY:
+        forget()
 
 
 def get_mode_pre_dispatch(kind: TorchDispatchModeKey) -> object | None:

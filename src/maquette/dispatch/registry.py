@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from maquette.dispatch.operator import LOCK, OpOverload
+from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload
 from maquette.dispatch.packet import PACKETS, OpOverloadPacket, find_packet
 from maquette.dispatch.tags import Tag
 
@@ -193,8 +193,11 @@ def all_py_loaded_overloads() -> Iterator[OpOverload]:
                 yield from [packet._overloads[bound] for bound in packet]
 
 
-def find_schema_or_throw(name: str, overload: str = "") -> OpOverload:
-    """The overload called ``ns::name`` and ``overload``; RuntimeError where it is unknown (D76)."""
+def find_schema_or_throw(name: str, overload: str = "") -> OperatorHandle:
+    """The handle of the overload called ``ns::name`` and ``overload`` (D76).
+
+    Raises RuntimeError with the name where it is unknown.
+    """
     packet = find_packet(name)
     found = None if packet is None else packet._overloads.get(overload or "default")
     if found is None:
@@ -202,4 +205,4 @@ def find_schema_or_throw(name: str, overload: str = "") -> OpOverload:
             f"could not find the schema of {name}.{overload or 'default'}: "
             f"no such operator is defined"
         )
-    return found
+    return OperatorHandle(found)

@@ -16,8 +16,8 @@ from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
-from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
@@ -31,7 +31,14 @@ from maquette.fake.mode import FakeTensorMode, arguments_in_one_mode, make_const
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake
 from maquette.library.arrays import build, resize_outputs, returns_of
 from maquette.library.fakes import FAKE_RUNNER
-from maquette.library.infer import Outcome, key_source, lookup, metas_in, rule_argument
+from maquette.library.infer import (
+    DependsOnData,
+    Outcome,
+    key_source,
+    lookup,
+    metas_in,
+    rule_argument,
+)
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
 from maquette.tensor.tensor import NOT_INHERITED, Tensor
 
@@ -41,6 +48,8 @@ _new = object.__new__
 def fake_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The callable that serves Fake for ``op`` at the key set ``ks``."""
     plain = _plain_kernel(op, ks)
+    if op.shape_rule is not None and Tag.dynamic_output_shape in op.tags:
+        plain = _or_dynamic(op, plain)
     if ks & K.CONSTANT:
         return constant_kernel(op, plain, make_constant)
     return plain
@@ -63,6 +72,18 @@ def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
         if kinds[0][0] == "fresh" or kinds[0][0] == "view":
             return _generated(op, kinds[0], bool(ks & K.INFERENCE))
     return _general(op, kinds)
+
+
+def _or_dynamic(op: OpOverload, plain: Callable[..., object]) -> Callable[..., object]:
+    """A kernel whose shape rule has an answer for some arguments only (``index`` without masks)."""
+
+    def kernel(ks: int, *params: object) -> object:
+        try:
+            return plain(ks, *params)
+        except DependsOnData:
+            raise DynamicOutputShapeException(op) from None
+
+    return kernel
 
 
 def _raising(op: OpOverload, error: type[RuntimeError]) -> Callable[..., object]:
@@ -96,7 +117,7 @@ def _under_mode(op: OpOverload, inner: Callable[..., object]) -> Callable[..., o
 
 
 def _by_meta_kernel(op: OpOverload, chosen: Kernel, ks: int) -> Callable[..., object]:
-    """A user's kernel for Meta, run on fakes: what it makes on ``meta`` is on their device (L79)."""
+    """A user's kernel for Meta, run on fakes: what it makes on ``meta`` is on theirs (L79)."""
     inner = chosen.factory(op, ks)
     assert inner is not None
     under_mode = _under_mode(op, inner)
@@ -134,8 +155,8 @@ def run_users_fake(
 def _check_fake(op: OpOverload, result: object, place: str) -> None:
     if isinstance(result, Tensor) and result.fake_mode is None:
         raise RuntimeError(
-            f"{op}: the fake implementation from {place} returned the real tensor {result.meta}; it "
-            f"must make its results by operators on its arguments, such as x.new_empty(...)"
+            f"{op}: the fake implementation from {place} returned the real tensor {result.meta}; "
+            f"it must make its results by operators on its arguments, such as x.new_empty(...)"
         )
     if isinstance(result, (tuple, list)):
         for r in result:

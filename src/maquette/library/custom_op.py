@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar, overload
 
-from maquette.autograd.custom import (
+from maquette.autograd.registered import (
     Formula,
     formula_kernel,
     no_formula_kernel,

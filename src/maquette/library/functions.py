@@ -7,10 +7,11 @@ the one given, or one per namespace that is kept for ever. What is registered is
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from maquette.autograd.custom import Formula, formula_kernel
+from maquette.autograd.registered import Formula, formula_kernel
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey, KeyLike
@@ -183,6 +184,18 @@ def register_fake(
         return function
 
     return register if func is None else register(func)
+
+
+def impl_abstract(
+    qualname: str, func: F | None = None, *, lib: Library | None = None
+) -> F | Callable[[F], F]:
+    """The former name of `register_fake`, which says so in a FutureWarning."""
+    warnings.warn(
+        "impl_abstract is now called register_fake; the old name will go",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return register_fake(qualname, func, lib=lib)
 
 
 def register_autograd(

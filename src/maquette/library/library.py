@@ -24,6 +24,7 @@ from maquette.dispatch.operator import (
 from maquette.dispatch.registry import all_overloads
 from maquette.dispatch.tags import Tag
 from maquette.library import registrations
+from maquette.library.fakes import register_fake
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, canonical_name, find_overload
 
@@ -145,6 +146,18 @@ class Library:
         self._check_alive()
         undo = registrations.register(qualname, key, kernel, self.ns, allow_override=allow_override)
         self._undo.append(undo)
+
+    def _register_fake(
+        self,
+        op_name: str | OpOverload,
+        fn: Callable[..., object],
+        *,
+        allow_override: bool = False,
+    ) -> None:
+        """Register what serves an operator on fake and meta tensors, as `register_fake` does."""
+        self._check_alive()
+        name = self._qualified_name(op_name)
+        register_fake(self, name, fn, caller_place(), allow_override=allow_override)
 
     def on_destroy(self, undo: Undo) -> None:
         """Have ``undo`` called when the library ends."""

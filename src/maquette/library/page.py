@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from maquette.autograd.formulas import Derivatives
 from maquette.core.meta import TensorMeta
@@ -59,7 +59,7 @@ class OperatorPage:
         self.op = op
         self.variants: list[OpOverload] = []
 
-    def __call__(self, /, *args: object, **kwargs: object) -> object:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:  # as the schema says
         return self.op(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ def derivatives_of(op: OpOverload) -> Derivatives:
 
 def _derive(base: OpOverload, variant: Variant | str, tags: list[Tag], place: str) -> OpOverload:
     tags = [tag for tag in tags if tag is not Tag.core]
-    if variant is Variant.INPLACE or (isinstance(variant, str) and "_." in variant):
+    if variant is Variant.INPLACE or _names_in_place(variant):
         schema = inplace_schema(base._schema_text, variant if isinstance(variant, str) else None)
         op = define_overload(schema, [*tags, Tag.inplace], place)
         set_shape_rule(op, inplace_shape(base))
@@ -200,6 +200,11 @@ def _derive(base: OpOverload, variant: Variant | str, tags: list[Tag], place: st
         op.array_kernel = writing_out(base, count)
     op.derivatives = base.derivatives
     return op
+
+
+def _names_in_place(variant: Variant | str) -> bool:
+    """Whether a variant is named as in-place forms are: ``pow_.Scalar``, ``ldexp_``."""
+    return isinstance(variant, str) and variant.partition(".")[0].endswith("_")
 
 
 def _out_schema(base: OpOverload, variant: Variant | str) -> str:

@@ -110,6 +110,8 @@ def _warn_override(qualname: str, key: DispatchKey, kernel: Kernel, op: OpOverlo
     stack = None if op is None else op._kernels.get(key)
     if not stack or key.name in _SILENT or (qualname, key) in _WARNED:
         return
+    if stack[-1].python is None and op is not None and op.array_kernel is None:
+        return  # a shape rule's, which waits for a kernel
     _WARNED.add((qualname, key))
     warn_at(
         kernel.place,

@@ -2,7 +2,8 @@
 
 from maquette.optim import lr_scheduler
 from maquette.optim.adagrad import Adagrad
-from maquette.optim.adam import Adam, AdamW
+from maquette.optim.adam import Adam
+from maquette.optim.adamw import AdamW
 from maquette.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,

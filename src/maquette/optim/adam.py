@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba 2014), its variant AMSGrad (Reddi et al. 2018), and AdamW."""
+"""Adam (Kingma and Ba 2014) and its variant AMSGrad (Reddi et al. 2018); AdamW is `adamw.py`."""
 
 from __future__ import annotations
 
@@ -121,45 +121,6 @@ class Adam(Optimizer):
         state["step"] = _paths.new_step(parameter, on_device=fused)
         for name in ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] * group["amsgrad"])):
             state[name] = mq.zeros_like(parameter, memory_format=preserve_format)
-
-
-class AdamW(Adam):
-    """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        betas: Betas = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(
-            params,
-            lr,
-            betas,
-            eps,
-            weight_decay,
-            amsgrad,
-            foreach=foreach,
-            maximize=maximize,
-            capturable=capturable,
-            differentiable=differentiable,
-            fused=fused,
-            decoupled_weight_decay=True,
-        )
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        for group in self.param_groups:  # of checkpoints older than the option
-            group["decoupled_weight_decay"] = True
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:

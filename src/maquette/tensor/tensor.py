@@ -10,7 +10,7 @@ that one `or` of the arguments answers whether anything requires grad.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Operand: TypeAlias = "Tensor | bool | int | float | complex"
 
 Array = npt.NDArray[np.generic]
+T = TypeVar("T", bound="Tensor")
 _new = object.__new__
 
 _BACKENDS = {

@@ -21,19 +21,20 @@ def without_underscores(name: str) -> Iterable[str]:
 
 
 def forward(
-    module: str, *rooms: str, spellings: Spellings = _as_written
+    module: str, *rooms: str, spellings: Spellings = _as_written, path: str | None = None
 ) -> Callable[[str], object]:
     """A ``__getattr__`` for ``module``: finds names in ``rooms`` and submodules, and keeps them.
 
-    spellings: under which names to look for a name. AttributeError says what is missing.
+    spellings: under which names to look for a name. path: torch's, unless it is the module's own.
+    AttributeError says what is missing.
     """
-    path = module.removeprefix("maquette.torch.")
+    place = path or module.removeprefix("maquette.torch.")
 
     def __getattr__(name: str) -> object:
-        found = None if name.startswith("__") else _search(path, name, rooms, spellings)
+        found = None if name.startswith("__") else _search(place, name, rooms, spellings)
         if found is None:
             raise AttributeError(
-                f"module 'torch.{path}' ({module}) has no attribute '{name}': maquette does not "
+                f"module 'torch.{place}' ({module}) has no attribute '{name}': maquette does not "
                 f"have it, or not yet"
             )
         setattr(sys.modules[module], name, found)

@@ -32,6 +32,7 @@ from maquette.nn.modules.activation import (
 )
 from maquette.nn.modules.attention import MultiheadAttention
 from maquette.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from maquette.nn.modules.channelshuffle import ChannelShuffle
 from maquette.nn.modules.container import ModuleDict, ModuleList, Sequential
 from maquette.nn.modules.conv import (
     Conv1d,
@@ -41,6 +42,7 @@ from maquette.nn.modules.conv import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from maquette.nn.modules.distance import CosineSimilarity, PairwiseDistance
 from maquette.nn.modules.dropout import (
     AlphaDropout,
     Dropout,
@@ -49,6 +51,8 @@ from maquette.nn.modules.dropout import (
     Dropout3d,
     FeatureAlphaDropout,
 )
+from maquette.nn.modules.flatten import Flatten, Unflatten
+from maquette.nn.modules.fold import Fold, Unfold
 from maquette.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from maquette.nn.modules.linear import Bilinear, Identity, Linear
 from maquette.nn.modules.loss import (
@@ -88,6 +92,7 @@ from maquette.nn.modules.padding import (
     ZeroPad3d,
 )
 from maquette.nn.modules.parameter_container import ParameterDict, ParameterList
+from maquette.nn.modules.pixelshuffle import PixelShuffle, PixelUnshuffle
 from maquette.nn.modules.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -107,24 +112,10 @@ from maquette.nn.modules.pooling import (
 )
 from maquette.nn.modules.ranking import (
     CosineEmbeddingLoss,
-    CosineSimilarity,
     HingeEmbeddingLoss,
     MarginRankingLoss,
-    PairwiseDistance,
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
-)
-from maquette.nn.modules.shape import (
-    ChannelShuffle,
-    Flatten,
-    Fold,
-    PixelShuffle,
-    PixelUnshuffle,
-    Unflatten,
-    Unfold,
-    Upsample,
-    UpsamplingBilinear2d,
-    UpsamplingNearest2d,
 )
 from maquette.nn.modules.sparse import Embedding, EmbeddingBag
 from maquette.nn.modules.transformer import (
@@ -134,29 +125,30 @@ from maquette.nn.modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from maquette.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
     "Sigmoid", "Tanh", "LogSigmoid", "Softsign", "Tanhshrink", "ReLU", "SELU", "SiLU", "Mish",
     "Hardswish", "Hardsigmoid", "Threshold", "RReLU", "Hardtanh", "ReLU6", "ELU", "CELU",
     "LeakyReLU", "GELU", "GLU", "Softplus", "Hardshrink", "Softshrink", "PReLU", "Softmax",
     "Softmin", "LogSoftmax", "Softmax2d", "MultiheadAttention", "BatchNorm1d", "BatchNorm2d",
-    "BatchNorm3d", "Sequential", "ModuleList", "ModuleDict", "Conv1d", "Conv2d", "Conv3d",
-    "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Dropout", "Dropout1d", "Dropout2d",
-    "Dropout3d", "AlphaDropout", "FeatureAlphaDropout", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "Identity", "Linear", "Bilinear", "L1Loss", "MSELoss", "SoftMarginLoss",
-    "MultiLabelMarginLoss", "NLLLoss", "CrossEntropyLoss", "BCELoss", "BCEWithLogitsLoss",
-    "MultiLabelSoftMarginLoss", "MultiMarginLoss", "KLDivLoss", "SmoothL1Loss", "HuberLoss",
-    "PoissonNLLLoss", "GaussianNLLLoss", "CTCLoss", "LayerNorm", "RMSNorm", "GroupNorm",
-    "LocalResponseNorm", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ZeroPad1d",
-    "ZeroPad2d", "ZeroPad3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
+    "BatchNorm3d", "ChannelShuffle", "Sequential", "ModuleList", "ModuleDict", "Conv1d", "Conv2d",
+    "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "CosineSimilarity",
+    "PairwiseDistance", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
+    "FeatureAlphaDropout", "Flatten", "Unflatten", "Unfold", "Fold", "InstanceNorm1d",
+    "InstanceNorm2d", "InstanceNorm3d", "Identity", "Linear", "Bilinear", "L1Loss", "MSELoss",
+    "SoftMarginLoss", "MultiLabelMarginLoss", "NLLLoss", "CrossEntropyLoss", "BCELoss",
+    "BCEWithLogitsLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "KLDivLoss",
+    "SmoothL1Loss", "HuberLoss", "PoissonNLLLoss", "GaussianNLLLoss", "CTCLoss", "LayerNorm",
+    "RMSNorm", "GroupNorm", "LocalResponseNorm", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
+    "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
     "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "CircularPad1d", "CircularPad2d",
-    "CircularPad3d", "ParameterList", "ParameterDict", "MaxPool1d", "MaxPool2d", "MaxPool3d",
-    "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d", "LPPool2d", "LPPool3d", "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d", "CosineSimilarity", "PairwiseDistance", "CosineEmbeddingLoss",
+    "CircularPad3d", "ParameterList", "ParameterDict", "PixelShuffle", "PixelUnshuffle",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "LPPool1d",
+    "LPPool2d", "LPPool3d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "CosineEmbeddingLoss",
     "MarginRankingLoss", "HingeEmbeddingLoss", "TripletMarginLoss",
-    "TripletMarginWithDistanceLoss", "Flatten", "Unflatten", "PixelShuffle", "PixelUnshuffle",
-    "ChannelShuffle", "Unfold", "Fold", "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d",
-    "Embedding", "EmbeddingBag", "TransformerEncoderLayer", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerDecoder", "Transformer",
+    "TripletMarginWithDistanceLoss", "Embedding", "EmbeddingBag", "TransformerEncoderLayer",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerDecoder", "Transformer",
+    "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d",
 ]  # fmt: skip

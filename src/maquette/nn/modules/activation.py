@@ -1,4 +1,4 @@
-"""Activations and softmaxes as layers; attention is in `attention.py`.
+"""Activations and softmaxes as layers; attention, handed on from here, is in `attention.py`.
 
 Each layer keeps the arguments of the function of `nn.functional` that it calls.
 """
@@ -14,6 +14,7 @@ from maquette.nn import functional as F
 from maquette.nn import init as initial
 from maquette.nn.base import Module
 from maquette.nn.modules._construct import DeviceLike, add_parameter, described
+from maquette.nn.modules.attention import MultiheadAttention
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 
@@ -409,3 +410,11 @@ class Softmax2d(Module):
                 f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
             )
         return F.softmax(input, -3)
+
+
+__all__ = [
+    "Sigmoid", "Tanh", "LogSigmoid", "Softsign", "Tanhshrink", "ReLU", "SELU", "SiLU", "Mish",
+    "Hardswish", "Hardsigmoid", "Threshold", "RReLU", "Hardtanh", "ReLU6", "ELU", "CELU",
+    "LeakyReLU", "GELU", "GLU", "Softplus", "Hardshrink", "Softshrink", "PReLU", "Softmax",
+    "Softmin", "LogSoftmax", "Softmax2d", "MultiheadAttention",
+]  # fmt: skip

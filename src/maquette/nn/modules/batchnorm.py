@@ -1,6 +1,6 @@
 """Normalization by the batch, with running statistics for evaluation.
 
-`_Norm` holds what `instancenorm.py` shares: the affine parameters, the running statistics and how
+`_NormBase` holds what `instancenorm.py` shares: the affine parameters, the running statistics and how
 they are loaded.
 """
 
@@ -19,7 +19,7 @@ from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 
 
-class _Norm(Module):
+class _NormBase(Module):
     _version = 2  # since then state dicts hold num_batches_tracked
 
     weight: Parameter | None
@@ -114,7 +114,7 @@ class _Norm(Module):
         )
 
 
-class _BatchNorm(_Norm):
+class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         """Normalize by the batch in training, or where no statistics are kept; else by these."""
         self._check_input_dim(input)

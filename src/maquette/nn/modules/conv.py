@@ -200,7 +200,7 @@ class Conv3d(_Conv):
     _run = staticmethod(F.conv3d)
 
 
-class _ConvTranspose(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     def __init__(
         self,
         in_channels: int,
@@ -282,21 +282,21 @@ class _ConvTranspose(_ConvNd):
         return [size - low for size, low in zip(wanted, smallest)]
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution over a sequence."""
 
     _dims = 1
     _run = staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution over an image."""
 
     _dims = 2
     _run = staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution over a volume."""
 
     _dims = 3

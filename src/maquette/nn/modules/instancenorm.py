@@ -9,11 +9,11 @@ from typing import Any
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn.modules._construct import DeviceLike
-from maquette.nn.modules.batchnorm import _Norm, check_dim
+from maquette.nn.modules.batchnorm import _NormBase, check_dim
 from maquette.tensor import Tensor
 
 
-class _InstanceNorm(_Norm):
+class _InstanceNorm(_NormBase):
     _unbatched_dim: int
 
     def __init__(

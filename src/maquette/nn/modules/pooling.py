@@ -15,7 +15,7 @@ MaxRun = Callable[..., Tensor | WithIndices]
 Run = Callable[..., Tensor]
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     _run: ClassVar[MaxRun]
 
     def __init__(
@@ -52,19 +52,19 @@ class _MaxPool(Module):
         return described(self, "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest of each window of a sequence."""
 
     _run = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest of each window of an image."""
 
     _run = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest of each window of a volume."""
 
     _run = staticmethod(F.max_pool3d)
@@ -104,7 +104,7 @@ class AvgPool1d(Module):
         return described(self, "kernel_size", "stride", "padding")
 
 
-class _AvgPool(Module):
+class _AvgPoolNd(Module):
     _run: ClassVar[Run]
 
     def __init__(
@@ -141,19 +141,19 @@ class _AvgPool(Module):
         return described(self, "kernel_size", "stride", "padding")
 
 
-class AvgPool2d(_AvgPool):
+class AvgPool2d(_AvgPoolNd):
     """The mean of each window of an image."""
 
     _run = staticmethod(F.avg_pool2d)
 
 
-class AvgPool3d(_AvgPool):
+class AvgPool3d(_AvgPoolNd):
     """The mean of each window of a volume."""
 
     _run = staticmethod(F.avg_pool3d)
 
 
-class _LPPool(Module):
+class _LPPoolNd(Module):
     _run: ClassVar[Run]
 
     def __init__(
@@ -180,25 +180,25 @@ class _LPPool(Module):
         return described(self, "norm_type", "kernel_size", "stride", "ceil_mode")
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """The p-norm of each window of a sequence."""
 
     _run = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """The p-norm of each window of an image."""
 
     _run = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """The p-norm of each window of a volume."""
 
     _run = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveAvgPool(Module):
+class _AdaptiveAvgPoolNd(Module):
     _run: ClassVar[Run]
 
     def __init__(self, output_size: OptionalSizes) -> None:
@@ -214,25 +214,25 @@ class _AdaptiveAvgPool(Module):
         return described(self, "output_size")
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means of as many windows of a sequence as are asked for."""
 
     _run = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means of as many windows of an image as are asked for; None keeps a size."""
 
     _run = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means of as many windows of a volume as are asked for; None keeps a size."""
 
     _run = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(Module):
+class _AdaptiveMaxPoolNd(Module):
     _run: ClassVar[MaxRun]
 
     def __init__(self, output_size: OptionalSizes, return_indices: bool = False) -> None:
@@ -249,19 +249,19 @@ class _AdaptiveMaxPool(Module):
         return described(self, "output_size")
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """Maxima of as many windows of a sequence as are asked for."""
 
     _run = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maxima of as many windows of an image as are asked for; None keeps a size."""
 
     _run = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maxima of as many windows of a volume as are asked for; None keeps a size."""
 
     _run = staticmethod(F.adaptive_max_pool3d)

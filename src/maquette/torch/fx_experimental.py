@@ -1,0 +1,8 @@
+"""`torch.fx.experimental`: modules only; the rooms behind them are in `paths.py`."""
+
+from __future__ import annotations
+
+from maquette.torch.forwarding import forward
+
+__path__: list[str] = []  # a package, so that its modules can be imported
+__getattr__ = forward(__name__, path="fx.experimental")

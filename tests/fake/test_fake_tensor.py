@@ -1,0 +1,193 @@
+"""FakeTensor: a tensor in outline answers every question about metadata (F1-F22)."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette.dispatch import DispatchKey, DispatchKeySet
+
+
+@pytest.fixture
+def mode() -> mq.FakeTensorMode:
+    return mq.FakeTensorMode()
+
+
+def keyset(t: mq.Tensor) -> DispatchKeySet:
+    return DispatchKeySet.from_raw_repr(t._keys)
+
+
+def test_F1_fake_of_a_view_answers_as_the_view(mode: mq.FakeTensorMode) -> None:
+    t = mode.from_tensor(mq.ones(4, 5).t()[1:])
+    assert (t.shape, t.stride(), t.storage_offset()) == ((4, 4), (1, 5), 1)
+    assert t.untyped_storage().nbytes() == 80
+    assert t._is_view()
+
+
+def test_F2_device_is_the_modelled_one_inside_shape_rules(mode: mq.FakeTensorMode) -> None:
+    with mode:
+        t = mq.empty(2, device="cuda")
+    assert (t.is_cuda, t.get_device(), str((t + t).device)) == (True, 0, "cuda:0")
+
+
+def test_F3_an_accelerator_without_index_gets_zero(mode: mq.FakeTensorMode) -> None:
+    with mode:
+        found = [str(mq.empty(2, device=d).device) for d in ("cuda", "cuda:3", "cpu", "meta")]
+    assert found == ["cuda:0", "cuda:3", "cpu", "meta"]
+
+
+def test_F4_meta_may_be_forbidden() -> None:
+    mode = mq.FakeTensorMode(allow_meta=False)
+    with pytest.raises(AssertionError, match="meta"):
+        mode.from_tensor(mq.empty(2, device="meta"))
+
+
+def test_F5_repr_shows_metadata(mode: mq.FakeTensorMode) -> None:
+    assert repr(mode.from_tensor(mq.ones(2, 3))) == "FakeTensor(..., size=(2, 3))"
+
+
+def test_F6_values_never_print(mode: mq.FakeTensorMode) -> None:
+    with mode:
+        t = mq.tensor(3)
+    assert "3" not in repr(t)
+    with pytest.raises(TypeError):
+        f"{mode.from_tensor(mq.ones(())):.2f}"
+
+
+def test_F7_gradients_are_fakes_of_the_mode(mode: mq.FakeTensorMode) -> None:
+    w = mode.from_tensor(mq.ones(3, 3, requires_grad=True))
+    (w @ w).sum().backward()
+    assert w.grad is not None
+    assert w.grad.fake_mode is mode
+
+
+def test_F7_leaf_rules_hold(mode: mq.FakeTensorMode) -> None:
+    w = mode.from_tensor(mq.ones(3, 3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="leaf"):
+        w.add_(1)
+
+
+def test_F8_a_fake_of_a_parameter_is_a_parameter(mode: mq.FakeTensorMode) -> None:
+    with mode:
+        weight = mq.nn.Linear(2, 2).weight
+    assert isinstance(weight, mq.FakeTensor)
+    assert isinstance(weight, mq.nn.Parameter)
+
+
+def test_F8_an_optimizer_steps_in_outline(mode: mq.FakeTensorMode) -> None:
+    with mode:
+        model = mq.nn.Linear(2, 2)
+        optimizer = mq.optim.AdamW(model.parameters())
+        model(mq.ones(3, 2)).sum().backward()
+        optimizer.step()
+    state = optimizer.state[model.weight]
+    assert isinstance(state["exp_avg"], mq.FakeTensor)
+
+
+def test_F9_data_is_refused(mode: mq.FakeTensorMode) -> None:
+    t = mode.from_tensor(mq.ones(2))
+    with pytest.raises(RuntimeError):
+        t.numpy()
+    with pytest.raises((RuntimeError, BufferError)):
+        np.from_dlpack(t)
+
+
+def test_F10_reading_a_number_is_data_dependent(mode: mq.FakeTensorMode) -> None:
+    t = mode.from_tensor(mq.ones(3))
+    for read in (lambda: t[0].item(), lambda: bool(t[0]), lambda: int(t[0]), lambda: t.tolist()):
+        with pytest.raises(mq.fake.DataDependentOutputException):
+            read()
+
+
+def test_F11_deepcopy_keeps_mode_and_aliasing(mode: mq.FakeTensorMode) -> None:
+    x = mode.from_tensor(mq.ones(4))
+    a, b = copy.deepcopy([x, x.view(-1)])
+    assert a.fake_mode is mode
+    assert a.untyped_storage() is b.untyped_storage()
+    assert a.untyped_storage() is not x.untyped_storage()
+
+
+def test_F12_a_fake_cannot_be_pickled(mode: mq.FakeTensorMode) -> None:
+    with pytest.raises(TypeError):
+        pickle.dumps(mode.from_tensor(mq.ones(2)))
+
+
+def test_F13_there_are_no_named_tensors(mode: mq.FakeTensorMode) -> None:
+    with pytest.raises(AttributeError):
+        mode.from_tensor(mq.ones(2)).names  # noqa: B018  # the look-up is the test
+
+
+def test_F14_D4_a_fake_carries_fake_and_its_own_devices_keys(mode: mq.FakeTensorMode) -> None:
+    with mode:
+        found = keyset(mq.empty(2, device="cuda"))
+    assert all(found.has(k) for k in ("CUDA", "AutogradCUDA", "Fake"))
+    assert not found.has(DispatchKey.Python)
+
+
+def test_F15_a_fake_of_a_meta_tensor(mode: mq.FakeTensorMode) -> None:
+    elem = mq.empty(2, 3, device="meta")
+    t = mq.FakeTensor(mode, elem, "cuda")
+    assert (t.shape, str(t.device)) == ((2, 3), "cuda:0")
+
+
+@pytest.mark.parametrize("arguments", [(), ("mode",), ("mode", "elem")])
+def test_F15_missing_parts_are_named(mode: mq.FakeTensorMode, arguments: tuple[str, ...]) -> None:
+    parts = {"mode": mode, "elem": mq.empty(2, device="meta")}
+    with pytest.raises(TypeError, match="missing"):
+        mq.FakeTensor(*[parts[a] for a in arguments])
+
+
+def test_F16_constructors_give_fakes(mode: mq.FakeTensorMode) -> None:
+    with mode:
+        made = [mq.Tensor([1.0]), mq.as_tensor([1.0]), mq.from_numpy(np.ones(2))]
+    assert [type(t) for t in made] == [mq.FakeTensor] * 3
+
+
+def test_F17_a_storage_may_be_emptied_and_still_infer(mode: mq.FakeTensorMode) -> None:
+    x = mode.from_tensor(mq.ones(2, 3))
+    x.untyped_storage().resize_(0)
+    assert x.untyped_storage().nbytes() == 0
+    assert (x + 1).shape == (2, 3)
+
+
+def test_F18_resize_grows_storage_and_never_shrinks_it(mode: mq.FakeTensorMode) -> None:
+    x = mode.from_tensor(mq.ones(4, 4))
+    sizes = [x.resize_(8, 8).untyped_storage().nbytes(), x.resize_(2).untyped_storage().nbytes()]
+    assert sizes == [256, 256]
+
+
+def test_F18_views_share_the_version(mode: mq.FakeTensorMode) -> None:
+    x = mode.from_tensor(mq.ones(4, 4))
+    view = x[1]
+    x.add_(1)
+    assert view._version == 1
+
+
+def test_F19_out_refuses_an_unsafe_cast(mode: mq.FakeTensorMode) -> None:
+    x = mode.from_tensor(mq.ones(2))
+    out = mode.from_tensor(mq.zeros(2, dtype=mq.int32))
+    with pytest.raises(RuntimeError, match=r"Float.*Int"):
+        mq.add(x, x, out=out)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x @ x,
+        lambda x: x.view(7),
+        lambda x: x[::-1],
+        lambda x: x.select(0, 5),
+        lambda x: x.sum(3),
+    ],
+)
+def test_F22_wrong_programs_fail_as_eager_does(mode: mq.FakeTensorMode, program) -> None:
+    real = mq.ones(2, 3)
+    with pytest.raises(Exception) as eager:  # noqa: PT011  # its class and words are compared below
+        program(real)
+    with pytest.raises(type(eager.value)) as fake:
+        program(mode.from_tensor(real))
+    assert str(fake.value) == str(eager.value)

@@ -1,0 +1,78 @@
+"""`torch.testing.assert_close`."""
+
+import numpy as np
+import pytest
+
+import maquette.torch as torch
+from maquette.torch.testing import assert_close
+
+
+def test_equal_values_are_close() -> None:
+    assert_close(torch.ones(2), torch.ones(2))
+    assert_close({"a": [1, 2.0]}, {"a": [1, 2.0]})
+    assert_close(torch.ones(2), torch.ones(2) + 1e-7)
+
+
+def test_what_differs_is_counted_and_placed() -> None:
+    with pytest.raises(AssertionError, match=r"1 / 2 \(50\.0%\)[\s\S]*at index \(1,\)"):
+        assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
+
+
+def test_the_item_that_failed_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"item \['a'\]\[1\]"):
+        assert_close({"a": [1.0, 2.0]}, {"a": [1.0, 3.0]})
+
+
+@pytest.mark.parametrize("attribute", ["shape", "dtype", "device", "stride()"])
+def test_attributes_must_match(attribute: str) -> None:
+    a = torch.ones(2, 2)
+    others = {
+        "shape": torch.ones(4),
+        "dtype": torch.ones(2, 2, dtype=torch.float64),
+        "device": torch.ones(2, 2, device="meta"),
+        "stride()": torch.ones(2, 2).t(),
+    }
+    with pytest.raises(AssertionError) as error:
+        assert_close(a, others[attribute], check_stride=True)
+    assert f"'{attribute}'" in str(error.value)
+
+
+def test_dtypes_need_not_match_when_told() -> None:
+    assert_close(torch.ones(2), torch.ones(2, dtype=torch.float64), check_dtype=False)
+
+
+def test_nan_is_close_to_nan_when_told() -> None:
+    nan = torch.tensor([float("nan")])
+    assert_close(nan, nan, equal_nan=True)
+    with pytest.raises(AssertionError):
+        assert_close(nan, nan)
+
+
+def test_integers_are_compared_exactly() -> None:
+    with pytest.raises(AssertionError, match="not equal"):
+        assert_close(torch.tensor([2**53]), torch.tensor([2**53 + 1]))
+
+
+def test_tolerances_go_together() -> None:
+    with pytest.raises(ValueError, match="rtol and atol"):
+        assert_close(1.0, 1.0, rtol=0.1)
+    assert_close(1.0, 1.05, rtol=0.1, atol=0.0)
+
+
+def test_a_message_replaces_or_extends_the_text() -> None:
+    with pytest.raises(AssertionError, match=r"^own$"):
+        assert_close(1, 2, msg="own")
+    with pytest.raises(AssertionError, match=r"^before: Scalars"):
+        assert_close(1, 2, msg=lambda text: f"before: {text}")
+
+
+def test_arrays_are_compared_too() -> None:
+    assert_close(np.ones(2), torch.ones(2, dtype=torch.float64))
+    with pytest.raises(TypeError, match="got object"):
+        assert_close(object(), 1)
+
+
+def test_fakes_have_no_values_to_compare() -> None:
+    fake = torch._subclasses.FakeTensorMode().from_tensor(torch.ones(2))
+    with pytest.raises(NotImplementedError, match="compares values"):
+        assert_close(fake, fake)

@@ -1,0 +1,119 @@
+"""Names of the face: what is there, and what a missing one says."""
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+from maquette.dispatch import modes
+
+
+def test_names_of_maquette_are_handed_on() -> None:
+    assert torch.Tensor is mq.Tensor
+    assert torch.float32 is mq.float32
+    assert torch.ones is mq.ones
+    assert torch.ops is mq.ops
+    assert torch.nn is mq.nn
+
+
+def test_a_missing_name_says_so() -> None:
+    with pytest.raises(AttributeError, match=r"'torch'.*'frobnicate'"):
+        torch.frobnicate  # noqa: B018
+    assert not hasattr(torch, "frobnicate")
+
+
+def test_a_missing_name_of_a_submodule_says_so() -> None:
+    with pytest.raises(AttributeError, match=r"'torch\.utils'.*'frobnicate'"):
+        torch.utils.frobnicate  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["nn", "optim", "cuda", "utils", "Tensor", "save", "pi"])
+def test_dir_lists_names_before_they_are_used(name: str) -> None:
+    assert name in dir(torch)
+
+
+def test_dispatcher_names_are_at_their_torch_paths() -> None:
+    c = torch._C
+    assert c.DispatchKey is mq.DispatchKey
+    assert c._dispatch_tls_local_include_set() == mq.dispatch.tls_local_include_set()
+    assert c._ExcludeDispatchKeyGuard is mq.dispatch.ExcludeDispatchKeyGuard
+    assert c._parse_dispatch_key("CPU") is mq.DispatchKey.CPU
+
+
+def test_modes_are_at_their_torch_paths() -> None:
+    path = torch.utils._python_dispatch
+    assert path.TorchDispatchMode is modes.TorchDispatchMode
+    assert path._get_current_dispatch_mode is modes.get_current_dispatch_mode
+
+
+def test_fake_tensors_are_at_their_torch_path() -> None:
+    assert torch._subclasses.fake_tensor.FakeTensorMode is mq.FakeTensorMode
+    assert torch._subclasses.FakeTensor is mq.FakeTensor
+
+
+def test_cuda_is_not_there() -> None:
+    assert not torch.cuda.is_available()
+    assert torch.cuda.device_count() == 0
+    assert torch.cuda.memory_allocated() == 0
+    torch.cuda.synchronize()
+    with pytest.raises(RuntimeError, match="no CUDA device"):
+        torch.cuda.current_device()
+
+
+@pytest.mark.parametrize("kind", ["mps", "xpu", "mtia"])
+def test_other_devices_are_not_there(kind: str) -> None:
+    assert not getattr(torch, kind).is_available()
+
+
+def test_settings_of_backends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    assert torch.backends.cudnn.benchmark
+    assert not torch.backends.cudnn.is_available()
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_compile_gives_the_function_back() -> None:
+    def double(x: float) -> float:
+        return 2 * x
+
+    assert torch.compile(double) is double
+    assert torch.compile(mode="max-autotune")(double) is double
+
+
+def test_checks_raise_their_kind() -> None:
+    torch._check(True)
+    with pytest.raises(ValueError, match="too small"):
+        torch._check_value(False, lambda: "too small")
+    with pytest.raises(RuntimeError):
+        torch._check(False)
+
+
+def test_questions_about_objects() -> None:
+    assert torch.is_tensor(torch.ones(1))
+    assert not torch.is_tensor(1.0)
+    assert torch.is_storage(torch.ones(1).untyped_storage())
+    assert torch.typename(torch.ones(1)).endswith("Tensor")
+    assert torch.broadcast_shapes((2, 1), (3,)) == torch.Size([2, 3])
+
+
+def test_version_says_what_this_is() -> None:
+    assert torch.__version__ == torch.version.__version__ == "2.13.0+maquette"
+    assert torch.version.cuda is None
+
+
+def test_nothing_is_compiled_or_scripted() -> None:
+    assert not torch.compiler.is_compiling()
+    assert not torch.jit.is_scripting()
+
+    @torch.jit.ignore
+    def ignored() -> int:
+        return 1
+
+    @torch.jit.script
+    def scripted() -> int:
+        return ignored() + 1
+
+    assert scripted() == 2
+
+
+def test_operators_of_a_family_are_in_its_module() -> None:
+    assert torch.linalg.inv is mq.linalg_inv
