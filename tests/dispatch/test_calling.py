@@ -52,8 +52,9 @@ def echo(*args, **kwargs):
 
 
 def test_D38_torch_function_comes_before_matching(x):
-    handled, args, kwargs = aten.add.Tensor(overriding(), x, nonsense=1)
-    assert handled == "handled" and kwargs == {"nonsense": 1}
+    handled, _args, kwargs = aten.add.Tensor(overriding(), x, nonsense=1)
+    assert handled == "handled"
+    assert kwargs == {"nonsense": 1}
     with pytest.raises(RuntimeError, match="nonsense"):
         aten.add.Tensor(x, x, nonsense=1)
 
@@ -95,7 +96,7 @@ def test_D40_the_first_missing_argument_is_named(x):
 
 def test_D40_a_list_without_default_after_a_default_is_missed(x, define):
     op = define("f(Tensor x, int a=1, int[] b) -> Tensor", CPU=echo)
-    with pytest.raises(RuntimeError, match="missing.*'b'"):
+    with pytest.raises(RuntimeError, match=r"missing.*'b'"):
         op(x)
     assert op(x, b=[1]).shape == (2, 3)
 
@@ -106,9 +107,9 @@ def test_D41_too_many_positionals_are_counted(x):
 
 
 def test_D42_unknown_and_repeated_keywords_are_named(x):
-    with pytest.raises(RuntimeError, match="'beta'.*aten::add"):
+    with pytest.raises(RuntimeError, match=r"'beta'.*aten::add"):
         aten.add.Tensor(x, x, beta=1)
-    with pytest.raises(RuntimeError, match="'self'.*positional and keyword"):
+    with pytest.raises(RuntimeError, match=r"'self'.*positional and keyword"):
         aten.add.Tensor(x, other=x, self=x)
 
 
@@ -231,8 +232,10 @@ def test_D51_results_come_in_one_form(x, define):
     several = define("several(Tensor x) -> Tensor[]", CPU=lambda x: (x.clone(), x.clone()))
     one = define("one(Tensor x) -> int", CPU=lambda x: 7)
     none = define("none(Tensor x) -> ()", CPU=lambda x: None)
-    assert type(pair(x)) is tuple and type(several(x)) is list
-    assert one(x) == 7 and none(x) is None
+    assert type(pair(x)) is tuple
+    assert type(several(x)) is list
+    assert one(x) == 7
+    assert none(x) is None
 
 
 # --- the generated entry ---------------------------------------------------------------------
@@ -289,3 +292,10 @@ def test_D138_first_calls_in_many_threads_compile_one_entry(x, define):
     for t in threads:
         t.join()
     assert op._call.__code__ is build_call(op).__code__
+
+
+def test_D46_a_number_of_a_class_of_its_own_is_quick(x):
+    class Own(int):
+        pass
+
+    assert aten.add.Scalar(x, Own(2)).tolist()[0] == [3.0, 3.0, 3.0]

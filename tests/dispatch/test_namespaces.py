@@ -96,7 +96,7 @@ def test_D93_a_failure_is_an_os_error_with_its_cause(tmp_path, text):
     if text is not None:
         path.write_text(text)
     before, modules = set(mq.ops.loaded_libraries), set(sys.modules)
-    with pytest.raises(OSError, match="broken.py") as caught:
+    with pytest.raises(OSError, match=r"broken.py") as caught:
         mq.ops.load_library(path)
     assert caught.value.__cause__ is not None
     assert mq.ops.loaded_libraries == before

@@ -38,7 +38,10 @@ def op(define):
 def test_D64_a_fresh_operator_has_empty_tables():
     op = Named()
     assert (op.py_kernels, op.python_key_table, op.functorch_table, op._dispatch_cache) == (
-        {}, {}, {}, {},
+        {},
+        {},
+        {},
+        {},
     )
 
 
@@ -49,13 +52,16 @@ def test_D64_name_and_call_are_abstract():
         OperatorBase()()
 
 
-@pytest.mark.parametrize("kind, table", [
-    (K.CPU, "py_kernels"),
-    (K.CompositeImplicitAutograd, "py_kernels"),
-    (Mode, "python_key_table"),
-    (mq.Tensor, "python_key_table"),
-    (TransformType.Vmap, "functorch_table"),
-])
+@pytest.mark.parametrize(
+    "kind, table",
+    [
+        (K.CPU, "py_kernels"),
+        (K.CompositeImplicitAutograd, "py_kernels"),
+        (Mode, "python_key_table"),
+        (mq.Tensor, "python_key_table"),
+        (TransformType.Vmap, "functorch_table"),
+    ],
+)
 def test_D65_the_kind_chooses_the_table(kind, table):
     op = Named()
     assert op.py_impl(kind)(function) is function

@@ -50,7 +50,10 @@ def test_D71_the_names_of_a_named_overload():
     op = aten.add.Tensor
     assert op.name() == op._name == op.__qualname__ == "aten::add.Tensor"
     assert (op.__name__, op.namespace, op._opname, op._overloadname) == (
-        "add.Tensor", "aten", "add", "Tensor",
+        "add.Tensor",
+        "aten",
+        "add",
+        "Tensor",
     )
     assert str(op) == "aten.add.Tensor"
     assert repr(op) == "<OpOverload(op='aten.add', overload='Tensor')>"
@@ -70,20 +73,34 @@ def test_D71_what_else_an_overload_shows(x):
     assert all(isinstance(tag, mq.Tag) for tag in op.tags)
 
 
-@pytest.mark.parametrize("again", [
-    copy.copy, copy.deepcopy, lambda op: pickle.loads(pickle.dumps(op)),
-])
+@pytest.mark.parametrize(
+    "again",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda op: pickle.loads(pickle.dumps(op)),
+    ],
+)
 def test_D72_there_is_one_object(again):
     for op in (aten.add.Tensor, aten.mm.default):
         assert again(op) is op
     assert len({aten.add.Tensor, aten.add.Tensor, aten.add.Scalar}) == 2
 
 
-@pytest.mark.parametrize("name, is_view", [
-    ("view.default", True), ("split.Tensor", True), ("reshape.default", True),
-    ("contiguous.default", True), ("add_.Tensor", False), ("add.out", False),
-    ("t_.default", False), ("add.Tensor", False), ("_unsafe_view.default", False),
-])
+@pytest.mark.parametrize(
+    "name, is_view",
+    [
+        ("view.default", True),
+        ("split.Tensor", True),
+        ("reshape.default", True),
+        ("contiguous.default", True),
+        ("add_.Tensor", False),
+        ("add.out", False),
+        ("t_.default", False),
+        ("add.Tensor", False),
+        ("_unsafe_view.default", False),
+    ],
+)
 def test_D73_a_view_shares_and_writes_nothing(name, is_view):
     packet, overload = name.split(".")
     assert getattr(getattr(aten, packet), overload).is_view is is_view

@@ -1,7 +1,6 @@
 """`OpOverloadPacket`: names, binding, and the choice of an overload (D83-D88)."""
 
 import copy
-import gc
 import pickle
 
 import pytest
@@ -53,9 +52,14 @@ def test_D83_the_underlying_callable(x):
     assert aten.add.op(x, x).shape == (2, 3)
 
 
-@pytest.mark.parametrize("again", [
-    copy.copy, copy.deepcopy, lambda packet: pickle.loads(pickle.dumps(packet)),
-])
+@pytest.mark.parametrize(
+    "again",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda packet: pickle.loads(pickle.dumps(packet)),
+    ],
+)
 def test_D83_there_is_one_object(again):
     assert again(aten.add) is aten.add
     assert hash(again(aten.add)) == hash(aten.add)
@@ -100,10 +104,18 @@ def test_D86_the_first_overload_that_fits(x):
 def test_D86_choices_do_not_depend_on_earlier_ones(packet, x):
     one, more = mq.tensor(1), mq.ones(3)
     calls = [
-        ((x, 2), "int"), ((x, True), "int"), ((x, 2.5), "float"), ((x, one), "int"),
-        ((x, more), "Tensor"), ((x, mq.tensor([1, 2])), "ints"), ((x, [1]), "ints"),
-        ((x, [more]), "tensors"), ((x, []), "ints"), ((x,), "default"),
-        ((x, (more, more)), "tensors"), ((x, mq.Size((1,))), "ints"),
+        ((x, 2), "int"),
+        ((x, True), "int"),
+        ((x, 2.5), "float"),
+        ((x, one), "int"),
+        ((x, more), "Tensor"),
+        ((x, mq.tensor([1, 2])), "ints"),
+        ((x, [1]), "ints"),
+        ((x, [more]), "tensors"),
+        ((x, []), "ints"),
+        ((x,), "default"),
+        ((x, (more, more)), "tensors"),
+        ((x, mq.Size((1,))), "ints"),
     ]
     for repeated in range(3):
         for args, name in (calls, calls[::-1])[repeated % 2]:
@@ -200,4 +212,3 @@ def test_D140_remembered_choices_are_bounded(packet, x):
         assert packet(x, kind(1)) == "int"
     assert len(packet._by_class) <= _REMEMBERED
     assert len(packet._by_value) <= _REMEMBERED
-    gc.collect()

@@ -69,10 +69,22 @@ def test_D53_there_is_one_fallback_a_key():
         set_fallback(K.Python, lambda op, ks: None)
 
 
-@pytest.mark.parametrize("name", [
-    "Python", "PythonTLSSnapshot", "Fake", "BackendSelect", "ADInplaceOrView", "PreDispatch",
-    "PythonDispatcher", "Tracer", "AutocastCPU", "AutogradCPU", "AutogradOther",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Python",
+        "PythonTLSSnapshot",
+        "Fake",
+        "BackendSelect",
+        "ADInplaceOrView",
+        "PreDispatch",
+        "PythonDispatcher",
+        "Tracer",
+        "AutocastCPU",
+        "AutogradCPU",
+        "AutogradOther",
+    ],
+)
 def test_D54_these_keys_have_fallbacks(name):
     assert has_backend_fallback(name)
 

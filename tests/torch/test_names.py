@@ -116,4 +116,14 @@ def test_nothing_is_compiled_or_scripted() -> None:
 
 
 def test_operators_of_a_family_are_in_its_module() -> None:
-    assert torch.linalg.inv is mq.linalg_inv
+    assert torch.linalg.vector_norm is mq.linalg_vector_norm
+    assert torch.special.zeta is mq.special_zeta
+
+
+def test_F16_typed_constructors_make_their_dtype() -> None:
+    assert torch.LongTensor([1, 2]).dtype is torch.int64
+    assert torch.FloatTensor(2, 3).shape == (2, 3)
+    assert isinstance(torch.ones(1), torch.FloatTensor)
+    assert not isinstance(torch.ones(1), torch.DoubleTensor)
+    with torch._subclasses.FakeTensorMode():
+        assert type(torch.FloatTensor([1.0])) is mq.FakeTensor

@@ -1,6 +1,6 @@
-"""Activations that bend: ReLU and its relatives, in pieces that are linear or exponential.
+"""Activations in straight pieces: ReLU and its relatives.
 
-The smooth ones (GELU, SiLU, Mish, softplus, log-sigmoid) and the gated one (GLU) are in
+The exponential ones (ELU, SELU, CELU) are in `activations_exponential.py`, the smooth ones and GLU in
 `activations_smooth.py`. Each backward is an operator of its own with PyTorch's name, and saves
 what PyTorch's saves.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.arithmetic import mul
 from maquette.aten.pointwise import (
     BOTH,
@@ -23,6 +22,7 @@ from maquette.aten.pointwise import (
     backward,
     cast,
     check_category,
+    check_fits,
     common_type,
     computed,
     elementwise_cost,
@@ -31,7 +31,7 @@ from maquette.aten.pointwise import (
     same,
     unary,
 )
-from maquette.aten.slopes import no_slope
+from maquette.aten.slopes import aten, no_slope
 from maquette.core.dtype import dtype, finfo
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented, check_value
@@ -60,9 +60,7 @@ def linear_backward(
 def relu_result(kind: dtype) -> dtype:
     """The type of a ReLU; RuntimeError for bool, NotImplementedError for complex."""
     check(kind.category != 0, lambda: "Boolean inputs not supported for relu")
-    check_not_implemented(
-        not kind.is_complex, lambda: "clamp is not supported for complex types"
-    )
+    check_not_implemented(not kind.is_complex, lambda: "clamp is not supported for complex types")
     return kind
 
 
@@ -75,18 +73,30 @@ relu = unary(
 )
 relu.derivative(self=lambda grad, result: threshold_backward(grad, result, 0))
 
-threshold = unary(
-    "threshold",
-    lambda xp, self, threshold, value: xp.where(
-        self <= threshold, cast(xp, value, self.dtype), self
-    ),
-    more="Scalar threshold, Scalar value",
-    result=same,
-    takes=REALS,
+threshold = define(
+    "aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    tags=POINTWISE,
+    variants=BOTH,
 )
-threshold.derivative(
-    self=lambda grad, self, threshold: threshold_backward(grad, self, threshold)
-)
+
+
+@threshold.shape
+def threshold_shape(self: TensorMeta, threshold: float, value: float) -> TensorMeta:
+    check_category("threshold", self.dtype, REALS)
+    check_fits(threshold, self.dtype)
+    check_fits(value, self.dtype)
+    return elementwise([self], self.dtype)
+
+
+@threshold.kernel
+def threshold_kernel(xp: ModuleType, self: Array, threshold: float, value: float) -> Array:
+    x = computed(self)
+    limit, low = cast(xp, threshold, x.dtype), cast(xp, value, x.dtype)
+    return xp.where(x <= limit, low, x)
+
+
+threshold.cost(elementwise_cost(1))
+threshold.derivative(self=lambda grad, self, threshold: threshold_backward(grad, self, threshold))
 
 threshold_backward: OperatorPage = define(
     "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
@@ -135,9 +145,7 @@ def hardtanh_shape(self: TensorMeta, min_val: float, max_val: float) -> TensorMe
         kind.is_signed or (min_val >= 0 and max_val >= 0),
         lambda: "cannot do hardtanh on an unsigned type with negative limits",
     )
-    check_not_implemented(
-        not kind.is_complex, lambda: "clamp is not supported for complex types"
-    )
+    check_not_implemented(not kind.is_complex, lambda: "clamp is not supported for complex types")
     check_value(min_val <= max_val, lambda: "min_val cannot be greater than max_val")
     return elementwise([self], kind)
 
@@ -202,12 +210,14 @@ leaky_relu_backward: OperatorPage = linear_backward(
 def checked_leaky_relu_backward(
     grad_output: TensorMeta, self: TensorMeta, negative_slope: float, self_is_result: bool
 ) -> TensorMeta:
-    """The shape rule, which refuses what a result cannot tell: whether the slope turned the sign."""
+    """The shape rule; it refuses a result whose sign a negative slope may have turned."""
     check(
         not self_is_result or negative_slope >= 0,
-        lambda: f"In-place leakyReLu backward calculation is triggered with a negative slope "
-        f"({negative_slope}) which is not supported. This is caused by calling in-place forward "
-        f"function with a negative slope, please call out-of-place version instead.",
+        lambda: (
+            f"In-place leakyReLu backward calculation is triggered with a negative slope "
+            f"({negative_slope}) which is not supported. This is caused by calling in-place "
+            f"forward function with a negative slope, please call out-of-place version instead."
+        ),
     )
     common = common_type((grad_output, self))
     check_category("leaky_relu_backward", common, REAL_FLOATS)
@@ -223,8 +233,10 @@ prelu = define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
 def prelu_by_parts(self: Tensor, weight: Tensor) -> Tensor:
     check(
         self.dtype is weight.dtype,
-        lambda: f"prelu: Type promoting not supported. Got {self.dtype.scalar_name} and "
-        f"{weight.dtype.scalar_name}",
+        lambda: (
+            f"prelu: Type promoting not supported. Got {self.dtype.scalar_name} and "
+            f"{weight.dtype.scalar_name}"
+        ),
     )
     count = weight.numel()
     if count != 1:
@@ -232,13 +244,16 @@ def prelu_by_parts(self: Tensor, weight: Tensor) -> Tensor:
         channels = self.shape[1] if self.ndim > 1 else 1
         check(
             channels == count,
-            lambda: f"Mismatch of parameter numbers and input channel size. Found parameter numbers "
-            f"= {count} and channel size = {channels}.",
+            lambda: (
+                "Mismatch of parameter numbers and input channel size. Found parameter "
+                f"numbers = {count} and channel size = {channels}."
+            ),
         )
     check(
         weight.ndim <= 1,
-        lambda: f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
-        f"{weight.ndim}",
+        lambda: (
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        ),
     )
     if self.ndim != weight.ndim:
         shape = [1] * self.ndim
@@ -311,142 +326,6 @@ def prelu_double_grad(
     )
 
 
-# --- elu, selu, celu ------------------------------------------------------------------
-
-_SELU_ALPHA = 1.6732632423543772848170429916717
-_SELU_SCALE = 1.0507009873554804934193349852946
-
-
-def elu_kernel(
-    xp: ModuleType, x: Array, alpha: float, scale: float, input_scale: float
-) -> Array:
-    low = xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale)
-    return xp.where(x < 0, low, x * scale)
-
-
-elu = unary(
-    "elu",
-    elu_kernel,
-    more="Scalar alpha=1, Scalar scale=1, Scalar input_scale=1",
-    result=same,
-    takes=REAL_FLOATS,
-    tags=CORE_POINTWISE,
-    flops=3,
-)
-elu.derivative(
-    self=lambda grad, alpha, scale, input_scale, self: elu_backward(
-        grad, alpha, scale, input_scale, False, self
-    )
-)
-in_place_derivative(
-    elu,
-    lambda grad, alpha, scale, input_scale, result: elu_backward(
-        grad, alpha, scale, input_scale, True, result
-    ),
-)
-
-elu_backward: OperatorPage = define(
-    "aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, "
-    "bool is_result, Tensor self_or_result) -> Tensor"
-)
-
-
-@elu_backward.shape
-def elu_backward_shape(
-    grad_output: TensorMeta,
-    alpha: float,
-    scale: float,
-    input_scale: float,
-    is_result: bool,
-    self_or_result: TensorMeta,
-) -> TensorMeta:
-    check(
-        not is_result or alpha >= 0,
-        lambda: f"In-place elu backward calculation is triggered with a negative slope ({alpha}) "
-        f"which is not supported. This is caused by calling in-place forward function with a "
-        f"negative slope, please call out-of-place version instead.",
-    )
-    common = common_type((grad_output, self_or_result))
-    check_category("elu_backward", common, REAL_FLOATS)
-    return elementwise((grad_output, self_or_result), common, common_dtype=common)
-
-
-@elu_backward.kernel
-def elu_backward_kernel(
-    xp: ModuleType,
-    grad_output: Array,
-    alpha: float,
-    scale: float,
-    input_scale: float,
-    is_result: bool,
-    self_or_result: Array,
-) -> Array:
-    grad, x = promoted(xp, grad_output, self_or_result)
-    low = x + alpha * scale if is_result else xp.exp(x * input_scale) * (alpha * scale)
-    return xp.where(x <= 0, grad * input_scale * low, grad * scale)
-
-
-elu_backward.cost(elementwise_cost(3))
-
-
-def elu_backward_by_input(
-    grad: Tensor,
-    grad_output: Tensor,
-    alpha: float,
-    scale: float,
-    input_scale: float,
-    is_result: bool,
-    self_or_result: Tensor,
-) -> Tensor:
-    """The gradient of ``elu_backward`` by what it was saved: it bends below zero only."""
-    x, slope = self_or_result, grad * grad_output * input_scale
-    if not is_result:
-        slope = slope * (x * input_scale).exp() * (alpha * scale * input_scale)
-    return slope.masked_fill(x > 0, 0)
-
-
-elu_backward.derivative(
-    grad_output=lambda grad, alpha, scale, input_scale, is_result, self_or_result: elu_backward(
-        grad, alpha, scale, input_scale, is_result, self_or_result
-    ),
-    self_or_result=elu_backward_by_input,
-)
-
-selu = define("aten::selu(Tensor self) -> Tensor", tags=POINTWISE)
-selu.composite(lambda self: elu(self, _SELU_ALPHA, _SELU_SCALE))
-define("aten::selu_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]).composite(
-    lambda self: self.elu_(_SELU_ALPHA, _SELU_SCALE)
-)
-
-
-def celu_kernel(xp: ModuleType, x: Array, alpha: float) -> Array:
-    return elu_kernel(xp, x, alpha, 1, 1 / alpha)
-
-
-celu = define(
-    "aten::celu(Tensor self, Scalar alpha=1.) -> Tensor",
-    tags=POINTWISE,
-    variants=[Variant.INPLACE],
-)
-
-
-@celu.shape
-def celu_shape(self: TensorMeta, alpha: float) -> TensorMeta:
-    check(alpha != 0, lambda: "ZeroDivisionError: alpha cannot be 0 for CELU")
-    check_category("elu", self.dtype, REAL_FLOATS)
-    return elementwise([self], self.dtype)
-
-
-celu.kernel(lambda xp, self, alpha: celu_kernel(xp, computed(self), alpha))
-celu.cost(elementwise_cost(3))
-celu.derivative(
-    self=lambda grad, alpha, self: elu_backward(grad, alpha, 1, 1.0 / alpha, False, self)
-)
-in_place_derivative(
-    celu, lambda grad, alpha, result: elu_backward(grad, alpha, 1, 1.0 / alpha, True, result)
-)
-
-
 # --- hardswish, hardsigmoid -----------------------------------------------------------
 
 
@@ -478,7 +357,9 @@ def hardswish_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
     return xp.where(x <= -3, 0, xp.where(x < 3, grad * (x / 3 + 0.5), grad))
 
 
-hardswish_backward: OperatorPage = backward("hardswish_backward", hardswish_backward_kernel, tags=())
+hardswish_backward: OperatorPage = backward(
+    "hardswish_backward", hardswish_backward_kernel, tags=()
+)
 hardswish_backward.derivative(
     grad_output=lambda grad, self: hardswish_backward(grad, self),
     self=lambda grad, grad_output, self: aten.where(
@@ -520,8 +401,10 @@ def softshrink_shape(self: TensorMeta, lambd: float) -> TensorMeta:
     check_category("softshrink", self.dtype, REAL_FLOATS)
     check(
         lambd >= 0,
-        lambda: f"lambda must be in range [0, {finfo(self.dtype).max:g}] for input dtype "
-        f"{self.dtype.scalar_name}, but found {lambd:g}",
+        lambda: (
+            f"lambda must be in range [0, {finfo(self.dtype).max:g}] for input dtype "
+            f"{self.dtype.scalar_name}, but found {lambd:g}"
+        ),
     )
     return elementwise([self], self.dtype)
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
@@ -26,7 +25,7 @@ from maquette.aten.pointwise import (
     special,
     unary,
 )
-from maquette.aten.slopes import conj
+from maquette.aten.slopes import aten, conj
 from maquette.aten.transcendental import logistic
 from maquette.core.broadcast import wrap_dim
 from maquette.core.elementwise import elementwise
@@ -52,7 +51,7 @@ def check_approximate(approximate: str) -> None:
 
 
 gelu = define(
-    "aten::gelu(Tensor self, *, str approximate=\"none\") -> Tensor",
+    'aten::gelu(Tensor self, *, str approximate="none") -> Tensor',
     tags=CORE_POINTWISE,
     variants=BOTH,
 )
@@ -102,12 +101,10 @@ gelu_backward: OperatorPage = backward(
     "gelu_backward", gelu_backward_kernel, more=', *, str approximate="none"'
 )
 gelu_backward.derivative(
-    grad_output=lambda grad, self, approximate: gelu_backward(
-        grad, self, approximate=approximate
+    grad_output=lambda grad, self, approximate: gelu_backward(grad, self, approximate=approximate),
+    self=lambda grad, grad_output, self, approximate: (
+        grad * grad_output * gelu_curvature(self, approximate)
     ),
-    self=lambda grad, grad_output, self, approximate: grad
-    * grad_output
-    * gelu_curvature(self, approximate),
 )
 
 
@@ -212,9 +209,7 @@ softplus_backward: OperatorPage = backward(
     "softplus_backward", softplus_backward_kernel, more=", Scalar beta, Scalar threshold", tags=()
 )
 softplus_backward.derivative(
-    grad_output=lambda grad, self, beta, threshold: softplus_backward(
-        grad, self, beta, threshold
-    ),
+    grad_output=lambda grad, self, beta, threshold: softplus_backward(grad, self, beta, threshold),
     self=softplus_backward_by_self,
 )
 
@@ -288,10 +283,9 @@ def log_sigmoid_backward_kernel(
 log_sigmoid_backward.cost(elementwise_cost(3))
 log_sigmoid_backward.derivative(
     grad_output=lambda grad, self, buffer: log_sigmoid_backward(grad, self, buffer),
-    self=lambda grad, grad_output, self: -grad
-    * grad_output
-    * self.sigmoid()
-    * (1 - self.sigmoid()),
+    self=lambda grad, grad_output, self: (
+        -grad * grad_output * self.sigmoid() * (1 - self.sigmoid())
+    ),
 )
 
 
@@ -302,9 +296,7 @@ glu = define("aten::glu(Tensor self, int dim=-1) -> Tensor", variants=[Variant.O
 
 def halves(meta: TensorMeta, dim: int) -> tuple[TensorMeta, int]:
     """The first half of a meta along ``dim``, and the dimension counted from the front."""
-    check(
-        meta.ndim > 0, lambda: "glu does not support scalars because halving size must be even"
-    )
+    check(meta.ndim > 0, lambda: "glu does not support scalars because halving size must be even")
     dim = wrap_dim(dim, meta.ndim)
     size = meta.shape[dim]
     check(
@@ -331,7 +323,9 @@ def glu_kernel(xp: ModuleType, self: Array, dim: int) -> Array:
 glu.cost(elementwise_cost(5))
 glu.derivative(self=lambda grad, self, dim: glu_backward(grad, self, dim))
 
-glu_backward: OperatorPage = define("aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor")
+glu_backward: OperatorPage = define(
+    "aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"
+)
 
 
 @glu_backward.shape
@@ -339,8 +333,7 @@ def glu_backward_shape(grad_output: TensorMeta, self: TensorMeta, dim: int) -> T
     half, _ = halves(self, dim)
     check(
         grad_output.shape == half.shape,
-        lambda: f"glu_backward: expected a gradient of shape {list(half.shape)}, got "
-        f"{grad_output}",
+        lambda: f"glu_backward: expected a gradient of shape {list(half.shape)}, got {grad_output}",
     )
     return self.fresh(self.shape)
 
@@ -364,9 +357,7 @@ def glu_backward_by_grad(grad: Tensor, self: Tensor, dim: int) -> Tensor:
     return first * s + second * value * s * (1 - s)
 
 
-def glu_backward_by_self(
-    grad: Tensor, grad_output: Tensor, self: Tensor, dim: int
-) -> Tensor:
+def glu_backward_by_self(grad: Tensor, grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
     """The gradient of ``glu_backward`` by its input."""
     first, second = _split(grad, dim)
     value, gate = _split(self, dim)

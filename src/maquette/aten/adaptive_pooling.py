@@ -1,4 +1,7 @@
-"""Pooling to a given size: window i of n reaches from floor(i * size / n) to ceil((i + 1) * size / n)."""
+"""Pooling to a given size: n windows share a dimension as evenly as they can.
+
+Window i reaches from floor(i * size / n) to ceil((i + 1) * size / n); neighbours may overlap.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from itertools import product
 from types import ModuleType
 
 from maquette.aten.max_pooling import gathered
-from maquette.aten.numeric import Array, wide
+from maquette.aten.numeric import Array, Index, wide
 from maquette.aten.pool_windows import check_kind, pool_meta, scattered
 from maquette.core.dtype import int64
 from maquette.core.errors import check
@@ -32,8 +35,10 @@ def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -
     )
     check(
         all(n >= 0 for n in output_size),
-        lambda: f"{name}: elements of output_size must be greater than or equal to 0 but received "
-        f"{{{', '.join(map(str, output_size))}}}",
+        lambda: (
+            f"{name}: elements of output_size must be greater than or equal to 0 but received "
+            f"{{{', '.join(map(str, output_size))}}}"
+        ),
     )
     check(
         self.ndim in (dims + 1, dims + 2),
@@ -41,8 +46,10 @@ def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -
     )
     check(
         not any(is_true(n == 0) for n in self.shape[-dims:]),
-        lambda: f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
-        f"input has sizes {list(self.shape)}",
+        lambda: (
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+            f"input has sizes {list(self.shape)}"
+        ),
     )
     return (*self.shape[:-dims], *output_size)
 
@@ -50,8 +57,10 @@ def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -
 def _check_gradient(name: str, grad_output: TensorMeta, self: TensorMeta, dims: int) -> None:
     check(
         grad_output.ndim == self.ndim and grad_output.shape[:-dims] == self.shape[:-dims],
-        lambda: f"{name}_backward(): expected grad_output with the leading sizes of the input "
-        f"{self}; got {grad_output}",
+        lambda: (
+            f"{name}_backward(): expected grad_output with the leading sizes of the input "
+            f"{self}; got {grad_output}"
+        ),
     )
 
 
@@ -83,8 +92,7 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         for axis, count in enumerate(output_size, x.ndim - dims):
             lead = (slice(None),) * axis
             means = [
-                x[(*lead, slice(*each))].mean(axis=axis)
-                for each in _bounds(x.shape[axis], count)
+                x[(*lead, slice(*each))].mean(axis=axis) for each in _bounds(x.shape[axis], count)
             ]
             x = xp.stack(means, axis) if means else x[(*lead, slice(0, 0))]
         return x
@@ -135,9 +143,7 @@ def _mean_or_pool(dims: int, page: OperatorPage) -> OperatorPage:
         if self.meta.suggested_format is not order:
             return mean
         batch, channels = mean.shape[:2]
-        return mean.as_strided_(
-            [batch, channels, *[1] * dims], [channels, 1, *[channels] * dims]
-        )
+        return mean.as_strided_([batch, channels, *[1] * dims], [channels, 1, *[channels] * dims])
 
     return public
 
@@ -191,17 +197,16 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         return out, out.with_dtype(int64)
 
     @page.kernel
-    def adaptive_max_kernel(
-        xp: ModuleType, self: Array, output_size: Ints
-    ) -> tuple[Array, Array]:
+    def adaptive_max_kernel(xp: ModuleType, self: Array, output_size: Ints) -> tuple[Array, Array]:
         x, space = wide(self), self.shape[-dims:]
         numbers = xp.arange(int(xp.prod(xp.asarray(space)))).reshape(space)
         best = xp.empty((*x.shape[:-dims], *output_size), x.dtype)
         index = xp.empty(best.shape, xp.int64)
         bounds = [_bounds(n, count) for n, count in zip(space, output_size)]
         for at in product(*[range(n) for n in output_size]):
-            window = tuple(slice(*b[i]) for b, i in zip(bounds, at))
-            values = x[(..., *window)].reshape(*x.shape[:-dims], -1)
+            window = tuple([slice(*b[i]) for b, i in zip(bounds, at)])
+            part: Index = (..., *window)
+            values = x[part].reshape(*x.shape[:-dims], -1)
             where = _last_nan_or_first_largest(xp, values)
             best[(..., *at)] = xp.take_along_axis(values, where[..., None], -1)[..., 0]
             index[(..., *at)] = numbers[window].reshape(-1)[where]
@@ -217,8 +222,10 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         _check_gradient(name, grad_output, self, dims)
         check(
             grad_output.shape == indices.shape,
-            lambda: f"{name}_backward(): expected indices of the shape of grad_output "
-            f"{grad_output}; got {indices}",
+            lambda: (
+                f"{name}_backward(): expected indices of the shape of grad_output "
+                f"{grad_output}; got {indices}"
+            ),
         )
         return in_format(self, self.shape)
 

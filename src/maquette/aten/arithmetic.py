@@ -12,7 +12,6 @@ import operator
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     ANY,
     BOTH,
@@ -25,22 +24,24 @@ from maquette.aten.pointwise import (
     Kernel,
     Number,
     Operand,
-    cast,
     common_type,
     direct,
+    direct_sum,
     elementwise_cost,
-    promoted,
+    in_place_form,
     real,
     same,
     unary,
+    write_directly,
 )
-from maquette.aten.slopes import conj, no_slope, real_part
+from maquette.aten.slopes import aten, conj, no_slope, real_part
 from maquette.core.dtype import dtype
 from maquette.core.elementwise import elementwise
-from maquette.core.errors import check
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, set_shape_rule
+from maquette.library.variants import inplace_shape
 from maquette.tensor.tensor import Tensor
 
 # --- addition -------------------------------------------------------------------------
@@ -67,13 +68,17 @@ def check_no_bool(self: Operand, other: Operand) -> None:
     flags = [_is_bool(self), _is_bool(other)]
     check(
         not all(flags),
-        lambda: "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` "
-        "or `logical_xor()` operator instead.",
+        lambda: (
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+            "`^` or `logical_xor()` operator instead."
+        ),
     )
     check(
         not any(flags),
-        lambda: "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
-        "trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+        lambda: (
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        ),
     )
 
 
@@ -96,22 +101,8 @@ def sub_shape(self: Operand, other: Operand, alpha: Number) -> TensorMeta:
     return elementwise((self, other), common, common_dtype=common, op_name="sub")
 
 
-def add_kernel(xp: ModuleType, self: Array, other: Array, alpha: Number) -> Array:
-    if alpha == 1:
-        return plain_add(xp, self, other)
-    a, b = promoted(xp, self, other)
-    return xp.add(a, xp.multiply(b, cast(xp, alpha, b.dtype)))
-
-
-def sub_kernel(xp: ModuleType, self: Array, other: Array, alpha: Number) -> Array:
-    if alpha == 1:
-        return plain_sub(xp, self, other)
-    a, b = promoted(xp, self, other)
-    return xp.subtract(a, xp.multiply(b, cast(xp, alpha, b.dtype)))
-
-
-plain_add = direct(operator.add)
-plain_sub = direct(operator.sub)
+add_kernel = direct_sum(operator.add)
+sub_kernel = direct_sum(operator.sub)
 
 
 def scaled_grad(grad: Tensor, alpha: Number) -> Tensor:
@@ -147,6 +138,11 @@ sub_scalar = _sum_page(
     sub_shape,
     sub_kernel,
 )
+
+for _page in (add, add_scalar):
+    write_directly(_page, "add")
+for _page in (sub, sub_scalar):
+    write_directly(_page, "subtract")
 
 add.derivative(self=lambda grad: grad, other=scaled_grad)
 add_scalar.derivative(self=lambda grad: grad)
@@ -196,6 +192,7 @@ mul_scalar = define(
 for _page in (mul, mul_scalar):
     _page.shape(mul_shape)
     _page.kernel(mul_kernel)
+    write_directly(_page, "multiply")
     _page.cost(elementwise_cost(1))
 mul.derivative(
     self=lambda grad, other: grad * conj(other),
@@ -214,18 +211,35 @@ def check_negatable(kind: dtype) -> dtype:
     """The result type of a negation; RuntimeError for bool."""
     check(
         kind.category != 0,
-        lambda: "Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
-        "to invert a mask, use the `~` or `logical_not()` operator instead.",
+        lambda: (
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        ),
     )
     return kind
 
 
+def in_place_abs_shape(rule: Callable[..., object]) -> Callable[..., object]:
+    """The rule of ``abs_``: a magnitude is no complex number."""
+
+    def abs_in_place_shape(self: TensorMeta) -> object:
+        check(
+            not self.dtype.is_complex,
+            lambda: "In-place abs is not supported for complex tensors.",
+        )
+        return rule(self)
+
+    return abs_in_place_shape
+
+
 def check_real_sign(kind: dtype) -> dtype:
-    """The result type of a sign; RuntimeError for complex types."""
-    check(
+    """The result type of a sign; NotImplementedError for complex types."""
+    check_not_implemented(
         not kind.is_complex,
-        lambda: "Unlike NumPy, sign is not intended to support complex numbers. Please use sgn "
-        "instead.",
+        lambda: (
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use "
+            "torch.sgn instead."
+        ),
     )
     return kind
 
@@ -255,13 +269,10 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     return ((grad - along) / size).masked_fill(size == 0, 0)
 
 
-neg = unary(
-    "neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE
-)
+neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
 neg.derivative(self=lambda grad: -grad)
-abs = unary(
-    "abs", lambda xp, self: xp.abs(self), result=real, takes=NUMERIC, tags=CORE_POINTWISE
-)
+abs = unary("abs", lambda xp, self: xp.abs(self), result=real, takes=NUMERIC, tags=CORE_POINTWISE)
+set_shape_rule(in_place_form(abs), in_place_abs_shape(inplace_shape(abs.op)))
 abs.derivative(self=lambda grad, self: grad * sgn(self))
 sign = unary("sign", sign_kernel, result=check_real_sign, tags=CORE_POINTWISE)
 sign.derivative(self=no_slope)

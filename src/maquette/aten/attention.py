@@ -1,8 +1,8 @@
 """Scaled dot product attention: which operator a call takes, and the definition by products.
 
-The conditions under which PyTorch takes a fused operator are followed exactly, for they decide what
-memory attention takes: a fused one saves a number for each row of scores, the definition by products
-the scores themselves. The fused operators are in `fused_attention.py`.
+The conditions under which PyTorch takes a fused operator are followed exactly, for they decide
+what memory attention takes: a fused one saves a number for each row of scores, the definition by
+products the scores themselves. The fused operators are in `fused_attention.py`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,8 @@ import math
 
 from maquette.aten import functions as mq
 from maquette.aten.arithmetic import mul_scalar
-from maquette.aten.fused_attention import (
-    calculate_scale,
-    efficient,
-    flash,
-    flash_cpu,
-)
+from maquette.aten.attention_kernels import calculate_scale
+from maquette.aten.fused_attention import efficient, flash, flash_cpu
 from maquette.aten.selection import where_scalar_self
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import bfloat16, bool_, dtype, float16, float32, float64
@@ -54,9 +50,7 @@ def attention_composite(
     if query.device.type == "cpu" and _fits_flash_cpu(
         query, key, value, mask, dropout_p, enable_gqa
     ):
-        return flash_cpu(
-            query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale
-        )[0]
+        return flash_cpu(query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)[0]
     if query.device.type == "cuda":
         if _fits_flash(query, key, value, mask, is_causal, enable_gqa):
             return _flash_padded(query, key, value, dropout_p, is_causal, scale)
@@ -72,24 +66,33 @@ def _check_inputs(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     kinds = (query.dtype, key.dtype, value.dtype)
     check(
         kinds[0] is kinds[1] is kinds[2],
-        lambda: f"Expected query, key, and value to have the same dtype, but got query.dtype: "
-        f"{kinds[0].name} key.dtype: {kinds[1].name} and value.dtype: {kinds[2].name} instead.",
+        lambda: (
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{kinds[0].name} key.dtype: {kinds[1].name} and value.dtype: {kinds[2].name} instead."
+        ),
     )
     check(
         query.device == key.device == value.device,
-        lambda: f"Expected query, key, and value to have the same device type, but got "
-        f"query.device: {query.device} key.device: {key.device} and value.device: {value.device} "
-        f"instead.",
+        lambda: (
+            f"Expected query, key, and value to have the same device type, but got "
+            f"query.device: {query.device} key.device: {key.device} and value.device: "
+            f"{value.device} instead."
+        ),
     )
     check(
         min(query.ndim, key.ndim, value.ndim) >= 2,
-        lambda: f"Expected query, key, and value to all be  at least 2 dimensional, but got "
-        f"query.dim: {query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead.",
+        lambda: (
+            f"Expected query, key, and value to all be  at least 2 dimensional, but got "
+            f"query.dim: {query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
+        ),
     )
     check(
         mask is None or mask.dtype in (bool_, float32, query.dtype),
-        lambda: f"Expected attn_mask dtype to be bool or float or to match query dtype, but got "
-        f"attn_mask.dtype: {mask.dtype.name} and  query.dtype: {query.dtype.name} instead.",  # type: ignore[union-attr]  # not None, by the condition
+        lambda: (
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            f"attn_mask.dtype: {'' if mask is None else mask.dtype.name} and  query.dtype: "
+            f"{query.dtype.name} instead."
+        ),
     )
 
 
@@ -226,7 +229,7 @@ def _efficient_biased(
 
 def _aligned_bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """The mask spread over the scores, its rows beginning at multiples of 8 elements."""
-    strides = mask.stride()
+    strides = mask.meta.strides
     aligned = is_true(strides[-1] == 1) and all(is_true(s % 8 == 0) for s in strides[:-1])
     if not aligned:
         columns = mask.shape[-1]
@@ -266,8 +269,10 @@ def attention_math_composite(
     if is_causal:
         check(
             attn_mask is None,
-            lambda: "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
-            "is_causal=True",
+            lambda: (
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+                "is_causal=True"
+            ),
         )
         attn_mask = _causal_mask(query, key)
     mask = _additive_mask(attn_mask, query.dtype)
@@ -292,8 +297,10 @@ def _repeated_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, 
     heads, of_key, of_value = query.shape[-3], key.shape[-3], value.shape[-3]
     check(
         heads % of_key == 0 and heads % of_value == 0,
-        lambda: f"Number of heads in key and value must divide the number of heads in query; got "
-        f"{of_key} and {of_value} for {heads}",
+        lambda: (
+            f"Number of heads in key and value must divide the number of heads in query; got "
+            f"{of_key} and {of_value} for {heads}"
+        ),
     )
     if is_true(of_key == heads) and is_true(of_value == heads):
         return key, value

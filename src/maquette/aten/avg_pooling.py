@@ -1,4 +1,4 @@
-"""The mean of each window, and its gradient: every window gives back its share to what it covers."""
+"""The mean of each window, and its gradient: a window gives its share to all that it covers."""
 
 from __future__ import annotations
 
@@ -100,20 +100,19 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             return xp.trunc(sums / counts).astype(x.dtype)
         return sums / xp.asarray(counts, x.dtype)
 
-    page.derivative(
-        self=lambda grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override: (
-            backward(
-                grad,
-                self,
-                kernel_size,
-                stride,
-                padding,
-                ceil_mode,
-                count_include_pad,
-                divisor_override,
-            )
-        )
-    )
+    @page.derivative("self")
+    def avg_pool_gradient(
+        grad: Tensor,
+        self: Tensor,
+        kernel_size: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> tuple[object]:
+        windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return (backward(grad, self, *windows),)
 
     @backward.shape
     def avg_pool_backward_shape(
@@ -130,8 +129,9 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         shape = checked_shape(self, steps, ceil, divisor)
         check(
             grad_output.shape == shape,
-            lambda: f"{name}_backward: expected grad_output of shape {list(shape)}, got "
-            f"{grad_output}",
+            lambda: (
+                f"{name}_backward: expected grad_output of shape {list(shape)}, got {grad_output}"
+            ),
         )
         return in_format(self, self.shape)
 
@@ -158,19 +158,19 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         around = [p + n + max(b, 0) for p, n, b in zip(padding, space, behind)]
         return cropped(fold(xp, columns, around, stride, (1,) * dims), padding, space)
 
-    backward.derivative(
-        grad_output=lambda grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override: (
-            page(
-                grad,
-                kernel_size,
-                stride,
-                padding,
-                ceil_mode,
-                count_include_pad,
-                divisor_override,
-            )
-        )
-    )
+    @backward.derivative("grad_output")
+    def avg_pool_second_gradient(
+        grad: Tensor,
+        kernel_size: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> tuple[object]:
+        windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return (page(grad, *windows),)
+
     return page, backward
 
 
@@ -196,8 +196,10 @@ def avg_pool1d_composite(
     stride = stride or kernel
     check(
         len(kernel) == len(stride) == len(padding) == 1,
-        lambda: f"avg_pool1d() arguments 'kernel_size', 'stride' and 'padding' should contain one "
-        f"int; got {list(kernel)}, {list(stride)}, {list(padding)}",
+        lambda: (
+            f"avg_pool1d() arguments 'kernel_size', 'stride' and 'padding' should contain one "
+            f"int; got {list(kernel)}, {list(stride)}, {list(padding)}"
+        ),
     )
     pooled = avg_pool2d(
         self.unsqueeze(-2), [1, *kernel], [1, *stride], [0, *padding], ceil, include

@@ -1,4 +1,4 @@
-"""Batch and instance normalization: every form of the operator that PyTorch has.
+"""Batch normalization: every form of the operator that PyTorch has, and its backward.
 
 A call normalizes by the batch's own moments, which also move the running ones, or by the running
 ones alone. The forms differ in whether running statistics are optional, declared as written, or
@@ -21,10 +21,9 @@ from maquette.aten.moments import (
     second_gradients,
 )
 from maquette.aten.numeric import wide
-from maquette.core.dtype import float32, uint8
+from maquette.core.dtype import uint8
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.tensor.tensor import Tensor
@@ -110,11 +109,15 @@ def batch_norm_arrays(
     x = wide(input)
     if training:
         mean, variance, rstd = moments(xp, x, _axes(x), eps)
-        saved = mean.reshape(-1), rstd.reshape(-1)
         count = x.size // max(x.shape[1], 1)
         _move(running_mean, mean.reshape(-1), momentum)
         with np.errstate(divide="ignore", invalid="ignore"):
             _move(running_var, variance.reshape(-1) * (count / np.float64(count - 1)), momentum)
+        # PyTorch normalizes by what it saves, in the parameters' type.
+        given = [p.dtype for p in (weight, bias, running_mean) if p is not None]
+        kind = given[0] if given else input.dtype
+        mean, rstd = wide(mean.astype(kind)), wide(rstd.astype(kind))
+        saved = mean.reshape(-1), rstd.reshape(-1)
     else:
         assert running_mean is not None
         assert running_var is not None
@@ -134,56 +137,56 @@ def _move(running: MaybeArray, new: Array, momentum: float) -> None:
 
 # --- forward, in all its forms -------------------------------------------------------
 
-_PARAMETERS = "Tensor input, Tensor? weight, Tensor? bias, "
+PARAMETERS = "Tensor input, Tensor? weight, Tensor? bias, "
 _OUTS = "*, Tensor({0}!) out, Tensor({1}!) save_mean, Tensor({2}!) save_invstd"
 
 native_batch_norm = define(
-    f"aten::native_batch_norm({_PARAMETERS}Tensor? running_mean, Tensor? running_var, "
+    f"aten::native_batch_norm({PARAMETERS}Tensor? running_mean, Tensor? running_var, "
     f"bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
     variants=[
-        f"aten::native_batch_norm.out({_PARAMETERS}Tensor? running_mean, Tensor? running_var, "
+        f"aten::native_batch_norm.out({PARAMETERS}Tensor? running_mean, Tensor? running_var, "
         f"bool training, float momentum, float eps, {_OUTS.format('a', 'b', 'c')}) "
         f"-> (Tensor(a!), Tensor(b!), Tensor(c!))"
     ],
 )
 _legit = define(
-    f"aten::_native_batch_norm_legit({_PARAMETERS}Tensor(a!) running_mean, "
+    f"aten::_native_batch_norm_legit({PARAMETERS}Tensor(a!) running_mean, "
     f"Tensor(b!) running_var, bool training, float momentum, float eps) "
     f"-> (Tensor, Tensor, Tensor)",
     tags=[Tag.core],
     variants=[
-        f"aten::_native_batch_norm_legit.out({_PARAMETERS}Tensor(a!) running_mean, "
+        f"aten::_native_batch_norm_legit.out({PARAMETERS}Tensor(a!) running_mean, "
         f"Tensor(b!) running_var, bool training, float momentum, float eps, "
         f"{_OUTS.format('d', 'e', 'f')}) -> (Tensor(d!), Tensor(e!), Tensor(f!))"
     ],
 )
 _legit_no_stats = define(
-    f"aten::_native_batch_norm_legit.no_stats({_PARAMETERS}bool training, float momentum, "
+    f"aten::_native_batch_norm_legit.no_stats({PARAMETERS}bool training, float momentum, "
     f"float eps) -> (Tensor, Tensor, Tensor)",
     tags=[Tag.core],
     variants=[
-        f"aten::_native_batch_norm_legit.no_stats_out({_PARAMETERS}bool training, "
+        f"aten::_native_batch_norm_legit.no_stats_out({PARAMETERS}bool training, "
         f"float momentum, float eps, {_OUTS.format('a', 'b', 'c')}) "
         f"-> (Tensor(a!), Tensor(b!), Tensor(c!))"
     ],
 )
 _legit_no_training = define(
-    f"aten::_native_batch_norm_legit_no_training({_PARAMETERS}Tensor running_mean, "
+    f"aten::_native_batch_norm_legit_no_training({PARAMETERS}Tensor running_mean, "
     f"Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
     tags=[Tag.core],
 )
 _legit_functional = define(
-    f"aten::_native_batch_norm_legit_functional({_PARAMETERS}Tensor running_mean, "
+    f"aten::_native_batch_norm_legit_functional({PARAMETERS}Tensor running_mean, "
     f"Tensor running_var, bool training, float momentum, float eps) "
     f"-> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
     tags=[Tag.generated],
 )
 _with_update = define(
-    f"aten::_batch_norm_with_update({_PARAMETERS}Tensor(a!) running_mean, "
+    f"aten::_batch_norm_with_update({PARAMETERS}Tensor(a!) running_mean, "
     f"Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 _no_update = define(
-    f"aten::_batch_norm_no_update({_PARAMETERS}Tensor? running_mean, Tensor? running_var, "
+    f"aten::_batch_norm_no_update({PARAMETERS}Tensor? running_mean, Tensor? running_var, "
     f"float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"
 )
 
@@ -523,99 +526,3 @@ _with_reserve(_no_update, False)
 for _page in (native_batch_norm, _legit, _legit_no_stats, _legit_no_training, _legit_functional):
     _page.nondifferentiable(1, 2, 3, 4)
     _page.cost(lambda input, *rest: Cost(flops=8 * input.numel))
-
-
-# --- what users call -----------------------------------------------------------------
-
-_batch_norm_impl_index = define(
-    f"aten::_batch_norm_impl_index({_PARAMETERS}Tensor? running_mean, Tensor? running_var, "
-    f"bool training, float momentum, float eps, bool cudnn_enabled) "
-    f"-> (Tensor, Tensor, Tensor, Tensor, int)"
-)
-batch_norm = define(
-    f"aten::batch_norm({_PARAMETERS}Tensor? running_mean, Tensor? running_var, bool training, "
-    f"float momentum, float eps, bool cudnn_enabled) -> Tensor",
-    tags=[Tag.maybe_aliasing_or_mutating],
-)
-instance_norm = define(
-    f"aten::instance_norm({_PARAMETERS}Tensor? running_mean, Tensor? running_var, "
-    f"bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor"
-)
-
-
-@_batch_norm_impl_index.composite
-def batch_norm_parts(
-    input: Tensor,
-    weight: Grad,
-    bias: Grad,
-    running_mean: Grad,
-    running_var: Grad,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-    """The result, the saved statistics, an empty reserve, and 0 for "the native kernel"."""
-    reserve = input.new_empty((0,), dtype=uint8)
-    if is_true(input.meta.numel == 0):
-        kind = float32 if input.meta.itemsize <= 2 else input.dtype
-        stats = [input.new_empty(input.meta.shape[1:2], dtype=kind) for _ in range(2)]
-        out = input.clone()
-        out = out if weight is None else out * weight.select(0, 0)
-        out = out if bias is None else out + bias.select(0, 0)
-        return out, stats[0], stats[1], reserve, 0
-    metas = [None if t is None else t.meta for t in (weight, bias, running_mean, running_var)]
-    batch_norm_metas(input.meta, *metas, training)
-    results = native_batch_norm(
-        input, weight, bias, running_mean, running_var, training, momentum, eps
-    )
-    assert isinstance(results, tuple)
-    return results[0], results[1], results[2], reserve, 0
-
-
-@batch_norm.composite
-def batch_norm_composite(
-    input: Tensor,
-    weight: Grad,
-    bias: Grad,
-    running_mean: Grad,
-    running_var: Grad,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
-    return batch_norm_parts(
-        input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
-    )[0]
-
-
-@instance_norm.composite
-def instance_norm_composite(
-    input: Tensor,
-    weight: Grad,
-    bias: Grad,
-    running_mean: Grad,
-    running_var: Grad,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Tensor:
-    """Batch norm with every image's channels as channels of their own."""
-    check(
-        use_input_stats or (running_mean is not None and running_var is not None),
-        lambda: "Expected running_mean and running_var to be defined when use_input_stats is false",
-    )
-    images, channels, *rest = input.meta.shape
-    repeated = [
-        None if t is None else t.repeat((images,))
-        for t in (weight, bias, running_mean, running_var)
-    ]
-    flat = input.contiguous().view((1, images * channels, *rest))
-    out = batch_norm_composite(flat, *repeated, use_input_stats, momentum, eps, cudnn_enabled)
-    if use_input_stats:
-        for running, moved in zip((running_mean, running_var), repeated[2:], strict=True):
-            if running is not None and moved is not None:
-                running.alias().copy_(moved.view((images, channels)).mean((0,), False))
-    return out.view(input.meta.shape)

@@ -5,6 +5,7 @@ Optimizers live on them: their steps are these, in place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.pointwise import (
@@ -19,6 +20,8 @@ from maquette.aten.pointwise import (
     array_type,
     cast,
     check_category,
+    check_fits,
+    common_type,
     elementwise_cost,
     promoted,
     ternary_shape,
@@ -35,13 +38,15 @@ from maquette.tensor.tensor import Tensor
 
 
 def lerp_shape(self: TensorMeta, end: TensorMeta, weight: TensorMeta | Number) -> TensorMeta:
+    check_category("lerp_kernel_scalar", self.dtype, FLOATING)
     check_same("end", self, end)
     operands = [self, end]
     if isinstance(weight, TensorMeta):
         if weight.ndim:
             check_same("weight", self, weight)
         operands.append(weight)
-    check_category("lerp_kernel_scalar", self.dtype, FLOATING)
+    else:
+        check_fits(weight, self.dtype)
     return elementwise(operands, self.dtype, op_name="lerp")
 
 
@@ -56,8 +61,10 @@ def check_same(name: str, self: TensorMeta, other: TensorMeta) -> None:
 def lerp_kernel(xp: ModuleType, self: Array, end: Array, weight: Array | Number) -> Array:
     wide = wide_type(array_type(self))
     start, stop, w = (cast(xp, value, wide) for value in (self, end, weight))
-    # The form that ends exactly at `end` for a weight of 1.
     step = stop - start
+    if isinstance(weight, bool | int | float | complex):
+        return start + w * step if abs(weight) < 0.5 else stop - step * (1 - w)
+    # From the nearer end, so that a weight of 1 gives exactly `end`.
     return xp.where(abs(w) < 0.5, start + w * step, stop - step * (1 - w))
 
 
@@ -91,9 +98,13 @@ lerp.derivative(
 # --- addcmul, addcdiv -----------------------------------------------------------------
 
 
-def addcmul_shape(
-    self: Operand, tensor1: Operand, tensor2: Operand, value: Number
-) -> TensorMeta:
+def check_value_fits(value: Number, operands: Sequence[Operand]) -> None:
+    """Refuse a factor that the type of the operation cannot hold."""
+    check_fits(value, common_type(operands))
+
+
+def addcmul_shape(self: Operand, tensor1: Operand, tensor2: Operand, value: Number) -> TensorMeta:
+    check_value_fits(value, (self, tensor1, tensor2))
     return ternary_shape("addcmul", (self, tensor1, tensor2), takes=NUMERIC)
 
 
@@ -105,15 +116,16 @@ def addcmul_kernel(
     return x + product
 
 
-def addcdiv_shape(
-    self: Operand, tensor1: Operand, tensor2: Operand, value: Number
-) -> TensorMeta:
+def addcdiv_shape(self: Operand, tensor1: Operand, tensor2: Operand, value: Number) -> TensorMeta:
     check(
         any(isinstance(t, TensorMeta) and t.dtype.category >= FLOATS for t in (tensor1, tensor2)),
-        lambda: "Integer division with addcdiv is no longer supported: addcdiv divides exactly. "
-        "For the old behaviour use (input + value * trunc(tensor1 / tensor2)).to(input.dtype), for "
-        "exact division convert an operand to a float type.",
+        lambda: (
+            "Integer division with addcdiv is no longer supported: addcdiv divides exactly. "
+            "For the old behaviour use (input + value * trunc(tensor1 / tensor2)).to(input.dtype), "
+            "for exact division convert an operand to a float type."
+        ),
     )
+    check_value_fits(value, (self, tensor1, tensor2))
     return ternary_shape("addcdiv", (self, tensor1, tensor2), takes=NUMERIC)
 
 
@@ -143,6 +155,7 @@ addcdiv.cost(elementwise_cost(3))
 addcdiv.derivative(
     self=lambda grad: grad,
     tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
-    tensor2=lambda grad, tensor1, tensor2, value: -grad
-    * conj(value * tensor1 / (tensor2 * tensor2)),
+    tensor2=lambda grad, tensor1, tensor2, value: (
+        -grad * conj(value * tensor1 / (tensor2 * tensor2))
+    ),
 )

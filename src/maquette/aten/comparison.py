@@ -1,14 +1,13 @@
 """Comparisons and logic: relations, logical and bitwise operators, nearness.
 
-Choosing by a condition (`where`, `masked_fill`) is in `selection.py`. Results of relations are bool and
-carry no gradient; their in-place forms write 0 and 1 in the type of the tensor.
+Choosing by a condition (`where`, `masked_fill`) is in `selection.py`. Results of relations are bool
+and carry no gradient; their in-place forms write 0 and 1 in the type of the tensor.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     ANY,
     BITS,
@@ -25,6 +24,7 @@ from maquette.aten.pointwise import (
     elementwise_cost,
     unary,
 )
+from maquette.aten.slopes import aten
 from maquette.core.dtype import bool_, get_default_dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -198,7 +198,11 @@ bitwise_not = unary(
 
 # --- nearness -------------------------------------------------------------------------
 
-_NEAR = "Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, bool equal_nan=False"
+_NEAR = (
+    "Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, "
+    "bool equal_nan=False"
+)
+
 
 def check_tolerance(name: str, tolerance: float) -> None:
     """Refuse a negative tolerance."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.conjugate import _conj, _neg_view
 from maquette.aten.pointwise import Array, Kernel, elementwise_cost
-from maquette.aten.slopes import real_part
+from maquette.aten.slopes import aten, real_part
 from maquette.core.dtype import dtype, float16, float32, float64
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -48,8 +47,10 @@ view_as_complex = define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
 def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
     check(
         self.dtype in _PARTS,
-        lambda: f"view_as_complex is only supported for half, float and double tensors, but got a "
-        f"tensor of scalar type: {self.dtype.scalar_name}",
+        lambda: (
+            f"view_as_complex is only supported for half, float and double tensors, but got a "
+            f"tensor of scalar type: {self.dtype.scalar_name}"
+        ),
     )
     check(self.ndim > 0, lambda: "Input tensor must have one or more dimensions")
     check(
@@ -62,8 +63,10 @@ def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
     )
     check(
         all(stride % 2 == 0 for stride in self.strides[:-1]),
-        lambda: f"Tensor must have a stride divisible by 2 for all but last dimension, got strides "
-        f"{self.strides}",
+        lambda: (
+            f"Tensor must have a stride divisible by 2 for all but last dimension, got strides "
+            f"{self.strides}"
+        ),
     )
     check(
         self.offset % 2 == 0,
@@ -108,21 +111,23 @@ def check_parts(first: TensorMeta, second: TensorMeta) -> dtype:
     """The complex type of two parts; RuntimeError unless they are floats of one type."""
     check(
         first.dtype in _PARTS and second.dtype in _PARTS,
-        lambda: f"Expected both inputs to be Half, Float or Double tensors but got "
-        f"{first.dtype.scalar_name} and {second.dtype.scalar_name}",
+        lambda: (
+            f"Expected both inputs to be Half, Float or Double tensors but got "
+            f"{first.dtype.scalar_name} and {second.dtype.scalar_name}"
+        ),
     )
     check(
         first.dtype is second.dtype,
-        lambda: f"Expected object of scalar type {first.dtype.scalar_name} but got scalar type "
-        f"{second.dtype.scalar_name} for second argument",
+        lambda: (
+            f"Expected object of scalar type {first.dtype.scalar_name} but got scalar type "
+            f"{second.dtype.scalar_name} for second argument"
+        ),
     )
     return first.dtype.to_complex()
 
 
 def _from_parts(name: str, first: str, second: str, kernel: Kernel) -> OperatorPage:
-    op = define(
-        f"aten::{name}(Tensor {first}, Tensor {second}) -> Tensor", variants=[Variant.OUT]
-    )
+    op = define(f"aten::{name}(Tensor {first}, Tensor {second}) -> Tensor", variants=[Variant.OUT])
 
     @op.shape
     def parts_shape(first: TensorMeta, second: TensorMeta) -> TensorMeta:
@@ -142,8 +147,10 @@ def _exactly(rule: Callable[..., object]) -> Callable[..., object]:
         kind = check_parts(first, second)
         check(
             out.dtype is kind,
-            lambda: f"Expected object of scalar type {kind.scalar_name} but got scalar type "
-            f"{out.dtype.scalar_name} for argument 'out'",
+            lambda: (
+                f"Expected object of scalar type {kind.scalar_name} but got scalar type "
+                f"{out.dtype.scalar_name} for argument 'out'"
+            ),
         )
         return rule(first, second, out)
 
@@ -163,9 +170,7 @@ def polar_kernel(xp: ModuleType, abs: Array, angle: Array) -> Array:
 
 
 complex = _from_parts("complex", "real", "imag", joined)
-complex.derivative(
-    real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j)
-)
+complex.derivative(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
 polar = _from_parts("polar", "abs", "angle", polar_kernel)
 
 

@@ -1,7 +1,7 @@
 """Conjugation and negation as views: a bit of the key set instead of new values.
 
-`_conj` and `_neg_view` turn a bit; views hand it on. Whatever else meets a tensor with a bit set comes
-through the fallbacks at the keys Conjugate and Negative, which compute the values first, so
+`_conj` and `_neg_view` turn a bit; views hand it on. Whatever else meets a tensor with a bit set
+comes through the fallbacks at the keys Conjugate and Negative, which compute the values first, so
 no kernel knows of bits. A tensor that is written gets its values back through its bit.
 """
 
@@ -100,9 +100,7 @@ conj_physical = define(
     "aten::conj_physical(Tensor self) -> Tensor",
     tags=[*POINTWISE, Tag.maybe_aliasing_or_mutating],
 )
-conj_physical.composite(
-    lambda self: _conj_physical(self) if self.meta.dtype.is_complex else self
-)
+conj_physical.composite(lambda self: _conj_physical(self) if self.meta.dtype.is_complex else self)
 
 conj_physical_ = define(
     "aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]
@@ -131,8 +129,8 @@ _REFUSED = {
     "aten::view_as_real": "view_as_real doesn't work on unresolved conjugated tensors. To resolve "
     "the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned "
     "that the resulting tensor will NOT alias the original.",
-    "aten::view.dtype": "Tensor.view is not supported for conjugate view tensors when converting to "
-    "a different dtype.",
+    "aten::view.dtype": "Tensor.view is not supported for conjugate view tensors when converting "
+    "to a different dtype.",
 }
 
 
@@ -190,8 +188,8 @@ class _Resolving:
             if not value._keys & self.bit:
                 return value
             return self.resolved_value(_bare(value, self.bit), ks)
-        if value.__class__ is tuple:
-            return tuple([self.resolved(item, ks) for item in value])  # type: ignore[attr-defined]  # a tuple
+        if isinstance(value, tuple):
+            return tuple([self.resolved(item, ks) for item in value])
         return value
 
     def resolved_value(self, bare: Tensor, ks: int) -> Tensor:

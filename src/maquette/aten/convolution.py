@@ -1,8 +1,9 @@
 """Convolution and its gradients, in any number of dimensions, and the names users call them by.
 
-Three linear maps do all of it: `correlate` (input to output), `spread` (its adjoint, output to input)
-and `weight_sums` (its adjoint in the weight). A transposed convolution is `spread`; the gradients of
-either are the other two. Each is one matrix product over columns of windows, a few samples at a time.
+Three linear maps do all of it: `correlate` (input to output), `spread` (its adjoint, output to
+input) and `weight_sums` (its adjoint in the weight). A transposed convolution is `spread`; the
+gradients of either are the other two. Each is one matrix product over columns of windows, a few
+samples at a time.
 """
 
 from __future__ import annotations
@@ -37,17 +38,10 @@ def _check_parameters(
     dims: int, stride: Ints, padding: Ints, dilation: Ints, output_padding: Ints, groups: int
 ) -> None:
     check(groups > 0, lambda: f"non-positive groups is not supported; got {groups}")
-    for name, values in (
-        ("stride", stride),
-        ("padding", padding),
-        ("dilation", dilation),
-        ("output_padding", output_padding),
-    ):
-        check(
-            len(values) in (1, dims),
-            lambda: f"expected {name} to be a single integer value or a list of {dims} values to "
-            f"match the convolution dimensions, but got {name}={list(values)}",
-        )
+    _check_length("stride", stride, dims)
+    _check_length("padding", padding, dims)
+    _check_length("dilation", dilation, dims)
+    _check_length("output_padding", output_padding, dims)
     check(min(padding, default=0) >= 0, lambda: f"negative padding is not supported: {padding}")
     check(
         min(output_padding, default=0) >= 0,
@@ -60,47 +54,72 @@ def _check_parameters(
     )
 
 
+def _check_length(name: str, values: Ints, dims: int) -> None:
+    check(
+        len(values) in (1, dims),
+        lambda: (
+            f"expected {name} to be a single integer value or a list of {dims} values to match "
+            f"the convolution dimensions, but got {name}={list(values)}"
+        ),
+    )
+
+
 def _check_operands(
     input: TensorMeta, weight: TensorMeta, bias: TensorMeta | None, transposed: bool, groups: int
 ) -> None:
     check(
         input.dtype is weight.dtype,
-        lambda: f"Input type ({input.dtype.name}) and weight type ({weight.dtype.name}) should be "
-        f"the same",
+        lambda: (
+            f"Input type ({input.dtype.name}) and weight type ({weight.dtype.name}) should be "
+            f"the same"
+        ),
     )
     check(
         bias is None or bias.dtype is input.dtype,
-        lambda: f"Input type ({input.dtype.name}) and bias type ({bias.dtype.name}) should be the "  # type: ignore[union-attr]  # not None, by the condition
-        f"same",
+        lambda: (
+            f"Input type ({input.dtype.name}) and bias type ({bias.dtype.name}) should be the "  # type: ignore[union-attr]  # not None, by the condition
+            f"same"
+        ),
     )
     size = list(weight.shape)
     check(
         input.ndim == weight.ndim,
-        lambda: f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight "
-        f"{size}, but got {input.ndim}-dimensional input of size {list(input.shape)} instead",
+        lambda: (
+            f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight "
+            f"{size}, but got {input.ndim}-dimensional input of size {list(input.shape)} instead"
+        ),
     )
     check(
         weight.shape[0] >= groups,
-        lambda: f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, "
-        f"but got weight of size {size} instead",
+        lambda: (
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, "
+            f"but got weight of size {size} instead"
+        ),
     )
     check(
         weight.shape[0] % groups == 0,
-        lambda: f"Given groups={groups}, expected weight to be divisible by {groups} at dimension "
-        f"0, but got weight of size {size} instead",
+        lambda: (
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension "
+            f"0, but got weight of size {size} instead"
+        ),
     )
     wanted = weight.shape[0] if transposed else weight.shape[1] * groups
     check(
         input.shape[1] == wanted,
-        lambda: f"Given {'transposed' if transposed else 'groups'}="
-        f"{1 if transposed else groups}, weight of size {size}, expected input"
-        f"{list(input.shape)} to have {wanted} channels, but got {input.shape[1]} channels instead",
+        lambda: (
+            f"Given {'transposed' if transposed else 'groups'}="
+            f"{1 if transposed else groups}, weight of size {size}, expected input"
+            f"{list(input.shape)} to have {wanted} channels, but got {input.shape[1]} channels "
+            f"instead"
+        ),
     )
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     check(
         bias is None or (bias.ndim == 1 and bias.shape[0] == channels),
-        lambda: f"Given weight of size {size}, expected bias to be 1-dimensional with {channels} "
-        f"elements, but got bias of size {list(bias.shape)} instead",  # type: ignore[union-attr]  # not None, by the condition
+        lambda: (
+            f"Given weight of size {size}, expected bias to be 1-dimensional with {channels} "
+            f"elements, but got bias {bias} instead"
+        ),
     )
 
 
@@ -110,10 +129,12 @@ def _output_space(
     sizes = list(zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True))
     check(
         all(n + 2 * p >= reach(k, d) for n, k, _, p, d in sizes),
-        lambda: f"Calculated padded input size per channel: "
-        f"({' x '.join(str(n + 2 * p) for n, _, _, p, _ in sizes)}). Kernel size: "
-        f"({' x '.join(str(reach(k, d)) for _, k, _, _, d in sizes)}). Kernel size can't be "
-        f"greater than actual input size",
+        lambda: (
+            f"Calculated padded input size per channel: "
+            f"({' x '.join(str(n + 2 * p) for n, _, _, p, _ in sizes)}). Kernel size: "
+            f"({' x '.join(str(reach(k, d)) for _, k, _, _, d in sizes)}). Kernel size can't be "
+            f"greater than actual input size"
+        ),
     )
     return tuple([(n + 2 * p - reach(k, d)) // s + 1 for n, k, s, p, d in sizes])
 
@@ -128,9 +149,11 @@ def _transposed_space(
 ) -> Shape:
     check(
         all(o < max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)),
-        lambda: f"output padding must be smaller than either stride or dilation, but got "
-        f"output_padding: {list(output_padding)} stride: {list(stride)} dilation: "
-        f"{list(dilation)}",
+        lambda: (
+            f"output padding must be smaller than either stride or dilation, but got "
+            f"output_padding: {list(output_padding)} stride: {list(stride)} dilation: "
+            f"{list(dilation)}"
+        ),
     )
     return tuple(
         [
@@ -172,9 +195,7 @@ def _samples(batch: int, elements_each: int) -> Iterator[slice]:
         yield slice(start, min(batch, start + step))
 
 
-def _columns(
-    xp: ModuleType, x: Array, size: Ints, places: Ints, geometry: Geometry
-) -> Array:
+def _columns(xp: ModuleType, x: Array, size: Ints, places: Ints, geometry: Geometry) -> Array:
     """The windows of (batch, groups, channels, *space) as matrices (channels * window, places)."""
     stride, padding, dilation = geometry
     if all(s == 1 for s in (*size, *stride)) and not any(padding):
@@ -306,9 +327,7 @@ def convolution_kernel(
     sizes = list(zip(input.shape[2:], weight.shape[2:], *geometry))
     if transposed:
         extra = expanded(output_padding, dims)
-        space = [
-            (n - 1) * s - 2 * p + reach(k, d) + o for (n, k, s, p, d), o in zip(sizes, extra)
-        ]
+        space = [(n - 1) * s - 2 * p + reach(k, d) + o for (n, k, s, p, d), o in zip(sizes, extra)]
         out = spread(xp, input, weight, space, geometry, groups)
     else:
         places = [(n + 2 * p - reach(k, d)) // s + 1 for n, k, s, p, d in sizes]
@@ -398,8 +417,10 @@ def convolution_backward_shape(
     )
     check(
         grad_output.shape == expected.shape,
-        lambda: f"convolution_backward: expected grad_output of shape {list(expected.shape)}, the "
-        f"output's; got {grad_output}",
+        lambda: (
+            f"convolution_backward: expected grad_output of shape {list(expected.shape)}, the "
+            f"output's; got {grad_output}"
+        ),
     )
     order = result_format(input, weight)
     return (

@@ -1,7 +1,7 @@
 """The names that users call convolutions by: `conv1d` to `conv3d`, transposed, with named padding.
 
-All are definitions by `convolution`. They add a batch dimension of 1 where there is none, and find the
-padding that keeps sizes the same.
+All are definitions by `convolution`. They add a batch dimension of 1 where there is none, and find
+the padding that keeps sizes the same.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ def _batched(name: str, dims: int, input: Tensor) -> Tensor:
     """The input with a batch dimension; RuntimeError for any other rank."""
     check(
         input.ndim in (dims + 1, dims + 2),
-        lambda: f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but "
-        f"got input of size: {list(input.shape)}",
+        lambda: (
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but "
+            f"got input of size: {list(input.shape)}"
+        ),
     )
     return input.unsqueeze(0) if input.ndim == dims + 1 else input
 
@@ -88,13 +90,15 @@ def _named_forms(dims: int) -> tuple[OperatorPage, OperatorPage]:
 def _same(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, dilation: Ints, groups: int
 ) -> Tensor:
-    """Padded so that sizes stay; an odd amount is one more behind, which a copy of the input has."""
+    """Padded so that sizes stay; an odd amount is one more behind, in a copy of the input."""
     dims = weight.ndim - 2
     check(
         input.ndim == weight.ndim,
-        lambda: f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight"
-        f"{list(weight.shape)}, but got {input.ndim}-dimensional input of size "
-        f"{list(input.shape)} instead",
+        lambda: (
+            f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight"
+            f"{list(weight.shape)}, but got {input.ndim}-dimensional input of size "
+            f"{list(input.shape)} instead"
+        ),
     )
     check(groups > 0, lambda: f"non-positive groups is not supported; got {groups}")
     check(

@@ -90,13 +90,16 @@ def _lifted(array: Array, device: Place) -> Tensor:
     with observers_paused():
         storage = UntypedStorage(meta.storage_bytes, cpu, array)
     keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
-    made = lift_fresh(wrap(meta, storage, array, keys))
-    assert isinstance(made, Tensor)
+    carrier = wrap(meta, storage, array, keys)
     where = DEFAULT_DEVICE[0] if device is None else Device(device)
-    if where is not None and canonical(where) is not made.device:
-        moved = made.to(device=where)
+    if where is not None and canonical(where) is not cpu:
+        with observers_paused():
+            here = lift_fresh(carrier)
+        moved = here.to(device=where)  # type: ignore[attr-defined]  # a tensor
         assert isinstance(moved, Tensor)
         return moved
+    made = lift_fresh(carrier)
+    assert isinstance(made, Tensor)
     if OBSERVERS and made._storage is storage:
         announce(storage)
     return made

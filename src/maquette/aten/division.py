@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
@@ -23,8 +22,9 @@ from maquette.aten.pointwise import (
     direct,
     elementwise_cost,
     promoted,
+    write_directly,
 )
-from maquette.aten.slopes import Value, conj, no_slope
+from maquette.aten.slopes import Value, aten, conj, no_slope
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -57,6 +57,7 @@ div_scalar = define(
 for _page in (div, div_scalar):
     _page.shape(div_shape)
     _page.kernel(div_kernel)
+    write_directly(_page, "true_divide")
     _page.cost(elementwise_cost(1))
 div.derivative(self=lambda grad, other: grad / conj(other), other=quotient_slope)
 div_scalar.derivative(self=lambda grad, other: grad / conj(other))
@@ -68,17 +69,17 @@ def divided_shape(self: Operand, other: Operand, rounding_mode: str | None) -> T
         return div_shape(self, other)
     check(
         rounding_mode in ("trunc", "floor"),
-        lambda: f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
-        f"'{rounding_mode}'",
+        lambda: (
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+            f"'{rounding_mode}'"
+        ),
     )
     common = common_type((self, other))
     check_category(f"div_{rounding_mode}", common, REALS)
     return elementwise((self, other), common, common_dtype=common, op_name="div")
 
 
-def divided_kernel(
-    xp: ModuleType, self: Array, other: Array, rounding_mode: str | None
-) -> Array:
+def divided_kernel(xp: ModuleType, self: Array, other: Array, rounding_mode: str | None) -> Array:
     if rounding_mode is None:
         return div_kernel(xp, self, other)
     a, b = promoted(xp, self, other)

@@ -1,9 +1,9 @@
 """Einstein summation: an equation read once, operands aligned, contracted pair by pair by `bmm`.
 
-Every operand gets one dimension for each label: those of the result first, in its order, then those
-to be summed. A pair is contracted by sorting dimensions into four groups (in both, left only, summed,
-right only), which makes it one batched matrix product. Order and layouts follow PyTorch, so programs
-show the same operators and take the same memory.
+Every operand gets one dimension for each label: those of the result first, in its order, then
+those to be summed. A pair is contracted by sorting dimensions into four groups (in both, left only,
+summed, right only), which makes it one batched matrix product. Order and layouts follow PyTorch, so
+programs show the same operators and take the same memory.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def einsum_composite(
     plan = read_equation(equation, [t.ndim for t in tensors])
     check(
         path is None or len(path) == 2 * (len(tensors) - 1),
-        lambda: f"einsum(): expected contraction path given in path parameter to have size "
-        f"{2 * (len(tensors) - 1)} but got {len(path or ())}",
+        lambda: (
+            f"einsum(): expected contraction path given in path parameter to have size "
+            f"{2 * (len(tensors) - 1)} but got {len(path or ())}"
+        ),
     )
-    operands = [
-        _aligned(number, tensor, plan) for number, tensor in enumerate(tensors)
-    ]
+    operands = [_aligned(number, tensor, plan) for number, tensor in enumerate(tensors)]
     _check_broadcast(operands, tensors)
     if len(operands) == 1:
         return _summed(operands[0], range(plan.kept, plan.rank))
@@ -45,10 +45,10 @@ def einsum_composite(
 
 @dataclass(frozen=True)
 class Plan:
-    """An equation read: per operand its labels, and the position of each label in the alignment.
+    """An equation read: per operand its labels, and each label's position in the alignment.
 
-    A label is a letter, or an integer for a dimension under the ellipsis. The first `kept` of `rank`
-    positions are the result's dimensions.
+    A label is a letter, or an integer for a dimension under the ellipsis. The first `kept` of
+    `rank` positions are the result's dimensions.
     """
 
     labels: tuple[tuple[str | int, ...], ...]
@@ -67,8 +67,10 @@ def read_equation(equation: str, ranks: Sequence[int]) -> Plan:
     terms = left.split(",")
     check(
         len(terms) == len(ranks),
-        lambda: f"einsum(): {'more' if len(ranks) > len(terms) else 'fewer'} operands were "
-        f"provided than specified in the equation: {len(ranks)} for '{equation}'",
+        lambda: (
+            f"einsum(): {'more' if len(ranks) > len(terms) else 'fewer'} operands were "
+            f"provided than specified in the equation: {len(ranks)} for '{equation}'"
+        ),
     )
     read = [_read_term(term, f"operand {i}") for i, term in enumerate(terms)]
     spans = [_ellipsis_span(term, rank, i) for i, (term, rank) in enumerate(zip(read, ranks))]
@@ -85,26 +87,23 @@ def read_equation(equation: str, ranks: Sequence[int]) -> Plan:
 
 
 def _read_term(term: str, where: str) -> list[str]:
-    labels: list[str] = []
-    i = 0
-    while i < len(term):
-        if term[i] == ".":
-            check(
-                term[i : i + 3] == ELLIPSIS and ELLIPSIS not in labels,
-                lambda: f"einsum(): found '.' for {where} that is not part of any ellipsis, or a "
-                f"second ellipsis, in '{term}'",
-            )
-            labels.append(ELLIPSIS)
-            i += 3
-            continue
-        check(
-            term[i].isascii() and term[i].isalpha(),
-            lambda: f"einsum(): invalid subscript given at index {i} in the equation string term "
-            f"'{term}', subscripts must be in [a-zA-Z]",
-        )
-        labels.append(term[i])
-        i += 1
-    return labels
+    before, dots, after = term.partition(ELLIPSIS)
+    check(
+        "." not in before + after,
+        lambda: (
+            f"einsum(): found '.' for {where} that is not part of any ellipsis, or a second "
+            f"ellipsis, in '{term}'"
+        ),
+    )
+    letters = before + after
+    check(
+        letters == "" or (letters.isascii() and letters.isalpha()),
+        lambda: (
+            f"einsum(): invalid subscript given for {where} in the equation string term "
+            f"'{term}', subscripts must be in [a-zA-Z]"
+        ),
+    )
+    return [*before, *([ELLIPSIS] if dots else []), *after]
 
 
 def _ellipsis_span(term: Sequence[str], rank: int, number: int) -> int:
@@ -113,9 +112,11 @@ def _ellipsis_span(term: Sequence[str], rank: int, number: int) -> int:
     has = ELLIPSIS in term
     check(
         named <= rank if has else named == rank,
-        lambda: f"einsum(): the number of subscripts in the equation ({named}) "
-        f"{'is more than' if has else 'does not match'} the number of dimensions ({rank}) for "
-        f"operand {number}" + ("" if has else " and no ellipsis was given"),
+        lambda: (
+            f"einsum(): the number of subscripts in the equation ({named}) "
+            f"{'is more than' if has else 'does not match'} the number of dimensions ({rank}) for "
+            f"operand {number}" + ("" if has else " and no ellipsis was given")
+        ),
     )
     return rank - named if has else 0
 
@@ -139,33 +140,31 @@ def _implicit_result(terms: Sequence[Sequence[str]], span: int) -> list[str | in
 
 
 def _check_result(result: Sequence[str | int], labels: Sequence[Sequence[str | int]]) -> None:
+    twice = [label for label in result if result.count(label) > 1]
+    check(
+        not twice,
+        lambda: f"einsum(): output subscript {twice[0]} appears more than once in the output",
+    )
     known = {label for term in labels for label in term}
-    for label in result:
-        check(
-            result.count(label) == 1,
-            lambda: f"einsum(): output subscript {label} appears more than once in the output",
-        )
-        check(
-            not isinstance(label, str) or label in known,
-            lambda: f"einsum(): output subscript {label} does not appear in the equation for any "
-            f"input operand",
-        )
+    unknown = [label for label in result if isinstance(label, str) and label not in known]
+    check(
+        not unknown,
+        lambda: (
+            f"einsum(): output subscript {unknown[0]} does not appear in the equation for any "
+            f"input operand"
+        ),
+    )
 
 
 def _aligned(number: int, tensor: Tensor, plan: Plan) -> Tensor:
-    """The operand with a dimension for each label in the plan's order, of size 1 where it has none."""
+    """The operand with a dimension for each label in the plan's order, of size 1 if it has none."""
     labels: list[str | int] = []
     for label in plan.labels[number]:
         if label not in labels:
             labels.append(label)
             continue
         first = labels.index(label)
-        sizes = (tensor.shape[first], tensor.shape[len(labels)])
-        check(
-            sizes[0] == sizes[1],
-            lambda: f"einsum(): subscript {label} is repeated for operand {number} but the sizes "
-            f"don't match, {sizes[1]} != {sizes[0]}",
-        )
+        _check_diagonal(label, number, tensor.shape[first], tensor.shape[len(labels)])
         # The diagonal of the two comes last; it goes where the first stood.
         tensor = tensor.diagonal(0, first, len(labels)).movedim(-1, first)
     where = [-1] * plan.rank
@@ -178,15 +177,28 @@ def _aligned(number: int, tensor: Tensor, plan: Plan) -> Tensor:
     return tensor.permute(where)
 
 
+def _check_diagonal(label: str | int, number: int, first: int, second: int) -> None:
+    check(
+        first == second,
+        lambda: (
+            f"einsum(): subscript {label} is repeated for operand {number} but the sizes don't "
+            f"match, {second} != {first}"
+        ),
+    )
+
+
 def _check_broadcast(operands: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
     for dim in range(operands[0].ndim):
         sizes = [t.shape[dim] for t in operands if not is_true(t.shape[dim] == 1)]
         check(
             all(size == sizes[0] for size in sizes[1:]),
-            lambda: "einsum(): operands do not broadcast with remapped shapes "
-            "[original->remapped]:"
-            + "".join(
-                f" {list(t.shape)}->{list(o.shape)}" for t, o in zip(tensors, operands, strict=True)
+            lambda: (
+                "einsum(): operands do not broadcast with remapped shapes "
+                "[original->remapped]:"
+                + "".join(
+                    f" {list(t.shape)}->{list(o.shape)}"
+                    for t, o in zip(tensors, operands, strict=True)
+                )
             ),
         )
 
@@ -195,9 +207,7 @@ def _summed(tensor: Tensor, dims: range) -> Tensor:
     return tensor.sum(list(dims)) if dims else tensor
 
 
-def _contracted(
-    operands: list[Tensor], plan: Plan, path: Sequence[int] | None
-) -> Tensor:
+def _contracted(operands: list[Tensor], plan: Plan, path: Sequence[int] | None) -> Tensor:
     """Contract all operands, each label as soon as no other operand has it."""
     counts = [sum(not _is_one(t, dim) for t in operands) for dim in range(plan.rank)]
     for step in range(len(operands) - 1):
@@ -227,7 +237,7 @@ def _is_one(tensor: Tensor, dim: int) -> bool:
 
 
 def contract_pair(left: Tensor, right: Tensor, summed: Sequence[int]) -> Tensor:
-    """The product of two aligned tensors, summed over dimensions that both have and that stay as 1."""
+    """The product of two aligned tensors, summed over dimensions of both, which stay as 1."""
     if not summed:
         return left * right
     in_both: list[int] = []
@@ -259,7 +269,8 @@ def _as_bmm(
     inner = prod([left.shape[d] for d in summed])
     columns = prod([right.shape[d] for d in in_right])
     first = left.permute([*in_both, *in_left, *summed, *in_right]).reshape([batch, rows, inner])
-    second = right.permute([*in_both, *summed, *in_right, *in_left]).reshape([batch, inner, columns])
+    second = right.permute([*in_both, *summed, *in_right, *in_left])
+    second = second.reshape([batch, inner, columns])
     sizes = [left.shape[d] for d in in_both + in_left] + [1] * len(summed)
     sizes += [right.shape[d] for d in in_right]
     order = [*in_both, *in_left, *summed, *in_right]

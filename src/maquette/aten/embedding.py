@@ -21,9 +21,11 @@ def check_indices(name: str, indices: TensorMeta) -> None:
     """Refuse indices that are not int64 or int32."""
     check(
         indices.dtype in (int64, int32),
-        lambda: f"Expected tensor for argument #1 'indices' to have one of the following scalar "
-        f"types: Long, Int; but got {indices.dtype.scalar_name} instead (while checking arguments "
-        f"for {name})",
+        lambda: (
+            f"Expected tensor for argument #1 'indices' to have one of the following scalar "
+            f"types: Long, Int; but got {indices.dtype.scalar_name} instead (while checking "
+            f"arguments for {name})"
+        ),
     )
 
 
@@ -78,8 +80,10 @@ def embedding_weight_gradient(
 ) -> tuple[Tensor]:
     check_not_implemented(
         not sparse,
-        lambda: "embedding(sparse=True): sparse gradients are not supported; use sparse=False, "
-        f"which makes a dense gradient of {weight_meta.storage_bytes} bytes",
+        lambda: (
+            "embedding(sparse=True): sparse gradients are not supported; use sparse=False, "
+            f"which makes a dense gradient of {weight_meta.storage_bytes} bytes"
+        ),
     )
     return (
         embedding_dense_backward(
@@ -107,8 +111,10 @@ def embedding_dense_backward_shape(
     width = grad_output.shape[-1]
     check(
         grad_output.numel == indices.numel * width,
-        lambda: f"shape '[{indices.numel}, {width}]' is invalid for input of size "
-        f"{grad_output.numel} (embedding_dense_backward of {grad_output} for {indices})",
+        lambda: (
+            f"shape '[{indices.numel}, {width}]' is invalid for input of size "
+            f"{grad_output.numel} (embedding_dense_backward of {grad_output} for {indices})"
+        ),
     )
     return grad_output.fresh((num_weights, width))
 

@@ -32,8 +32,9 @@ def _check_bags(
     )
     check(
         indices.ndim == 1 and offsets.ndim == 1,
-        lambda: f"embedding_bag: input and offsets have to be 1D Tensors; got {indices} and "
-        f"{offsets}",
+        lambda: (
+            f"embedding_bag: input and offsets have to be 1D Tensors; got {indices} and {offsets}"
+        ),
     )
     check_indices("embedding_bag", indices)
     check_indices("embedding_bag", offsets)
@@ -72,8 +73,10 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
                 per_sample_weights.shape == indices.shape
                 and per_sample_weights.dtype is weight.dtype
             ),
-            lambda: f"expected per_sample_weights of the shape of input {indices} and the dtype of "
-            f"weight {weight}; got {per_sample_weights}",
+            lambda: (
+                f"expected per_sample_weights of the shape of input {indices} and the dtype of "
+                f"weight {weight}; got {per_sample_weights}"
+            ),
         )
         kind = int64 if int64 in (indices.dtype, offsets.dtype) else offsets.dtype
         fast = mode == SUM and _sums_fast(weight, per_sample_weights, padding_idx)
@@ -224,8 +227,8 @@ _embedding_bag.nondifferentiable(1, 2, 3)
 
 _embedding_bag_backward = define(
     "aten::_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, "
-    "Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, "
-    "bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor"
+    "Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, "
+    "int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor"
 )
 
 
@@ -350,8 +353,10 @@ def embedding_bag_composite(
         rows = weight.shape[0]
         check(
             -rows <= padding_idx < rows,
-            lambda: f"padding_idx must be within the number of embeddings, {-rows} through "
-            f"{rows - 1}, but got {padding_idx}",
+            lambda: (
+                f"padding_idx must be within the number of embeddings, {-rows} through "
+                f"{rows - 1}, but got {padding_idx}"
+            ),
         )
         padding = padding_idx + rows if padding_idx < 0 else padding_idx
     page = _embedding_bag if weight.requires_grad else _embedding_bag_forward_only
@@ -368,4 +373,6 @@ def embedding_bag_composite(
     )
 
 
-embedding_bag.composite(lambda *arguments: embedding_bag_composite(*arguments, None))
+@embedding_bag.composite
+def embedding_bag_without_padding(*arguments: object) -> object:
+    return embedding_bag_padding_idx(*arguments, None)

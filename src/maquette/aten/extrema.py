@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
-    ORDERED,
     POINTWISE,
+    REALS,
     Array,
     Kernel,
     Number,
     Operand,
-    binary,
+    check_category,
     check_fits,
     common_type,
     elementwise_cost,
     promoted,
 )
+from maquette.aten.slopes import aten
 from maquette.core.dtype import dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
@@ -101,6 +101,7 @@ def clamped_shape(self: TensorMeta, low: Number | None, high: Number | None) -> 
     check_bounds(bounds)
     common = common_type((self, *bounds))
     check_clampable(common)
+    check_category("clamp_scalar", common, REALS)
     for bound in bounds:
         check_fits(bound, common)
     return elementwise((self,), common, common_dtype=common, op_name="clamp")
@@ -124,9 +125,7 @@ def check_bounds(bounds: object) -> None:
 
 def check_clampable(kind: dtype) -> None:
     """Refuse complex numbers, which have no order."""
-    check_not_implemented(
-        not kind.is_complex, lambda: "clamp is not supported for complex types"
-    )
+    check_not_implemented(not kind.is_complex, lambda: "clamp is not supported for complex types")
 
 
 def clamp_kernel(
@@ -173,7 +172,7 @@ clamp_tensor.shape(clamped_by_tensors_shape)
 def clamp_tensor_grad(
     grad: Tensor, self: Tensor, min: Tensor | None, max: Tensor | None, needs: list[bool]
 ) -> tuple[Tensor | None, ...]:
-    """A gradient to the operand inside, to the bound that holds outside; none to a low over a high."""
+    """A gradient to the operand inside, to the bound that holds outside."""
     zeros = aten.zeros_like(grad)
     found: list[Tensor | None] = [None, None, None]
     if needs[0]:
@@ -206,9 +205,9 @@ def one_bound(name: str, bound: str) -> None:
         f"aten::{name}(Tensor self, Scalar {bound}) -> Tensor", tags=POINTWISE, variants=BOTH
     )
     by_number.shape(
-        lambda self, value: clamped_shape(self, value, None)
-        if low
-        else clamped_shape(self, None, value)
+        lambda self, value: (
+            clamped_shape(self, value, None) if low else clamped_shape(self, None, value)
+        )
     )
     by_tensor = define(
         f"aten::{name}.Tensor(Tensor self, Tensor {bound}) -> Tensor",
@@ -216,9 +215,11 @@ def one_bound(name: str, bound: str) -> None:
         variants=(Variant.INPLACE, "Tensor_out"),
     )
     by_tensor.shape(
-        lambda self, value: clamped_by_tensors_shape(self, value, None)
-        if low
-        else clamped_by_tensors_shape(self, None, value)
+        lambda self, value: (
+            clamped_by_tensors_shape(self, value, None)
+            if low
+            else clamped_by_tensors_shape(self, None, value)
+        )
     )
     for page in (by_number, by_tensor):
         page.kernel(kernel)
@@ -248,6 +249,26 @@ def heaviside_kernel(xp: ModuleType, self: Array, values: Array) -> Array:
     return xp.where(self == 0, values, (self > 0).astype(self.dtype))
 
 
-heaviside = binary(
-    "heaviside", heaviside_kernel, arguments="Tensor self, Tensor values", takes=ORDERED
+heaviside = define(
+    "aten::heaviside(Tensor self, Tensor values) -> Tensor", tags=POINTWISE, variants=BOTH
 )
+
+
+@heaviside.shape
+def heaviside_shape(self: TensorMeta, values: TensorMeta) -> TensorMeta:
+    check(
+        not (self.dtype.is_complex or values.dtype.is_complex),
+        lambda: "heaviside is not yet implemented for complex tensors.",
+    )
+    check(
+        self.dtype is values.dtype,
+        lambda: (
+            f"heaviside is not yet implemented for tensors with different dtypes, got {self} and "
+            f"{values}."
+        ),
+    )
+    return elementwise((self, values), self.dtype, op_name="heaviside")
+
+
+heaviside.kernel(heaviside_kernel)
+heaviside.cost(elementwise_cost(1))

@@ -15,7 +15,7 @@ from maquette.aten.catalogue import explain, schemas
 from maquette.core.device import device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
 from maquette.dispatch.matching import MatchError
-from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
 from maquette.tensor.tensor import Tensor
 
@@ -41,25 +41,45 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     takes_device = any(_takes_device(o) for o in overloads)
     at = 1 if method else 0
     schemas = [frozenset(a.name for a in o._schema.arguments) for o in overloads]
+    written = _written_names(overloads)
     only = overloads[0] if len(overloads) == 1 else None
-    target: Callable[..., object] = packet if only is None else only
+    # Keywords that mean the same to the overloads; others are translated first.
+    plain = frozenset.union(*schemas) - {"out"} if schemas else frozenset()
 
-    def face(*args: object, **kwargs: object) -> object:
-        if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
-            if isinstance(args[at], int) or hasattr(args[at], "__index__"):
-                args = (*args[:at], args[at:])
-        if kwargs:
-            kwargs = _translate(kwargs, schemas)
+    def translated(args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        kwargs = _translate(kwargs, schemas)
+        if isinstance(kwargs.get("out"), (tuple, list)):
+            kwargs = _several_outs(kwargs, written)
         grad = kwargs.pop("requires_grad", False) if takes_device else False
         if factory and DEFAULT_DEVICE[0] is not None and kwargs.get("device") is None:
             kwargs["device"] = DEFAULT_DEVICE[0]
         try:
-            result = target(*args, **kwargs)
+            result = packet(*args, **kwargs) if only is None else only(*args, **kwargs)
         except MatchError as error:
             raise TypeError(f"{name}(): {error}") from None
         if grad and isinstance(result, Tensor):
             result.requires_grad_()
         return result
+
+    def face(*args: object, **kwargs: object) -> object:
+        if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
+            if isinstance(args[at], int) or hasattr(args[at], "__index__"):
+                args = (*args[:at], args[at:])
+        if (kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype") not in _PYTHON_DTYPES)) or (
+            factory and DEFAULT_DEVICE[0] is not None
+        ):
+            return translated(args, kwargs)
+        # Straight to the generated entry: 0.6 us less than by translation (make bench).
+        try:
+            if only is not None:
+                return only._call(*args, **kwargs) if kwargs else only._call(*args)
+            return packet(*args, **kwargs) if kwargs else packet(*args)
+        except MatchError as error:
+            raise TypeError(f"{name}(): {error}") from None
+        except TypeError as error:
+            if not failed_to_bind(error):
+                raise
+        return translated(args, kwargs)
 
     face.__name__ = face.__qualname__ = name
     face.__module__ = "maquette"
@@ -72,9 +92,9 @@ def _schemas(packet: OpOverloadPacket) -> list[str]:
 
 
 def _one_list(op: OpOverload, method: bool) -> bool:
-    """Whether the only positional parameter (after self) is a list of integers."""
+    """Whether the only positional parameter (after self) is a list of any number of integers."""
     positional = [a for a in op._schema.arguments if not a.kwarg_only][1 if method else 0 :]
-    if not positional or not positional[0].type.is_list:
+    if not positional or not positional[0].type.is_list or positional[0].type.size is not None:
         return False
     rest = [a for a in positional[1:] if not a.has_default_value()]
     return positional[0].type.elem.kind in ("int", "symint") and not rest
@@ -107,6 +127,25 @@ def _translate(kwargs: dict[str, object], schemas: list[frozenset[str]]) -> dict
     if "out" in out and out["out"] is None:
         del out["out"]
     return out
+
+
+def _written_names(overloads: list[OpOverload]) -> dict[int, list[str]]:
+    """For overloads of several outputs, their names by how many they are."""
+    groups = [[a.name for a in o._schema.arguments if a.is_out] for o in overloads]
+    return {len(names): names for names in groups if len(names) > 1}
+
+
+def _several_outs(
+    kwargs: dict[str, object], written: dict[int, list[str]]
+) -> dict[str, object]:
+    """``out=(a, b)`` under the names that the schema has for a and b."""
+    outs = kwargs["out"]
+    assert isinstance(outs, (tuple, list))
+    names = written.get(len(outs))
+    if names is None:
+        return kwargs
+    rest = {name: value for name, value in kwargs.items() if name != "out"}
+    return {**rest, **dict(zip(names, outs, strict=True))}
 
 
 def find_function(name: str) -> Face | None:

@@ -24,7 +24,7 @@ from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
-from maquette.tensor.tensor import Array
+from maquette.tensor.tensor import Array, Tensor
 
 Ints = tuple[int, ...]
 OPTIONS = (
@@ -438,3 +438,17 @@ _into(
     "aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)",
     lambda fill_value, out: fill_value,
 )
+
+empty_out = define(
+    "aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@empty_out.explicit
+def empty_out_explicit(size: Ints, memory_format: MemoryFormat | None, out: Tensor) -> Tensor:
+    check(
+        memory_format is None,
+        lambda: "'memory_format' argument is incompatible with 'out' tensor argument",
+    )
+    return out if out.meta.shape == size else out.resize_(size)  # type: ignore[no-any-return]  # a tensor

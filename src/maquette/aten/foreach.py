@@ -1,8 +1,8 @@
 """Operators on lists of tensors, `_foreach_*`: an operator of one tensor, for each member.
 
-Each is derived from the page of its single operator: shape rule and kernel run it member by member in
-one call, so that an optimizer's step is one dispatch; when something requires grad, the
-single operators are called instead and recorded.
+Each is derived from the page of its single operator: shape rule and kernel run it member by member
+in one call, so that an optimizer's step is one dispatch; when something requires grad, the single
+operators are called instead and recorded.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def rows(name: str, single: OpOverload, params: Sequence[object]) -> Rows:
     check(count > 0, lambda: f"{name}: Tensor list must have at least one tensor.")
     check(
         all(len(p) == count for p in lists),
-        lambda: f"{name}: Tensor lists must have the same number of tensors, got "
-        f"{' and '.join(str(len(p)) for p in lists)}",
+        lambda: (
+            f"{name}: Tensor lists must have the same number of tensors, got "
+            f"{' and '.join(str(len(p)) for p in lists)}"
+        ),
     )
     rest = [a.default for a in single._schema.arguments[len(params) :]]
     for i in range(count):
@@ -134,8 +136,8 @@ def both(name: str, arguments: str, single: str) -> None:
 
 
 _UNARY = (
-    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 neg "
-    "reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
+    "neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
 ).split()
 for _name in _UNARY:
     both(f"_foreach_{_name}", "Tensor[] self", _name)

@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from maquette.aten.catalogue import explain
+from maquette.aten.choosing_functions import cdist, norm, unique, unique_consecutive
 from maquette.aten.creation import (
     as_tensor,
     asarray,
@@ -19,11 +17,30 @@ from maquette.aten.creation import (
     set_default_device,
     tensor,
 )
-from maquette.aten.faces import find_function
+from maquette.aten.faces import Face, find_function
+from maquette.aten.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from maquette.aten.variadic import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    broadcast_tensors,
+    cartesian_prod,
+    meshgrid,
+    split,
+)
 from maquette.aten.product_functions import chain_matmul, einsum, tensordot
 
 
-def __getattr__(name: str) -> Callable[..., Any]:  # what an operator returns, its schema says
+def __getattr__(name: str) -> Face:
     found = None if name.startswith("__") else find_function(name)
     if found is None:
         hint = "" if name.startswith("__") else explain("aten", name)
@@ -33,14 +50,33 @@ def __getattr__(name: str) -> Callable[..., Any]:  # what an operator returns, i
 
 
 __all__ = [
+    "Generator",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "default_generator",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "meshgrid",
+    "seed",
+    "set_rng_state",
+    "split",
     "as_tensor",
     "asarray",
+    "cdist",
     "chain_matmul",
     "einsum",
     "from_numpy",
     "frombuffer",
     "get_default_device",
+    "norm",
     "set_default_device",
     "tensor",
+    "unique",
+    "unique_consecutive",
     "tensordot",
 ]

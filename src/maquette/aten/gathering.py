@@ -11,6 +11,7 @@ from types import ModuleType
 from maquette.aten.copies import write_out
 from maquette.aten.dynamic import dynamic_kernel
 from maquette.aten.factories import resized
+from maquette.aten.overlap import refuse_overlap
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, int32, int64
 from maquette.core.dtype import dtype as DType
@@ -114,6 +115,7 @@ index_select.derivative(
         grad, self_meta.shape, dim, index
     )
 )
+refuse_overlap(index_select.variants[0], "self", "index")
 
 # --- gather --------------------------------------------------------------------------
 
@@ -237,6 +239,7 @@ gather.derivative(
     self=lambda grad, self_meta, dim, index: _gathered_back(grad, self_meta.shape, dim, index)
 )
 gather_out.op.derivatives = gather.op.derivatives
+refuse_overlap(gather_out, "self", "index")
 
 value_selecting_reduction_backward = define(
     "aten::value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, "
@@ -310,6 +313,7 @@ def take_out_kernel(xp: ModuleType, self: Array, index: Array, out: Array) -> No
 
 
 take_out.op.derivatives = take.op.derivatives
+refuse_overlap(take_out, "self", "index")
 
 take_along_dim = define(
     "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"
@@ -449,7 +453,15 @@ def nonzero_static_kernel(
 def _dynamic_out(base: OperatorPage, schema: str) -> None:
     """The ``out=`` form of an operator whose result only data can size."""
     page = define(schema, tags=[Tag.dynamic_output_shape, Tag.out])
-    page.explicit(lambda *params: write_out(params[-1], base(*params[:-1])))
+
+    def into(*params: object) -> object:
+        out = params[-1]
+        assert isinstance(out, Tensor)
+        check_writable(base.op._opname, out.meta)
+        return write_out(out, base(*params[:-1]))
+
+    page.explicit(into)
+    refuse_overlap(page, "self", "mask")
 
 
 _dynamic_out(

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from maquette.aten.gathering import check_flat
 from maquette.aten.options import Number, check_fits, result_dtype
+from maquette.aten.overlap import refuse_overlap
 from maquette.aten.scattering import out_meta, reduce_grad, reduce_into
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
@@ -55,6 +56,7 @@ def _written(
         return self
 
     inplace.kernel(write)
+    refuse_overlap(inplace, "index", "source")
     pages = [plain, inplace]
     if out:
         pages.append(_out_page(name, arguments, plain_shape, plain_kernel))

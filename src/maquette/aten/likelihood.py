@@ -6,6 +6,7 @@ other shape is brought to these two. Losses that compare numbers with numbers ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -198,9 +199,12 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         f"SymInt ignore_index=-100) -> Tensor"
     )
 
+    rules: dict[str, Callable[..., tuple[TensorMeta, TensorMeta]]]
+    rules = {"nll_loss": _nll_metas, "nll_loss2d": _nll2d_metas}
+    metas = rules[name]
+
     def backward_shape(grad_output: TensorMeta, self: TensorMeta, *rest: object) -> TensorMeta:
-        target, weight, reduction, ignore_index, _ = rest
-        output, _ = forward.op.shape_rule(self, target, weight, reduction, ignore_index)
+        output, _ = metas(self, *rest[:-1])
         check(
             grad_output.shape == output.shape or grad_output.numel == output.numel == 1,
             lambda: (
@@ -215,7 +219,7 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         assert isinstance(results, tuple)
         return results[0]
 
-    forward.shape(_nll_metas if name == "nll_loss" else _nll2d_metas)
+    forward.shape(metas)
     forward.kernel(_nll_arrays)
     backward.shape(backward_shape)
     backward.kernel(_nll_backward_array)

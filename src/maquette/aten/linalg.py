@@ -1,13 +1,18 @@
 """Products of vectors, matrices and batches of matrices: the operators that count for FLOPs.
 
-Lives here: `mm`, `bmm`, `mv`, `dot` and their forms that add to a tensor. What folds other ranks into
-these (`matmul`, `linear`, `einsum`) is in `products.py` and `einsum.py`. Results are contiguous.
-Gradients follow the layout of what they are for, as PyTorch's do: the gradient of a transposed
-weight comes out transposed, so that its transpose is contiguous and accumulates without a copy.
+Lives here: `mm`, `bmm`, `mv`, `dot` and their forms that add to a tensor. What folds other ranks
+into these (`matmul`, `linear`, `einsum`) is in `products.py` and `einsum.py`. Results are
+contiguous. Gradients follow the layout of what they are for, as PyTorch's do: the gradient of a
+transposed weight comes out transposed, so that its transpose is contiguous and accumulates without
+a copy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.conjugate import _conj
 from maquette.aten.numeric import Array, Number, scaled, scaled_sum, wide
 from maquette.core.broadcast import expand_strides
 from maquette.core.dtype import bool_, dtype
@@ -16,10 +21,13 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import result_type_of
 from maquette.core.strides import Shape
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_true, is_true
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, Variant, define
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import CONJUGATE, Tensor
 
 BOTH = [Variant.INPLACE, Variant.OUT]
 
@@ -53,16 +61,19 @@ def check_expands(name: str, base: TensorMeta, shape: Shape) -> None:
             f"({base.ndim})"
         ),
     )
-    missing = len(shape) - base.ndim
-    for dim, size in enumerate(base.shape, missing):
-        check(
-            is_true(size == 1) or size == shape[dim],
-            lambda dim=dim, size=size: (
-                f"The expanded size of the tensor ({shape[dim]}) must match "  # type: ignore[misc]  # bound per turn
-                f"the existing size ({size}) at non-singleton dimension {dim}.  Target sizes: "
-                f"{list(shape)}.  Tensor sizes: {list(base.shape)}"
-            ),
-        )
+    misfits = [
+        dim
+        for dim, size in enumerate(base.shape, len(shape) - base.ndim)
+        if not is_true(size == 1) and not expect_true(size == shape[dim])
+    ]
+    check(
+        not misfits,
+        lambda: (
+            f"The expanded size of the tensor ({shape[misfits[0]]}) must match the existing size "
+            f"({base.shape[misfits[0] - len(shape)]}) at non-singleton dimension {misfits[0]}.  "
+            f"Target sizes: {list(shape)}.  Tensor sizes: {list(base.shape)}"
+        ),
+    )
 
 
 # --- matrices ---------------------------------------------------------------------------------
@@ -87,7 +98,7 @@ def mm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
 
 
 @mm.kernel
-def mm_kernel(xp, self: Array, mat2: Array) -> Array:
+def mm_kernel(xp: ModuleType, self: Array, mat2: Array) -> Array:
     return xp.matmul(wide(self), wide(mat2))
 
 
@@ -137,7 +148,8 @@ def mm_cost(self: TensorMeta, mat2: TensorMeta, *results: TensorMeta) -> Cost:
 
 
 addmm = define(
-    "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> "
+    "Tensor",
     tags=[Tag.core],
     variants=BOTH,
 )
@@ -147,8 +159,8 @@ addmm = define(
 def addmm_shape(
     self: TensorMeta, mat1: TensorMeta, mat2: TensorMeta, beta: Number, alpha: Number
 ) -> TensorMeta:
-    for name, mat in (("mat1", mat1), ("mat2", mat2)):
-        check(mat.ndim == 2, lambda: f"{name} must be a matrix, got {mat.ndim}-D tensor")
+    check(mat1.ndim == 2, lambda: f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
+    check(mat2.ndim == 2, lambda: f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
     check_multiply(mat1, mat2)
     _check_same_dtype(self, mat1, mat2)
     _check_factors(self.dtype, beta, alpha)
@@ -180,7 +192,9 @@ def _check_factors(kind: dtype, *factors: Number) -> None:
 
 
 @addmm.kernel
-def addmm_kernel(xp, self: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number) -> Array:
+def addmm_kernel(
+    xp: ModuleType, self: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number
+) -> Array:
     product = xp.matmul(wide(mat1), wide(mat2))
     return scaled_sum(self, beta, product, alpha)
 
@@ -234,7 +248,7 @@ def bmm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
 
 
 @bmm.kernel
-def bmm_kernel(xp, self: Array, mat2: Array) -> Array:
+def bmm_kernel(xp: ModuleType, self: Array, mat2: Array) -> Array:
     return xp.matmul(wide(self), wide(mat2))
 
 
@@ -379,7 +393,7 @@ def mv_shape(self: TensorMeta, vec: TensorMeta) -> TensorMeta:
 
 
 @mv.kernel
-def mv_kernel(xp, self: Array, vec: Array) -> Array:
+def mv_kernel(xp: ModuleType, self: Array, vec: Array) -> Array:
     return xp.matmul(wide(self), wide(vec))
 
 
@@ -404,7 +418,9 @@ def addmv_shape(
 
 
 @addmv.kernel
-def addmv_kernel(xp, self: Array, mat: Array, vec: Array, beta: Number, alpha: Number) -> Array:
+def addmv_kernel(
+    xp: ModuleType, self: Array, mat: Array, vec: Array, beta: Number, alpha: Number
+) -> Array:
     return scaled_sum(self, beta, xp.matmul(wide(mat), wide(vec)), alpha)
 
 
@@ -444,7 +460,7 @@ dot.shape(_dot_shape)
 
 
 @dot.kernel
-def dot_kernel(xp, self: Array, tensor: Array) -> Array:
+def dot_kernel(xp: ModuleType, self: Array, tensor: Array) -> Array:
     return xp.matmul(wide(self), wide(tensor))
 
 
@@ -458,7 +474,7 @@ vdot.shape(_dot_shape)
 
 
 @vdot.kernel
-def vdot_kernel(xp, self: Array, other: Array) -> Array:
+def vdot_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
     return xp.matmul(xp.conj(wide(self)), wide(other))
 
 
@@ -466,6 +482,36 @@ vdot.derivative(
     self=lambda grad, other: conj(grad) * other,
     other=lambda grad, self: grad * self,
 )
+
+
+def _without_conjugating(op: OpOverload, ks: int) -> Callable[..., object]:
+    """Products of vectors at the key Conjugate: by bare vectors, and another product where needed.
+
+    The sum of conj(a) conj(b) is the conjugate of that of a b: a view of it, as in PyTorch.
+    """
+
+    def bare(vector: Tensor, ks: int) -> Tensor:
+        result = _conj.op.run(ks, (vector,)) if vector._keys & CONJUGATE else vector
+        assert isinstance(result, Tensor)
+        return result
+
+    def kernel(ks: int, self: Tensor, other: Tensor) -> object:
+        first = bool(self._keys & CONJUGATE) != (op is vdot.op)
+        second = bool(other._keys & CONJUGATE)
+        below = ks & ~CONJUGATE
+        a, b = bare(self, below), bare(other, below)
+        if first and not second:
+            return vdot.op.run(below, (a, b))
+        if second and not first:
+            return vdot.op.run(below, (b, a))
+        result = dot.op.run(below, (a, b))
+        return _conj.op.run(below, (result,)) if first else result
+
+    return kernel
+
+
+for _page in (dot, vdot):
+    _page.op.register(DispatchKey.Conjugate, Kernel(_without_conjugating))
 
 addr = define(
     "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -477,18 +523,19 @@ addr = define(
 def addr_shape(
     self: TensorMeta, vec1: TensorMeta, vec2: TensorMeta, beta: Number, alpha: Number
 ) -> TensorMeta:
-    for name, vec in (("vec1", vec1), ("vec2", vec2)):
-        check(vec.ndim == 1, lambda: f"addr: Expected 1-D argument {name}, but got {vec.ndim}-D")
+    check(vec1.ndim == 1, lambda: f"addr: Expected 1-D argument vec1, but got {vec1.ndim}-D")
+    check(vec2.ndim == 1, lambda: f"addr: Expected 1-D argument vec2, but got {vec2.ndim}-D")
     shape = (vec1.shape[0], vec2.shape[0])
     check_expands("addr", self, shape)
     kind = result_type_of((self, vec1, vec2))
-    for name, factor in (("beta", beta), ("alpha", alpha)):
-        check(
-            kind.category >= 2 or not isinstance(factor, (float, complex)),
-            lambda: (
-                f"For integral input tensors, argument {name} must not be a floating point number."
-            ),
-        )
+    check(
+        kind.category >= 2 or not any(isinstance(f, (float, complex)) for f in (beta, alpha)),
+        lambda: (
+            f"For integral input tensors, argument "
+            f"{'beta' if isinstance(beta, (float, complex)) else 'alpha'} must not be a floating "
+            f"point number."
+        ),
+    )
     # The outer product is taken of a column and a row, spread over the shape with stride 0.
     column = vec1.view(shape, (vec1.strides[0], 0))
     row = vec2.view(shape, (0, vec2.strides[0]))
@@ -499,7 +546,9 @@ def addr_shape(
 
 
 @addr.kernel
-def addr_kernel(xp, self: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number) -> Array:
+def addr_kernel(
+    xp: ModuleType, self: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number
+) -> Array:
     product = wide(vec1)[:, None] * wide(vec2)
     if self.dtype == vec1.dtype == vec2.dtype:
         return scaled_sum(self, beta, product, alpha)

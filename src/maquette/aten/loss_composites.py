@@ -9,7 +9,7 @@ import math
 
 from maquette.aten import functions as F
 from maquette.aten.losses import reduced_tensor
-from maquette.aten.statistics import norm_dim
+from maquette.aten.vector_norms import norm_dim
 from maquette.autograd.grad_mode import no_grad
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import result_type_of

@@ -1,9 +1,9 @@
-"""Losses between numbers: squared, absolute and in between, binary cross entropy, soft margin.
+"""Losses between numbers: squared, absolute and in between, soft margin.
 
 Losses of a difference share one factory: the loss, its slope and its curvature as functions of
-``self - target`` say everything. Losses that name a class are in `likelihood.py`, those with a
-margin in `margin_losses.py`, those that are made of other operators alone in
-`loss_composites.py`.
+``self - target`` say everything. Binary cross entropy is in `binary_losses.py`, losses
+that name a class are in `likelihood.py`, those with a margin in `margin_losses.py`, those that are
+made of other operators alone in `loss_composites.py`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ def reduced_tensor(losses: Tensor, reduction: int) -> Tensor:
     return losses.sum() if reduction == SUM else losses
 
 
-def _check_floats(kernel: str, kind: dtype) -> None:
+def check_floats(kernel: str, kind: dtype) -> None:
+    """Refuse what PyTorch's kernel of this name has no code for."""
     if not kind.is_floating_point:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind.scalar_name}'")
 
 
-def _loss_cost(self: TensorMeta, target: TensorMeta, *rest: object) -> Cost:
+def loss_cost(self: TensorMeta, target: TensorMeta, *rest: object) -> Cost:
+    """A few operations for each element."""
     return Cost(flops=3 * self.numel)
 
 
@@ -73,7 +75,7 @@ def _difference_shape(name: str, kernel: str, own_dtype: bool) -> Callable[..., 
     ) -> TensorMeta:
         _check_parameter(name, parameter)
         common = result_type_of((self, target))
-        _check_floats(kernel, common)
+        check_floats(kernel, common)
         kind = self.dtype if own_dtype else common
         both = elementwise((self, target), kind, common_dtype=common, op_name=name)
         return both if reduction == NONE else both.fresh(())
@@ -145,13 +147,13 @@ def _difference_loss(
         parameter: float = 0.0,
     ) -> Array:
         difference = _difference(self, target)
-        scale = wide(grad_output) / difference.dtype.type(_divisor(self, reduction))
+        scale = wide(grad_output) / difference.dtype.type(divisor(self, reduction))
         found: Array = scale * slope(xp, difference, parameter)
         return found
 
     page.shape(_difference_shape(name, kernel, own_dtype))
     page.kernel(kernel_of)
-    page.cost(_loss_cost)
+    page.cost(loss_cost)
     backward.shape(_difference_backward_shape)
     backward.kernel(backward_kernel)
     backward.cost(lambda grad_output, self, *rest: Cost(flops=3 * self.numel))
@@ -168,7 +170,8 @@ def _difference(self: Array, target: Array) -> Array:
     return found
 
 
-def _divisor(self: Array, reduction: int) -> int:
+def divisor(self: Array, reduction: int) -> int:
+    """What the gradient of each element is divided by."""
     return self.size if reduction == MEAN and self.size else 1
 
 
@@ -211,14 +214,14 @@ def _smooth_slope(xp: ModuleType, d: Array, beta: float) -> Array:
     if beta == 0:
         sign: Array = xp.sign(d)
         return sign
-    return xp.clip(d / d.dtype.type(beta), -1, 1)  # type: ignore[no-any-return]  # an array
+    return xp.clip(d / d.dtype.type(beta), -1, 1)
 
 
 def _smooth_curve(xp: ModuleType, d: Array, beta: float) -> Array:
     size = xp.abs(d)
     half = d.dtype.type(0.5)
     inner = half * d * d / d.dtype.type(beta or 1)
-    return xp.where(size < beta, inner, size - half * d.dtype.type(beta))  # type: ignore[no-any-return]  # an array
+    return xp.where(size < beta, inner, size - half * d.dtype.type(beta))
 
 
 smooth_l1_loss, smooth_l1_loss_backward = _difference_loss(
@@ -252,7 +255,7 @@ def smooth_l1_loss_backward_grad(
 def _huber_curve(xp: ModuleType, d: Array, delta: float) -> Array:
     size, limit = xp.abs(d), d.dtype.type(delta)
     half = d.dtype.type(0.5)
-    return xp.where(size <= limit, half * d * d, limit * (size - half * limit))  # type: ignore[no-any-return]  # an array
+    return xp.where(size <= limit, half * d * d, limit * (size - half * limit))
 
 
 huber_loss, huber_loss_backward = _difference_loss(
@@ -286,205 +289,6 @@ def huber_loss_backward_grad(
     d = self - target
     curvature = d.abs() <= delta
     return _second(grad, grad_output, d, d.clamp(-delta, delta), curvature, reduction)
-
-
-# --- binary cross entropy ------------------------------------------------------------
-
-_BINARY = "Tensor self, Tensor target, Tensor? weight=None, "
-_LEAST_LOG = -100  # the logarithm of 0 counts as this, so that a loss stays finite
-
-binary_cross_entropy = define(
-    f"aten::binary_cross_entropy({_BINARY}int reduction=1) -> Tensor", variants=["out"]
-)
-binary_cross_entropy_backward = define(
-    f"aten::binary_cross_entropy_backward(Tensor grad_output, {_BINARY}int reduction=1) -> Tensor",
-    variants=[
-        f"aten::binary_cross_entropy_backward.grad_input(Tensor grad_output, {_BINARY}"
-        f"int reduction=1, *, Tensor(a!) grad_input) -> Tensor(a!)"
-    ],
-)
-
-
-@binary_cross_entropy.shape
-def binary_cross_entropy_shape(
-    self: TensorMeta, target: TensorMeta, weight: Maybe, reduction: int
-) -> TensorMeta:
-    operands = [m for m in (self, target, weight) if m is not None]
-    both = elementwise(operands, self.dtype, op_name="binary_cross_entropy")
-    for other in operands[1:]:
-        check(
-            other.dtype is self.dtype,
-            lambda: f"Found dtype {target.dtype.scalar_name} but expected {self.dtype.scalar_name}",
-        )
-    _check_floats("binary_cross_entropy", self.dtype)
-    if reduction != NONE:
-        return both.fresh(())
-    return self.like() if both.shape == self.shape else both
-
-
-@binary_cross_entropy.kernel
-def binary_cross_entropy_kernel(
-    xp: ModuleType, self: Array, target: Array, weight: Array | None, reduction: int
-) -> Array:
-    p, t = wide(self), wide(target)
-    _check_probabilities("input", p)
-    _check_probabilities("target", t)
-    with np.errstate(divide="ignore"):
-        yes, no = xp.maximum(xp.log(p), _LEAST_LOG), xp.maximum(xp.log1p(-p), _LEAST_LOG)
-    losses = (t - 1) * no - t * yes
-    return reduced_array(xp, losses if weight is None else losses * wide(weight), reduction)
-
-
-def _check_probabilities(name: str, values: Array) -> None:
-    if not ((values >= 0) & (values <= 1)).all():
-        raise RuntimeError(f"all elements of {name} should be between 0 and 1")
-
-
-binary_cross_entropy.derivative(
-    self=lambda grad, self, target, weight, reduction: binary_cross_entropy_backward(
-        grad, self, target, weight, reduction
-    ),
-    target=lambda grad, self, target, weight, reduction: _target_share(
-        self.logit().neg_() * grad, weight, reduction
-    ),
-)
-binary_cross_entropy.cost(_loss_cost)
-
-
-def _target_share(share: Tensor, weight: Grad, reduction: int) -> Tensor:
-    """Weighted, and divided among the elements if the loss is a mean."""
-    if weight is not None:
-        share = share * weight
-    return share.div_(share.meta.numel) if reduction == MEAN else share
-
-
-@binary_cross_entropy_backward.shape
-def binary_cross_entropy_backward_shape(
-    grad_output: TensorMeta, self: TensorMeta, target: TensorMeta, weight: Maybe, reduction: int
-) -> TensorMeta:
-    check(
-        target.dtype is self.dtype and grad_output.dtype is self.dtype,
-        lambda: (
-            f"Found dtype {grad_output.dtype.scalar_name} but expected {self.dtype.scalar_name}"
-        ),
-    )
-    return self.like()
-
-
-@binary_cross_entropy_backward.kernel
-def binary_cross_entropy_backward_kernel(
-    xp: ModuleType,
-    grad_output: Array,
-    self: Array,
-    target: Array,
-    weight: Array | None,
-    reduction: int,
-) -> Array:
-    p, t = wide(self), wide(target)
-    found: Array = wide(grad_output) * (p - t) / xp.maximum((1 - p) * p, p.dtype.type(1e-12))
-    if weight is not None:
-        found = found * wide(weight)
-    return found / p.dtype.type(_divisor(self, reduction))
-
-
-@binary_cross_entropy_backward.derivative("grad_output", "self", "target")
-def binary_cross_entropy_backward_grad(
-    grad: Tensor,
-    grad_output: Tensor,
-    self: Tensor,
-    target: Tensor,
-    weight: Grad,
-    reduction: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    scale = grad if weight is None else grad * weight
-    if reduction == MEAN:
-        scale = scale / self.meta.numel
-    spread = (1 - self) * self + 1e-12
-    by_out = scale * (self - target) / spread
-    curvature = (self * self - 2 * self * target + target) / (spread * spread)
-    by_out = by_out if reduction == NONE else by_out.sum()
-    return by_out, scale * grad_output * curvature, -(scale * grad_output) / spread
-
-
-binary_cross_entropy_with_logits = define(
-    "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
-    "Tensor? pos_weight=None, int reduction=1) -> Tensor"
-)
-
-
-@binary_cross_entropy_with_logits.shape
-def binary_cross_entropy_with_logits_shape(
-    self: TensorMeta, target: TensorMeta, weight: Maybe, pos_weight: Maybe, reduction: int
-) -> TensorMeta:
-    _check_floats("log_sigmoid_cpu", self.dtype)
-    losses = target.like()
-    for other in (self, pos_weight, weight):
-        if other is not None:
-            losses = _multiplied(losses, other)
-    return losses if reduction == NONE else losses.fresh(())
-
-
-def _multiplied(losses: TensorMeta, other: TensorMeta) -> TensorMeta:
-    """The losses after a multiplication in place, which neither broadcasts nor promotes them."""
-    kind = result_type_of((losses, other))
-    check_castable("binary_cross_entropy_with_logits", kind, losses.dtype)
-    both = elementwise((losses, other), losses.dtype)
-    check(
-        both.shape == losses.shape,
-        lambda: (
-            f"output with shape {list(losses.shape)} doesn't match the broadcast shape "
-            f"{list(both.shape)}"
-        ),
-    )
-    return losses
-
-
-@binary_cross_entropy_with_logits.kernel
-def binary_cross_entropy_with_logits_kernel(
-    xp: ModuleType,
-    self: Array,
-    target: Array,
-    weight: Array | None,
-    pos_weight: Array | None,
-    reduction: int,
-) -> Array:
-    x, t = wide(self), wide(target)
-    log_yes = xp.minimum(x, 0) - xp.log1p(xp.exp(-xp.abs(x)))
-    if pos_weight is not None:
-        log_yes = log_yes * ((wide(pos_weight) - 1) * t + 1)
-    losses = (1 - t) * x - log_yes
-    return reduced_array(xp, losses if weight is None else losses * wide(weight), reduction)
-
-
-def _by_logits(
-    grad: Tensor, self: Tensor, target: Tensor, weight: Grad, pos_weight: Grad, reduction: int
-) -> Tensor:
-    if pos_weight is None:
-        share = (self.sigmoid() - target) * grad
-    else:
-        yes = pos_weight * target
-        share = ((yes + 1 - target) * self.sigmoid() - yes) * grad
-    return _target_share(share, weight, reduction)
-
-
-def _by_target(
-    grad: Tensor, self: Tensor, weight: Grad, pos_weight: Grad, reduction: int
-) -> Tensor:
-    if pos_weight is None:
-        return _target_share(-self * grad, weight, reduction)
-    gain = (-self).log_sigmoid() - self.log_sigmoid() * pos_weight
-    return _target_share(gain * grad, weight, reduction)
-
-
-binary_cross_entropy_with_logits.derivative(
-    self=lambda grad, self, target, weight, pos_weight, reduction: _by_logits(
-        grad, self, target, weight, pos_weight, reduction
-    ),
-    target=lambda grad, self, weight, pos_weight, reduction: _by_target(
-        grad, self, weight, pos_weight, reduction
-    ),
-)
-binary_cross_entropy_with_logits.cost(_loss_cost)
 
 
 # --- soft margin ---------------------------------------------------------------------
@@ -525,7 +329,7 @@ soft_margin_loss.derivative(
         grad, self, target, reduction
     )
 )
-soft_margin_loss.cost(_loss_cost)
+soft_margin_loss.cost(loss_cost)
 
 
 @soft_margin_loss_backward.shape
@@ -542,7 +346,7 @@ def soft_margin_loss_backward_kernel(
     x, t = wide(self), wide(target)
     with np.errstate(over="ignore", invalid="ignore"):
         found: Array = -t / (1 + xp.exp(t * x)) * wide(grad_output)
-    return found / x.dtype.type(_divisor(self, reduction))
+    return found / x.dtype.type(divisor(self, reduction))
 
 
 @soft_margin_loss_backward.derivative("grad_output", "self")

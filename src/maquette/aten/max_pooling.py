@@ -25,11 +25,12 @@ from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
+Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 def _windows_of(
     name: str, dims: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
-) -> tuple[tuple[int, ...], ...]:
+) -> Steps:
     """Kernel, stride (the kernel, if none is given), padding and dilation for each dimension."""
     kernel = all_dims(name, "kernel_size", kernel, dims)
     return (
@@ -83,11 +84,19 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         places = _places(x.shape[-dims:], steps, ceil)
         return window_maxima(xp, x, places, *steps)
 
-    page.derivative(
-        self=lambda grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1: backward(
-            grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1
-        )
-    )
+    @page.derivative("self")
+    def max_pool_gradient(
+        grad: Tensor,
+        self: Tensor,
+        kernel_size: Ints,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        ceil_mode: bool,
+        result1: Tensor,
+    ) -> tuple[object]:
+        return (backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
+
     page.nondifferentiable(1)
 
     @backward.shape
@@ -120,13 +129,13 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
     def max_pool_composite(
         self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
     ) -> Tensor:
-        result: Tensor = page(self, kernel, stride, padding, dilation, ceil)[0]  # type: ignore[index]  # two tensors
+        result: Tensor = page(self, kernel, stride, padding, dilation, ceil)[0]
         return result
 
     return page, backward, plain
 
 
-def _places(space: Ints, steps: tuple[tuple[int, ...], ...], ceil: bool) -> tuple[int, ...]:
+def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
     shape = pooled_shape(TensorMeta.of(int64, (1, *space)), *steps, ceil)
     return shape[1:]
 
@@ -136,8 +145,10 @@ def _check_gradient(
 ) -> None:
     check(
         grad_output.shape == shape and indices.shape == shape,
-        lambda: f"{name}_backward: expected grad_output and indices of shape {list(shape)}, got "
-        f"{grad_output} and {indices}",
+        lambda: (
+            f"{name}_backward: expected grad_output and indices of shape {list(shape)}, got "
+            f"{grad_output} and {indices}"
+        ),
     )
 
 
@@ -168,8 +179,10 @@ def max_pool1d_with_indices_composite(
 ) -> tuple[Tensor, Tensor]:
     check(
         self.ndim in (2, 3) and not any(is_true(n == 0) for n in self.shape[-2:]),
-        lambda: f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size "
-        f"for input, but got:{list(self.shape)}",
+        lambda: (
+            f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size "
+            f"for input, but got:{list(self.shape)}"
+        ),
     )
     stride = stride or kernel
     check(
@@ -204,23 +217,31 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
         )
         check(
             len(output_size) == dims,
-            lambda: f"There should be exactly {dims} elements in output_size, but got "
-            f"{len(output_size)} elements.",
+            lambda: (
+                f"There should be exactly {dims} elements in output_size, but got "
+                f"{len(output_size)} elements."
+            ),
         )
         check(
             self.ndim in (dims + 1, dims + 2),
-            lambda: f"Input to {name} should be a {dims + 1}d or {dims + 2}d Tensor, but got a "
-            f"tensor with {self.ndim} dimensions.",
+            lambda: (
+                f"Input to {name} should be a {dims + 1}d or {dims + 2}d Tensor, but got a "
+                f"tensor with {self.ndim} dimensions."
+            ),
         )
         check(
             self.shape == indices.shape,
-            lambda: f"Expected shape of indices to be same as that of the input tensor "
-            f"({list(self.shape)}) but got indices tensor with shape: {list(indices.shape)}",
+            lambda: (
+                f"Expected shape of indices to be same as that of the input tensor "
+                f"({list(self.shape)}) but got indices tensor with shape: {list(indices.shape)}"
+            ),
         )
         check(
             not any(is_true(n == 0) for n in self.shape[1:]),
-            lambda: f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
-            f"got {list(self.shape)}",
+            lambda: (
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                f"got {list(self.shape)}"
+            ),
         )
         shape = (*self.shape[:-dims], *output_size)
         return pool_meta(self, shape, dims) if dims == 2 else self.fresh(shape)

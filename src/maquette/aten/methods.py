@@ -103,7 +103,7 @@ _IN_PLACE = {
 _REFLECTED = {
     "rsub": lambda self, other: self.rsub(other),
     "rtruediv": lambda self, other: self.reciprocal() * other,
-    "rfloordiv": lambda self, other: _full(self, other) // self,
+    "rfloordiv": lambda self, other: _overload("floor_divide", "default")(other, self),
     "rpow": lambda self, other: _overload("pow", "Scalar")(other, self),
     "rmod": lambda self, other: _overload("remainder", "Scalar_Tensor")(other, self),
     "rmatmul": lambda self, other: _overload("matmul", "default")(other, self),

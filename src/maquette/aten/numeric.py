@@ -6,12 +6,14 @@ CPU kernels do. Nothing here knows tensors; `xp` is the array namespace.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from types import EllipsisType
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.generic]
+Array: TypeAlias = npt.NDArray[Any]  # of any element type, in any array namespace
+Index: TypeAlias = tuple[slice | int | EllipsisType, ...]
 Number: TypeAlias = bool | int | float | complex
 
 _NARROW = frozenset(

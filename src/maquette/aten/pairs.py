@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     BOTH,
     FLOATING,
@@ -22,12 +21,10 @@ from maquette.aten.pointwise import (
     common_type,
     computed,
     elementwise_cost,
-    floating,
     promoted,
     special,
-    widened,
 )
-from maquette.aten.slopes import Value, conj, no_slope
+from maquette.aten.slopes import Value, aten, conj, no_slope
 from maquette.core.dtype import int32
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -127,15 +124,15 @@ ldexp = define(
 
 @ldexp.shape
 def ldexp_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
-    power = other.fresh(other.shape, floating(other.dtype))
-    common = common_type((self, power))
+    common = common_type((self, other), floats=True)
+    power = other.fresh(other.shape, common)
     return elementwise((self, power), common, common_dtype=common, op_name="ldexp")
 
 
 @ldexp.kernel
 def ldexp_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
-    power = xp.exp2(widened(other))
-    return xp.multiply(*promoted(xp, self, power))
+    base, exponent = promoted(xp, self, other, floats=True)
+    return base * xp.exp2(exponent)
 
 
 ldexp.cost(elementwise_cost(2))

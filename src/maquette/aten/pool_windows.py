@@ -1,8 +1,8 @@
 """What the pooling families share: checks and sizes of windows, maxima with places, sums.
 
-Arrays are (*leading, *space); a window is worked through element by element, each step vectorized over
-all places, so that nothing larger than the output is held. Maxima follow PyTorch's ties: the first of
-equal values, the last NaN.
+Arrays are (*leading, *space); a window is worked through element by element, each step vectorized
+over all places, so that nothing larger than the output is held. Maxima follow PyTorch's ties: the
+first of equal values, the last NaN.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from itertools import product
 from math import prod
 from types import ModuleType
 
-from maquette.aten.numeric import Array
-from maquette.aten.windows import padded, reach
+from maquette.aten.numeric import Array, Index
+from maquette.aten.windows import padded, reach, steps
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
 from maquette.core.meta import TensorMeta
@@ -30,8 +30,10 @@ def all_dims(name: str, argument: str, values: Ints, dims: int) -> tuple[int, ..
     """One value a dimension; a single one stands for all."""
     check(
         len(values) in (1, dims),
-        lambda: f"{name}: {argument} must either be a single int, or a tuple of {dims} ints; got "
-        f"{list(values)}",
+        lambda: (
+            f"{name}: {argument} must either be a single int, or a tuple of {dims} ints; got "
+            f"{list(values)}"
+        ),
     )
     return tuple(values) * dims if len(values) == 1 else tuple(values)
 
@@ -41,9 +43,11 @@ def check_pool_input(name: str, self: TensorMeta, dims: int) -> None:
     nonempty = self.shape[self.ndim - dims - 1 :]
     check(
         self.ndim in (dims + 1, dims + 2) and not any(is_true(n == 0) for n in nonempty),
-        lambda: f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim "
-        f"batch size for input, but got:{list(self.shape)} ({name}: non-empty {dims + 1}D or "
-        f"{dims + 2}D (batch mode) tensor expected for input)",
+        lambda: (
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but got:{list(self.shape)} ({name}: non-empty {dims + 1}D or "
+            f"{dims + 2}D (batch mode) tensor expected for input)"
+        ),
     )
 
 
@@ -53,13 +57,17 @@ def pooled_size(size: int, kernel: int, stride: int, pad: int, dilation: int, ce
     check(pad >= 0, lambda: f"pad must be non-negative, but got pad: {pad}")
     check(
         pad <= reach(kernel, dilation) // 2,
-        lambda: f"pad should be at most half of effective kernel size, but got pad={pad}, "
-        f"kernel_size={kernel} and dilation={dilation}",
+        lambda: (
+            f"pad should be at most half of effective kernel size, but got pad={pad}, "
+            f"kernel_size={kernel} and dilation={dilation}"
+        ),
     )
     check(
         kernel > 0 and stride > 0 and dilation > 0,
-        lambda: f"kernel size, stride and dilation should be greater than zero, but got kernel "
-        f"{kernel}, stride {stride}, dilation {dilation}",
+        lambda: (
+            f"kernel size, stride and dilation should be greater than zero, but got kernel "
+            f"{kernel}, stride {stride}, dilation {dilation}"
+        ),
     )
     room = size + 2 * pad - reach(kernel, dilation)
     count = (room + (stride - 1 if ceil else 0)) // stride + 1
@@ -86,9 +94,11 @@ def pooled_shape(
     )
     check(
         all(n >= 1 for n in places),
-        lambda: f"Given input size: ({'x'.join(map(str, self.shape[-dims - 1 :]))}). Calculated "
-        f"output size: ({'x'.join(map(str, (self.shape[-dims - 1], *places)))}). Output size is "
-        f"too small",
+        lambda: (
+            f"Given input size: ({'x'.join(map(str, self.shape[-dims - 1 :]))}). Calculated "
+            f"output size: ({'x'.join(map(str, (self.shape[-dims - 1], *places)))}). Output size "
+            f"is too small"
+        ),
     )
     return (*self.shape[:-dims], *places)
 
@@ -153,11 +163,8 @@ def window_maxima(
     best = xp.full((*x.shape[:-dims], *places), least, x.dtype)
     index = xp.broadcast_to(_plane_index(xp, first, space), best.shape).copy()
     for at in product(*map(range, kernel)):
-        where = tuple(
-            slice(i * d, i * d + s * (n - 1) + 1, s)
-            for i, d, s, n in zip(at, dilation, stride, places)
-        )
-        values = around[(..., *where)]
+        where: Index = (..., *steps(at, stride, dilation, places))
+        values = around[where]
         better = (values > best) | (values != values)
         here = [s + i * d for s, i, d in zip(starts, at, dilation)]
         best = xp.where(better, values, best)

@@ -1,7 +1,7 @@
 """Powers: `pow` of tensors and numbers, `float_power`.
 
-Small whole exponents are multiplied out, as PyTorch does. Integers to negative powers are refused when
-the exponent is a number; within a tensor they give what rounds to zero.
+Small whole exponents are multiplied out, as PyTorch does. Integers to negative powers are refused
+when the exponent is a number; within a tensor they give what rounds to zero.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     CORE_POINTWISE,
     INTS,
@@ -24,7 +23,7 @@ from maquette.aten.pointwise import (
     elementwise_cost,
     promoted,
 )
-from maquette.aten.slopes import Value, conj, no_slope
+from maquette.aten.slopes import Value, aten, conj, no_slope
 from maquette.core.dtype import complex128, float64
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -62,6 +61,8 @@ def pow_number_kernel(xp: ModuleType, self: Array, exponent: Number) -> Array:
     if not isinstance(exponent, complex) and exponent in _MULTIPLIED and self.dtype.kind in "fc":
         return _MULTIPLIED[exponent](xp, computed(self))
     base, raised = promoted(xp, self, exponent)
+    if base.dtype.kind == "b":
+        return base if exponent else xp.ones_like(base)
     return power(xp, base, raised)
 
 
@@ -92,7 +93,8 @@ pow_of_number = define(
 @pow_number.shape
 def pow_number_shape(self: TensorMeta, exponent: Number) -> TensorMeta:
     common = common_type((self, exponent))
-    check_category("pow", common, NUMERIC)
+    if exponent not in (0, 1):  # powers that are copies or ones take bools too
+        check_category("pow", common, NUMERIC)
     check(
         self.dtype.category > INTS or not isinstance(exponent, int) or exponent >= 0,
         lambda: "Integers to negative integer powers are not allowed.",
@@ -134,7 +136,7 @@ def powers_grad(grad: Tensor, self: Tensor, exponent: Value) -> Tensor:
 
 
 def exponent_grad(grad: Tensor, self: Tensor, exponent: Tensor, result: Tensor) -> Tensor:
-    """The gradient by the exponent: ``result * log(self)``, and 0 where 0 is raised to 0 or more."""
+    """The gradient by the exponent: ``result * log(self)``, 0 where 0 is raised to 0 or more."""
     slope = conj(result * self.log())
     flat = self == 0
     if not exponent.meta.dtype.is_complex:
@@ -142,9 +144,7 @@ def exponent_grad(grad: Tensor, self: Tensor, exponent: Tensor, result: Tensor) 
     return (grad * slope).masked_fill(flat, 0)
 
 
-def exponent_of_number_grad(
-    grad: Tensor, self: Number, exponent: Tensor, result: Tensor
-) -> Tensor:
+def exponent_of_number_grad(grad: Tensor, self: Number, exponent: Tensor, result: Tensor) -> Tensor:
     """The gradient of ``number ** exponent``."""
     if self == 0:
         flat = exponent >= 0
@@ -191,8 +191,10 @@ def check_double(target: Tensor, *operands: Value) -> None:
     wanted = complex128 if any(map(_is_complex, operands)) else float64
     check(
         target.dtype is wanted,
-        lambda: f"the output given to float_power has dtype {target.dtype.scalar_name} but the "
-        f"operation's result requires dtype {wanted.scalar_name}",
+        lambda: (
+            f"the output given to float_power has dtype {target.dtype.scalar_name} but the "
+            f"operation's result requires dtype {wanted.scalar_name}"
+        ),
     )
 
 
@@ -216,9 +218,9 @@ for _overload, _arguments in (
     ("Scalar", "Scalar self, Tensor exponent"),
     ("Tensor_Scalar", "Tensor self, Scalar exponent"),
 ):
-    define(
-        f"aten::float_power.{_overload}({_arguments}) -> Tensor", tags=POINTWISE
-    ).composite(float_power_by_parts)
+    define(f"aten::float_power.{_overload}({_arguments}) -> Tensor", tags=POINTWISE).composite(
+        float_power_by_parts
+    )
     define(
         f"aten::float_power.{_overload}_out({_arguments}, *, Tensor(a!) out) -> Tensor(a!)",
         tags=[*POINTWISE, Tag.out],

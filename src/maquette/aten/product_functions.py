@@ -1,19 +1,24 @@
 """Product functions that are more than their operator: `einsum`, `tensordot`, `chain_matmul`.
 
-PyTorch writes these in Python. Here too: they bring their arguments to the operator's form, and `einsum`
-of more than two operands asks opt_einsum in which order to contract.
+PyTorch writes these in Python. Here too: they bring their arguments to the operator's form, and
+`einsum` of more than two operands asks opt_einsum in which order to contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from maquette.aten import einsum as _einsum
-from maquette.aten import products as _products
 from maquette.core.errors import check
+from maquette.dispatch.registry import ops
 from maquette.tensor.tensor import Tensor
 
 Operand = Tensor | Sequence[int | object]
+
+
+def _operator(name: str, overload: str) -> Callable[..., object]:
+    """An overload by name: its page imports this module by a detour."""
+    found: Callable[..., object] = getattr(getattr(ops.aten, name), overload)
+    return found
 
 
 def einsum(*args: object) -> Tensor:
@@ -23,8 +28,10 @@ def einsum(*args: object) -> Tensor:
     """
     check(
         len(args) >= 2,
-        lambda: "einsum(): must specify the equation string and at least one operand, or at least "
-        "one operand and its subscripts list",
+        lambda: (
+            "einsum(): must specify the equation string and at least one operand, or at least "
+            "one operand and its subscripts list"
+        ),
     )
     if isinstance(args[0], str):
         equation, operands = args[0], list(args[1:])
@@ -33,7 +40,7 @@ def einsum(*args: object) -> Tensor:
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = list(operands[0])
     path = _contraction_path(equation, operands) if len(operands) > 2 else None
-    result = _einsum.einsum(equation, operands, path=path)
+    result = _operator("einsum", "default")(equation, operands, path=path)
     assert isinstance(result, Tensor)
     return result
 
@@ -78,9 +85,9 @@ def tensordot(
     dims: int | Sequence[Sequence[int]] | Tensor = 2,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Sum products over dimensions: the last `dims` of `a` with the first of `b`, or those listed."""
+    """Sum products over the last `dims` dimensions of `a` and the first of `b`, or those listed."""
     if isinstance(dims, Tensor):
-        dims = dims.tolist() if dims.numel() > 1 else int(dims.item())
+        dims = dims.tolist() if dims.numel() > 1 else int(dims.item().real)
     if isinstance(dims, (list, tuple)):
         left, right = (list(d) if isinstance(d, (list, tuple)) else [d] for d in dims)
     else:
@@ -92,16 +99,16 @@ def tensordot(
         )
         left, right = list(range(-number, 0)), list(range(number))
     result = (
-        _products.tensordot(a, b, left, right)
+        _operator("tensordot", "default")(a, b, left, right)
         if out is None
-        else _products.tensordot_out(a, b, left, right, out=out)
+        else _operator("tensordot", "out")(a, b, left, right, out=out)
     )
     assert isinstance(result, Tensor)
     return result
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
-    """The product of a chain of matrices, in the cheapest order; `linalg.multi_dot` by its old name."""
+    """The product of a chain of matrices in the cheapest order: `linalg.multi_dot` of old."""
     check(
         all(m.ndim == 2 for m in matrices),
         lambda: f"chain_matmul: tensors must be 2-D; got {[list(m.shape) for m in matrices]}",
@@ -109,9 +116,9 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     if len(matrices) == 1:
         return matrices[0]
     result = (
-        _products.linalg_multi_dot(list(matrices))
+        _operator("linalg_multi_dot", "default")(list(matrices))
         if out is None
-        else _products.linalg_multi_dot_out(list(matrices), out=out)
+        else _operator("linalg_multi_dot", "out")(list(matrices), out=out)
     )
     assert isinstance(result, Tensor)
     return result

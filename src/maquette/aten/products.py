@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from types import ModuleType
 
-from maquette.aten.linalg import addmm, conj
+from maquette.aten.linalg import addmm, conj, mm
 from maquette.aten.numeric import Array, wide
+from maquette.aten.shapes import reshape
+from maquette.aten.views import _unsafe_view, t, view
 from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -55,7 +58,7 @@ matmul = define("aten::matmul(Tensor self, Tensor other) -> Tensor")
 
 @matmul.composite
 def matmul_composite(self: Tensor, other: Tensor) -> Tensor:
-    left, right = self.ndim, other.ndim
+    left, right = self.meta.ndim, other.meta.ndim
     check(
         left > 0 and right > 0,
         lambda: (
@@ -69,7 +72,7 @@ def matmul_composite(self: Tensor, other: Tensor) -> Tensor:
     if left == 1 and right == 2:
         return self.unsqueeze(0).mm(other).squeeze_(0)
     if left == 2 and right == 2:
-        return self.mm(other)
+        return mm(self, other)
     if left == 3 and right == 3:
         self, other = _without_single_batch(self, other), _without_single_batch(other, self)
     if _folds(self, other):
@@ -90,31 +93,35 @@ def _folds(left: Tensor, right: Tensor) -> bool:
     Not if the many would have to be copied for it, unless the gradient of the few is wanted: that
     of an expanded matrix would be as large as the batch.
     """
-    larger, smaller = (left, right) if left.ndim >= right.ndim else (right.mT, left)
-    if larger.ndim < 3 or smaller.ndim > 2:
+    if left.meta.ndim >= right.meta.ndim:
+        larger, smaller = left, right
+    else:
+        larger, smaller = right.mT, left
+    if larger.meta.ndim < 3 or smaller.meta.ndim > 2:
         return False
     if smaller.requires_grad:
         return True
-    if left.ndim == 2:
+    if left.meta.ndim == 2:
         return False
-    if larger.numel() == 0:
+    meta = larger.meta
+    if meta.is_contiguous or meta.numel == 0:
         return True
-    shape, strides = larger.shape, larger.stride()
+    shape, strides = meta.shape, meta.strides
     return all(is_true(strides[i] == strides[i + 1] * shape[i + 1]) for i in range(len(shape) - 2))
 
 
 def _folded(left: Tensor, right: Tensor) -> Tensor:
-    turned = left.ndim < right.ndim
+    turned = left.meta.ndim < right.meta.ndim
     many = right.mT if turned else left
-    few = (left.t() if left.ndim == 2 else left) if turned else right
-    shape = list(many.shape[:-1])
-    rows = prod(shape)
-    if few.ndim == 2:
-        shape.append(few.shape[1])
-    matrix = many.reshape([rows, many.shape[-1]])
-    product = matrix.mv(few) if few.ndim == 1 else matrix.mm(few)
-    result = product._unsafe_view(shape)
-    if turned and few.ndim == 2:
+    few = (left.t() if left.meta.ndim == 2 else left) if turned else right
+    *shape, inner = many.meta.shape
+    is_matrix = few.meta.ndim == 2
+    matrix = reshape(many, (prod(shape), inner))
+    if is_matrix:
+        shape.append(few.meta.shape[1])
+    product = mm(matrix, few) if is_matrix else matrix.mv(few)
+    result = _unsafe_view(product, tuple(shape))
+    if turned and is_matrix:
         return result.mT.contiguous()
     return result
 
@@ -143,21 +150,22 @@ linear = define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) ->
 
 @linear.composite
 def linear_composite(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    rank = input.meta.ndim
     check(
-        input.ndim > 0 and weight.ndim > 0,
+        rank > 0 and weight.meta.ndim > 0,
         lambda: (
             f"both arguments to linear need to be at least 1D, but they are {input.ndim}D and "
             f"{weight.ndim}D"
         ),
     )
     if bias is None:
-        return input.matmul(weight.t())
-    if input.ndim == 2:
-        return addmm(bias, input, weight.t())
-    if (bias.ndim == 1 or bias.squeeze().ndim == 1) and input.is_contiguous():
-        shape = input.shape
-        flat = input.view([prod(shape[:-1]), shape[-1]])
-        return addmm(bias, flat, weight.t()).view([*shape[:-1], weight.shape[0]])
+        return matmul(input, t(weight))
+    if rank == 2:
+        return addmm(bias, input, t(weight))
+    if (bias.meta.ndim == 1 or bias.squeeze().ndim == 1) and input.meta.is_contiguous:
+        *shape, inner = input.meta.shape
+        flat = view(input, (prod(shape), inner))
+        return view(addmm(bias, flat, t(weight)), (*shape, weight.meta.shape[0]))
     return input.matmul(weight.t()).add(bias)
 
 
@@ -170,11 +178,8 @@ outer = define("aten::outer(Tensor self, Tensor vec2) -> Tensor")
 
 @outer.composite
 def outer_composite(self: Tensor, vec2: Tensor) -> Tensor:
-    for name, vector in (("self", self), ("vec2", vec2)):
-        check(
-            vector.ndim == 1,
-            lambda: f"outer: Expected 1-D argument {name}, but got {vector.ndim}-D",
-        )
+    check(self.ndim == 1, lambda: f"outer: Expected 1-D argument self, but got {self.ndim}-D")
+    check(vec2.ndim == 1, lambda: f"outer: Expected 1-D argument vec2, but got {vec2.ndim}-D")
     return self.reshape([self.shape[0], 1]) * vec2
 
 
@@ -207,15 +212,13 @@ linalg_vecdot = define("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -
 
 @linalg_vecdot.composite
 def linalg_vecdot_composite(x: Tensor, y: Tensor, dim: int) -> Tensor:
-    for name, tensor in (("x", x), ("y", y)):
-        kind = tensor.dtype
-        check(
-            kind.is_floating_point or kind.is_complex,
-            lambda: (
-                f"linalg.vecdot: Expected a floating point or complex tensor as input. Got "
-                f"{name} of {kind.scalar_name}"
-            ),
-        )
+    check(
+        x.dtype.category >= 2 and y.dtype.category >= 2,
+        lambda: (
+            f"linalg.vecdot: Expected floating point or complex tensors as input. Got "
+            f"{x.dtype.scalar_name} and {y.dtype.scalar_name}"
+        ),
+    )
     return (conj(x) * y).sum(dim)
 
 
@@ -264,15 +267,19 @@ def _check_contracts(self: Tensor, other: Tensor, left: Ints, right: Ints) -> No
         ),
     )
     for a, b in zip(left, right):
-        size_a = self.shape[wrap_dim(a, self.ndim)] if self.ndim else 1
-        size_b = other.shape[wrap_dim(b, other.ndim)] if other.ndim else 1
-        check(
-            is_true(size_a == 1) or is_true(size_b == 1) or size_a == size_b,
-            lambda: (
-                f"contracted dimensions need to match, but first has size {size_a} in dim {a} "
-                f"and second has size {size_b} in dim {b}"
-            ),
-        )
+        _check_contracted_dims(self, other, a, b)
+
+
+def _check_contracted_dims(self: Tensor, other: Tensor, a: int, b: int) -> None:
+    size_a = self.shape[wrap_dim(a, self.ndim)] if self.ndim else 1
+    size_b = other.shape[wrap_dim(b, other.ndim)] if other.ndim else 1
+    check(
+        is_true(size_a == 1) or is_true(size_b == 1) or size_a == size_b,
+        lambda: (
+            f"contracted dimensions need to match, but first has size {size_a} in dim {a} and "
+            f"second has size {size_b} in dim {b}"
+        ),
+    )
 
 
 def _summed_against_ones(
@@ -305,40 +312,42 @@ def linalg_multi_dot_composite(tensors: Sequence[Tensor]) -> Tensor:
         lambda: f"multi_dot(): expected at least 2 tensors but got {len(tensors)}",
     )
     matrices = list(tensors)
-    shape: list[int] = []
-    for end, dim in ((0, 0), (-1, -1)):
-        rank = matrices[end].ndim
-        check(
-            rank in (1, 2),
-            lambda: (
-                f"multi_dot(): the {'first' if end == 0 else 'last'} tensor must be 1D or 2D "
-                f"but got {rank}D"
-            ),
-        )
-        if rank == 2:
-            shape.append(matrices[end].shape[dim])
-        else:
-            matrices[end] = matrices[end].unsqueeze(dim)
+    first, last = matrices[0], matrices[-1]
+    check(
+        first.ndim in (1, 2),
+        lambda: f"multi_dot(): the first tensor must be 1D or 2D but got {first.ndim}D",
+    )
+    check(
+        last.ndim in (1, 2),
+        lambda: f"multi_dot(): the last tensor must be 1D or 2D but got {last.ndim}D",
+    )
+    # A vector at an end is a matrix of one row, or of one column.
+    matrices[0] = first.unsqueeze(0) if first.ndim == 1 else first
+    matrices[-1] = last.unsqueeze(-1) if last.ndim == 1 else last
+    shape = [first.shape[0]] * (first.ndim - 1) + [last.shape[-1]] * (last.ndim - 1)
     _check_chain(matrices)
     order = _cheapest_order([m.shape[0] for m in matrices] + [matrices[-1].shape[1]])
     return _chained(matrices, order, 0, len(matrices) - 1).view(shape)
 
 
 def _check_chain(matrices: Sequence[Tensor]) -> None:
-    for number, matrix in enumerate(matrices):
-        check(
-            matrix.ndim == 2,
-            lambda: f"multi_dot(): tensor {number} must be 2D but got {matrix.ndim}D",
-        )
+    odd = [n for n, matrix in enumerate(matrices) if matrix.ndim != 2]
+    check(
+        not odd,
+        lambda: f"multi_dot(): tensor {odd[0]} must be 2D but got {matrices[odd[0]].ndim}D",
+    )
     for number in range(1, len(matrices)):
-        before, after = matrices[number - 1], matrices[number]
-        check(
-            before.shape[1] == after.shape[0],
-            lambda: (
-                f"multi_dot(): tensors {number - 1} and {number} with shapes "
-                f"{list(before.shape)} and {list(after.shape)} cannot be multiplied"
-            ),
-        )
+        _check_neighbours(matrices[number - 1], matrices[number], number)
+
+
+def _check_neighbours(before: Tensor, after: Tensor, number: int) -> None:
+    check(
+        before.shape[1] == after.shape[0],
+        lambda: (
+            f"multi_dot(): tensors {number - 1} and {number} with shapes "
+            f"{list(before.shape)} and {list(after.shape)} cannot be multiplied"
+        ),
+    )
 
 
 def _cheapest_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
@@ -469,7 +478,7 @@ def _spread(shape: Ints, expand: Ints) -> Ints:
 
 @_trilinear.kernel
 def _trilinear_kernel(
-    xp,
+    xp: ModuleType,
     i1: Array,
     i2: Array,
     i3: Array,

@@ -142,14 +142,7 @@ def _set_empty(self: Tensor) -> None:
     _replace(self, meta, UntypedStorage(0, like.device, data))
 
 
-set__storage = _set_page(
-    "aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)", _set_whole_storage
-)
-set__storage_offset = _set_page(
-    "aten::set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, "
-    "SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
-    _set_storage,
-)
+# Forms with tensors come first: a Storage parameter takes any object.
 set__tensor = _set_page(
     "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)", _set_tensor
 )
@@ -167,6 +160,16 @@ def set__tensor_offset_composite(
 ) -> object:
     _check_same_dtype(self, source)
     return set__storage_offset(self, source._storage, storage_offset, size, stride)
+
+
+set__storage = _set_page(
+    "aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)", _set_whole_storage
+)
+set__storage_offset = _set_page(
+    "aten::set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, "
+    "SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
+    _set_storage,
+)
 
 
 __all__ = ["resize_", "resize_as_", "set_"]

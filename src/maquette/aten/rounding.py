@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     ANY,
     BOTH,
@@ -30,10 +29,10 @@ from maquette.aten.pointwise import (
     unary,
     widened,
 )
-from maquette.aten.slopes import no_slope
+from maquette.aten.slopes import aten, no_slope
 from maquette.core.dtype import dtype, finfo
 from maquette.core.elementwise import elementwise
-from maquette.core.errors import check_not_implemented
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
@@ -54,9 +53,7 @@ def rounding(name: str) -> OperatorPage:
     def kernel(xp: ModuleType, self: Array) -> Array:
         return self.copy() if self.dtype.kind in "iu" else getattr(xp, name)(self)
 
-    op = unary(
-        name, kernel, result=result, takes=REALS, label=f"{name}_vml", tags=CORE_POINTWISE
-    )
+    op = unary(name, kernel, result=result, takes=REALS, label=f"{name}_vml", tags=CORE_POINTWISE)
     op.derivative(self=no_slope)
     return op
 
@@ -84,9 +81,7 @@ round_decimals = unary(
 )
 round_decimals.derivative(self=no_slope)
 
-frac = unary(
-    "frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS
-)
+frac = unary("frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS)
 frac.derivative(self=lambda grad: grad)
 
 
@@ -94,11 +89,18 @@ frac.derivative(self=lambda grad: grad)
 
 
 def predicate(
-    name: str, function: Kernel, *, takes: frozenset[int] = ANY, tags: tuple[Tag, ...] = POINTWISE,
+    name: str,
+    function: Kernel,
+    *,
+    takes: frozenset[int] = ANY,
+    tags: tuple[Tag, ...] = POINTWISE,
     variants: tuple[Variant, ...] = (),
 ) -> OperatorPage:
     """Define an operator that asks a question of each number."""
     return unary(name, function, result=boolean, takes=takes, tags=tags, variants=variants)
+
+
+_OUT = (Variant.OUT,)
 
 
 def _never(xp: ModuleType, self: Array) -> Array:
@@ -112,19 +114,27 @@ def _of_floats(function: Kernel) -> Kernel:
 
 isnan = predicate("isnan", _of_floats(lambda xp, self: xp.isnan(self)), tags=CORE_POINTWISE)
 isinf = predicate("isinf", _of_floats(lambda xp, self: xp.isinf(self)), tags=CORE_POINTWISE)
-isposinf = predicate(
-    "isposinf", _of_floats(lambda xp, self: self == math.inf), takes=ORDERED, variants=(Variant.OUT,)
-)
-isneginf = predicate(
-    "isneginf", _of_floats(lambda xp, self: self == -math.inf), takes=ORDERED, variants=(Variant.OUT,)
-)
+
+
+def _infinite(name: str, infinity: float) -> OperatorPage:
+    """Define the question whether a number is one of the infinities."""
+
+    def result(kind: dtype) -> dtype:
+        check(not kind.is_complex, lambda: f"{name} does not support complex inputs.")
+        return boolean(kind)
+
+    return unary(name, _of_floats(lambda xp, self: self == infinity), result=result, variants=_OUT)
+
+
+isposinf = _infinite("isposinf", math.inf)
+isneginf = _infinite("isneginf", -math.inf)
 
 
 def signbit_kernel(xp: ModuleType, self: Array) -> Array:
     return _never(xp, self) if self.dtype.kind in "bu" else xp.signbit(self)
 
 
-signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=(Variant.OUT,))
+signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=_OUT)
 
 isfinite = define("aten::isfinite(Tensor self) -> Tensor", tags=POINTWISE)
 

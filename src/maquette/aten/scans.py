@@ -8,10 +8,10 @@ import numpy as np
 
 from maquette.aten import functions as F
 from maquette.aten.axes import Array, accumulator
+from maquette.aten.extremes import check_ordered
 from maquette.aten.numeric import wide
 from maquette.aten.reductions import (
     cast,
-    check_ordered,
     into_dtype_of_out,
     reduction_cost,
     sum_dtype,

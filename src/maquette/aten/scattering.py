@@ -10,6 +10,7 @@ from types import ModuleType
 
 from maquette.aten.gathering import check_positions, in_range, sized
 from maquette.aten.options import Number, check_fits, result_dtype
+from maquette.aten.overlap import refuse_overlap
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check
@@ -256,6 +257,8 @@ def _family(
         target = params[-1]
         target[...] = plain_kernel(xp, self, *params[:-1])  # type: ignore[index]  # an array
 
+    for page in (inplace, into):
+        refuse_overlap(page, "index", "src")
     return plain, inplace, into
 
 

@@ -14,7 +14,6 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.library.page import Cost, OperatorPage, Variant, define
-from maquette.tensor.tensor import Tensor
 
 # --- sorted sequences ----------------------------------------------------------------
 
@@ -246,7 +245,10 @@ def histc_kernel(xp: ModuleType, self: Array, bins: int, min: float, max: float)
     if low == high:
         low, high = low - 1, high + 1
     x = x[(x >= low) & (x <= high)]
-    position = ((x - low) / (high - low) * bins).astype(xp.int64)
+    # Rounded to the input's type at each step, which decides on which side of an edge values fall.
+    kind = self.dtype
+    scaled = wide((wide((x - low).astype(kind)) * bins).astype(kind))
+    position = (scaled / (high - low)).astype(kind).astype(xp.int64)
     counted: Array = xp.bincount(xp.minimum(position, bins - 1), minlength=bins)
     return counted.astype(wide(self).dtype)
 
@@ -258,7 +260,7 @@ def _finish(pages: tuple[OperatorPage, ...]) -> None:
 
 
 def _largest(args: tuple[object, ...]) -> int:
-    return max((a.numel for a in args if isinstance(a, (TensorMeta, Tensor))), default=0)
+    return max((a.numel for a in args if isinstance(a, TensorMeta)), default=0)
 
 
 for _page in (isin, isin_tensor_scalar, isin_scalar_tensor):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     CORE_POINTWISE,
     POINTWISE,
@@ -20,6 +19,7 @@ from maquette.aten.pointwise import (
     elementwise_cost,
     promoted,
 )
+from maquette.aten.slopes import aten
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import bool_, dtype, number_dtype, promote_types, uint8
 from maquette.core.elementwise import elementwise

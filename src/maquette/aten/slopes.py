@@ -1,15 +1,35 @@
-"""Small pieces of derivative formulas that several families use.
+"""Small pieces of derivative formulas that several families use, and operators by name.
 
 They speak operators, so they work under every transform; a value may be a tensor or a number.
 """
 
 from __future__ import annotations
 
-from maquette.aten import functions as aten
+from typing import Any
+
+from maquette.aten.faces import find_function
 from maquette.tensor.tensor import Tensor
 
 Number = bool | int | float | complex
 Value = Tensor | Number
+
+
+class Operators:
+    """Every operator as a function, found when first used.
+
+    Pages call those of other families through it, so that families need not import one another:
+    `maquette.aten.functions`, which users see, itself imports some of them.
+    """
+
+    def __getattr__(self, name: str) -> Any:  # what an operator returns, its schema says
+        found = None if name.startswith("__") else find_function(name)
+        if found is None:
+            raise AttributeError(f"there is no operator aten::{name}")
+        setattr(self, name, found)
+        return found
+
+
+aten = Operators()
 
 
 def conj(value: Value) -> Value:
@@ -22,11 +42,6 @@ def conj(value: Value) -> Value:
 def no_slope(grad: Tensor) -> Tensor:
     """The gradient of a function that is flat: zeros."""
     return aten.zeros_like(grad)
-
-
-def only_where(condition: Tensor, grad: Tensor) -> Tensor:
-    """The gradient where a condition holds, zero elsewhere."""
-    return aten.where(condition, grad, 0)
 
 
 def real_part(value: Tensor) -> Tensor:

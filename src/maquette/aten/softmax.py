@@ -75,14 +75,6 @@ _softmax.shape(lambda self, dim, half: _softmax_meta("softmax", self, dim, half)
 _log_softmax.shape(lambda self, dim, half: _softmax_meta("log_softmax", self, dim, half))
 _softmax.kernel(_probabilities)
 _log_softmax.kernel(_log_probabilities)
-_softmax.derivative(
-    self=lambda grad, result, dim, self_meta: softmax_backward(grad, result, dim, self_meta.dtype)
-)
-_log_softmax.derivative(
-    self=lambda grad, result, dim, self_meta: log_softmax_backward(
-        grad, result, dim, self_meta.dtype
-    )
-)
 _softmax.cost(lambda self, *rest: Cost(flops=4 * self.numel))
 _log_softmax.cost(lambda self, *rest: Cost(flops=5 * self.numel))
 
@@ -144,6 +136,16 @@ def log_softmax_backward_kernel(
     grad = wide(grad_output)
     result: Array = grad - xp.exp(wide(output)) * _axis_sum(xp, grad, dim)
     return result
+
+
+_softmax.derivative(
+    self=lambda grad, result, dim, self_meta: softmax_backward(grad, result, dim, self_meta.dtype)
+)
+_log_softmax.derivative(
+    self=lambda grad, result, dim, self_meta: log_softmax_backward(
+        grad, result, dim, self_meta.dtype
+    )
+)
 
 
 def softmax_double_grad(grad: Tensor, grad_output: Tensor, dim: int, output: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.axes import Array, check_reducible, reduced
+from maquette.aten.extremes import check_ordered, selected_grad, whole_extreme_grad
 from maquette.aten.numeric import wide
-from maquette.aten.reductions import check_ordered, selected_grad, whole_extreme_grad
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int64
 from maquette.core.errors import check
@@ -108,7 +108,7 @@ msort_out = define("aten::msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!
 @msort_out.composite
 def msort_out_composite(self: Tensor, out: Tensor) -> Tensor:
     indices = self.new_empty((0,), dtype=int64)
-    results: tuple[Tensor, Tensor] = self.sort(0, False, values=out, indices=indices)  # type: ignore[assignment]  # two results
+    results: tuple[Tensor, Tensor] = self.sort(0, False, values=out, indices=indices)
     return results[0]
 
 

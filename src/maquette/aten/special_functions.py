@@ -1,7 +1,7 @@
 """Special functions: gamma and its derivatives, Bessel, Airy, the normal distribution, zeta.
 
-Their values come from the special functions that go with the array namespace (SciPy for NumPy). Orthogonal
-polynomials are in `special_polynomials.py`, `erf` and its kin in `transcendental.py`.
+Their values come from the special functions that go with the array namespace (SciPy for NumPy).
+Orthogonal polynomials are in `special_polynomials.py`, `erf` and its kin in `transcendental.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
     BOTH,
     POINTWISE,
@@ -24,6 +23,7 @@ from maquette.aten.pointwise import (
     unary,
     widened,
 )
+from maquette.aten.slopes import aten
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -92,9 +92,7 @@ def polygamma_kernel(xp: ModuleType, n: int, self: Array) -> Array:
     x = widened(self)
     if n == 0:
         return digamma_kernel(xp, x)
-    return (-1.0) ** (n + 1) * math.gamma(n + 1) * zeta_kernel(
-        xp, xp.asarray(n + 1, x.dtype), x
-    )
+    return (-1.0) ** (n + 1) * math.gamma(n + 1) * zeta_kernel(xp, xp.asarray(n + 1, x.dtype), x)
 
 
 polygamma.cost(elementwise_cost(4))
@@ -119,9 +117,7 @@ def mvlgamma_kernel(xp: ModuleType, self: Array, p: int) -> Array:
     return total
 
 
-mvlgamma = define(
-    "aten::mvlgamma(Tensor self, int p) -> Tensor", tags=POINTWISE, variants=BOTH
-)
+mvlgamma = define("aten::mvlgamma(Tensor self, int p) -> Tensor", tags=POINTWISE, variants=BOTH)
 
 
 @mvlgamma.shape
@@ -139,8 +135,28 @@ mvlgamma.derivative(
     self=lambda grad, self, p: grad * sum(digamma(self - 0.5 * i) for i in range(p))
 )
 
-igamma = binary("igamma", lambda xp, a, b: special(xp).gammainc(a, b), takes=REAL_FLOATS)
-igammac = binary("igammac", lambda xp, a, b: special(xp).gammaincc(a, b), takes=REAL_FLOATS)
+
+def incomplete_gamma(
+    xp: ModuleType, a: Array, x: Array, known: Array, nothing: float, everything: float
+) -> Array:
+    """The values known within the domain, and the limits at its ends: nothing or everything."""
+    limit = xp.where(xp.isinf(x), everything, known)
+    limit = xp.where(xp.isinf(a), xp.where(xp.isinf(x), xp.nan, nothing), limit)
+    limit = xp.where(x == 0, nothing, limit)
+    limit = xp.where(a == 0, xp.where(x > 0, everything, xp.nan), limit)
+    return xp.where((a < 0) | (x < 0), xp.nan, limit)
+
+
+igamma = binary(
+    "igamma",
+    lambda xp, a, x: incomplete_gamma(xp, a, x, special(xp).gammainc(a, x), 0, 1),
+    takes=REAL_FLOATS,
+)
+igammac = binary(
+    "igammac",
+    lambda xp, a, x: incomplete_gamma(xp, a, x, special(xp).gammaincc(a, x), 1, 0),
+    takes=REAL_FLOATS,
+)
 
 
 def gamma_density(self: Tensor, other: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Orthogonal polynomials: Chebyshev (four kinds, plain and shifted), Hermite, Laguerre, Legendre.
 
-Each is a polynomial of degree 1 and a step from two degrees to the next. The degree is a tensor or a
-number, taken as its whole part; a negative degree gives 0.
+Each is a polynomial of degree 1 and a step from two degrees to the next. The degree is a tensor or
+a number, taken as its whole part; a negative degree gives 0.
 """
 
 from __future__ import annotations

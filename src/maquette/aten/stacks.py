@@ -50,11 +50,11 @@ def _column_stack(tensors: Tensors) -> object:
     )
 
 
-_with_out("aten::hstack(Tensor[] tensors) -> Tensor", _hstack)
-_with_out("aten::vstack(Tensor[] tensors) -> Tensor", _vstack)
-_with_out("aten::row_stack(Tensor[] tensors) -> Tensor", _vstack)
-_with_out("aten::dstack(Tensor[] tensors) -> Tensor", _dstack)
-_with_out("aten::column_stack(Tensor[] tensors) -> Tensor", _column_stack)
+_with_out("aten::hstack(Tensor[] tensors) -> Tensor", _hstack, tags=(Tag.out,))
+_with_out("aten::vstack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+_with_out("aten::row_stack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+_with_out("aten::dstack(Tensor[] tensors) -> Tensor", _dstack, tags=(Tag.out,))
+_with_out("aten::column_stack(Tensor[] tensors) -> Tensor", _column_stack, tags=(Tag.out,))
 for _name in ("concat", "concatenate"):
     _with_out(
         f"aten::{_name}(Tensor[] tensors, int dim=0) -> Tensor",

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from maquette.aten.copies import converted, item
 from maquette.aten.creation import tensor
 from maquette.aten.shapes import matrix_H, mH, mT, numpy_T
+from maquette.aten.slopes import aten
 from maquette.core import dtype as dtypes
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
 from maquette.tensor.tensor import Tensor
@@ -219,16 +219,12 @@ def is_set_to(self: Tensor, other: Tensor) -> bool:
 
 def _real(self: Tensor) -> object:
     """The real part: a view of a complex tensor, a real tensor itself."""
-    return self.view_as_real().select(-1, 0) if self.is_complex() else self
+    return aten.real(self)
 
 
 def _imag(self: Tensor) -> object:
     """The imaginary part, a view; RuntimeError for a real tensor."""
-    check(
-        self.is_complex(),
-        lambda: f"imag is not implemented for tensors with non-complex dtypes, got {self.meta}",
-    )
-    return self.view_as_real().select(-1, 1)
+    return aten.imag(self)
 
 
 def attach() -> None:

@@ -1,8 +1,8 @@
 """Functions of one operand: exponentials, logarithms, trigonometry, the error function.
 
-Rounding, predicates and parts of numbers are in `rounding.py`; `neg`, `abs`, `sign` in `arithmetic.py`;
-gamma and Bessel functions are not here. Integers are computed in the default dtype, bfloat16 and
-float16 in float32 (the factory sees to it). A `slope` is d out / d self.
+Rounding, predicates and parts of numbers are in `rounding.py`; `neg`, `abs`, `sign` in
+`arithmetic.py`; gamma and Bessel functions in `special_functions.py`. Integers are computed in the
+default dtype, bfloat16 and float16 in float32 (the factory does it). A `slope` is d out / d self.
 """
 
 from __future__ import annotations
@@ -11,20 +11,26 @@ import math
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten import functions as aten
 from maquette.aten.pointwise import (
+    BOTH,
     CORE_POINTWISE,
     FLOATING,
     POINTWISE,
     REAL_FLOATS,
     Array,
     backward,
+    elementwise_cost,
+    floating,
     special,
     unary,
+    widened,
 )
-from maquette.aten.slopes import conj
+from maquette.aten.slopes import aten, conj
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage
+from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
 
@@ -90,10 +96,25 @@ atanh = function("atanh", "arctanh", lambda self: aten.reciprocal(1 - self * sel
 tanh = unary("tanh", lambda xp, self: xp.tanh(self), takes=FLOATING, tags=CORE_POINTWISE)
 tanh.derivative(self=lambda grad, result: tanh_backward(grad, result))
 
-deg2rad = unary("deg2rad", lambda xp, self: self * (math.pi / 180), takes=REAL_FLOATS)
-deg2rad.derivative(self=lambda grad: deg2rad(grad))
-rad2deg = unary("rad2deg", lambda xp, self: self * (180 / math.pi), takes=REAL_FLOATS)
-rad2deg.derivative(self=lambda grad: rad2deg(grad))
+
+def conversion(name: str, factor: float) -> OperatorPage:
+    """Define a change of the unit of angles."""
+
+    def shape(self: TensorMeta) -> TensorMeta:
+        check(not self.dtype.is_complex, lambda: f"{name} is not supported for complex tensors.")
+        kind = floating(self.dtype)
+        return elementwise([self], kind, common_dtype=kind)
+
+    op = define(f"aten::{name}(Tensor self) -> Tensor", tags=POINTWISE, variants=BOTH)
+    op.shape(shape)
+    op.kernel(lambda xp, self: widened(self) * factor)
+    op.cost(elementwise_cost(1))
+    op.derivative(self=lambda grad: op(grad))
+    return op
+
+
+deg2rad = conversion("deg2rad", math.pi / 180)
+rad2deg = conversion("rad2deg", 180 / math.pi)
 
 
 def sinc_kernel(xp: ModuleType, self: Array) -> Array:
@@ -121,7 +142,9 @@ erf = special_function(
     "erf", lambda self: (2 / _ROOT_PI) * exp(-(self * self)), tags=CORE_POINTWISE
 )
 erfc = special_function("erfc", lambda self: (-2 / _ROOT_PI) * exp(-(self * self)))
-erfinv: OperatorPage = special_function("erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2)))
+erfinv: OperatorPage = special_function(
+    "erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2))
+)
 
 
 # --- the logistic function ------------------------------------------------------------

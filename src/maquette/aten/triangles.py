@@ -88,7 +88,9 @@ diag_embed_out.explicit(
 )
 
 diag = define("aten::diag(Tensor self, int diagonal=0) -> Tensor")
-diag_out = define("aten::diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)")
+diag_out = define(
+    "aten::diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
+)
 
 
 @diag.composite

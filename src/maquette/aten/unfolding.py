@@ -22,21 +22,18 @@ Ints = Sequence[int]
 
 
 def _check_blocks(name: str, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> None:
-    for argument, values, least in (
-        ("kernel_size", kernel, 1),
-        ("dilation", dilation, 1),
-        ("padding", padding, 0),
-        ("stride", stride, 1),
-    ):
-        check(
-            len(values) == 2,
-            lambda: f"{name}: It is expected {argument} equals to 2, but got size {len(values)}",
-        )
-        check(
-            min(values) >= least,
-            lambda: f"{name}: {argument} should be {'greater than zero' if least else 'non-negative'}"
-            f", but got {list(values)}",
-        )
+    _check_pair(f"{name}: kernel_size", kernel, 1)
+    _check_pair(f"{name}: dilation", dilation, 1)
+    _check_pair(f"{name}: padding", padding, 0)
+    _check_pair(f"{name}: stride", stride, 1)
+
+
+def _check_pair(what: str, values: Ints, least: int) -> None:
+    check(len(values) == 2, lambda: f"{what}: expected 2 numbers, but got {len(values)}")
+    check(
+        min(values) >= least,
+        lambda: f"{what} should be at least {least}, but got {list(values)}",
+    )
 
 
 def _places(space: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> list[int]:
@@ -59,16 +56,20 @@ def im2col_shape(
     _check_blocks("im2col", kernel, dilation, padding, stride)
     check(
         self.ndim in (3, 4) and not any(is_true(n == 0) for n in self.shape[-3:]),
-        lambda: f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
-        f"non-zero dimensions for input, but got: {list(self.shape)}",
+        lambda: (
+            f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
+            f"non-zero dimensions for input, but got: {list(self.shape)}"
+        ),
     )
     places = _places(self.shape[-2:], kernel, dilation, padding, stride)
     check(
         all(n >= 1 for n in places),
-        lambda: f"Given input with spatial size ({', '.join(map(str, self.shape[-2:]))}), "
-        f"kernel_size={tuple(kernel)}, dilation={tuple(dilation)}, padding={tuple(padding)}, "
-        f"calculated shape of the array of sliding blocks as ({places[0]}, {places[1]}), but its "
-        f"components must be at least one.",
+        lambda: (
+            f"Given input with spatial size ({', '.join(map(str, self.shape[-2:]))}), "
+            f"kernel_size={tuple(kernel)}, dilation={tuple(dilation)}, padding={tuple(padding)}, "
+            f"calculated shape of the array of sliding blocks as ({places[0]}, {places[1]}), but "
+            f"its components must be at least one."
+        ),
     )
     channels = self.shape[-3] * prod(kernel)
     return self.fresh((*self.shape[:-3], channels, prod(places)))
@@ -83,12 +84,6 @@ def im2col_kernel(
     view = windows(xp, around, kernel, stride, dilation, places)
     return view.reshape(*self.shape[:-3], self.shape[-3] * prod(kernel), prod(places))
 
-
-im2col.derivative(
-    self=lambda grad, self_meta, kernel_size, dilation, padding, stride: col2im(
-        grad, self_meta.shape[-2:], kernel_size, dilation, padding, stride
-    )
-)
 
 col2im = define(
     "aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, "
@@ -109,21 +104,28 @@ def col2im_shape(
     _check_blocks("col2im", kernel, dilation, padding, stride)
     check(
         self.ndim in (2, 3) and not any(is_true(n == 0) for n in self.shape[-2:]),
-        lambda: f"Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-        f"non-zero dimensions for input, but got: {list(self.shape)}",
+        lambda: (
+            f"Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+            f"non-zero dimensions for input, but got: {list(self.shape)}"
+        ),
     )
     check(
         self.shape[-2] % prod(kernel) == 0,
-        lambda: f"Expected size of input's dimension 1 to be divisible by the product of "
-        f"kernel_size, but got input.size(1)={self.shape[-2]} and kernel_size={tuple(kernel)}.",
+        lambda: (
+            f"Expected size of input's dimension 1 to be divisible by the product of "
+            f"kernel_size, but got input.size(1)={self.shape[-2]} and kernel_size={tuple(kernel)}."
+        ),
     )
     places = _places(output_size, kernel, dilation, padding, stride)
     check(
         self.shape[-1] == prod(places) and all(n >= 1 for n in places),
-        lambda: f"Given output_size={tuple(output_size)}, kernel_size={tuple(kernel)}, "
-        f"dilation={tuple(dilation)}, padding={tuple(padding)}, stride={tuple(stride)}, expected "
-        f"size of input's dimension 2 to match the calculated number of sliding blocks "
-        f"{places[0]} * {places[1]} = {prod(places)}, but got input.size(2)={self.shape[-1]}.",
+        lambda: (
+            f"Given output_size={tuple(output_size)}, kernel_size={tuple(kernel)}, "
+            f"dilation={tuple(dilation)}, padding={tuple(padding)}, stride={tuple(stride)}, "
+            f"expected size of input's dimension 2 to match the calculated number of sliding "
+            f"blocks {places[0]} * {places[1]} = {prod(places)}, but got "
+            f"input.size(2)={self.shape[-1]}."
+        ),
     )
     return self.fresh((*self.shape[:-2], self.shape[-2] // prod(kernel), *output_size))
 
@@ -149,5 +151,10 @@ def col2im_kernel(
 col2im.derivative(
     self=lambda grad, kernel_size, dilation, padding, stride: im2col(
         grad, kernel_size, dilation, padding, stride
+    )
+)
+im2col.derivative(
+    self=lambda grad, self_meta, kernel_size, dilation, padding, stride: col2im(
+        grad, self_meta.shape[-2:], kernel_size, dilation, padding, stride
     )
 )

@@ -133,7 +133,7 @@ def _unique_kernel(
 def _unique2_kernel(
     xp: ModuleType, self: Array, sorted: bool, return_inverse: bool, return_counts: bool
 ) -> Results:
-    return _unique_arrays(xp, self, return_inverse or return_counts, return_counts)
+    return _unique_arrays(xp, self, return_inverse, return_counts)
 
 
 @dynamic_kernel(unique_dim, lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
@@ -154,20 +154,28 @@ def unique_dim_kernel(
 def unique_dim_consecutive_kernel(
     xp: ModuleType, self: Array, dim: int, return_inverse: bool, return_counts: bool
 ) -> Results:
+    return _run_slices(xp, self, dim)
+
+
+def _run_slices(xp: ModuleType, self: Array, dim: int) -> Results:
     rows, inverse, counts = _runs(xp, _rows(xp, self, dim))
     return _unrowed(xp, rows, self, dim), inverse, counts
 
 
-@dynamic_kernel(
-    unique_consecutive,
-    lambda self, inverse, counts, dim: dim is None or _check_dim("unique_consecutive", self, dim),
-)
+def _check_unique_consecutive(
+    self: TensorMeta, return_inverse: bool, return_counts: bool, dim: int | None
+) -> None:
+    if dim is not None:
+        _check_dim("unique_consecutive", self, dim)
+
+
+@dynamic_kernel(unique_consecutive, _check_unique_consecutive)
 def unique_consecutive_kernel(
     xp: ModuleType, self: Array, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> Results:
-    # Of one dimension, PyTorch takes the flat way too: what is not asked for is empty.
-    if dim is not None and not (self.ndim == 1 and dim in (0, -1)):
-        return unique_dim_consecutive_kernel(xp, self, dim, return_inverse, return_counts)
+    # Of one dimension, PyTorch takes the flat way for 0, though not for -1.
+    if dim is not None and not (self.ndim == 1 and dim == 0):
+        return _run_slices(xp, self, dim)
     values, inverse, counts = _runs(xp, self.reshape(-1))
     return (
         values,
@@ -247,8 +255,8 @@ def _check_classes(self: Tensor, num_classes: int) -> None:
     values = self._data
     if values is None:
         return
-    check(bool(values.min() >= 0), lambda: "Class values must be non-negative.")  # type: ignore[operator]  # an integer
+    check(bool(values.min() >= 0), lambda: "Class values must be non-negative.")
     check(
-        bool(values.max() < num_classes),  # type: ignore[operator]  # an integer
+        bool(values.max() < num_classes),
         lambda: "Class values must be smaller than num_classes.",
     )

@@ -175,6 +175,10 @@ def as_strided_scatter_grad(
     storage_offset: int | None,
     needs: list[bool],
 ) -> tuple[object, object]:
+    """The gradient by the elements that stay and by those that were written.
+
+    Differs: PyTorch gives ``self`` the gradient of the elements that were overwritten.
+    """
     offset = self_meta.offset if storage_offset is None else storage_offset
     flat, first = on_storage(grad, self_meta, size, stride, offset)
     whole = None

@@ -1,8 +1,8 @@
 """Sliding windows over arrays: the arithmetic that convolution, pooling and unfolding share.
 
-An array is (batch, channels, *space). Windows are a strided view, (batch, channels, *window, *places);
-its adjoint, `fold`, adds windows back to where they came from, one matrix of places for each element of
-the window. Nothing here knows tensors.
+An array is (batch, channels, *space). Windows are a strided view, (batch, channels, *window,
+*places); its adjoint, `fold`, adds windows back to where they came from, one matrix of places for
+each element of the window. Nothing here knows tensors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import product
 from types import ModuleType
 
-from maquette.aten.numeric import Array, Number
+from maquette.aten.numeric import Array, Index, Number
 
 Ints = Sequence[int]
 
@@ -26,9 +26,7 @@ def reach(size: int, dilation: int) -> int:
     return dilation * (size - 1) + 1
 
 
-def padded(
-    xp: ModuleType, x: Array, before: Ints, after: Ints, value: Number = 0
-) -> Array:
+def padded(xp: ModuleType, x: Array, before: Ints, after: Ints, value: Number = 0) -> Array:
     """The array with `value` around its space; negative amounts crop."""
     if not any(before) and not any(after):
         return x
@@ -59,23 +57,27 @@ def windows(
     return view
 
 
-def fold(
-    xp: ModuleType, columns: Array, space: Ints, stride: Ints, dilation: Ints
-) -> Array:
+def steps(at: Ints, stride: Ints, dilation: Ints, places: Ints) -> tuple[slice, ...]:
+    """Where one element of the window lies in every place: a slice for each dimension."""
+    return tuple(
+        slice(i * d, i * d + s * (n - 1) + 1, s) for i, d, s, n in zip(at, dilation, stride, places)
+    )
+
+
+def fold(xp: ModuleType, columns: Array, space: Ints, stride: Ints, dilation: Ints) -> Array:
     """The adjoint of `windows`: (*leading, *window, *places) added up into (*leading, *space)."""
     dims = len(space)
     size, places = columns.shape[-2 * dims : -dims], columns.shape[-dims:]
     result: Array = xp.zeros((*columns.shape[: -2 * dims], *space), columns.dtype)
     for at in product(*map(range, size)):
-        where = tuple(
-            slice(i * d, i * d + s * (n - 1) + 1, s)
-            for i, d, s, n in zip(at, dilation, stride, places)
-        )
+        where: Index = (..., *steps(at, stride, dilation, places))
+        source: Index = (..., *at, *([slice(None)] * dims))
         if all(places):
-            result[(..., *where)] += columns[(..., *at, *([slice(None)] * dims))]
+            result[where] += columns[source]
     return result
 
 
 def cropped(x: Array, before: Ints, space: Ints) -> Array:
     """The part of (*leading, *space) that begins at `before`."""
-    return x[(..., *(slice(b, b + n) for b, n in zip(before, space)))]
+    index: Index = (..., *[slice(b, b + n) for b, n in zip(before, space)])
+    return x[index]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
@@ -110,20 +110,25 @@ class inference_mode(_Mode):  # noqa: N801  # PyTorch's name
 
     def __enter__(self) -> None:
         st = tls.st
-        self._saved.append((st.inference, st.grad_enabled, st.include))
+        self._saved.append((st.inference, st.grad_enabled, st.include, st.exclude))
         st.inference = self.mode
         st.set_grad_enabled(not self.mode)
+        # Without the autograd keys a composite operator is seen whole by modes (D100).
         if self.mode:
             st.set_include(st.include & ~ADINPLACE | K.INFERENCE)
+            st.add_exclude(K.AUTOGRAD)
         else:
             st.set_include(st.include & ~K.INFERENCE | ADINPLACE)
+            st.drop_exclude(K.AUTOGRAD)
 
     def __exit__(self, *exc: object) -> None:
         st = tls.st
-        inference, grad, include = self._saved.pop()  # type: ignore[misc]  # as pushed
+        saved = cast(tuple[bool, bool, int, int], self._saved.pop())
+        inference, grad, include, exclude = saved
         st.inference = inference
         st.set_grad_enabled(grad)
         st.set_include(include)
+        st.set_exclude(exclude)
 
 
 def is_grad_enabled() -> bool:

@@ -27,8 +27,9 @@ from maquette.dispatch.call import compiled
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
+from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import Tensor, alias
 
 BELOW = ~(
     K.functionality_bits(DispatchKey.AutogradCPU)
@@ -164,7 +165,9 @@ def _edge_lines(name: str, bit: int, optional: bool) -> list[str]:
         f"if {name}._keys & _req:",
         f"    _mask |= {1 << bit}",
         f"    _a = {name}._ag",
-        f"    if {name}._base is None and _a.grad_fn is not None:",
+        f"    if _a is not None and _a.grad_fn is not None and (",
+        f"        {name}._base is None or {name}._vc.value == _a.view_version",
+        "    ):",
         f"        _e{bit} = (_a.grad_fn, _a.output_nr)",
         "    else:",
         f"        _e{bit} = _edge({name})",
@@ -186,6 +189,7 @@ def _recording_write(
     op: OpOverload, plan: DerivativePlan, below: Callable[[int, Sequence[object]], object]
 ) -> Callable[..., object]:
     """Record an operator that writes arguments: history moves from before to after the write."""
+    relays = Tag.inplace_view in op.tags
 
     def kernel(ks: int, *params: object) -> object:
         targets = [params[i] for i in plan.written]
@@ -198,6 +202,9 @@ def _recording_write(
         if plan.saves_written:
             # The formulas speak of the values before the write.
             kept = [p.clone() if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[attr-defined]  # tensors
+        elif relays:
+            # Formulas ask for the geometry before the write too.
+            kept = [alias(p) if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[arg-type]  # tensors
         node = make_node(op, plan, params, len(targets))
         result = below(ks, params)
         if node is not None:

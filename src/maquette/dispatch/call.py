@@ -165,7 +165,7 @@ def _guard(argument: Argument, *, bounded: bool = False) -> list[str] | None:
     name = argument.name
     base = _unwrapped(argument.type)
     if base.is_list:
-        lines = _list_guard(name, base.elem, bounded)
+        lines = _spread_number(name, base) + _list_guard(name, base.elem, bounded)
     elif base.kind == "tensor":
         lines = []
     elif base.kind == "generator":
@@ -187,6 +187,13 @@ def _not_exact(name: str, kind: str, bounded: bool) -> str:
     if bounded and kind in ("int", "symint"):
         return f"{wrong_class} or not _LEAST <= {name} < _LIMIT"
     return wrong_class
+
+
+def _spread_number(name: str, listed: SchemaType) -> list[str]:
+    """``x.mean(-1)``: one integer for a sized list is as many copies (D48)."""
+    if not listed.size or listed.elem.kind not in ("int", "symint"):
+        return []
+    return [f"if {name}.__class__ is int:", f"    {name} = ({name},) * {listed.size}"]
 
 
 def _list_guard(name: str, elem: SchemaType, bounded: bool) -> list[str]:

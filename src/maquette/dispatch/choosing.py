@@ -30,7 +30,6 @@ class _Sized(Protocol):
 
 
 _None: Final = type(None)
-_INT64: Final = range(-(2**63), 2**63)
 _NUMBERS: Final[frozenset[type]] = frozenset((int, float, bool, complex))
 _WHOLE: Final[frozenset[type]] = frozenset((int, bool, TensorBase))
 _REAL: Final = _WHOLE | {float}
@@ -142,4 +141,6 @@ def _refined(value: object) -> object:
         return (cls, tensor.numel() == 1, tensor.ndim == 1, tensor.dtype)
     if isinstance(value, list | tuple):
         return (cls, frozenset(map(type, value)))
-    return (cls, value in _INT64) if isinstance(value, int) else cls
+    if isinstance(value, int):
+        return (cls, -(2**63) <= value < 2**63)
+    return cls

@@ -146,9 +146,10 @@ def _scalar(type: SchemaType, value: object) -> object:
     if isinstance(value, bool) or _symbol_type(value) is not None:
         return value
     if isinstance(value, int):
-        if value not in _SCALAR_INTS:
+        number = int(value)  # of a class of its own, looking for it would walk the whole range
+        if number not in _SCALAR_INTS:
             raise Mismatch("it does not fit in 64 bits")
-        return int(value)
+        return number
     if isinstance(value, float):
         return float(value)  # a NumPy float64 is a float by class
     if isinstance(value, complex):

@@ -22,15 +22,15 @@ Factory = Callable[["OpOverload", int], "Boxed | None"]
 
 
 def caller_place() -> str:
-    """``file:line`` of the nearest frame outside the package: who registered."""
+    """``file:line`` of the nearest frame that is no machinery: a user's, or an operator's page."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and _is_machinery(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _is_ours(module: str) -> bool:
-    return module == "maquette" or module.startswith("maquette.")
+def _is_machinery(module: str) -> bool:
+    return module.startswith(("maquette.dispatch.", "maquette.library", "maquette.torch"))
 
 
 class Kernel:

@@ -82,19 +82,23 @@ class OpOverloadPacket:
         self, by_value: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> OpOverload:
         """`resolve`, remembered."""
+        overloads = self.op_overloads()
+        # Not under the lock: reading a number from a tensor runs an operator.
+        chosen = self.resolve(args, kwargs)
+        decided = decided_by_classes(overloads[: overloads.index(chosen)], args, kwargs)
         with LOCK:
-            chosen = self.resolve(args, kwargs)
-            overloads = self.op_overloads()
-            earlier = overloads[: overloads.index(chosen)]
-            by_class = classes_of(args, kwargs)
-            if max(len(self._by_class), len(self._by_value)) >= _REMEMBERED:
-                self._forget_choices()
-            if decided_by_classes(earlier, args, kwargs):
-                self._by_class[by_class] = chosen
-            else:
-                self._by_class[by_class] = None
-                self._by_value[by_value] = chosen
-            return chosen
+            if self.op_overloads() == overloads:
+                self._remember(chosen, classes_of(args, kwargs), None if decided else by_value)
+        return chosen
+
+    def _remember(self, chosen: OpOverload, by_class: object, by_value: object | None) -> None:
+        if max(len(self._by_class), len(self._by_value)) >= _REMEMBERED:
+            self._forget_choices()
+        if by_value is None:
+            self._by_class[by_class] = chosen
+        else:
+            self._by_class[by_class] = None
+            self._by_value[by_value] = chosen
 
     def _forget_choices(self) -> None:
         self._by_class.clear()

@@ -66,12 +66,10 @@ def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
             return _raising(op, DynamicOutputShapeException)
         return _decomposed(op, ks)
     kinds = returns_of(op)
-    types = [r.type.written for r in op._schema.returns]
-    tensor_first = any(a.type.written == "Tensor" for a in op._schema.arguments)
-    if len(kinds) == 1 and types[0].startswith("Tensor") and "[]" not in types[0] and tensor_first:
-        if kinds[0][0] == "fresh" or kinds[0][0] == "view":
-            return _generated(op, kinds[0], bool(ks & K.INFERENCE))
-    return _general(op, kinds)
+    tail = _tail(op, kinds)
+    if tail is None:
+        return _general(op, kinds)
+    return _generated(op, kinds, tail, bool(ks & K.INFERENCE))
 
 
 def _or_dynamic(op: OpOverload, plain: Callable[..., object]) -> Callable[..., object]:
@@ -196,46 +194,61 @@ def from_outcome(
     return build(op, kinds, outcome, params, None, fresh, fake_view)
 
 
-def _generated(op: OpOverload, kind: tuple[str, int], inference: bool) -> Callable[..., object]:
-    """One tensor result, fresh or a view: the generated common case."""
-    arguments = op._schema.arguments
-    names = [f"p{i}" for i in range(len(arguments))]
-    plain, lists = _tensor_parameters(op)
-    first = plain[0]
-    checks = " or ".join(
+def _tail(op: OpOverload, kinds: list[tuple[str, int]]) -> str | None:
+    """Source that builds the results of an outcome ``_e`` in mode ``_m``; None: too unusual."""
+    types = [r.type.written for r in op._schema.returns]
+    names = {kind for kind, _ in kinds}
+    if len(kinds) > 1:
+        # A result that is no tensor (None, a number) is left to the plain kernel.
+        fresh = names == {"fresh"} and set(types) == {"Tensor"}
+        return "return tuple([_fresh(_m, _v) for _v in _e.value])" if fresh else None
+    if len(kinds) != 1 or not types[0].startswith("Tensor"):
+        return None
+    kind, source = kinds[0]
+    if "[]" in types[0]:
+        return f"return [_view(p{source}, _v) for _v in _e.value]" if kind == "view" else None
+    if kind == "written":
+        return f"return p{source} if p{source}.meta is _e.meta else _slow(_ks, _PARAMS_)"
+    parts = [_storage_lines(kinds[0]), "_t._data = None", "_t._vc = None", "_t._base = None"]
+    parts += ["_t._ag = None", "_t.fake_mode = _m", "_t.constant = None", "return _t"]
+    return "\n    ".join(["_t = _new(_Fake)", "_t.meta = _e.meta", *parts])
+
+
+def _generated(
+    op: OpOverload, kinds: list[tuple[str, int]], tail: str, inference: bool
+) -> Callable[..., object]:
+    """The common kinds of results, from a generated function that touches no shape on a hit."""
+    params = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
+    plain, others = _tensor_parameters(op)
+    checks = [
         f"({n}.__class__ not in _NUMBERS and {n}.fake_mode is not _m)"
         if op.takes_numbers
         else f"{n}.fake_mode is not _m"
         for n in plain[1:]
-    )
-    checks = "".join(f" or {c}" for c in [checks] if c)
-    for n in lists:
-        checks += f" or ({n} is not None and _mixed({n}, _m))"
+    ]
+    checks += [f"({n} is not None and _mixed({n}, _m))" for n in others]
+    first = f"{plain[0]}.fake_mode" if plain else "_tls.st.fake_mode"
+    if not plain and others:
+        first = f"{others[0]}[0].fake_mode"
+    refuse = "".join(f" or {c}" for c in checks)
     source = f"""
-def _kernel(_ks, {', '.join(names)}):
+def _kernel(_ks, {params}):
     try:
         _e = _cache[{key_source(op)}]
-        _m = {first}.fake_mode
-    except (KeyError, TypeError, AttributeError):
-        return _slow(_ks, {', '.join(names)})
+        _m = {first}
+    except (KeyError, TypeError, AttributeError, IndexError):
+        return _slow(_ks, {params})
     _a = _tls.st.fake_mode
-    if _m is None or (_a is not None and _a is not _m){checks}:
-        return _slow(_ks, {', '.join(names)})
-    _t = _new(_Fake)
-    _t.meta = _e.meta
-    {_storage_lines(kind, names)}
-    _t._data = None
-    _t._vc = None
-    _t._base = None
-    _t._ag = None
-    _t.fake_mode = _m
-    _t.constant = None
-    return _t
+    if _m is None or (_a is not None and _a is not _m){refuse}:
+        return _slow(_ks, {params})
+    {tail.replace("_PARAMS_", params)}
 """
     # Parts are set inline, without __init__: 0.35 us of 1.3 us a hit (make bench, CPython 3.11).
     space: dict[str, object] = {
         "_cache": op.infer_cache,
-        "_slow": _general(op, [kind]),
+        "_slow": _general(op, kinds),
+        "_fresh": fresh_fake,
+        "_view": fake_view,
         "_tls": tls,
         "_Fake": FakeTensor,
         "_new": _new,
@@ -254,9 +267,9 @@ def _kernel(_ks, {', '.join(names)}):
     return kernel
 
 
-def _storage_lines(kind: tuple[str, int], names: list[str]) -> str:
+def _storage_lines(kind: tuple[str, int]) -> str:
     if kind[0] == "view":
-        origin = names[kind[1]]
+        origin = f"p{kind[1]}"
         return (
             f"_t._keys = {origin}._keys & _inherit "
             f"if _e.meta.dtype is {origin}.meta.dtype else _e.fake_keys\n"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tls import tls
 from maquette.fake.constants import Constants
 from maquette.fake.convert import Converter
@@ -27,6 +28,8 @@ class FakeTensorMode:
     allow_non_fake_inputs: convert real tensors that reach an operator instead of refusing them.
     allow_fallback_kernels, static_shapes, export, allow_meta: as PyTorch's; see the specification.
     """
+
+    _mode_key = TorchDispatchModeKey.FAKE
 
     def __init__(
         self,

@@ -18,14 +18,16 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tls import tls
 from maquette.library.infer import Outcome, key_source, lookup
-from maquette.tensor.storage import UntypedStorage, namespace_of, runner_of
+from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce, namespace_of, runner_of
 from maquette.tensor.tensor import (
     ADINPLACE,
     NOT_INHERITED,
     Array,
     Tensor,
     array_over,
+    inference_keys,
     keys_for,
     relayout,
     wrap,
@@ -71,12 +73,18 @@ def _wild(info: object) -> bool:
 
 def backend_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The kernel at a backend's key: the array kernel on data, or metadata alone on ``meta``."""
-    meta = K.highest(ks & (K.BACKENDS | _DENSE)) is DispatchKey.Meta
+    backend = K.highest(ks & (K.BACKENDS | _DENSE))
+    if backend is DispatchKey.CUDA:
+        namespace_of("cuda")  # refuses where nothing holds data there
+    meta = backend is DispatchKey.Meta
     if meta or op.array_kernel is None:
         return meta_kernel(op) if meta else _views_only(op)
     kinds = returns_of(op)
     if kinds == [("fresh", -1)] and op._schema.returns[0].type.written == "Tensor":
         return _fast_single(op, ks)
+    if len(kinds) == 1 and kinds[0][0] == "written":
+        if op._schema.arguments[kinds[0][1]].type.written == "Tensor":
+            return _fast_write(op, kinds)
     return _general(op, kinds)
 
 
@@ -84,24 +92,40 @@ def _fast_single(op: OpOverload, ks: int) -> Callable[..., object]:
     """One fresh tensor result: the generated common case."""
     schema = op._schema
     names = [f"p{i}" for i in range(len(schema.arguments))]
-    passed = [_array_expression(n, a.type.written, op.takes_numbers) for n, a in zip(names, schema.arguments)]
-    tensors = [n for n, a in zip(names, schema.arguments) if a.type.written.startswith("Tensor")]
+    types = [a.type.written for a in schema.arguments]
+    single = [n for n, t in zip(names, types) if t in ("Tensor", "Tensor?")]
+    passed = [
+        f"_a{n}" if n in single else _array_expression(n, t, op.takes_numbers)
+        for n, t in zip(names, types)
+    ]
+    arrays = "".join(
+        f"    _a{n} = {_array_expression(n, t, op.takes_numbers)}\n"
+        for n, t in zip(names, types)
+        if n in single
+    )
     source = f"""
 def _kernel(_ks, {', '.join(names)}):
     try:
         _e = _cache[{key_source(op)}]
     except (KeyError, TypeError):
         _e = _lookup(_op, ({', '.join(names)},))
-    _r = _quiet.run({', '.join(['_array', '_xp', *passed])})
+{arrays}    _r = _quiet.run({', '.join(['_array', '_xp', *passed])})
     if (
         _r.__class__ is _ndarray
         and _r.base is None
         and _r.dtype is _e.np
         and _r.strides == _e.byte_strides
         and _r.shape == _e.shape
-        {' '.join(f'and _r is not getattr({n}, "_data", None)' for n in tensors)}
+        {' '.join(f'and _r is not _a{n}' for n in single)}
     ):
-        _s = _Storage(_e.nbytes, _e.device, _r)
+        _s = _new(_Storage)
+        _s._nbytes = _e.nbytes
+        _s.device = _e.device
+        _s.data = _r
+        _s.foreign = False
+        _s._id = 0
+        if _observers:
+            _announce(_s)
     else:
         _s, _r = _settle(_op, _e.meta, _r)
     _t = _new(_Tensor)
@@ -123,6 +147,8 @@ def _kernel(_ks, {', '.join(names)}):
         "_quiet": runner_of("cpu"),
         "_ndarray": np.ndarray,
         "_Storage": UntypedStorage,
+        "_observers": OBSERVERS,
+        "_announce": announce,
         "_Tensor": Tensor,
         "_new": _new,
         "_settle": settle,
@@ -131,6 +157,42 @@ def _kernel(_ks, {', '.join(names)}):
         "_mask": ~(ADINPLACE | K.AUTOGRAD) if ks & K.INFERENCE else -1,
     }
     exec(compiled(source, "kernel"), space)
+    kernel = space["_kernel"]
+    assert callable(kernel)
+    return kernel
+
+
+def _fast_write(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., object]:
+    """One written tensor that keeps its meta, as in-place operators do: generated too."""
+    arguments = op._schema.arguments
+    names = [f"p{i}" for i in range(len(arguments))]
+    target = names[kinds[0][1]]
+    passed = [
+        _array_expression(n, a.type.written, op.takes_numbers) for n, a in zip(names, arguments)
+    ]
+    source = f"""
+def _kernel(_ks, {', '.join(names)}):
+    try:
+        _e = _cache[{key_source(op)}]
+    except (KeyError, TypeError):
+        _e = _lookup(_op, ({', '.join(names)},))
+    if {target}.meta is not _e.meta:
+        return _slow(_ks, {', '.join(names)})
+    _quiet.run({', '.join(['_array', '_xp', *passed])})
+    return {target}
+"""
+    space: dict[str, object] = {
+        "_cache": op.infer_cache,
+        "_lookup": lookup,
+        "_op": op,
+        "_array": op.array_kernel,
+        "_xp": namespace_of("cpu"),
+        "_quiet": runner_of("cpu"),
+        "_slow": _general(op, kinds),
+        "_defaults": defaults,
+        "_NUMBERS": NUMBERS,
+    }
+    exec(compiled(source, "write"), space)
     kernel = space["_kernel"]
     assert callable(kernel)
     return kernel
@@ -182,7 +244,12 @@ def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedSto
 def fresh_from(op: OpOverload, meta: TensorMeta, result: object, keys: int | None = None) -> Tensor:
     """A new tensor of ``meta`` with a kernel's values."""
     storage, data = settle(op, meta, result)
-    return wrap(meta, storage, data, keys_for(meta) if keys is None else keys)
+    return wrap(meta, storage, data, _new_keys(meta) if keys is None else keys)
+
+
+def _new_keys(meta: TensorMeta) -> int:
+    """The key set of a tensor born now: in inference mode, of an inference tensor (T63)."""
+    return inference_keys(meta) if tls.st.inference else keys_for(meta)
 
 
 def view_of(source: Tensor, meta: TensorMeta) -> Tensor:
@@ -314,4 +381,4 @@ def meta_kernel(op: OpOverload) -> Callable[..., object]:
 
 
 def _fresh_meta(op: OpOverload, meta: TensorMeta, result: object) -> Tensor:
-    return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device), None, keys_for(meta))
+    return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device), None, _new_keys(meta))

@@ -15,6 +15,8 @@ from maquette.core.device_rules import common_device
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
+from maquette.core.scalar_types import complex32
+from maquette.core.scalar_types import complex32
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.operator import OpOverload
@@ -51,7 +53,8 @@ class Outcome:
             self.fake_keys = fake_keys_for(value)
             self.nbytes = value.storage_bytes
             self.device = value.device
-            self.np = value.dtype.numpy
+            # NumPy has no complex32: such a meta lives in outlines only.
+            self.np = None if value.dtype is complex32 else value.dtype.numpy
             self.byte_strides = tuple([s * value.itemsize for s in value.strides])
 
 

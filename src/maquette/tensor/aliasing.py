@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 from maquette.core.device import canonical, device
 from maquette.dispatch import keysets as K
+from maquette.dispatch.call import compiled
+from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import tls
@@ -34,6 +36,8 @@ def alias_kernel(op: OpOverload, ks: int) -> Callable[..., object] | None:
 
 
 def _viewing(op: OpOverload, source: int, *, base: bool) -> Callable[..., object]:
+    if op._schema.returns[0].type.written == "Tensor" and len(op._schema.returns) == 1:
+        return _generated_viewing(op, source, base=base)
     table, resolve = op._table, op.resolve
 
     def kernel(ks: int, *params: object) -> object:
@@ -49,6 +53,47 @@ def _viewing(op: OpOverload, source: int, *, base: bool) -> Callable[..., object
             _link(result, origin, base)
         return result
 
+    return kernel
+
+
+def _generated_viewing(op: OpOverload, source: int, *, base: bool) -> Callable[..., object]:
+    """`_viewing` for one tensor, written out: 0.5 us of 1.6 us a view less (make bench)."""
+    params = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
+    origin = f"p{source}"
+    lines = [
+        f"def _kernel(_ks, {params}):",
+        "    _b = _ks & _below",
+        "    try:",
+        "        _f = _table[_b]",
+        "    except KeyError:",
+        "        _f = _resolve(_b)",
+        f"    _r = _f(_b, {params})",
+        "    try:",
+        f"        if _r is {origin} or _r._storage is not {origin}._storage:",
+        "            return _r",
+        "    except AttributeError:",
+        "        return _r",
+        f"    _vc = {origin}._vc",
+        f"    _r._vc = {origin}._version_counter() if _vc is None else _vc",
+    ]
+    if base:
+        lines += [
+            f"    _base = {origin}._base",
+            f"    _r._base = {origin} if _base is None else _base",
+            f"    if {origin}._keys & _req and not _tls.st.grad_enabled:",
+            '        _created(_r, "NO_GRAD_MODE")',
+        ]
+    space: dict[str, object] = {
+        "_below": BELOW & K.ALL_BITS,
+        "_table": op._table,
+        "_resolve": op.resolve,
+        "_req": K.REQUIRES_GRAD,
+        "_tls": tls,
+        "_created": _created,
+    }
+    exec(compiled("\n".join([*lines, "    return _r"]) + "\n", "view"), space)
+    kernel = space["_kernel"]
+    assert callable(kernel)
     return kernel
 
 
@@ -80,7 +125,16 @@ def _writing(op: OpOverload, written: Sequence[int]) -> Callable[..., object]:
         below = ks & BELOW
         if len(params) > 1:
             check_overlap(op, params, written)
-        result = (table.get(below) or resolve(below))(below, *params)
+        try:
+            if op.shape_rule is None:
+                # A definition by other operators: the write counts once, not once an operator.
+                with AutoDispatchBelowADInplaceOrView():
+                    result = (table.get(below) or resolve(below))(below, *params)
+            else:
+                result = (table.get(below) or resolve(below))(below, *params)
+        except ValueError as error:
+            _refuse_read_only(op, params, written, error)
+            raise
         if only >= 0 and params[only].__class__ is not tuple:
             _bump(params[only])
         else:
@@ -91,6 +145,19 @@ def _writing(op: OpOverload, written: Sequence[int]) -> Callable[..., object]:
         return result
 
     return kernel
+
+
+def _refuse_read_only(
+    op: OpOverload, params: Sequence[object], written: Sequence[int], error: ValueError
+) -> None:
+    """Say so, where NumPy refused to write to a read-only array's memory (T50)."""
+    for i in written:
+        t = params[i]
+        if isinstance(t, Tensor) and t._data is not None and not t._data.flags.writeable:
+            raise RuntimeError(
+                f"{op._opname}: {t.meta} shares the memory of a read-only NumPy array and cannot be "
+                f"written to; clone() it first"
+            ) from error
 
 
 def _bump(t: object) -> None:

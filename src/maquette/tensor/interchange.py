@@ -37,7 +37,7 @@ _CODES = {
     float8_e5m2fnuz: 13,
 }
 _BY_CODE = {code: kind for kind, code in _CODES.items()}
-_STAND_INS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16)}
+_STAND_INS = {1: "u1", 2: "u2"}
 
 # Where the type code stands: after pointer, device and rank, which in the versioned struct come
 # after version, context, deleter and flags.
@@ -153,7 +153,7 @@ def from_dlpack(
     kind = _BY_CODE.get(byte.value)
     if kind is not None:
         byte.value = _UNSIGNED_CODE
-    array = np.from_dlpack(_Given(capsule, (_CPU_CODE, 0)))
+    array: Array = np.from_dlpack(_Given(capsule, (_CPU_CODE, 0)))  # type: ignore[arg-type]  # it is
     array = array if copy is not True else array.copy()
     return from_array(_writable(array) if kind is None else _writable(array).view(kind.numpy))
 

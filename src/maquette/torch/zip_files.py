@@ -69,8 +69,8 @@ class _Reader(pickle.Unpickler):
         self.map_location = map_location
         self.storages: dict[str, UntypedStorage] = {}
 
-    def find_class(self, module: str, name: str) -> object:  # type: ignore[override]  # not a class
-        found = _KNOWN.get((module, name))
+    def find_class(self, module: str, name: str) -> object:
+        found: object = _KNOWN.get((module, name))
         if found is None and module in ("torch", "torch.storage"):
             found = _KINDS.get(name) or _DTYPES.get(name)
         if found is None:

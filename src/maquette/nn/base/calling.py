@@ -1,8 +1,10 @@
 """Calling a module, and the registration of hooks around its calls.
 
-A call without hooks costs 0.14 us more than `forward` itself (CPython 3.11, timeit), most of it the
-packing and unpacking of arguments: one test finds that there is no hook, neither of this module
-(`_hooks` is None until the first one is registered) nor a global one.
+A call without hooks costs 0.14 us more than `forward` itself, half of it CPython's way to
+`__call__`, the rest the packing and unpacking of arguments (CPython 3.11: `python -m timeit -s
+"from maquette import nn; m = nn.Identity()" "m(1)"`, and the same with `m.forward(1)`). One test
+finds that there is no hook, neither of this module (`_hooks` is None until the first one is
+registered) nor a global one.
 """
 
 from __future__ import annotations

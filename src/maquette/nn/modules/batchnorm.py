@@ -1,6 +1,6 @@
 """Normalization by the batch, with running statistics for evaluation.
 
-`_NormBase` holds what `instancenorm.py` shares: the affine parameters, the running statistics and how
+`_NormBase` holds what `instancenorm.py` shares: affine parameters, running statistics and how
 they are loaded.
 """
 

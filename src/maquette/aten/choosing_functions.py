@@ -1,0 +1,110 @@
+"""Functions of PyTorch's Python layer that choose an operator by their arguments: norm, unique."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maquette.core.dtype import dtype
+from maquette.dispatch.registry import find_packet
+from maquette.tensor.tensor import Tensor
+
+_MATRIX_DIMS = 2
+
+
+def _call(operator: str, overload: str, *args: object, **kwargs: object) -> object:
+    packet = find_packet(f"aten::{operator}")
+    if packet is None:
+        raise NotImplementedError(f"the operator aten::{operator} is not defined")
+    return getattr(packet, overload)(*args, **kwargs)
+
+
+def norm(
+    input: Tensor,
+    p: float | str | None = "fro",
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    out: Tensor | None = None,
+    dtype: dtype | None = None,
+) -> object:
+    """The vector norm over ``dim``, or, for "nuc" and "fro" of more dimensions, the matrix norm."""
+    dims = [dim] if isinstance(dim, int) else None if dim is None else list(dim)
+    written = {} if out is None else {"out": out}
+    suffix = "" if out is None else "out"
+    if isinstance(p, str) and not (p == "fro" and (dims is None or len(dims) <= _MATRIX_DIMS)):
+        every = list(range(input.meta.ndim)) if dims is None else dims
+        overload = "str_ord_out" if written else "str_ord"
+        return _call(
+            "linalg_matrix_norm", overload, input, p, every, keepdim, dtype=dtype, **written
+        )
+    order = 2.0 if p is None or isinstance(p, str) else p
+    return _call(
+        "linalg_vector_norm",
+        suffix or "default",
+        input,
+        order,
+        dims,
+        keepdim,
+        dtype=dtype,
+        **written,
+    )
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> object:
+    """The distinct elements, or slices along ``dim``; where each went, how many there are."""
+    if dim is None:
+        found = _call("_unique2", "default", input, sorted, return_inverse, return_counts)
+    else:
+        found = _call("unique_dim", "default", input, dim, sorted, return_inverse, return_counts)
+    return _asked_for(found, return_inverse, return_counts)
+
+
+def unique_consecutive(
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> object:
+    """As `unique`, but only equal neighbours count as one."""
+    found = _call("unique_consecutive", "default", input, return_inverse, return_counts, dim)
+    return _asked_for(found, return_inverse, return_counts)
+
+
+def _asked_for(found: object, inverse: bool, counts: bool) -> object:
+    assert isinstance(found, tuple)
+    flags = (True, inverse, counts)
+    chosen = tuple(t for t, wanted in zip(found, flags, strict=True) if wanted)
+    return chosen if len(chosen) > 1 else chosen[0]
+
+
+_COMPUTE_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
+
+
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+) -> object:
+    """The p-norm distance of every row of ``x1`` to every row of ``x2``."""
+    if compute_mode not in _COMPUTE_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    return _call("cdist", "default", x1, x2, p, _COMPUTE_MODES[compute_mode])
+
+
+def attach() -> None:
+    """Bind those that are methods too."""
+    for function in (norm, unique, unique_consecutive):
+        setattr(Tensor, function.__name__, function)
+
+
+attach()

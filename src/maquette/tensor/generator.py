@@ -1,0 +1,194 @@
+"""Generators of random numbers: one state each, a default one for every device.
+
+Only kernels draw from them, so work on fake and meta tensors never advances one. Streams differ from
+PyTorch's: the same seed gives other numbers (T53).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import numpy as np
+
+from maquette.core.device import canonical, cpu
+from maquette.core.device import device as Device
+from maquette.core.errors import check, check_value
+from maquette.tensor.tensor import Tensor, from_array
+
+_SEEDS = 2**64
+FIRST_SEED = 67280421310721  # PyTorch's, so that a fresh process says the same initial_seed()
+
+
+class Generator:
+    """A stream of random numbers; equal seeds give equal streams.
+
+    `Generator("cuda")` is a stream for that device. Pass one as ``generator=``.
+    """
+
+    def __init__(self, device: Device | str = "cpu") -> None:
+        self._device = canonical(Device(device))
+        self._seed = FIRST_SEED
+        self._stream = np.random.Generator(np.random.PCG64(FIRST_SEED))
+
+    @property
+    def device(self) -> Device:
+        """The device whose tensors this fills."""
+        return self._device
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of ``seed``; negative seeds count from 2**64."""
+        check(
+            isinstance(seed, int) and not isinstance(seed, bool),
+            lambda: f"manual_seed expected a long, but got {type(seed).__name__}",
+        )
+        check_value(
+            -(2**63) <= seed < _SEEDS, lambda: f"Overflow when unpacking long long: seed {seed}"
+        )
+        self._seed = seed % _SEEDS
+        self._stream = np.random.Generator(np.random.PCG64(self._seed))
+        return self
+
+    def seed(self) -> int:
+        """Start the stream of a random seed, and say which."""
+        self.manual_seed(secrets.randbits(53))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed of the stream."""
+        return self._seed
+
+    def get_state(self) -> Tensor:
+        """Where the stream is, as a uint8 tensor for `set_state`."""
+        state = {"seed": self._seed, "stream": self._stream.bit_generator.state}
+        return from_array(np.frombuffer(bytearray(json.dumps(state).encode()), np.uint8))
+
+    def set_state(self, state: Tensor) -> None:
+        """Go where `get_state` found a stream; RuntimeError for what is no such state."""
+        try:
+            found = json.loads(state.numpy().tobytes())
+            seed, stream = found["seed"], found["stream"]
+        except (ValueError, TypeError, KeyError):
+            raise RuntimeError(
+                f"set_state() expects what get_state() gave, got {state.meta}; states of PyTorch's "
+                f"generators are not read"
+            ) from None
+        self._seed = seed
+        self._stream = np.random.Generator(np.random.PCG64())
+        self._stream.bit_generator.state = stream
+
+    def clone_state(self) -> Generator:
+        """A generator of its own at the same place of the same stream."""
+        other = Generator(self._device)
+        other.set_state(self.get_state())
+        return other
+
+    def graphsafe_get_state(self) -> Generator:
+        """The same as `clone_state`: there are no captured graphs here."""
+        return self.clone_state()
+
+    def graphsafe_set_state(self, state: Generator) -> None:
+        """Go where another generator is."""
+        self.set_state(state.get_state())
+
+    def stream(self) -> np.random.Generator:
+        """NumPy's view of the stream, for kernels to draw from."""
+        return self._stream
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (str(self._device), self.get_state().numpy().tobytes())
+
+    def __repr__(self) -> str:
+        return f"<Generator device='{self._device}' seed={self._seed}>"
+
+
+def _restored(device: str, state: bytes) -> Generator:
+    generator = Generator(device)
+    generator.set_state(from_array(np.frombuffer(bytearray(state), np.uint8)))
+    return generator
+
+
+_defaults: dict[Device, Generator] = {cpu: Generator()}
+default_generator = _defaults[cpu]
+
+
+def generator_of(device: Device) -> Generator:
+    """The default generator of a device, made when first asked for."""
+    where = canonical(device)
+    found = _defaults.get(where)
+    if found is None:
+        found = _defaults[where] = Generator(where)
+        found.manual_seed(default_generator.initial_seed())
+    return found
+
+
+class _Stream(Protocol):
+    def stream(self) -> np.random.Generator: ...
+
+
+def stream_of(generator: _Stream | None) -> np.random.Generator:
+    """What a kernel draws from: the generator it was given, or the default one."""
+    return (default_generator if generator is None else generator).stream()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generators of all devices."""
+    default_generator.manual_seed(seed)
+    for generator in _defaults.values():
+        generator.manual_seed(seed)
+    return default_generator
+
+
+def seed() -> int:
+    """Seed the default generators with a random number, and say which."""
+    chosen = secrets.randbits(53)
+    manual_seed(chosen)
+    return chosen
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """Where the default generator is."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Put the default generator where `get_rng_state` found it."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(
+    devices: Sequence[Device | str | int] | None = None, enabled: bool = True
+) -> Iterator[None]:
+    """Draws in the block leave no trace: all default generators are where they were before."""
+    if not enabled:
+        yield
+        return
+    before = {device: generator.get_state() for device, generator in _defaults.items()}
+    try:
+        yield
+    finally:
+        for device, state in before.items():
+            _defaults[device].set_state(state)
+
+
+__all__ = [
+    "Generator",
+    "default_generator",
+    "fork_rng",
+    "generator_of",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+    "stream_of",
+]

@@ -1,0 +1,330 @@
+"""`torch.masked`: reductions and normalizations of the elements that a mask keeps.
+
+Each is the plain function on a tensor whose masked-out elements were replaced by the value that
+does not change the result: 0 for a sum, the smallest number for a maximum. Where a mask keeps
+nothing, the result is that of no elements, or NaN for a mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+from maquette.aten import functions as mq
+from maquette.core.broadcast import wrap_dim
+from maquette.core.dtype import bool_, finfo, iinfo, int64
+from maquette.core.dtype import dtype as DType
+from maquette.tensor.tensor import Tensor
+
+Dims = int | Sequence[int] | None
+Mask = Tensor | None
+Order = float | str
+
+
+def _mask_like(input: Tensor, mask: Tensor) -> Tensor:
+    """The mask in the shape of the input; IndexError if it has more dimensions."""
+    if mask.ndim > input.ndim:
+        raise IndexError(
+            f"_input_mask expected broadcastable mask (got mask dimensionality higher than of the "
+            f"input): mask {mask.meta}, input {input.meta}"
+        )
+    return cast(Tensor, mq.broadcast_to(mask, input.meta.shape).to(bool_))
+
+
+def _kept(input: Tensor, mask: Mask, other: float) -> Tensor:
+    """The input with ``other`` where the mask is False."""
+    if mask is None:
+        return input
+    filler = mq.full((), other, dtype=input.dtype, device=input.device)
+    return cast(Tensor, mq.where(_mask_like(input, mask), input, filler))
+
+
+def _dims(dim: Dims, ndim: int) -> list[int]:
+    """Dimensions from 0, in order; None and () are all. RuntimeError for one given twice."""
+    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+        return list(range(ndim))
+    given = [dim] if isinstance(dim, int) else list(dim)
+    wrapped = sorted(wrap_dim(d, ndim) for d in given)
+    if len(set(wrapped)) != len(wrapped):
+        raise RuntimeError(f"dim={wrapped[0]} appears multiple times in the list of dims")
+    return wrapped if ndim else []
+
+
+def _cast(input: Tensor, dtype: DType | None) -> Tensor:
+    return input if dtype is None or dtype is input.dtype else cast(Tensor, input.to(dtype))
+
+
+def _lowest(kind: DType) -> float:
+    if kind is bool_:
+        return False
+    return -math.inf if kind.is_floating_point else iinfo(kind).min
+
+
+def _highest(kind: DType) -> float:
+    if kind is bool_:
+        return True
+    return math.inf if kind.is_floating_point else iinfo(kind).max
+
+
+def _count(input: Tensor, mask: Mask, dims: list[int], keepdim: bool) -> Tensor:
+    ones = mq.ones(input.meta.shape, dtype=int64, device=input.device)
+    return cast(Tensor, mq.sum(_kept(ones, mask, 0), dims, keepdim))
+
+
+# --- reductions ----------------------------------------------------------------------
+
+
+def sum(
+    input: Tensor,
+    dim: Dims = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The sum of what is kept."""
+    wide = dtype or (int64 if input.dtype.category < 2 else input.dtype)
+    kept = _kept(_cast(input, wide), mask, 0)
+    return cast(Tensor, mq.sum(kept, _dims(dim, input.ndim), keepdim))
+
+
+def prod(
+    input: Tensor,
+    dim: Dims = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The product of what is kept."""
+    wide = dtype or (int64 if input.dtype.category < 2 else input.dtype)
+    result = _kept(_cast(input, wide), mask, 1)
+    for d in reversed(_dims(dim, input.ndim)):
+        result = mq.prod(result, d, True)
+    return result if keepdim else cast(Tensor, mq.squeeze(result, _dims(dim, input.ndim)))
+
+
+def amax(
+    input: Tensor,
+    dim: Dims = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The largest of what is kept."""
+    given = _cast(input, dtype)
+    kept = _kept(given, mask, _lowest(given.dtype))
+    return cast(Tensor, mq.amax(kept, _dims(dim, input.ndim), keepdim))
+
+
+def amin(
+    input: Tensor,
+    dim: Dims = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The smallest of what is kept."""
+    given = _cast(input, dtype)
+    kept = _kept(given, mask, _highest(given.dtype))
+    return cast(Tensor, mq.amin(kept, _dims(dim, input.ndim), keepdim))
+
+
+def argmax(
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The index of the largest of what is kept: int64 (PyTorch casts it to the input's dtype)."""
+    given = _cast(input, dtype)
+    return cast(Tensor, mq.argmax(_kept(given, mask, _lowest(given.dtype)), dim, keepdim))
+
+
+def argmin(
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The index of the smallest of what is kept: int64, as `argmax`."""
+    given = _cast(input, dtype)
+    return cast(Tensor, mq.argmin(_kept(given, mask, _highest(given.dtype)), dim, keepdim))
+
+
+def mean(
+    input: Tensor,
+    dim: Dims = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The mean of what is kept, of floats or complex numbers; NaN where that is nothing."""
+    given = _cast(input, dtype)
+    if given.dtype.category < 2:
+        raise ValueError(
+            f"mean(): Could not infer output dtype. Input dtype must be either a floating point or "
+            f"complex dtype. Got: {given.dtype}"
+        )
+    dims = _dims(dim, input.ndim)
+    if mask is None:
+        return cast(Tensor, mq.mean(given, dims, keepdim))
+    total = mq.sum(_kept(given, mask, 0), dims, keepdim)
+    return cast(Tensor, mq.div(total, _count(given, mask, dims, keepdim)))
+
+
+def median(
+    input: Tensor,
+    dim: int = -1,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The lower median of what is kept; NaN where that is nothing."""
+    given = _cast(input, dtype)
+    if not given.is_floating_point():
+        given = cast(Tensor, given.float())
+    return cast(Tensor, mq.nanmedian(_kept(given, mask, math.nan), dim, keepdim)[0])
+
+
+def logsumexp(
+    input: Tensor,
+    dim: Dims = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """log(sum(exp(x))) of what is kept."""
+    given = _cast(input, dtype)
+    kept = _kept(given, mask, _lowest(given.dtype))
+    return cast(Tensor, mq.logsumexp(kept, _dims(dim, input.ndim), keepdim))
+
+
+def logaddexp(
+    input: Tensor,
+    other: Tensor,
+    *,
+    dtype: DType | None = None,
+    input_mask: Mask = None,
+    other_mask: Mask = None,
+) -> Tensor:
+    """log(exp(a) + exp(b)) of what is kept of each."""
+    a, b = _cast(input, dtype), _cast(other, dtype)
+    return cast(
+        Tensor, mq.logaddexp(_kept(a, input_mask, -math.inf), _kept(b, other_mask, -math.inf))
+    )
+
+
+def norm(
+    input: Tensor,
+    ord: Order | None = 2.0,
+    dim: Dims = None,
+    *,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The vector norm of what is kept, of any order (PyTorch's is 0 for finite negative ones)."""
+    order = 2.0 if ord is None else float(ord)
+    kept = _kept(_cast(input, dtype), mask, math.inf if order < 0 else 0)
+    dims = _dims(dim, input.ndim)
+    return cast(Tensor, mq.linalg_vector_norm(kept, order, dims, keepdim))
+
+
+def std(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The square root of `var`."""
+    found = var(
+        input, dim, unbiased, correction=correction, keepdim=keepdim, dtype=dtype, mask=mask
+    )
+    return cast(Tensor, found.sqrt())
+
+
+def var(
+    input: Tensor,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """The variance of what is kept, about its own mean; ``correction`` is 1 unless biased."""
+    if unbiased is not None and correction is not None:
+        raise RuntimeError("Only one of unbiased and correction may be given")
+    less = correction if correction is not None else float(unbiased is None or unbiased)
+    given = _cast(input, dtype)
+    if given.dtype.category < 2:
+        given = cast(Tensor, given.float())
+    dims = _dims(dim, input.ndim)
+    if mask is None:
+        return cast(Tensor, mq.var(given, dims, correction=less, keepdim=keepdim))
+    away = given - mean(given, dims, keepdim=True, mask=mask)
+    total = mq.sum(_kept((away * away.conj()).real, mask, 0), dims, keepdim)
+    count = _count(given, mask, dims, keepdim)
+    return cast(Tensor, mq.div(total, (count - less).clamp(min=0)))
+
+
+# --- along a dimension ---------------------------------------------------------------
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
+    """Running sums of what is kept."""
+    return cast(Tensor, mq.cumsum(_kept(_cast(input, dtype), mask, 0), dim))
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
+    """Running products of what is kept."""
+    return cast(Tensor, mq.cumprod(_kept(_cast(input, dtype), mask, 1), dim))
+
+
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
+    """The softmax over what is kept; 0 elsewhere."""
+    return cast(Tensor, mq.softmax(_kept(_cast(input, dtype), mask, -math.inf), dim))
+
+
+def log_softmax(
+    input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None
+) -> Tensor:
+    """The logarithm of `softmax`."""
+    return cast(Tensor, mq.log_softmax(_kept(_cast(input, dtype), mask, -math.inf), dim))
+
+
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
+    """The softmax of the negative, over what is kept."""
+    return cast(Tensor, mq.softmax(-_kept(_cast(input, dtype), mask, math.inf), dim))
+
+
+def normalize(
+    input: Tensor,
+    ord: Order,
+    dim: int,
+    *,
+    eps: float = 1e-12,
+    dtype: DType | None = None,
+    mask: Mask = None,
+) -> Tensor:
+    """What is kept by its norm along ``dim``, of at least ``eps``; 0 elsewhere."""
+    given = _cast(input, dtype)
+    length = norm(given, ord, dim, keepdim=True, mask=mask)
+    floor = mq.full_like(length, max(eps, finfo(length.dtype).tiny))
+    return cast(Tensor, _kept(given, mask, 0) / mq.maximum(length, floor))

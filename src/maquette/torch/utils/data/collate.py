@@ -1,0 +1,64 @@
+"""Collating: a list of samples becomes one batch, tensors stacked, containers kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+
+from maquette.aten import functions as mq
+from maquette.core.dtype import float64
+from maquette.tensor.tensor import Tensor
+
+
+def default_collate(batch: Sequence[object]) -> object:
+    """The samples as one: tensors stacked, numbers in a tensor, containers element by element.
+
+    Raises TypeError for samples that are no tensors, arrays, numbers, strings or containers of
+    them, RuntimeError for sequences of different lengths.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return mq.stack(cast("list[Tensor]", list(batch)))
+    if isinstance(first, np.ndarray):
+        return mq.stack([mq.as_tensor(array) for array in batch])
+    if isinstance(first, np.generic):
+        return mq.as_tensor(np.asarray(batch))
+    if isinstance(first, float):
+        return mq.tensor(batch, dtype=float64)
+    if isinstance(first, int):
+        return mq.tensor(batch)
+    if isinstance(first, str | bytes):
+        return batch
+    return _collate_containers(batch)
+
+
+def _collate_containers(batch: Sequence[object]) -> object:
+    first = batch[0]
+    if isinstance(first, Mapping):
+        samples = cast("Sequence[Mapping[object, object]]", batch)
+        return {key: default_collate([sample[key] for sample in samples]) for key in first}
+    if not isinstance(first, Sequence):
+        raise TypeError(
+            f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+            f"found {type(first)}"
+        )
+    rows = cast("Sequence[Sequence[object]]", batch)
+    if any(len(row) != len(first) for row in rows):
+        raise RuntimeError("each element in list of batch should be of equal size")
+    columns = [default_collate(column) for column in zip(*rows)]
+    if hasattr(first, "_fields"):
+        return type(first)(*columns)
+    return columns
+
+
+def default_convert(data: object) -> object:
+    """One sample with its arrays as tensors."""
+    if isinstance(data, np.ndarray):
+        return mq.as_tensor(data)
+    if isinstance(data, Mapping):
+        return {key: default_convert(value) for key, value in data.items()}
+    if isinstance(data, list | tuple) and not hasattr(data, "_fields"):
+        return type(data)([default_convert(value) for value in data])
+    return data

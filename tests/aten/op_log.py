@@ -1,0 +1,31 @@
+"""The operators that a function calls, as a mode sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from maquette.dispatch.modes import TorchDispatchMode
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        self.names.append(str(func).removeprefix("aten.").split(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+def operators_of(function: Callable[[], object]) -> list[str]:
+    """Names of the operators that ``function`` calls, without overloads."""
+    recorder = _Recorder()
+    with recorder:
+        function()
+    return recorder.names

@@ -1,0 +1,94 @@
+"""Conjugate and negative views: bits that views carry and everything else resolves."""
+
+from __future__ import annotations
+
+import pytest
+
+import maquette as mq
+
+VALUES = [1 + 2j, 3 - 1j]
+
+
+def test_T18_conj_is_a_view_with_a_bit() -> None:
+    x = mq.tensor(VALUES)
+    y = x.conj()
+    assert y.is_conj()
+    assert y._base is x
+    assert not y.conj().is_conj()
+    assert y.data_ptr() == x.data_ptr()
+
+
+def test_T19_conj_of_reals_is_the_tensor_itself() -> None:
+    x = mq.ones(2)
+    assert x.conj() is x
+    assert x.resolve_conj() is x
+    assert mq.real(x) is x
+
+
+def test_views_carry_the_bit_and_kernels_resolve_it() -> None:
+    y = mq.tensor(VALUES).conj()
+    assert y[0].is_conj()
+    assert y[0].item() == 1 - 2j
+    assert not (y * 2).is_conj()
+    assert (y * 2).tolist() == [2 - 4j, 6 + 2j]
+    assert not y.clone().is_conj()
+
+
+def test_M35_the_imaginary_part_of_a_conjugate_is_a_negative_view() -> None:
+    w = mq.tensor(VALUES)
+    part = w.conj().imag
+    assert part.is_neg()
+    assert part.tolist() == [-2, 1]
+    assert part._base.is_complex()
+
+
+def test_a_write_goes_through_the_bit() -> None:
+    x = mq.tensor(VALUES)
+    x.conj().mul_(1j)
+    assert x.tolist() == [v * -1j for v in VALUES]
+    x.conj()[0] = 5j
+    assert x[0].item() == -5j
+
+
+def test_negative_views_resolve_when_used_and_write_back() -> None:
+    x = mq.ones(3)
+    n = mq._neg_view(x)
+    assert (n + 1).tolist() == [0, 0, 0]
+    assert n.add_(3) is n
+    assert n.is_neg()
+    assert x.tolist() == [-2, -2, -2]
+
+
+def test_both_bits_resolve_together() -> None:
+    y = mq._neg_view(mq.tensor(VALUES)).conj()
+    assert y.resolve_neg().resolve_conj().tolist() == [-v.conjugate() for v in VALUES]
+
+
+def test_view_as_real_refuses_an_unresolved_conjugate() -> None:
+    with pytest.raises(RuntimeError, match="resolve_conj"):
+        mq.view_as_real(mq.tensor(VALUES).conj())
+
+
+def test_fake_conjugates_carry_the_bit() -> None:
+    mode = mq.FakeTensorMode()
+    fake = mode.from_tensor(mq.tensor(VALUES))
+    assert fake.conj().is_conj()
+    assert not (fake.conj() + 1).is_conj()
+    assert fake.conj().imag.is_neg()
+
+
+def test_conjugates_differentiate() -> None:
+    x = mq.tensor(VALUES, requires_grad=True)
+    (x.conj() * x).real.sum().backward()
+    assert x.grad.tolist() == [2 * v for v in VALUES]
+
+
+def test_lists_are_resolved_member_by_member() -> None:
+    x = mq.tensor(VALUES)
+    assert mq.cat([x.conj(), x]).tolist() == [v.conjugate() for v in VALUES] + VALUES
+
+
+def test_complex_keeps_infinite_parts() -> None:
+    z = mq.complex(mq.tensor([1.0]), mq.tensor([float("inf")]))
+    assert z.real.item() == 1.0
+    assert z.imag.item() == float("inf")

@@ -1,0 +1,141 @@
+"""Losses: derivatives of both orders, reductions, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from gradcheck import check_gradients, check_second_gradients
+
+import maquette as mq
+
+random = np.random.default_rng(2)
+X = random.standard_normal((4, 5))
+Y = random.standard_normal((4, 5))
+P = random.uniform(0.1, 0.9, (4, 5))
+Q = random.uniform(0.1, 0.9, (4, 5))
+CLASSES = np.array([1, 0, 4, 2])
+
+REDUCTIONS = [0, 1, 2]
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        mq.mse_loss,
+        lambda x, y, r: mq.smooth_l1_loss(x, y, r, 0.7),
+        lambda x, y, r: mq.huber_loss(x, y, r, 0.8),
+        mq.l1_loss,
+        lambda x, y, r: mq.binary_cross_entropy_with_logits(x, y, None, None, r),
+    ],
+)
+def test_losses_of_numbers_differentiate_twice(loss: Callable[..., object], reduction: int) -> None:
+    check_gradients(lambda x, y: loss(x, y, reduction), X, Y)
+    check_second_gradients(lambda x, y: loss(x, y, reduction), X, Y)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_binary_cross_entropy_differentiates(reduction: int) -> None:
+    weight = mq.from_numpy(P[0].copy())
+    check_gradients(lambda p, q: mq.binary_cross_entropy(p, q, weight, reduction), P, Q)
+    check_second_gradients(lambda p, q: mq.binary_cross_entropy(p, q, None, reduction), P, Q)
+    check_gradients(
+        lambda x, q: mq.binary_cross_entropy_with_logits(x, q, weight, weight, reduction), X, Q
+    )
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_classes_differentiates(reduction: int, smoothing: float) -> None:
+    target, weight = mq.from_numpy(CLASSES), mq.from_numpy(P[0].copy())
+    check_gradients(lambda x: mq.cross_entropy_loss(x, target, weight, reduction, 0, smoothing), X)
+    check_second_gradients(
+        lambda x: mq.cross_entropy_loss(x, target, weight, reduction, 0, smoothing), X
+    )
+
+
+def test_cross_entropy_of_distributions_differentiates() -> None:
+    check_gradients(lambda x, q: mq.cross_entropy_loss(x, q, label_smoothing=0.1), X, Q)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x: mq.multi_margin_loss(x, mq.from_numpy(CLASSES), 2, 0.5),
+        lambda x: mq.multi_margin_loss(x, mq.from_numpy(CLASSES), reduction=0),
+        lambda x: mq.multilabel_margin_loss(
+            x, mq.tensor([[1, 2, -1, 0, 0]] * 2 + [[0, -1, 3, 1, 2]] * 2), 0
+        ),
+        lambda x: mq.soft_margin_loss(x, mq.from_numpy(np.sign(Y))),
+        lambda x: mq.hinge_embedding_loss(x, mq.from_numpy(np.sign(Y))),
+    ],
+)
+def test_margin_losses_are_finite_differences(loss: Callable[..., object]) -> None:
+    check_gradients(loss, X)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x, y: mq.cosine_similarity(x, y),
+        lambda x, y: mq.cosine_embedding_loss(x, y, mq.tensor([1, -1, 1, -1]), -0.5),
+        lambda x, y: mq.margin_ranking_loss(x, y, mq.ones((4, 5)), 0.3),
+        lambda x, y: mq.triplet_margin_loss(x, y, x + 1, swap=True),
+        lambda x, y: mq.kl_div(x, y, log_target=True),
+        lambda x, y: mq.poisson_nll_loss(x, y, True, False, 1e-8, 1),
+        lambda x, y: mq.pairwise_distance(x, y, 3.0),
+        lambda x, y: mq.cdist(x, y, 3.0),
+        lambda x, y: mq.cdist(x, y, 2.0, "use_mm_for_euclid_dist"),
+        lambda x, y: mq.dist(x, y, 1.5),
+    ],
+)
+def test_losses_of_pairs_are_finite_differences(loss: Callable[..., object]) -> None:
+    check_gradients(loss, X, Y)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])
+def test_pdist_is_the_upper_triangle_of_cdist(p: float) -> None:
+    x = mq.from_numpy(X.copy())
+    rows, columns = np.triu_indices(4, 1)
+    expected = mq.cdist(x, x, p).numpy()[rows, columns]
+    assert mq.pdist(x, p).numpy() == pytest.approx(expected)
+    check_gradients(lambda t: mq.pdist(t, p), X)
+
+
+def test_nll_loss_ignores_what_it_is_told_to() -> None:
+    logs = mq.from_numpy(X.copy()).log_softmax(1)
+    target = mq.tensor([1, -100, 4, -100])
+    losses = mq.nll_loss(logs, target, None, 0)
+    assert losses.tolist()[1::2] == [0, 0]
+    assert mq.nll_loss(logs, target).item() == pytest.approx(losses.sum().item() / 2)
+
+
+def test_nll_loss_of_a_missing_class_says_which() -> None:
+    with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+        mq.nll_loss(mq.zeros((1, 5)), mq.tensor([7]))
+
+
+def test_mean_loss_of_nothing_is_nan() -> None:
+    assert mq.mse_loss(mq.zeros((0, 3)), mq.zeros((0, 3))).isnan().item()
+
+
+def test_huber_loss_needs_a_positive_delta() -> None:
+    with pytest.raises(RuntimeError, match="non-positive values for delta"):
+        mq.huber_loss(mq.ones(2), mq.ones(2), 1, 0.0)
+
+
+def test_ctc_loss_of_one_certain_path_is_zero() -> None:
+    logs = mq.full((3, 1, 3), -1e9)
+    for frame, label in enumerate((1, 0, 2)):
+        logs[frame, 0, label] = 0.0
+    loss = mq.ctc_loss(logs, mq.tensor([[1, 2]]), (3,), (2,))
+    assert loss.item() == pytest.approx(0.0)
+
+
+def test_ctc_loss_without_a_path_is_infinite_unless_zeroed() -> None:
+    logs = mq.zeros((2, 1, 3)).log_softmax(2)
+    target = mq.tensor([[1, 1]])  # a blank must stand between: three frames at least
+    assert mq.ctc_loss(logs, target, (2,), (2,)).item() == float("inf")
+    assert mq.ctc_loss(logs, target, (2,), (2,), zero_infinity=True).item() == 0

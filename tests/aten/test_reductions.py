@@ -1,0 +1,161 @@
+"""Sums, means, products, extremes, truth, running sums: values, dtypes, derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from gradcheck import check_gradients, check_second_gradients
+from hypothesis import given
+from hypothesis import strategies as st
+
+import maquette as mq
+
+random = np.random.default_rng(0)
+A = random.standard_normal((3, 4, 2))
+B = random.standard_normal((4, 3))
+
+
+def ties() -> npt.NDArray[np.float64]:
+    return np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 5.0]])
+
+
+@pytest.mark.parametrize("dim", [None, (0,), (-1,), (0, 2), ()])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_sum_gradient_is_one_for_every_summed_element(
+    dim: tuple[int, ...] | None, keepdim: bool
+) -> None:
+    check_gradients(lambda x: x.sum(dim, keepdim), A)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.mean(1),
+        lambda x: x.mean(),
+        lambda x: x.prod(),
+        lambda x: x.prod(1),
+        lambda x: x.amax(1),
+        lambda x: x.amin((0, 2), True),
+        lambda x: x.max(1),
+        lambda x: x.min(-1, True),
+        lambda x: x.max(),
+        lambda x: mq.aminmax(x, dim=1),
+        lambda x: x.cumsum(1),
+        lambda x: x.cumprod(1),
+        lambda x: x.cummax(0),
+        lambda x: x.logcumsumexp(1),
+        lambda x: x.nansum(1),
+        lambda x: x.logsumexp((0, 1)),
+    ],
+)
+def test_reduction_derivatives_are_finite_differences(function: object) -> None:
+    check_gradients(function, A)  # type: ignore[arg-type]  # functions of a tensor
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.mean(1),
+        lambda x: x.prod(0),
+        lambda x: x.var(1),
+        lambda x: x.std(1),
+        lambda x: x.cumprod(0),
+        lambda x: x.logsumexp((0,)),
+        lambda x: mq.linalg_vector_norm(x, 3, (0,)),
+        lambda x: x.cumsum(1),
+    ],
+)
+def test_second_derivatives_are_finite_differences(function: object) -> None:
+    check_second_gradients(function, B)  # type: ignore[arg-type]  # functions of a tensor
+
+
+def test_products_differentiate_through_zeros() -> None:
+    x = np.array([[2.0, 0.0, 3.0], [0.0, 0.0, 4.0]])
+    check_gradients(lambda t: t.prod(1), x)
+    check_gradients(lambda t: t.cumprod(1), x)
+
+
+def test_extremes_share_the_gradient_among_ties() -> None:
+    x = mq.from_numpy(ties()).requires_grad_()
+    (grad,) = mq.autograd.grad([x.amax(1).sum()], [x])
+    assert grad.numpy().tolist() == [[0, 0.5, 0.5], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("ord", [0.5, 1, 1.5, 2, 3, float("inf"), -1])
+def test_vector_norm_derivatives_are_finite_differences(ord: float) -> None:
+    check_gradients(lambda x: mq.linalg_vector_norm(x, ord, (1,)), A)
+
+
+@pytest.mark.parametrize("correction", [0, 1, 0.5])
+def test_variance_derivatives_take_the_correction(correction: float) -> None:
+    check_gradients(lambda x: mq.var_mean(x, (0, 1), correction=correction), A)
+    check_gradients(lambda x: mq.std_mean(x, 1, correction=correction, keepdim=True), A)
+
+
+def test_T33_sums_of_integers_are_int64_and_dtype_is_converted_to_first() -> None:
+    x = mq.tensor([True, True, False])
+    assert x.sum().dtype is mq.int64
+    assert mq.tensor([1.5, 1.5]).sum(dtype=mq.int64).item() == 2
+
+
+def test_mean_of_integers_names_the_dtype_and_the_way_out() -> None:
+    with pytest.raises(RuntimeError, match=r"Got: Long. Pass dtype=float32"):
+        mq.tensor([1, 2]).mean()
+
+
+def test_bfloat16_sums_accumulate_in_float32() -> None:
+    ones = mq.ones((4096, 2), dtype=mq.bfloat16)
+    assert ones.sum(0).tolist() == [4096.0, 4096.0]
+
+
+def test_long_float32_sums_across_memory_stay_accurate() -> None:
+    x = mq.from_numpy(np.full((100_000, 2), 0.1, np.float32))
+    assert x.sum(0).numpy() == pytest.approx(np.full(2, np.float32(0.1)).astype(float) * 1e5, 1e-6)
+
+
+def test_reducing_an_empty_dimension_needs_an_identity() -> None:
+    x = mq.zeros((0, 3))
+    assert x.sum(0).tolist() == [0, 0, 0]
+    assert x.prod(0).tolist() == [1, 1, 1]
+    with pytest.raises(IndexError, match="dim 0 to have non-zero size"):
+        x.amax(0)
+    with pytest.raises(RuntimeError, match="dim to be specified"):
+        x.max()
+
+
+def test_any_of_no_dimensions_only_converts() -> None:
+    x = mq.tensor([[0, 2], [3, 0]])
+    assert x.any(()).tolist() == [[False, True], [True, False]]
+    assert x.to(mq.uint8).all().dtype is mq.uint8
+
+
+def test_argmax_finds_the_first_nan() -> None:
+    x = mq.tensor([1.0, float("nan"), 9.0, float("nan")])
+    assert x.argmax().item() == 1
+    assert x.max().isnan().item()
+
+
+def test_out_forms_refuse_what_the_result_cannot_be() -> None:
+    x = mq.ones((2, 3))
+    with pytest.raises(RuntimeError, match="dtype long int, but got int instead"):
+        mq.argmax(x, 0, out=mq.empty(0, dtype=mq.int32))
+    wide = mq.empty(0, dtype=mq.float64)
+    assert mq.sum(x, 0, out=wide).dtype is mq.float64
+
+
+def test_out_takes_a_pair_for_two_results() -> None:
+    values, indices = mq.empty(0), mq.empty(0, dtype=mq.int64)
+    mq.max(mq.tensor([[1.0, 5.0], [7.0, 2.0]]), 0, out=(values, indices))
+    assert values.tolist() == [7.0, 5.0]
+    assert indices.tolist() == [1, 0]
+
+
+@given(st.lists(st.integers(1, 4), max_size=4), st.data())
+def test_reduced_shapes_are_numpys(shape: list[int], data: st.DataObject) -> None:
+    dims = data.draw(st.lists(st.sampled_from(range(len(shape) or 1)), unique=True, max_size=3))
+    keepdim = data.draw(st.booleans())
+    x = np.ones(shape)
+    axes = tuple(dims) if dims and shape else None
+    expected = x.sum(axis=axes, keepdims=keepdim)
+    assert tuple(mq.from_numpy(x).sum(tuple(dims), keepdim).shape) == np.shape(expected)

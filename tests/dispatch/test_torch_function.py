@@ -1,0 +1,234 @@
+"""`__torch_function__`: modes, classes, and what happens without a handler (D135, D136)."""
+
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette.dispatch import (
+    BaseTorchFunctionMode,
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    TorchDispatchMode,
+    TorchFunctionMode,
+    disabled_torch_function,
+    get_current_function_mode,
+    get_current_function_mode_stack,
+)
+from maquette.tensor.parameter import Parameter
+
+aten = mq.ops.aten
+
+
+class Seeing(TorchFunctionMode):
+    def __init__(self, seen=None, name="mode", answer=None):
+        self.seen = [] if seen is None else seen
+        self.name = name
+        self.answer = answer
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append((self.name, func, types, args, kwargs))
+        return func(*args, **(kwargs or {})) if self.answer is None else self.answer
+
+
+class A(mq.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return "A", func, types, args, kwargs
+
+
+class B(A):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+class Plain(mq.Tensor):
+    pass
+
+
+class Off(mq.Tensor):
+    __torch_function__ = disabled_torch_function
+
+
+@pytest.fixture
+def a(x):
+    return x.as_subclass(A)
+
+
+@pytest.fixture
+def b(x):
+    return x.as_subclass(B)
+
+
+# --- who is asked ----------------------------------------------------------------------------
+
+
+def test_D135_what_was_called_is_handed_over(a, x):
+    for func in (aten.add, aten.add.Tensor, aten.mm, aten.sum):
+        assert func(a, x)[1] is func
+
+
+def test_D135_the_call_is_handed_over_as_written(a, x):
+    for func in (aten.add, aten.add.Tensor):
+        for _ in range(2):  # the second time by a remembered choice
+            assert func(a, other=x, alpha=1)[3:] == ((a,), {"other": x, "alpha": 1})
+    assert aten.sum(a, (0, 1))[3] == (a, (0, 1))
+    assert aten.cat([x, a])[3] == ([x, a],)
+
+
+def test_D135_modes_are_asked_from_the_top_and_first(a):
+    seen = []
+    with Seeing(seen, "outer"), Seeing(seen, "inner"):
+        assert aten.add(a, a)[0] == "A"
+    assert [name for name, *_ in seen] == ["inner", "outer"]
+    assert seen[0][1] is aten.add
+    assert seen[0][2] == (A,)
+
+
+def test_D135_a_mode_is_popped_while_it_runs(x):
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            assert get_current_function_mode() is None
+            raise ValueError("handler")
+
+    with Mode() as mode:
+        with pytest.raises(ValueError, match="handler"):
+            aten.add(x, x)
+        assert get_current_function_mode_stack() == [mode]
+    assert get_current_function_mode_stack() == []
+
+
+def test_D135_a_mode_alone_gets_no_types_and_the_call_as_written(x):
+    with Seeing() as mode:
+        aten.add(x, x, alpha=1)
+        aten.sum.dim_IntList(x, dim=0)
+    assert [entry[1:] for entry in mode.seen] == [
+        (aten.add, (), (x, x), {"alpha": 1}),
+        (aten.sum.dim_IntList, (), (x,), {"dim": 0}),
+    ]
+
+
+def test_D135_modes_see_calls_that_do_not_match(x):
+    with Seeing(answer="seen"):
+        assert aten.add(x, nonsense=1) == "seen"
+        assert aten.add.Tensor("x") == "seen"
+
+
+def test_D135_types_are_distinct_subclasses_first(a, b, x):
+    assert aten.cat([x, a, b, a])[2] == (B, A)
+    assert aten.add(a, x)[2] == (A,)
+
+
+def test_D135_not_implemented_moves_on_to_the_classes_not_to_outer_modes(a, b, x):
+    with Seeing() as outer, Seeing(answer=NotImplemented):
+        assert aten.add(b, a)[0] == "A"
+    assert outer.seen == []
+    with pytest.raises(TypeError, match=r"aten\.add.*Seeing object.*, B$"):
+        with Seeing(answer=NotImplemented):
+            aten.add(b, x)
+
+
+def test_D135_any_class_may_override(x):
+    class NoTensor:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "overridden", types
+
+    assert aten.add(x, NoTensor()) == ("overridden", (NoTensor,))
+    assert aten.add.Tensor(NoTensor(), x) == ("overridden", (NoTensor,))
+
+
+def test_D135_the_switches(a, x):
+    with DisableTorchFunctionSubclass():
+        assert type(aten.add(a, x)) is mq.Tensor
+        with Seeing() as mode:
+            aten.add(a, x)
+        with DisableTorchFunction(), Seeing() as inner:
+            aten.add(a, x)
+    assert mode.seen[0][2] == ()
+    assert len(inner.seen) == 1
+    with Seeing() as mode, DisableTorchFunction():
+        assert type(aten.add(a, x)) is mq.Tensor
+    assert mode.seen == []
+    assert aten.add(a, x)[0] == "A"
+
+
+def test_D135_the_base_mode_passes_on(x):
+    with BaseTorchFunctionMode():
+        assert aten.add(x, x).tolist() == (x.numpy() + np.ones((2, 3))).tolist()
+    with TorchFunctionMode(), pytest.raises(NotImplementedError, match="__torch_function__"):
+        aten.add(x, x)
+
+
+def test_D38_function_modes_come_before_dispatch_modes(x):
+    order = []
+
+    class Dispatch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            order.append("dispatch")
+            return func(*args, **(kwargs or {}))
+
+    class Function(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            order.append("function")
+            return func(*args, **(kwargs or {}))
+
+    with Function(), Dispatch():
+        aten.add.Tensor(x, x)
+    assert order == ["function", "dispatch"]
+
+
+# --- without a handler -----------------------------------------------------------------------
+
+
+def test_D136_results_are_of_the_class_of_the_argument(x):
+    plain, off, parameter = x.as_subclass(Plain), x.as_subclass(Off), Parameter(x)
+    assert type(aten.add(plain, x)) is Plain
+    assert type(aten.add.Tensor(x, plain)) is Plain
+    assert type(aten.add(off, x)) is mq.Tensor
+    assert type(aten.add(parameter, x)) is mq.Tensor
+
+
+def test_D136_every_result_in_a_list_or_tuple(x):
+    plain = x.as_subclass(Plain)
+    assert {type(t) for t in aten.split(plain, 1)} == {Plain}
+    assert {type(t) for t in aten.max.dim(plain, 0)} == {Plain}
+
+
+def test_D136_autograd_goes_on_through_the_class():
+    y = mq.ones(2).requires_grad_()
+    out = aten.mul(y.as_subclass(Plain), 2)
+    assert type(out) is Plain
+    assert out.requires_grad
+    aten.sum(out).backward()
+    assert y.grad.tolist() == [2.0, 2.0]
+
+
+def test_D136_a_handler_may_call_the_default(x):
+    class Noting(mq.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs)
+
+    assert type(aten.add(x.as_subclass(Noting), x)) is Noting
+
+
+def test_D136_unrelated_classes_are_left_to_themselves(x):
+    class Other(mq.Tensor):
+        pass
+
+    with pytest.raises(TypeError, match="Plain, Other"):
+        aten.add(x.as_subclass(Plain), x.as_subclass(Other))
+
+
+def test_D136_a_subclass_wins_over_its_base(x):
+    class Below(Plain):
+        pass
+
+    assert type(aten.add(x.as_subclass(Plain), x.as_subclass(Below))) is Below
+
+
+def test_as_subclass_takes_classes_of_tensors(x):
+    with pytest.raises(TypeError, match="subclass of Tensor"):
+        x.as_subclass(int)
+    assert x.as_subclass(Plain).untyped_storage() is x.untyped_storage()

@@ -1,0 +1,110 @@
+"""`torch.utils.data`."""
+
+from collections import namedtuple
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import maquette.torch as torch
+from maquette.torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
+
+Pair = namedtuple("Pair", ["x", "y"])
+
+
+class Squares(Dataset):
+    """i squared, for i below 5."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> tuple[int, dict[str, float]]:
+        if index >= 5:
+            raise IndexError(index)
+        return index * index, {"half": index / 2}
+
+
+class Stream(IterableDataset):
+    """0, 1, 2, 3, 4."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(5))
+
+
+def test_a_loader_gives_batches_in_order() -> None:
+    batches = list(DataLoader(Squares(), batch_size=2))
+    assert [squares.tolist() for squares, _ in batches] == [[0, 1], [4, 9], [16]]
+    assert batches[0][1]["half"].tolist() == [0.0, 0.5]
+
+
+def test_the_last_short_batch_may_be_dropped() -> None:
+    loader = DataLoader(Squares(), batch_size=2, drop_last=True)
+    assert len(list(loader)) == len(loader) == 2
+
+
+def test_tensors_are_cut_and_stacked() -> None:
+    data = TensorDataset(torch.ones(4, 3), torch.zeros(4))
+    first = next(iter(DataLoader(data, batch_size=2, num_workers=4, pin_memory=True)))
+    assert [t.shape for t in first] == [(2, 3), (2,)]
+
+
+def test_streams_are_batched_as_they_come() -> None:
+    batches = [b.tolist() for b in DataLoader(Stream(), batch_size=2)]
+    assert batches == [[0, 1], [2, 3], [4]]
+    with pytest.raises(ValueError, match="shuffle"):
+        DataLoader(Stream(), shuffle=True)
+
+
+def test_without_a_batch_size_samples_come_alone() -> None:
+    assert [square for square, _ in DataLoader(Squares(), batch_size=None)] == [0, 1, 4, 9, 16]
+
+
+def test_a_batch_sampler_decides_the_batches() -> None:
+    loader = DataLoader(Squares(), batch_sampler=[[4, 0], [1]], collate_fn=list)
+    assert [[square for square, _ in batch] for batch in loader] == [[16, 0], [1]]
+
+
+def test_options_that_exclude_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="mutually exclusive"):
+        DataLoader(Squares(), sampler=[1], shuffle=True)
+    with pytest.raises(ValueError, match="positive integer"):
+        BatchSampler([1], 0, False)
+
+
+def test_collating_keeps_containers() -> None:
+    made = default_collate([Pair(1, (2.0, "a")), Pair(3, (4.0, "b"))])
+    assert type(made) is Pair
+    assert made.x.tolist() == [1, 3]
+    assert made.y[1] == ("a", "b")
+    assert default_collate([np.ones(2), np.ones(2)]).shape == (2, 2)
+
+
+def test_what_cannot_be_collated_is_named() -> None:
+    with pytest.raises(TypeError, match="object"):
+        default_collate([object()])
+    with pytest.raises(RuntimeError, match="equal size"):
+        default_collate([[1], [1, 2]])
+
+
+def test_data_sets_are_combined() -> None:
+    both = ConcatDataset([Squares(), Squares()])
+    assert len(both) == 10
+    assert both[6][0] == both[-4][0] == 1
+    assert StackDataset(Squares(), Squares())[2][1][0] == 4
+    assert Subset(Squares(), [3])[0][0] == 9
+    assert len(Squares() + Squares()) == 10
+
+
+def test_tensors_of_one_data_set_are_equally_long() -> None:
+    with pytest.raises(AssertionError, match="Size mismatch"):
+        TensorDataset(torch.ones(2), torch.ones(3))
