@@ -89,7 +89,9 @@ def test_the_cpu_falls_back_to_products(change: object) -> None:
 
 
 def test_flash_on_the_cpu_saves_a_number_a_row_by_position() -> None:
-    out, sums = flash_cpu(*tensors(Q.astype(np.float32), K.astype(np.float32), V.astype(np.float32)))
+    out, sums = flash_cpu(
+        *tensors(Q.astype(np.float32), K.astype(np.float32), V.astype(np.float32))
+    )
     assert out.stride() == (96, 24, 8, 1)
     assert sums.dtype is mq.float32 and sums.shape == (2, 4, 3) and sums.stride() == (12, 1, 4)
 
@@ -135,7 +137,12 @@ def test_cuda_spreads_a_mask_for_the_efficient_operator() -> None:
     with parts[0].fake_mode:
         mask = mq.empty(30, 30, dtype=mq.bfloat16, device="cuda")
     names = cuda_operators(parts, attn_mask=mask)
-    assert names == ["constant_pad_nd", "slice", "expand", "_scaled_dot_product_efficient_attention"]
+    assert names == [
+        "constant_pad_nd",
+        "slice",
+        "expand",
+        "_scaled_dot_product_efficient_attention",
+    ]
 
 
 def test_cuda_falls_back_to_products_for_float64() -> None:

@@ -46,7 +46,9 @@ def test_einsum_is_numpys(equation: str) -> None:
     np.testing.assert_allclose(mq.einsum(equation, *tensors).numpy(), expected)
 
 
-@pytest.mark.parametrize("equation", ["...ij,...jk->...ik", "...ij,jk", "i...->...", "a...,b...->ab"])
+@pytest.mark.parametrize(
+    "equation", ["...ij,...jk->...ik", "...ij,jk", "i...->...", "a...,b...->ab"]
+)
 def test_einsum_broadcasts_under_the_ellipsis(equation: str) -> None:
     shapes = {"...ij,...jk->...ik": ((2, 1, 3, 4), (5, 4, 2)), "...ij,jk": ((5, 3, 4), (4, 2))}
     two = shapes.get(equation, ((3, 4), (2, 4)))[: equation.count(",") + 1]

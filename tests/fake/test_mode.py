@@ -230,7 +230,7 @@ def test_FX6_FX7_allocations_are_seen_alike_with_the_cache_cold_or_warm(
             z = y.view(-1)
             del y
             del z
-        return seen
+        return seen[:]
 
     cold = events()
     assert cold == events() == [("alloc", 84), ("alloc", 84), ("free", 0)]

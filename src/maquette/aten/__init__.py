@@ -90,3 +90,5 @@ from maquette.aten import fractional_pooling as _fractional_pooling  # noqa: F40
 from maquette.aten import interleaving as _interleaving  # noqa: F401
 from maquette.aten import geometry_queries as _geometry_queries  # noqa: F401
 from maquette.aten import grid_sampling as _grid_sampling  # noqa: F401
+from maquette.aten import histograms as _histograms  # noqa: F401
+from maquette.aten import gradients as _gradients  # noqa: F401

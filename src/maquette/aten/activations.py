@@ -1,7 +1,7 @@
 """Activations in straight pieces: ReLU and its relatives.
 
-The exponential ones (ELU, SELU, CELU) are in `activations_exponential.py`, the smooth ones and GLU in
-`activations_smooth.py`. Each backward is an operator of its own with PyTorch's name, and saves
+The exponential ones (ELU, SELU, CELU) are in `activations_exponential.py`, the smooth ones and GLU
+in `activations_smooth.py`. Each backward is an operator of its own with PyTorch's name, and saves
 what PyTorch's saves.
 """
 

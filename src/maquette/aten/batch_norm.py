@@ -113,10 +113,6 @@ def batch_norm_arrays(
         _move(running_mean, mean.reshape(-1), momentum)
         with np.errstate(divide="ignore", invalid="ignore"):
             _move(running_var, variance.reshape(-1) * (count / np.float64(count - 1)), momentum)
-        # PyTorch normalizes by what it saves, in the parameters' type.
-        given = [p.dtype for p in (weight, bias, running_mean) if p is not None]
-        kind = given[0] if given else input.dtype
-        mean, rstd = wide(mean.astype(kind)), wide(rstd.astype(kind))
         saved = mean.reshape(-1), rstd.reshape(-1)
     else:
         assert running_mean is not None

@@ -6,6 +6,7 @@ a slice of a copy in `view_scatters.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.options import Number, cast, check_fits, check_layout, result_dtype
@@ -18,6 +19,9 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.layout import contiguous_format, memory_format, preserve_format
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.library.variants import check_castable, check_writable
@@ -378,6 +382,22 @@ def _local_scalar_dense_kernel(xp: ModuleType, self: Array) -> Number:
 
 
 _local_scalar_dense.nondifferentiable()
+
+
+def _number_of_data(op: OpOverload, ks: int) -> Callable[..., object]:
+    """The kernel on data, without building a result: 3 us less an ``item()``."""
+
+    def kernel(ks: int, self: Tensor) -> object:
+        data = self._data
+        if data is None or self.meta.numel != 1:
+            _local_scalar_dense_shape(self.meta)
+        assert data is not None
+        return data.item()
+
+    return kernel
+
+
+_local_scalar_dense.op.register(DispatchKey.CPU, Kernel(_number_of_data))
 
 item = define("aten::item(Tensor self) -> Scalar", tags=[Tag.data_dependent_output])
 item.composite(lambda self: _local_scalar_dense(self))

@@ -87,7 +87,10 @@ def _lifted(array: Array, device: Place) -> Tensor:
     Observers of allocations see the storage that stays, not the one that carried the values.
     """
     meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape)
-    with observers_paused():
+    if OBSERVERS:
+        with observers_paused():
+            storage = UntypedStorage(meta.storage_bytes, cpu, array)
+    else:
         storage = UntypedStorage(meta.storage_bytes, cpu, array)
     keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
     carrier = wrap(meta, storage, array, keys)
@@ -98,10 +101,10 @@ def _lifted(array: Array, device: Place) -> Tensor:
         moved = here.to(device=where)  # type: ignore[attr-defined]  # a tensor
         assert isinstance(moved, Tensor)
         return moved
+    if OBSERVERS and tls.st.fake_mode is None:
+        announce(storage)  # it stays
     made = lift_fresh(carrier)
     assert isinstance(made, Tensor)
-    if OBSERVERS and made._storage is storage:
-        announce(storage)
     return made
 
 
@@ -110,6 +113,8 @@ def _lifted(array: Array, device: Place) -> Tensor:
 
 def array_of(data: Data, dtype: DType | None) -> Array:
     """A new C-contiguous array of ``data``, of ``dtype`` or the dtype that the data has (T33)."""
+    if data.__class__ in _PLAIN:
+        return _filled([data], dtype or _common({data.__class__})).reshape(())
     if isinstance(data, np.ndarray) or hasattr(data, "__array_interface__"):
         given = np.asarray(data)
         source = from_array(given).meta  # checks dtype, byte order and strides
@@ -259,7 +264,13 @@ def from_numpy(array: Array) -> Tensor:
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     if not array.flags.writeable:
         _warn_read_only()
-    return from_array(array)
+    if tls.st.fake_mode is None:
+        return from_array(array)
+    with observers_paused():
+        real = from_array(array)
+    made = lift_fresh(real)
+    assert isinstance(made, Tensor)
+    return made
 
 
 _warned: list[bool] = []

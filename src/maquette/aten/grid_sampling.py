@@ -140,9 +140,9 @@ class _Axis:
         left = self.xp.floor(x)
         share, kind = x - left, x.dtype.type
         corners = []
-        for i, (weight, slope) in enumerate(_cubic_weights(wide(share)), -1):
+        for i, (weight, slope) in enumerate(_cubic_weights(share), -1):
             at, _ = _kept_inside(self.xp, left + kind(i), self.size, padding, align_corners)
-            corners.append((self.xp.rint(at), weight, slope * speed))
+            corners.append((self.xp.rint(at), weight, slope * kind(speed)))
         return corners
 
     def placed(self) -> list[tuple[Array, Array, Array, Array]]:
@@ -157,15 +157,18 @@ class _Axis:
 
 def _cubic_weights(t: Array) -> list[tuple[Array, Array]]:
     """The four weights of cubic convolution and their derivatives, `t` beyond the second."""
-    a = _BEND
+    kind = t.dtype.type
+    one, two = kind(1), kind(2)
+    a, a2, a3 = kind(_BEND), kind(_BEND + 2), kind(_BEND + 3)
+    a4, a5, a8 = kind(4 * _BEND), kind(5 * _BEND), kind(8 * _BEND)
     weights: list[tuple[Array, Array]] = []
-    for x, sign in ((t + 1, 1), (t, 1), (1 - t, -1), (2 - t, -1)):
+    for x, sign in ((t + one, one), (t, one), (one - t, -one), (two - t, -one)):
         if len(weights) in (1, 2):
-            value = ((a + 2) * x - (a + 3)) * x * x + 1
-            slope = (3 * (a + 2) * x - 2 * (a + 3)) * x
+            value = (a2 * x - a3) * x * x + one
+            slope = (kind(3) * a2 * x - two * a3) * x
         else:
-            value = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-            slope = (3 * a * x - 10 * a) * x + 8 * a
+            value = ((a * x - a5) * x + a8) * x - a4
+            slope = (kind(3) * a * x - two * a5) * x + a8
         weights.append((value, sign * slope))
     return weights
 

@@ -27,6 +27,7 @@ from maquette.core.dtype import bool_, dtype, from_numpy_dtype, int64, uint8
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
+from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define, set_shape_rule
 from maquette.library.variants import check_same_dtype, out_shape, writing_out
@@ -128,6 +129,26 @@ sum_all.exact_out()
 into_dtype_of_out(sum_dim)
 sum_all.cost(reduction_cost)
 sum_dim.cost(reduction_cost)
+
+
+sum_to_size = define("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor")
+
+
+@sum_to_size.composite
+def sum_to_size_composite(self: Tensor, size: Shape) -> Tensor:
+    """Sums over what broadcasting from ``size`` would have stretched."""
+    shape = self.meta.shape
+    lead = len(shape) - len(size)
+    check(
+        lead >= 0
+        and all(is_true(a == 1) or a == b for a, b in zip(size, shape[lead:], strict=True)),
+        lambda: f"size {{{list(size)}}} is not expandable to size {{{list(shape)}}}.",
+    )
+    if not size:
+        return self.sum()
+    dims = [d for d in range(len(shape)) if d < lead or (size[d - lead] == 1 and shape[d] != 1)]
+    found = self.sum(tuple(dims), True) if dims else self
+    return found.view(size) if lead else found
 
 
 # --- means ---------------------------------------------------------------------------

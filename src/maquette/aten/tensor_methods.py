@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maquette.aten.copies import converted, item
+from maquette.aten.copies import _local_scalar_dense, converted
 from maquette.aten.creation import tensor
 from maquette.aten.shapes import matrix_H, mH, mT, numpy_T
 from maquette.aten.slopes import aten
@@ -161,13 +161,13 @@ def _type_name(meta: TensorMeta) -> str:
 
 def _item(self: Tensor) -> object:
     """The one element as a Python number; RuntimeError unless there is exactly one (T49)."""
-    return item(self)
+    return _local_scalar_dense(self)
 
 
 def tolist(self: Tensor) -> object:
     """The elements as nested lists of Python numbers; a 0-dim tensor gives its number."""
     if self.meta.ndim == 0:
-        return item(self)
+        return _local_scalar_dense(self)
     if self.meta.numel == 0:
         return _empty_lists(self.meta.shape)
     if self.fake_mode is not None:

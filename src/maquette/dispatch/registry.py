@@ -68,7 +68,7 @@ class OpNamespace(types.ModuleType):
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._bound))
 
-    def unbind(self, name: str) -> None:
+    def _forget(self, name: str) -> None:
         """Forget a packet that is no more; `LOCK` is held."""
         if self.__dict__.pop(name, None) is not None:
             self._bound.remove(name)
@@ -176,7 +176,7 @@ def remove_overload(overload: OpOverload) -> None:
             PACKETS.pop(packet._qualified_op_name, None)
             namespace = ops.__dict__.get(packet.namespace)
             if isinstance(namespace, OpNamespace):
-                namespace.unbind(packet.__name__)
+                namespace._forget(packet.__name__)
 
 
 def all_overloads() -> list[OpOverload]:

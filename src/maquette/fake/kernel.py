@@ -199,9 +199,10 @@ def _tail(op: OpOverload, kinds: list[tuple[str, int]]) -> str | None:
     types = [r.type.written for r in op._schema.returns]
     names = {kind for kind, _ in kinds}
     if len(kinds) > 1:
-        # A result that is no tensor (None, a number) is left to the plain kernel.
         fresh = names == {"fresh"} and set(types) == {"Tensor"}
-        return "return tuple([_fresh(_m, _v) for _v in _e.value])" if fresh else None
+        # A rule says None (or a number) for a result that is no tensor this time.
+        each = "_fresh(_m, _v) if _v.__class__ is _Meta else _v"
+        return f"return tuple([{each} for _v in _e.value])" if fresh else None
     if len(kinds) != 1 or not types[0].startswith("Tensor"):
         return None
     kind, source = kinds[0]
@@ -249,6 +250,7 @@ def _kernel(_ks, {params}):
         "_slow": _general(op, kinds),
         "_fresh": fresh_fake,
         "_view": fake_view,
+        "_Meta": TensorMeta,
         "_tls": tls,
         "_Fake": FakeTensor,
         "_new": _new,

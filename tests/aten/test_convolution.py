@@ -1,0 +1,159 @@
+"""Convolutions: values against a direct sum, gradients of both orders, layouts, refusals, costs."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from gradcheck import check_gradients, check_second_gradients
+from op_log import operators_of
+
+import maquette as mq
+
+random = np.random.default_rng(8)
+aten = mq.ops.aten
+convolution = aten.convolution.default
+
+
+def tensor(*shape: int, dtype: str = "float64") -> mq.Tensor:
+    return mq.from_numpy(random.standard_normal(shape).astype(dtype))
+
+
+def direct(
+    x: np.ndarray, w: np.ndarray, stride: int, padding: int, dilation: int, groups: int
+) -> np.ndarray:
+    """A two-dimensional convolution, written as its definition."""
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
+    kh, kw = w.shape[2:]
+    oh = (x.shape[2] - dilation * (kh - 1) - 1) // stride + 1
+    ow = (x.shape[3] - dilation * (kw - 1) - 1) // stride + 1
+    out = np.zeros((x.shape[0], w.shape[0], oh, ow))
+    for o, i, a, b in product(range(w.shape[0]), range(w.shape[1]), range(kh), range(kw)):
+        channel = o // (w.shape[0] // groups) * w.shape[1] + i
+        rows = slice(a * dilation, a * dilation + stride * (oh - 1) + 1, stride)
+        columns = slice(b * dilation, b * dilation + stride * (ow - 1) + 1, stride)
+        out[:, o] += x[:, channel, rows, columns] * w[o, i, a, b]
+    return out
+
+
+@pytest.mark.parametrize("stride, padding, dilation", [(1, 0, 1), (2, 1, 1), (1, 2, 2), (3, 1, 2)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolution_is_its_definition(
+    stride: int, padding: int, dilation: int, groups: int
+) -> None:
+    x, w = tensor(2, 4, 9, 8), tensor(6, 4 // groups, 3, 2)
+    out = aten.conv2d(x, w, None, [stride], [padding], [dilation], groups)
+    expected = direct(x.numpy(), w.numpy(), stride, padding, dilation, groups)
+    np.testing.assert_allclose(out.numpy(), expected, atol=1e-12)
+
+
+def test_convolution_a_few_samples_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = tensor(5, 4, 6, 6), tensor(6, 4, 3, 3)
+    whole = aten.conv2d(x, w).numpy()
+    monkeypatch.setattr("maquette.aten.convolution._COLUMNS_AT_ONCE", 1)
+    np.testing.assert_allclose(aten.conv2d(x, w).numpy(), whole)
+
+
+@pytest.mark.parametrize(
+    "stride, padding, dilation, transposed, extra, groups",
+    [(1, 0, 1, False, 0, 1), (2, 1, 2, False, 0, 2), (1, 1, 1, True, 0, 1), (3, 1, 2, True, 2, 2)],
+)
+def test_convolutions_differentiate_twice(
+    stride: int, padding: int, dilation: int, transposed: bool, extra: int, groups: int
+) -> None:
+    options = ([stride], [padding], [dilation], transposed, [extra], groups)
+    rows, columns = (4, 2) if transposed else (2, 4 // groups)
+    arrays = [random.standard_normal(s) for s in ((2, 4, 6), (rows, columns, 3))]
+    bias = random.standard_normal(columns * groups if transposed else rows)
+    check_gradients(lambda x, w, b: convolution(x, w, b, *options), *arrays, bias)
+    check_second_gradients(lambda x, w, b: convolution(x, w, b, *options), *arrays, bias)
+
+
+def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
+    x, w = tensor(1, 3, 7, 7).requires_grad_(), tensor(4, 3, 3, 3)
+    out = aten.conv2d(x, w, None, [2])
+    grad = tensor(*out.shape)
+    by_autograd = mq.autograd.grad(out, [x], grad_outputs=[grad])[0]
+    np.testing.assert_allclose(
+        aten.conv_transpose2d(grad, w, None, [2]).numpy(), by_autograd.numpy()
+    )
+
+
+def test_F61_channels_last_if_the_input_or_the_weight_is() -> None:
+    x, w = tensor(2, 3, 8, 8), tensor(4, 3, 3, 3)
+    last = x.contiguous(memory_format=mq.channels_last)
+    assert aten.conv2d(last, w).stride() == (144, 1, 24, 4)
+    assert aten.conv2d(x, w.contiguous(memory_format=mq.channels_last)).stride() == (144, 1, 24, 4)
+    assert aten.conv2d(x, w).stride() == (144, 36, 6, 1)
+
+
+def test_F61_gradients_are_channels_last_too() -> None:
+    x = tensor(2, 3, 8, 8).contiguous(memory_format=mq.channels_last)
+    w, mask = tensor(4, 3, 3, 3), [True, True, True]
+    grads = aten.convolution_backward(
+        tensor(2, 4, 6, 6), x, w, [4], [1], [0], [1], False, [0], 1, mask
+    )
+    assert [g.stride() for g in grads] == [(192, 1, 24, 3), (27, 1, 9, 3), (1,)]
+
+
+def test_F61_mixed_dtypes_are_refused_with_both() -> None:
+    mode = mq.FakeTensorMode()
+    x, w = mode.from_tensor(tensor(1, 1, 4)), mode.from_tensor(tensor(1, 1, 2, dtype="float32"))
+    with pytest.raises(RuntimeError, match=r"\(float64\) and weight type \(float32\)"):
+        aten.conv1d(x, w)
+
+
+def test_F86_unwanted_gradients_are_none() -> None:
+    mask = [False, True, False]
+    grads = aten.convolution_backward(
+        tensor(1, 1, 3), tensor(1, 1, 4), tensor(1, 1, 2), None, [1], [0], [1], False, [0], 1, mask
+    )
+    assert [g is None for g in grads] == [True, False, True]
+
+
+def test_D100_an_unbatched_input_gets_a_batch_of_one() -> None:
+    x, w = tensor(3, 8, 8), tensor(4, 3, 3, 3)
+    assert operators_of(lambda: aten.conv2d(x, w)) == ["unsqueeze", "convolution", "squeeze"]
+
+
+@pytest.mark.parametrize(
+    "size, names", [(3, ["convolution"]), (4, ["constant_pad_nd", "convolution"])]
+)
+def test_D100_same_padding_copies_for_even_windows_only(size: int, names: list[str]) -> None:
+    x, w = tensor(1, 3, 8, 8), tensor(4, 3, size, 3)
+    assert operators_of(lambda: aten.conv2d.padding(x, w, None, [1, 1], "same")) == names
+    assert aten.conv2d.padding(x, w, None, [1, 1], "same").shape == (1, 4, 8, 8)
+
+
+def test_integers_convolve() -> None:
+    x = mq.from_numpy(np.arange(5).reshape(1, 1, 5))
+    w = mq.from_numpy(np.array([[[1, 10]]]))
+    assert aten.conv1d(x, w).tolist() == [[[10, 21, 32, 43]]]
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (([0], [0], [1], False, [0], 1), "non-positive stride"),
+        (([1], [-1], [1], False, [0], 1), "negative padding"),
+        (([1], [0], [0], False, [0], 1), "dilation should be greater"),
+        (([1], [0], [1], False, [0], 0), "non-positive groups"),
+        (([1], [0], [1], False, [0], 3), "expected weight to be at least 3 at dimension 0"),
+        (([1, 1], [0], [1], False, [0], 1), "expected stride to be a single integer"),
+        (([1], [0], [9], False, [0], 1), "Kernel size can't be greater"),
+        (([1], [0], [1], True, [1], 1), "output padding must be smaller"),
+    ],
+)
+def test_convolution_names_the_parameter_that_is_wrong(options: tuple[object], words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        convolution(tensor(1, 2, 5), tensor(2, 2, 2), None, *options)
+
+
+def test_flops_are_two_for_each_place_and_weight() -> None:
+    x, w, out = tensor(2, 3, 8, 8).meta, tensor(4, 3, 3, 3).meta, tensor(2, 4, 6, 6).meta
+    options = ((1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+    assert convolution.cost_rule(x, w, None, *options, out).flops == 2 * 2 * 36 * 4 * 27
+    backward = aten.convolution_backward.default.cost_rule
+    cost = backward(out, x, w, None, *options, (True, True, True))
+    assert cost.flops == 2 * (2 * 2 * 36 * 4 * 27)

@@ -1,0 +1,90 @@
+"""Rows of tables and bags of rows: values, gradients, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gradcheck import check_gradients, check_second_gradients
+
+import maquette as mq
+
+random = np.random.default_rng(10)
+aten = mq.ops.aten
+TABLE = random.standard_normal((5, 3))
+ROWS = mq.from_numpy(np.array([[1, 4, 1], [0, 2, 1]]))
+INDICES, OFFSETS = mq.from_numpy(np.array([1, 2, 4, 4, 3, 0])), mq.from_numpy(np.array([0, 3, 3]))
+
+
+def test_embedding_is_indexing() -> None:
+    found = aten.embedding(mq.from_numpy(TABLE), ROWS)
+    assert (found.numpy() == TABLE[ROWS.numpy()]).all()
+
+
+def test_embedding_differentiates_twice() -> None:
+    check_gradients(lambda w: aten.embedding(w, ROWS), TABLE)
+    check_second_gradients(lambda w: aten.embedding(w, ROWS, 4), TABLE)
+
+
+def test_the_padding_row_gets_no_gradient() -> None:
+    grad = aten.embedding_dense_backward(mq.ones(2, 3, 3), ROWS, 5, 1, False)
+    assert grad.numpy()[:, 0].tolist() == [1, 0, 1, 0, 1]
+
+
+def test_frequent_rows_get_the_mean() -> None:
+    grad = aten.embedding_dense_backward(mq.ones(2, 3, 3), ROWS, 5, -1, True)
+    assert grad.numpy()[:, 0].tolist() == [1, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("row", [-1, 5])
+def test_embedding_names_a_row_that_is_not_there(row: int) -> None:
+    with pytest.raises(IndexError, match=f"out of range in self: {row} for a table of 5 rows"):
+        aten.embedding(mq.from_numpy(TABLE), mq.from_numpy(np.array([row])))
+
+
+def test_embedding_refuses_fractions() -> None:
+    with pytest.raises(RuntimeError, match="Long, Int; but got Double"):
+        aten.embedding(mq.from_numpy(TABLE), mq.zeros(2, dtype=mq.float64))
+
+
+def test_a_sparse_gradient_is_refused_with_advice() -> None:
+    table = mq.from_numpy(TABLE).requires_grad_()
+    with pytest.raises(NotImplementedError, match="use sparse=False"):
+        aten.embedding(table, ROWS, -1, False, True).sum().backward()
+
+
+def test_renormalizing_touches_the_rows_used() -> None:
+    table = mq.from_numpy(TABLE.copy())
+    aten.embedding_renorm_(table, mq.from_numpy(np.array([1, 1])), 0.1, 2.0)
+    norms = np.linalg.norm(table.numpy(), axis=1)
+    assert norms[1] == pytest.approx(0.1, rel=1e-5) and (table.numpy()[2:] == TABLE[2:]).all()
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("padding", [-1, 4])
+def test_bags_differentiate(mode: int, padding: int) -> None:
+    def bags(w: mq.Tensor) -> mq.Tensor:
+        result = aten.embedding_bag.padding_idx(
+            w, INDICES, OFFSETS, False, mode, False, None, False, None if padding < 0 else padding
+        )
+        return result[0]
+
+    check_gradients(bags, TABLE)
+
+
+def test_weighted_bags_differentiate_in_the_weights() -> None:
+    check_gradients(
+        lambda w, s: aten._embedding_bag(w, INDICES, OFFSETS, False, 0, False, s)[0],
+        TABLE,
+        random.standard_normal(6),
+    )
+
+
+@pytest.mark.parametrize("mode, expected", [(0, 0), (1, 0), (2, 0)])
+def test_an_empty_bag_is_zero(mode: int, expected: int) -> None:
+    out = aten._embedding_bag_forward_only(mq.from_numpy(TABLE), INDICES, OFFSETS, False, mode)[0]
+    assert (out.numpy()[1] == expected).all()
+
+
+def test_bags_begin_at_zero() -> None:
+    with pytest.raises(RuntimeError, match=r"offsets\[0\] has to be 0"):
+        aten._embedding_bag(mq.from_numpy(TABLE), INDICES, OFFSETS + 1)

@@ -1,0 +1,144 @@
+"""Pooling: values, indices, gradients, layouts, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gradcheck import check_gradients, check_second_gradients
+from op_log import operators_of
+
+import maquette as mq
+
+random = np.random.default_rng(9)
+aten = mq.ops.aten
+X = random.permutation(2 * 3 * 7 * 8).reshape(2, 3, 7, 8) / 10  # no two alike: maxima differentiate
+VOLUME = random.permutation(2 * 4 * 5 * 6).reshape(2, 4, 5, 6) / 10
+
+
+def tensor(array: object) -> mq.Tensor:
+    return mq.from_numpy(np.array(array, dtype=np.float64))
+
+
+POOLS = [
+    lambda x: aten.max_pool2d_with_indices(x, [3, 2], [2, 1], [1, 1], [1, 2], True)[0],
+    lambda x: aten.avg_pool2d(x, [3, 2], [2, 2], [1, 1], True, False),
+    lambda x: aten.avg_pool2d(x, [3, 3], [], [1, 0], False, True),
+    lambda x: aten.avg_pool2d(x, [2, 2], [1, 1], [0, 0], False, True, 3),
+    lambda x: aten.adaptive_avg_pool2d(x, [3, 5]),
+    lambda x: aten.adaptive_avg_pool2d(x, [1, 1]),
+    lambda x: aten.adaptive_max_pool2d(x, [3, 5])[0],
+]
+VOLUME_POOLS = [
+    lambda x: aten.max_pool3d_with_indices(x, [2, 3, 2], [1, 2, 2], [1, 1, 0])[0],
+    lambda x: aten.avg_pool3d(x, [2, 2, 2], [1, 2, 2], [0, 1, 1]),
+    lambda x: aten.adaptive_avg_pool3d(x, [3, 2, 4]),
+    lambda x: aten.adaptive_max_pool3d(x, [3, 2, 4])[0],
+]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_pools_of_images_differentiate_twice(pool: object) -> None:
+    check_gradients(pool, X[:1, :2].copy())  # type: ignore[arg-type]  # a function
+    check_second_gradients(pool, X[:1, :1].copy())  # type: ignore[arg-type]  # a function
+
+
+@pytest.mark.parametrize("pool", VOLUME_POOLS)
+def test_pools_of_volumes_differentiate(pool: object) -> None:
+    check_gradients(pool, VOLUME)  # type: ignore[arg-type]  # a function
+
+
+def test_indices_count_within_a_plane() -> None:
+    values, indices = aten.max_pool2d_with_indices(tensor(X), [3, 3], [2, 2], [1, 1])
+    flat = X.reshape(2, 3, -1)
+    found = np.take_along_axis(flat, indices.numpy().reshape(2, 3, -1), 2)
+    assert (found.reshape(values.shape) == values.numpy()).all()
+
+
+def test_of_equal_values_the_first_counts() -> None:
+    assert aten.max_pool2d_with_indices(tensor(np.ones((1, 3, 3))), [2, 2], [1, 1])[1].tolist() == [
+        [[0, 1], [3, 4]]
+    ]
+
+
+def test_of_nan_the_last_counts() -> None:
+    values, indices = aten.max_pool2d_with_indices(tensor([[[np.nan, 1, np.nan, 2]]]), [1, 4])
+    assert np.isnan(values.item()) and indices.item() == 2
+
+
+def test_padding_never_is_the_largest() -> None:
+    values, indices = aten.max_pool2d_with_indices(
+        tensor(np.full((1, 2, 2), -np.inf)), [2, 2], [2, 2], [1, 1]
+    )
+    assert indices.tolist() == [[[0, 1], [2, 3]]] and (values.numpy() == -np.inf).all()
+
+
+def test_averages_may_leave_padding_out() -> None:
+    ones = tensor(np.ones((1, 4, 4)))
+    assert (aten.avg_pool2d(ones, [3, 3], [1, 1], [1, 1], False, False).numpy() == 1).all()
+    assert aten.avg_pool2d(ones, [3, 3], [1, 1], [1, 1]).numpy()[0, 0, 0] == pytest.approx(4 / 9)
+
+
+def test_an_infinite_element_stays_in_its_windows() -> None:
+    x = np.zeros((1, 1, 6))
+    x[..., 0] = np.inf
+    assert aten._adaptive_avg_pool2d(tensor(x), [1, 3]).tolist() == [[[np.inf, 0, 0]]]
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        lambda x: aten.max_pool2d_with_indices(x, [2, 2])[0],
+        lambda x: aten.avg_pool2d(x, [2, 2]),
+        lambda x: aten._adaptive_avg_pool2d(x, [3, 3]),
+    ],
+)
+def test_images_keep_channels_last(pool: object) -> None:
+    last = tensor(X).contiguous(memory_format=mq.channels_last)
+    assert pool(last).is_contiguous(memory_format=mq.channels_last)  # type: ignore[operator]  # a function
+
+
+def test_D100_one_mean_for_one_number_a_plane() -> None:
+    x = tensor(X)
+    assert operators_of(lambda: aten.adaptive_avg_pool2d(x, [1, 1])) == ["mean"]
+
+
+def test_D100_one_dimension_is_two_with_one_row() -> None:
+    x = tensor(X[0, 0])
+    names = operators_of(lambda: aten.avg_pool1d(x, [3], [2]))
+    assert names == ["unsqueeze", "avg_pool2d", "squeeze"]
+
+
+def test_unpooling_puts_maxima_back() -> None:
+    x = tensor(X)
+    values, indices = aten.max_pool2d_with_indices(x, [2, 2])
+    back = aten.max_unpool2d(values, indices, [7, 8]).numpy()
+    assert back.sum() == pytest.approx(values.numpy().sum()) and ((back == 0) | (back == X)).all()
+
+
+def test_fractional_pools_differentiate() -> None:
+    samples = mq.from_numpy(random.uniform(size=(2, 3, 2)))
+    check_gradients(lambda x: aten.fractional_max_pool2d(x, [2, 2], [3, 4], samples)[0], X)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda x: aten.max_pool2d_with_indices(x, [2, 2], [], [2, 2]), "at most half"),
+        (lambda x: aten.max_pool2d_with_indices(x, [9, 9]), "Output size is too small"),
+        (lambda x: aten.max_pool2d_with_indices(x, [2, 2], [0, 0]), "stride should not be zero"),
+        (
+            lambda x: aten.avg_pool2d(x, [2, 2], [], [0, 0], False, True, 0),
+            "divisor must be not zero",
+        ),
+        (lambda x: aten.adaptive_avg_pool2d(x, [1, -1]), "greater than or equal to 0"),
+        (lambda x: aten.avg_pool3d(x, [9, 9, 9]), "Output size is too small"),
+    ],
+)
+def test_pools_name_what_is_wrong(call: object, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        call(tensor(X))  # type: ignore[operator]  # a function
+
+
+def test_pools_refuse_dtypes_that_pytorchs_have_no_kernel_for() -> None:
+    with pytest.raises(NotImplementedError, match="\"avg_pool2d\" not implemented for 'Int'"):
+        aten.avg_pool2d(mq.zeros(1, 4, 4, dtype=mq.int32), [2, 2])

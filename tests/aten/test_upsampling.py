@@ -1,0 +1,106 @@
+"""Resizing, unfolding and sampling along grids: gradients, layouts, sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gradcheck import check_gradients, check_second_gradients
+
+import maquette as mq
+
+random = np.random.default_rng(11)
+aten = mq.ops.aten
+LINE, IMAGE = random.standard_normal((2, 2, 5)), random.standard_normal((1, 2, 4, 5))
+VOLUME = random.standard_normal((1, 1, 3, 4, 2))
+
+
+@pytest.mark.parametrize(
+    "resize, array",
+    [
+        (lambda x: aten.upsample_nearest1d(x, [7]), LINE),
+        (lambda x: aten.upsample_linear1d(x, [7], True), LINE),
+        (lambda x: aten.upsample_nearest2d(x, [3, 9]), IMAGE),
+        (lambda x: aten._upsample_nearest_exact2d(x, [3, 9]), IMAGE),
+        (lambda x: aten.upsample_bilinear2d(x, [3, 9], False), IMAGE),
+        (lambda x: aten.upsample_bilinear2d(x, [3, 9], False, 0.8, 1.9), IMAGE),
+        (lambda x: aten.upsample_bicubic2d(x, [3, 9], True), IMAGE),
+        (lambda x: aten._upsample_bilinear2d_aa(x, [3, 2], False), IMAGE),
+        (lambda x: aten._upsample_bicubic2d_aa(x, [3, 2], False), IMAGE),
+        (lambda x: aten.upsample_trilinear3d(x, [4, 3, 3], False), VOLUME),
+    ],
+)
+def test_resizing_differentiates_twice(resize: object, array: np.ndarray) -> None:
+    check_gradients(resize, array)  # type: ignore[arg-type]  # a function
+    check_second_gradients(resize, array)  # type: ignore[arg-type]  # a function
+
+
+def test_corners_stay_where_they_are_aligned() -> None:
+    out = aten.upsample_bilinear2d(mq.from_numpy(IMAGE), [7, 9], True).numpy()
+    np.testing.assert_allclose(out[..., ::6, ::8], IMAGE[..., ::3, ::4])
+
+
+def test_cubic_resizing_keeps_a_ramp_inside() -> None:
+    ramp = np.arange(8.0).reshape(1, 1, 1, 8)
+    out = aten.upsample_bicubic2d(mq.from_numpy(ramp), [1, 15], True).numpy()[0, 0, 0]
+    np.testing.assert_allclose(out[2:-2], np.arange(15)[2:-2] / 2)
+
+
+def test_smoothing_averages_what_it_skips() -> None:
+    stripes = np.tile([0.0, 1.0], 8).reshape(1, 1, 1, 16)
+    out = aten._upsample_bilinear2d_aa(mq.from_numpy(stripes), [1, 4], False).numpy()
+    np.testing.assert_allclose(out, 0.5, atol=0.02)
+
+
+def test_bytes_are_rounded() -> None:
+    x = mq.from_numpy(np.array([[[[0, 100], [200, 255]]]], np.uint8))
+    out = aten.upsample_bilinear2d(x, [4, 4], False)
+    assert out.dtype is mq.uint8 and out.numpy()[0, 0, 1].tolist() == [50, 72, 117, 139]
+
+
+def test_factors_give_sizes() -> None:
+    assert aten.upsample_nearest2d.vec(mq.from_numpy(IMAGE), None, [1.7, 0.5]).shape == (1, 2, 6, 2)
+    with pytest.raises(RuntimeError, match="exactly one of output_size and scale_factors"):
+        aten.upsample_nearest2d.vec(mq.from_numpy(IMAGE), None, None)
+
+
+def test_images_keep_channels_last() -> None:
+    last = mq.from_numpy(IMAGE).contiguous(memory_format=mq.channels_last)
+    out = aten.upsample_nearest2d(last, [6, 6])
+    assert out.is_contiguous(memory_format=mq.channels_last)
+
+
+@pytest.mark.parametrize("dilation, padding, stride", [(1, 0, 1), (2, 1, 2)])
+def test_unfolding_and_folding_differentiate(dilation: int, padding: int, stride: int) -> None:
+    options = ([2, 2], [dilation] * 2, [padding] * 2, [stride] * 2)
+    columns = aten.im2col(mq.from_numpy(IMAGE), *options).numpy()
+    check_gradients(lambda x: aten.im2col(x, *options), IMAGE)
+    check_gradients(lambda x: aten.col2im(x, [4, 5], *options), columns)
+
+
+def test_folding_adds_blocks_that_overlap() -> None:
+    ones = aten.im2col(mq.ones(1, 1, 3, 3), [2, 2], [1, 1], [0, 0], [1, 1])
+    back = aten.col2im(ones, [3, 3], [2, 2], [1, 1], [0, 0], [1, 1])
+    assert back.tolist() == [[[[1, 2, 1], [2, 4, 2], [1, 2, 1]]]]
+
+
+@pytest.mark.parametrize("interpolation", [0, 1, 2])
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("align", [False, True])
+def test_sampling_along_a_grid_differentiates(
+    interpolation: int, padding: int, align: bool
+) -> None:
+    grid = random.uniform(-1.4, 1.4, (1, 2, 3, 2))
+    check_gradients(
+        lambda x, g: aten.grid_sampler_2d(x, g, interpolation, padding, align), IMAGE, grid
+    )
+
+
+def test_sampling_volumes_differentiates() -> None:
+    grid = random.uniform(-1.2, 1.2, (1, 2, 2, 1, 3))
+    check_gradients(lambda x, g: aten.grid_sampler(x, g, 0, 1, False), VOLUME, grid)
+
+
+def test_a_grid_of_the_corners_finds_them() -> None:
+    grid = mq.from_numpy(np.array([[[[-1.0, -1.0], [1.0, 1.0]]]]))
+    out = aten.grid_sampler_2d(mq.from_numpy(IMAGE), grid, 0, 0, True).numpy()
+    np.testing.assert_allclose(out[0, :, 0], IMAGE[0][:, [0, 3], [0, 4]])
