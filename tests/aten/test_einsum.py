@@ -63,7 +63,9 @@ def test_einsum_broadcasts_under_the_ellipsis(equation: str) -> None:
 def test_D100_a_contraction_is_one_bmm() -> None:
     tensors = operands("ij,jk->ik")
     names = operators_of(lambda: mq.einsum("ij,jk->ik", *tensors))
-    assert names.count("bmm") == 1 and "sum" not in names and "mul" not in names
+    assert names.count("bmm") == 1
+    assert "sum" not in names
+    assert "mul" not in names
 
 
 def test_D100_a_diagonal_is_a_view() -> None:

@@ -56,7 +56,8 @@ def test_renormalizing_touches_the_rows_used() -> None:
     table = mq.from_numpy(TABLE.copy())
     aten.embedding_renorm_(table, mq.from_numpy(np.array([1, 1])), 0.1, 2.0)
     norms = np.linalg.norm(table.numpy(), axis=1)
-    assert norms[1] == pytest.approx(0.1, rel=1e-5) and (table.numpy()[2:] == TABLE[2:]).all()
+    assert norms[1] == pytest.approx(0.1, rel=1e-5)
+    assert (table.numpy()[2:] == TABLE[2:]).all()
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2])

@@ -22,7 +22,8 @@ def tensor(array: object) -> mq.Tensor:
 
 def flops(op: OpOverload, *args: mq.Tensor) -> int:
     metas = [a.meta for a in args]
-    assert op.shape_rule is not None and op.cost_rule is not None
+    assert op.shape_rule is not None
+    assert op.cost_rule is not None
     return op.cost_rule(*metas, op.shape_rule(*metas)).flops  # type: ignore[attr-defined]  # a Cost
 
 

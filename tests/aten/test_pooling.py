@@ -62,14 +62,16 @@ def test_of_equal_values_the_first_counts() -> None:
 
 def test_of_nan_the_last_counts() -> None:
     values, indices = aten.max_pool2d_with_indices(tensor([[[np.nan, 1, np.nan, 2]]]), [1, 4])
-    assert np.isnan(values.item()) and indices.item() == 2
+    assert np.isnan(values.item())
+    assert indices.item() == 2
 
 
 def test_padding_never_is_the_largest() -> None:
     values, indices = aten.max_pool2d_with_indices(
         tensor(np.full((1, 2, 2), -np.inf)), [2, 2], [2, 2], [1, 1]
     )
-    assert indices.tolist() == [[[0, 1], [2, 3]]] and (values.numpy() == -np.inf).all()
+    assert indices.tolist() == [[[0, 1], [2, 3]]]
+    assert (values.numpy() == -np.inf).all()
 
 
 def test_averages_may_leave_padding_out() -> None:
@@ -112,7 +114,8 @@ def test_unpooling_puts_maxima_back() -> None:
     x = tensor(X)
     values, indices = aten.max_pool2d_with_indices(x, [2, 2])
     back = aten.max_unpool2d(values, indices, [7, 8]).numpy()
-    assert back.sum() == pytest.approx(values.numpy().sum()) and ((back == 0) | (back == X)).all()
+    assert back.sum() == pytest.approx(values.numpy().sum())
+    assert ((back == 0) | (back == X)).all()
 
 
 def test_fractional_pools_differentiate() -> None:

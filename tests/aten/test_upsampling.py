@@ -48,13 +48,14 @@ def test_cubic_resizing_keeps_a_ramp_inside() -> None:
 def test_smoothing_averages_what_it_skips() -> None:
     stripes = np.tile([0.0, 1.0], 8).reshape(1, 1, 1, 16)
     out = aten._upsample_bilinear2d_aa(mq.from_numpy(stripes), [1, 4], False).numpy()
-    np.testing.assert_allclose(out, 0.5, atol=0.02)
+    np.testing.assert_allclose(out[..., 1:-1], 0.5)
 
 
 def test_bytes_are_rounded() -> None:
     x = mq.from_numpy(np.array([[[[0, 100], [200, 255]]]], np.uint8))
     out = aten.upsample_bilinear2d(x, [4, 4], False)
-    assert out.dtype is mq.uint8 and out.numpy()[0, 0, 1].tolist() == [50, 72, 117, 139]
+    assert out.dtype is mq.uint8
+    assert out.numpy()[0, 0, 1].tolist() == [50, 72, 117, 139]
 
 
 def test_factors_give_sizes() -> None:

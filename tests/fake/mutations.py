@@ -47,6 +47,14 @@ def give_storage(case: Case, record: dict[str, Any]) -> None:
     record["storage"] = len(case["storages"]) - 1
 
 
+def give_dtype(case: Case, record: dict[str, Any], dtype: str) -> None:
+    """Let a record have another dtype, on a storage of its own; a real tensor is not conjugated."""
+    record["dtype"] = dtype
+    for mark in ("conj", "neg"):
+        record.pop(mark, None)
+    give_storage(case, record)
+
+
 def contiguous(shape: list[int]) -> list[int]:
     """Row-major strides."""
     return [math.prod(max(n, 1) for n in shape[i + 1 :]) for i in range(len(shape))]
@@ -90,8 +98,7 @@ def retype(case: Case, rng: random.Random) -> Case | None:
     if picked is None:
         return None
     changed, t = picked
-    t["dtype"] = rng.choice([d for d in DTYPES if d != t["dtype"]])
-    give_storage(changed, t)
+    give_dtype(changed, t, rng.choice([d for d in DTYPES if d != t["dtype"]]))
     return changed
 
 
@@ -100,8 +107,7 @@ def retype_all(case: Case, rng: random.Random) -> Case | None:
     changed = copy.deepcopy(case)
     kind = rng.choice(DTYPES)
     for t in call_tensors(changed):
-        t["dtype"] = kind
-        give_storage(changed, t)
+        give_dtype(changed, t, kind)
     return changed
 
 

@@ -56,7 +56,13 @@ def present() -> list[str]:
 
 
 class Calls(check.Arguments):
-    """Arguments of a mutated case: a record may ask to be moved to another device."""
+    """Arguments of a mutated case, on storages of their own, which may grow as a fake's may.
+
+    A record may ask to be moved to another device.
+    """
+
+    def __init__(self, backend: check.Backend, case: Case) -> None:
+        super().__init__(backend, {**case, "resizes": True})
 
     def tensor(self, record: dict[str, Any]) -> Any:
         tensor = super().tensor(record)

@@ -85,6 +85,7 @@ from maquette.aten import subscripts as _subscripts  # noqa: F401
 from maquette.aten import distances as _distances  # noqa: F401
 from maquette.aten import norms as _norms  # noqa: F401
 from maquette.aten import random as _random  # noqa: F401
+from maquette.aten import sampling as _sampling  # noqa: F401
 from maquette.aten import dropout as _dropout  # noqa: F401
 from maquette.aten import fractional_pooling as _fractional_pooling  # noqa: F401
 from maquette.aten import interleaving as _interleaving  # noqa: F401
@@ -92,3 +93,4 @@ from maquette.aten import geometry_queries as _geometry_queries  # noqa: F401
 from maquette.aten import grid_sampling as _grid_sampling  # noqa: F401
 from maquette.aten import histograms as _histograms  # noqa: F401
 from maquette.aten import gradients as _gradients  # noqa: F401
+from maquette.aten import segments as _segments  # noqa: F401

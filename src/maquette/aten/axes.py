@@ -93,7 +93,7 @@ def accumulator(kind: np.dtype[np.generic]) -> np.dtype[np.generic]:
 def total(xp: ModuleType, x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
     """The sum over axes, accurate however long they are; 16-bit floats give float32."""
     kind = accumulator(x.dtype)
-    if kind == np.float32 and not _runs_along_memory(x, axes):
+    if x.size > _LONG_SUM and kind == np.float32 and not _runs_along_memory(x, axes):
         if prod(x.shape[a] for a in axes) > _LONG_SUM:
             kind = np.dtype(np.float64)
             summed: Array = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=keepdims)

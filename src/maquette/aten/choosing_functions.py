@@ -101,6 +101,11 @@ def cdist(
     return _call("cdist", "default", x1, x2, p, _COMPUTE_MODES[compute_mode])
 
 
+def _segment_reduce(data: Tensor, reduce: str, **kwargs: object) -> object:
+    """The older name of ``segment_reduce``."""
+    return _call("segment_reduce", "default", data, reduce, **kwargs)
+
+
 def attach() -> None:
     """Bind those that are methods too."""
     for function in (norm, unique, unique_consecutive):

@@ -1,7 +1,7 @@
 """Copies, casts and fills: clone, copy_, _to_copy and what is defined by them.
 
-The dtype and strides of every copy are its shape rule's. Joining tensors is in `joining.py`, writing
-a slice of a copy in `view_scatters.py`.
+The dtype and strides of every copy are its shape rule's. Joining tensors is in `joining.py`,
+writing a slice of a copy in `view_scatters.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.options import Number, cast, check_fits, check_layout, result_dtype
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.device import canonical
@@ -25,7 +26,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.library.variants import check_castable, check_writable
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 clone = define(
     "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
@@ -51,8 +52,10 @@ def check_has_data(source: TensorMeta, target: Device) -> None:
     """Refuse to take values from a tensor without data to a device with data (T3)."""
     check_not_implemented(
         source.device.type != "meta" or target.type == "meta",
-        lambda: f"Cannot copy out of meta tensor; no data! It is {source}; to get memory on "
-        f"{target} without values, use torch.empty_like(..., device='{target}')",
+        lambda: (
+            f"Cannot copy out of meta tensor; no data! It is {source}; to get memory on "
+            f"{target} without values, use torch.empty_like(..., device='{target}')"
+        ),
     )
 
 
@@ -74,15 +77,15 @@ def copy__shape(self: TensorMeta, src: TensorMeta | Number, non_blocking: bool) 
 def _check_broadcasts(self: TensorMeta, src: TensorMeta) -> None:
     check(
         src.shape == self.shape or broadcast_shapes(self.shape, src.shape) == self.shape,
-        lambda: f"output with shape {list(self.shape)} doesn't match the broadcast shape "
-        f"{list(broadcast_shapes(self.shape, src.shape))}",
+        lambda: (
+            f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+            f"{list(broadcast_shapes(self.shape, src.shape))}"
+        ),
     )
 
 
 @copy_.kernel
-def copy__kernel(
-    xp: ModuleType, self: Array, src: Array | Number, non_blocking: bool
-) -> None:
+def copy__kernel(xp: ModuleType, self: Array, src: Array | Number, non_blocking: bool) -> None:
     write(xp, self, src)
 
 
@@ -97,7 +100,8 @@ def write(xp: ModuleType, target: Array, values: Array | Number) -> None:
 
 def write_out(out: object, result: object) -> Tensor:
     """Write a result to what ``out=`` names, resized where its shape differs (T36)."""
-    assert isinstance(out, Tensor) and isinstance(result, Tensor)
+    assert isinstance(out, Tensor)
+    assert isinstance(result, Tensor)
     check_castable("out", result.meta.dtype, out.meta.dtype)
     if out.meta.shape != result.meta.shape:
         out.resize_(result.meta.shape)
@@ -109,9 +113,7 @@ def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:
     return grad if grad.meta.device is meta.device else grad.to(device=meta.device)
 
 
-copy_.derivative(
-    self=lambda grad: None, src=lambda grad, src_meta: _to_device_of(grad, src_meta)
-)
+copy_.derivative(self=lambda grad: None, src=lambda grad, src_meta: _to_device_of(grad, src_meta))
 
 copy = define(
     "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", tags=[Tag.core]
@@ -312,8 +314,10 @@ def fill__scalar_shape(self: TensorMeta, value: Number) -> TensorMeta:
 def fill__tensor_shape(self: TensorMeta, value: TensorMeta) -> TensorMeta:
     check(
         value.ndim == 0,
-        lambda: f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
-        f"dimensions.",
+        lambda: (
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+            f"dimensions."
+        ),
     )
     return self
 
@@ -407,9 +411,7 @@ is_nonzero = define("aten::is_nonzero(Tensor self) -> bool")
 @is_nonzero.composite
 def is_nonzero_composite(self: Tensor) -> bool:
     what = "no values" if self.meta.numel == 0 else "more than one value"
-    check(
-        self.meta.numel == 1, lambda: f"Boolean value of Tensor with {what} is ambiguous"
-    )
+    check(self.meta.numel == 1, lambda: f"Boolean value of Tensor with {what} is ambiguous")
     return bool(item(self))
 
 

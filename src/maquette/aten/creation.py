@@ -63,8 +63,10 @@ def tensor(
     """
     if isinstance(data, Tensor):
         warnings.warn(
-            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() "
-            "or sourceTensor.detach().clone().requires_grad_(True), rather than tensor(sourceTensor).",
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "tensor(sourceTensor).",
             UserWarning,
             stacklevel=2,
         )
@@ -98,7 +100,7 @@ def _lifted(array: Array, device: Place) -> Tensor:
     if where is not None and canonical(where) is not cpu:
         with observers_paused():
             here = lift_fresh(carrier)
-        moved = here.to(device=where)  # type: ignore[attr-defined]  # a tensor
+        moved = here.to(device=where)
         assert isinstance(moved, Tensor)
         return moved
     if OBSERVERS and tls.st.fake_mode is None:
@@ -388,7 +390,7 @@ NUMPY_DOOR[0] = _as_operand
 
 
 def _construct(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
-    """``Tensor()``, ``Tensor(2, 3)``, ``Tensor([1, 2])``, ``Tensor(t)``: always the default dtype."""
+    """``Tensor()``, ``Tensor(2, 3)``, ``Tensor([1])``, ``Tensor(t)``: always the default dtype."""
     made = legacy(get_default_dtype(), args, kwargs)
     return made if cls is Tensor else made.as_subclass(cls)
 
@@ -408,7 +410,7 @@ def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Te
             return from_numpy(args[0])
         return tensor(args[0], dtype=kind, device=device)  # type: ignore[arg-type]  # Device checks it
     sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
-    made = empty(tuple(sizes), dtype=kind, device=device)  # type: ignore[arg-type]  # as above
+    made = empty(tuple(sizes), dtype=kind, device=device)
     assert isinstance(made, Tensor)
     return made
 

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.axes import Array
 from maquette.aten.factories import empty_like
 from maquette.core.dtype import bool_, get_default_dtype
 from maquette.core.elementwise import elementwise
@@ -15,7 +16,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.generator import stream_of
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 _SEEDED = Tag.nondeterministic_seeded
 # Devices with a fused kernel: `dropout` is `native_dropout` there.
@@ -78,7 +79,8 @@ def native_dropout_backward_shape(
     grad_output: TensorMeta, mask: TensorMeta, scale: float
 ) -> TensorMeta:
     check(
-        mask.dtype is bool_, lambda: f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}"
+        mask.dtype is bool_,
+        lambda: f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}",
     )
     kind = grad_output.dtype if grad_output.dtype.category >= 2 else get_default_dtype()
     return elementwise([grad_output, mask], kind)
@@ -89,7 +91,7 @@ def native_dropout_backward_kernel(
     xp: ModuleType, grad_output: Array, mask: Array, scale: float
 ) -> Array:
     wide = grad_output if grad_output.dtype.kind in "fc" else grad_output.astype(xp.float32)
-    return wide * mask * wide.dtype.type(scale)  # type: ignore[no-any-return]  # an array
+    return wide * mask * wide.dtype.type(scale)
 
 
 native_dropout_backward.derivative(
@@ -104,7 +106,7 @@ def _feature_noise(input: Tensor) -> Tensor:
     """One number a channel."""
     shape = input.meta.shape
     check(len(shape) >= 2, lambda: "Feature dropout requires at least 2 dimensions in the input")
-    return input.new_empty((*shape[:2], *((1,) * (len(shape) - 2))))  # type: ignore[no-any-return]  # a tensor
+    return input.new_empty((*shape[:2], *((1,) * (len(shape) - 2))))
 
 
 def _dropped(
@@ -115,21 +117,21 @@ def _dropped(
         return input
     times = input.mul_ if inplace else input.mul
     if p == 1:
-        return times(input.new_zeros(()))  # type: ignore[no-any-return]  # a tensor
+        return times(input.new_zeros(()))
     noise = _feature_noise(input) if feature else empty_like(input)
     noise = noise.bernoulli_(1 - p)
     if not alpha:
-        return times(noise.div_(1 - p))  # type: ignore[no-any-return]  # a tensor
+        return times(noise.div_(1 - p))
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
     offset = noise.add(-1).mul_(_ALPHA * a).add_(_ALPHA * a * p)
-    return times(noise.mul_(a)).add_(offset)  # type: ignore[no-any-return]  # a tensor
+    return times(noise.mul_(a)).add_(offset)
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> object:
     _check_probability(p)
     fused = input.device.type in _FUSED and 0 < p < 1 and input.meta.numel > 0
     if train and fused:
-        return native_dropout(input, p, train)[0]  # type: ignore[index]  # a pair
+        return native_dropout(input, p, train)[0]
     return _dropped(input, p, train, feature=False, alpha=False, inplace=False)
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.axes import Array
 from maquette.aten.copies import write
 from maquette.aten.options import Number, check_fits, check_layout, new_meta, result_dtype
 from maquette.core.device import canonical
@@ -24,12 +25,10 @@ from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
-OPTIONS = (
-    "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
-)
+OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
 
 empty = define(
     f"aten::empty.memory_format(SymInt[] size, *, {OPTIONS}, MemoryFormat? memory_format=None) "
@@ -78,8 +77,10 @@ def empty_strided_shape(
     plain = new_meta("empty_strided", size, dtype, layout, device)
     check(
         len(size) == len(stride),
-        lambda: f"dimensionality of sizes ({len(size)}) must match dimensionality of strides "
-        f"({len(stride)})",
+        lambda: (
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides "
+            f"({len(stride)})"
+        ),
     )
     return plain.fresh(size, strides=stride)
 
@@ -109,15 +110,19 @@ def empty_permuted_shape(
     ndim = len(size)
     check(
         ndim == len(physical_layout),
-        lambda: f"Number of dimensions in size does not match the length of the physical_layout; "
-        f"i.e. len(size) = {ndim} is not equal to len(physical_layout) = {len(physical_layout)}",
+        lambda: (
+            f"Number of dimensions in size does not match the length of the physical_layout; "
+            f"i.e. len(size) = {ndim} is not equal to len(physical_layout) = {len(physical_layout)}"
+        ),
     )
     for i, dim in enumerate(physical_layout):
         check(
             0 <= dim < ndim,
-            lambda dim=dim, i=i: f"Dimension out of range (expected to be between 0 and {ndim - 1}, "
-            f"but got {dim} at index {i}).  NB: negative dims not currently supported; file an "
-            f"issue if you want it.",
+            lambda: (
+                f"Dimension out of range (expected to be between 0 and {ndim - 1}, "
+                f"but got {dim} at index {i}).  NB: negative dims not currently supported; file an "
+                f"issue if you want it."
+            ),
         )
         check(dim not in physical_layout[:i], lambda: "Duplicate dim not allowed")
     plain = new_meta("empty_permuted", size, dtype, layout, device)
@@ -159,7 +164,7 @@ ones = _constant("ones", 1)
 
 
 def fill_dtype(fill_value: Number, dtype: DType | None) -> DType:
-    """The dtype of ``full``: the value's own where none is named; a value out of range is refused."""
+    """The dtype of ``full``: the value's own where none is named; it must hold the value."""
     kind = number_dtype(fill_value) if dtype is None else dtype
     check_fits(fill_value, kind)
     return kind
@@ -210,9 +215,7 @@ def scalar_tensor_shape(
 
 
 @scalar_tensor.kernel
-def scalar_tensor_kernel(
-    xp: ModuleType, s: Number, dtype: DType | None, *options: object
-) -> Array:
+def scalar_tensor_kernel(xp: ModuleType, s: Number, dtype: DType | None, *options: object) -> Array:
     return _full(xp, (), s, get_default_dtype() if dtype is None else dtype)
 
 
@@ -440,7 +443,8 @@ _into(
 )
 
 empty_out = define(
-    "aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)",
+    "aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) "
+    "-> Tensor(a!)",
     tags=[Tag.out],
 )
 
@@ -451,4 +455,4 @@ def empty_out_explicit(size: Ints, memory_format: MemoryFormat | None, out: Tens
         memory_format is None,
         lambda: "'memory_format' argument is incompatible with 'out' tensor argument",
     )
-    return out if out.meta.shape == size else out.resize_(size)  # type: ignore[no-any-return]  # a tensor
+    return out if out.meta.shape == size else out.resize_(size)

@@ -7,7 +7,13 @@
 from __future__ import annotations
 
 from maquette.aten.catalogue import explain
-from maquette.aten.choosing_functions import cdist, norm, unique, unique_consecutive
+from maquette.aten.choosing_functions import (
+    _segment_reduce,
+    cdist,
+    norm,
+    unique,
+    unique_consecutive,
+)
 from maquette.aten.creation import (
     as_tensor,
     asarray,
@@ -50,6 +56,7 @@ def __getattr__(name: str) -> Face:
 
 
 __all__ = [
+    "_segment_reduce",
     "Generator",
     "atleast_1d",
     "atleast_2d",

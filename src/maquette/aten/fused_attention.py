@@ -318,9 +318,11 @@ def flash_gradients(
 flash.nondifferentiable(1, 2, 3, 4, 5, 6, 7, 8)
 flash.cost(attention_cost)
 
+# PyTorch passes undefined tensors where the schemas of backward say ``Tensor?``: None fits no
+# ``Tensor`` here.
 flash_backward = define(
     "aten::_scaled_dot_product_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, "
-    "Tensor value, Tensor out, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, "
+    "Tensor value, Tensor out, Tensor logsumexp, Tensor? cum_seq_q, Tensor? cum_seq_k, "
     "SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, Tensor philox_seed, "
     "Tensor philox_offset, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, "
     "Tensor grad_value)"
@@ -461,7 +463,8 @@ efficient.cost(attention_cost)
 
 efficient_backward = define(
     "aten::_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, "
-    "Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, "
+    "Tensor key, Tensor value, Tensor? attn_bias, Tensor out, Tensor logsumexp, "
+    "Tensor philox_seed, "
     "Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, "
     "float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)"
 )

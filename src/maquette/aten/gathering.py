@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.copies import write_out
 from maquette.aten.dynamic import dynamic_kernel
 from maquette.aten.factories import resized
@@ -26,7 +27,7 @@ from maquette.library.infer import DependsOnData
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.library.variants import check_writable
 from maquette.tensor.storage import namespace_of
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 
@@ -51,8 +52,9 @@ def in_range(index: Array, dim: int, size: int) -> None:
     for extreme in (int(index.max()), int(index.min())):
         check(
             0 <= extreme < size,
-            lambda extreme=extreme: f"index {extreme} is out of bounds for dimension {dim} with "
-            f"size {size}",
+            lambda: (
+                f"index {extreme} is out of bounds for dimension {dim} with size {size}"
+            ),
         )
 
 
@@ -68,17 +70,16 @@ index_select = define(
 @index_select.shape
 def index_select_shape(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
     axis = wrap_dim(dim, self.ndim)
-    check_index(
-        index.ndim <= 1, lambda: "index_select(): Index is supposed to be a vector"
-    )
+    check_index(index.ndim <= 1, lambda: "index_select(): Index is supposed to be a vector")
     check(
         index.dtype in (int32, int64),
         lambda: f"index_select(): Expected dtype int32 or int64 for index, got {index.dtype}",
     )
     check(
         self.ndim > 0 or index.numel == 1,
-        lambda: "index_select(): Index to scalar can have only 1 value, got "
-        f"{index.numel} value(s)",
+        lambda: (
+            f"index_select(): Index to scalar can have only 1 value, got {index.numel} value(s)"
+        ),
     )
     if self.ndim == 0:
         return self.fresh(())
@@ -90,10 +91,10 @@ def index_select_kernel(xp: ModuleType, self: Array, dim: int, index: Array) -> 
     size = self.shape[dim] if self.ndim else 1
     if index.size and (int(index.max()) >= size or int(index.min()) < 0):
         raise IndexError(
-            f"index out of range in self: positions from {index.min()} to {index.max()}, size {size}"
+            f"index out of range in self: from {index.min()} to {index.max()}, size {size}"
         )
     if self.ndim == 0:
-        return xp.array(self, copy=True)  # type: ignore[no-any-return]  # an array
+        return xp.array(self, copy=True)
     taken: Array = xp.take(self, index.reshape(-1), axis=dim)
     return taken
 
@@ -149,17 +150,17 @@ def check_gathered(self: TensorMeta, axis: int, index: TensorMeta) -> None:
     for d, (limit, size) in enumerate(zip(own, wanted, strict=True)):
         check(
             d == axis or size <= limit,
-            lambda d=d: f"Size does not match at dimension {d} expected index {list(index.shape)} to "
-            f"be no larger than self {list(self.shape)} apart from dimension {axis}",
+            lambda: (
+                f"Size does not match at dimension {d} expected index {list(index.shape)} to "
+                f"be no larger than self {list(self.shape)} apart from dimension {axis}"
+            ),
         )
 
 
 @gather.kernel
-def gather_kernel(
-    xp: ModuleType, self: Array, dim: int, index: Array, sparse_grad: bool
-) -> Array:
+def gather_kernel(xp: ModuleType, self: Array, dim: int, index: Array, sparse_grad: bool) -> Array:
     if index.size == 0:
-        return xp.empty(index.shape, self.dtype)  # type: ignore[no-any-return]  # an array
+        return xp.empty(index.shape, self.dtype)
     source, where = self.reshape(sized(self.shape)), index.reshape(sized(index.shape))
     axis = dim % source.ndim
     in_range(index, axis, source.shape[axis])
@@ -186,8 +187,10 @@ def check_out(out: TensorMeta, result: TensorMeta) -> None:
     """Refuse an ``out`` of another dtype, or one that is written where it is read."""
     check(
         out.dtype is result.dtype,
-        lambda: f"Expected out tensor to have dtype {c_name(result.dtype)}, but got "
-        f"{c_name(out.dtype)} instead",
+        lambda: (
+            f"Expected out tensor to have dtype {c_name(result.dtype)}, but got "
+            f"{c_name(out.dtype)} instead"
+        ),
     )
     check_writable("out", out)
 
@@ -225,9 +228,7 @@ gather_backward = define(
     "-> Tensor"
 )
 gather_backward.composite(
-    lambda grad, self, dim, index, sparse_grad: _gathered_back(
-        grad, self.meta.shape, dim, index
-    )
+    lambda grad, self, dim, index, sparse_grad: _gathered_back(grad, self.meta.shape, dim, index)
 )
 
 
@@ -242,8 +243,8 @@ gather_out.op.derivatives = gather.op.derivatives
 refuse_overlap(gather_out, "self", "index")
 
 value_selecting_reduction_backward = define(
-    "aten::value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, "
-    "bool keepdim) -> Tensor"
+    "aten::value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, "
+    "SymInt[] sizes, bool keepdim) -> Tensor"
 )
 
 
@@ -290,8 +291,9 @@ def check_flat(index: Array, count: int) -> None:
     for extreme in (int(index.max()), int(index.min())):
         check_index(
             -count <= extreme < count,
-            lambda extreme=extreme: f"out of range: tried to access index {extreme} on a tensor of "
-            f"{count} elements.",
+            lambda: (
+                f"out of range: tried to access index {extreme} on a tensor of {count} elements."
+            ),
         )
 
 
@@ -326,14 +328,18 @@ def take_along_dim_composite(self: Tensor, indices: Tensor, dim: int | None) -> 
         return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
     check(
         self.meta.ndim == indices.meta.ndim,
-        lambda: f"torch.take_along_dim(): input and indices should have the same number of "
-        f"dimensions, but got {self.meta.ndim} dimensions for input, and {indices.meta.ndim} "
-        f"dimensions for indices",
+        lambda: (
+            f"torch.take_along_dim(): input and indices should have the same number of "
+            f"dimensions, but got {self.meta.ndim} dimensions for input, and {indices.meta.ndim} "
+            f"dimensions for indices"
+        ),
     )
     check(
         indices.meta.dtype is int64,
-        lambda: f"torch.take_along_dim(): dtype of indices should be Long but got "
-        f"{indices.meta.dtype.scalar_name}",
+        lambda: (
+            f"torch.take_along_dim(): dtype of indices should be Long but got "
+            f"{indices.meta.dtype.scalar_name}"
+        ),
     )
     axis = wrap_dim(dim, self.meta.ndim)
     own, wanted = self.meta.shape, indices.meta.shape
@@ -382,9 +388,7 @@ def masked_select_grad(grad: Tensor, self_meta: TensorMeta, mask: Tensor) -> tup
     return (grad.new_zeros(shape).masked_scatter_(mask, grad),)
 
 
-nonzero = define(
-    "aten::nonzero(Tensor self) -> Tensor", tags=[Tag.core, Tag.dynamic_output_shape]
-)
+nonzero = define("aten::nonzero(Tensor self) -> Tensor", tags=[Tag.core, Tag.dynamic_output_shape])
 nonzero.nondifferentiable()
 
 
@@ -410,7 +414,7 @@ nonzero.op.register(DispatchKey.CPU, Kernel(_nonzero))
 
 def _positions(xp: ModuleType, self: Array) -> Array:
     if self.ndim == 0:
-        return xp.zeros((0, int(bool(self))), xp.int64)  # type: ignore[no-any-return]  # an array
+        return xp.zeros((0, int(bool(self))), xp.int64)
     found: Array = xp.stack(xp.nonzero(self)).astype(xp.int64)
     return found
 
@@ -440,9 +444,7 @@ def nonzero_static_shape(self: TensorMeta, size: int, fill_value: int) -> Tensor
 
 
 @nonzero_static.kernel
-def nonzero_static_kernel(
-    xp: ModuleType, self: Array, size: int, fill_value: int
-) -> Array:
+def nonzero_static_kernel(xp: ModuleType, self: Array, size: int, fill_value: int) -> Array:
     found = _positions(xp, self).T
     padded: Array = xp.full((size, self.ndim), fill_value, xp.int64)
     count = min(size, len(found))

@@ -35,9 +35,7 @@ define("aten::sym_numel(Tensor self) -> SymInt", tags=[Tag.core]).composite(
 define("aten::sym_storage_offset(Tensor self) -> SymInt", tags=[Tag.core]).composite(
     lambda self: self.meta.offset
 )
-define("aten::is_contiguous(Tensor self) -> bool").composite(
-    lambda self: self.meta.is_contiguous
-)
+define("aten::is_contiguous(Tensor self) -> bool").composite(lambda self: self.meta.is_contiguous)
 define("aten::is_same_size(Tensor self, Tensor other) -> bool").composite(
     lambda self, other: self.meta.shape == other.meta.shape
 )

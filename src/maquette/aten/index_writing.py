@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.gathering import check_flat
 from maquette.aten.options import Number, check_fits, result_dtype
 from maquette.aten.overlap import refuse_overlap
@@ -19,14 +20,21 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Check = Callable[..., None]
 Write = Callable[..., None]
 
 
 def _written(
-    name: str, overload: str, arguments: str, check_call: Check, write: Write, *, out: bool, dense: bool = False
+    name: str,
+    overload: str,
+    arguments: str,
+    check_call: Check,
+    write: Write,
+    *,
+    out: bool,
+    dense: bool = False,
 ) -> list[OperatorPage]:
     """Pages that copy the tensor and write into the copy, or into itself, or into ``out``.
 
@@ -91,12 +99,16 @@ def _check_index(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> in
     axis = wrap_dim(dim, self.ndim)
     check_index(
         index.ndim <= 1,
-        lambda: f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
-        f"{index.dtype.scalar_name} and size: {list(index.shape)}",
+        lambda: (
+            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
+            f"{index.dtype.scalar_name} and size: {list(index.shape)}"
+        ),
     )
     check(
         index.dtype in (int32, int64),
-        lambda: f"{name}(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}",
+        lambda: (
+            f"{name}(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}"
+        ),
     )
     return axis
 
@@ -106,21 +118,29 @@ def _check_source(
 ) -> None:
     check(
         self.dtype is source.dtype,
-        lambda: f"{name}(): self and source expected to have the same dtype, but got (self) "
-        f"{self.dtype.scalar_name} and (source) {source.dtype.scalar_name}",
+        lambda: (
+            f"{name}(): self and source expected to have the same dtype, but got (self) "
+            f"{self.dtype.scalar_name} and (source) {source.dtype.scalar_name}"
+        ),
     )
     own = self.shape[:axis] + self.shape[axis + 1 :]
     given = source.shape[:axis] + source.shape[axis + 1 :]
     check(
-        (self.ndim == 0 and source.ndim <= 1) or (source.ndim == 0 and self.ndim <= 1) or own == given,
-        lambda: f"source tensor shape must match self tensor shape, excluding the specified "
-        f"dimension. Got self.shape = {list(self.shape)} source.shape = {list(source.shape)}",
+        (self.ndim == 0 and source.ndim <= 1)
+        or (source.ndim == 0 and self.ndim <= 1)
+        or own == given,
+        lambda: (
+            f"source tensor shape must match self tensor shape, excluding the specified "
+            f"dimension. Got self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
+        ),
     )
     count = source.shape[axis] if source.ndim else 1
     check(
         index.numel == count,
-        lambda: f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): "
-        f"({count}), for dim: {axis}",
+        lambda: (
+            f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): "
+            f"({count}), for dim: {axis}"
+        ),
     )
 
 
@@ -136,7 +156,9 @@ def _in_lines(index: Array, size: int) -> Array:
         for extreme in (int(flat.max()), int(flat.min())):
             check_index(
                 -size <= extreme < size,
-                lambda extreme=extreme: f"index {extreme} is out of bounds for dimension of size {size}",
+                lambda: (
+                    f"index {extreme} is out of bounds for dimension of size {size}"
+                ),
             )
     return flat
 
@@ -155,9 +177,7 @@ def _check_add(
     )
 
 
-def _add(
-    xp: ModuleType, self: Array, dim: int, index: Array, source: Array, alpha: Number
-) -> None:
+def _add(xp: ModuleType, self: Array, dim: int, index: Array, source: Array, alpha: Number) -> None:
     target = lines(xp, self, dim)
     where = _in_lines(index, len(target))
     factor = result_dtype(alpha, from_numpy_dtype(source.dtype))
@@ -185,10 +205,9 @@ def _source_grad(grad: Tensor, source: TensorMeta, dim: int, index: Tensor) -> T
 for _page in (index_add, index_add_, index_add_out):
     _page.derivative(
         self=lambda grad: grad,
-        source=lambda grad, source_meta, dim, index, alpha: _source_grad(
-            grad, source_meta, dim, index
-        )
-        * alpha,
+        source=lambda grad, source_meta, dim, index, alpha: (
+            _source_grad(grad, source_meta, dim, index) * alpha
+        ),
     )
 
 # --- index_copy ----------------------------------------------------------------------
@@ -198,8 +217,9 @@ def _check_copy(self: TensorMeta, dim: int, index: TensorMeta, source: TensorMet
     axis = _check_index("index_copy_", self, dim, index)
     check(
         index.dtype is int64,
-        lambda: f"index_copy_(): Expected a long tensor for index, but got "
-        f"{index.dtype.scalar_name}",
+        lambda: (
+            f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}"
+        ),
     )
     _check_source("index_copy_", self, axis, index, source)
 
@@ -210,7 +230,13 @@ def _copy(xp: ModuleType, self: Array, dim: int, index: Array, source: Array) ->
 
 
 index_copy, index_copy_, index_copy_out = _written(
-    "index_copy", "", "int dim, Tensor index, Tensor source", _check_copy, _copy, out=True, dense=True
+    "index_copy",
+    "",
+    "int dim, Tensor index, Tensor source",
+    _check_copy,
+    _copy,
+    out=True,
+    dense=True,
 )
 for _page in (index_copy, index_copy_, index_copy_out):
     _page.derivative(
@@ -231,8 +257,10 @@ def _check_fill(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta
     if isinstance(value, TensorMeta):
         check(
             value.ndim == 0,
-            lambda: f"Only supports 0-dimension value tensor, but got tensor with {value.ndim} "
-            f"dimension(s).",
+            lambda: (
+                f"Only supports 0-dimension value tensor, but got tensor with {value.ndim} "
+                f"dimension(s)."
+            ),
         )
     else:
         check(
@@ -242,13 +270,11 @@ def _check_fill(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta
         check_fits(value, self.dtype)
 
 
-def _fill(
-    xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Number
-) -> None:
+def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Number) -> None:
     target = lines(xp, self, dim)
-    number = value.item() if hasattr(value, "item") else value  # type: ignore[union-attr]  # an array
+    number = value.item() if hasattr(value, "item") else value
     kind = from_numpy_dtype(self.dtype)
-    target[_in_lines(index, len(target))] = result_dtype(number, kind)  # type: ignore[arg-type]  # a number
+    target[_in_lines(index, len(target))] = result_dtype(number, kind)
 
 
 index_fill_scalar = _written(
@@ -280,8 +306,10 @@ def _check_reduce(
 ) -> None:
     check(
         reduce in _INDEX_REDUCTIONS,
-        lambda: f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
-        f"{reduce}.",
+        lambda: (
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
+        ),
     )
     axis = _check_index("index_reduce", self, dim, index)
     _check_source("index_reduce", self, axis, index, source)
@@ -299,9 +327,7 @@ def _reduce(
     target = lines(xp, self, dim)
     where = _in_lines(index, len(target))
     if where.size:
-        reduce_into(
-            xp, target, (where,), lines(xp, source, dim), reduce, include_self=include_self
-        )
+        reduce_into(xp, target, (where,), lines(xp, source, dim), reduce, include_self=include_self)
 
 
 index_reduce = _written(
@@ -340,31 +366,32 @@ for _page in index_reduce:
 # --- put -----------------------------------------------------------------------------
 
 
-def _check_put(
-    self: TensorMeta, index: TensorMeta, source: TensorMeta, accumulate: bool
-) -> None:
+def _check_put(self: TensorMeta, index: TensorMeta, source: TensorMeta, accumulate: bool) -> None:
     check(
         index.dtype is int64,
         lambda: f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}",
     )
     check(
         self.dtype is source.dtype,
-        lambda: f"put_(): self and source expected to have the same dtype, but got self.dtype = "
-        f"{self.dtype.scalar_name} and source.dtype = {source.dtype.scalar_name}",
+        lambda: (
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{self.dtype.scalar_name} and source.dtype = {source.dtype.scalar_name}"
+        ),
     )
     check(
         index.numel == source.numel,
-        lambda: f"put_(): Expected source and index to have the same number of elements, but got "
-        f"source.numel() = {source.numel}, index.numel() = {index.numel}",
+        lambda: (
+            f"put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel}, index.numel() = {index.numel}"
+        ),
     )
     check_index(
-        self.numel > 0 or index.numel == 0, lambda: "put_(): Cannot put elements into an empty tensor"
+        self.numel > 0 or index.numel == 0,
+        lambda: "put_(): Cannot put elements into an empty tensor",
     )
 
 
-def _put(
-    xp: ModuleType, self: Array, index: Array, source: Array, accumulate: bool
-) -> None:
+def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: bool) -> None:
     check_flat(index, self.size)
     if index.size == 0:
         return
@@ -382,9 +409,9 @@ put, put_ = _written(
 )
 for _page in (put, put_):
     _page.derivative(
-        self=lambda grad, index, source_meta, accumulate: grad
-        if accumulate
-        else grad.put(index, grad.new_zeros(source_meta.shape), False),
+        self=lambda grad, index, source_meta, accumulate: (
+            grad if accumulate else grad.put(index, grad.new_zeros(source_meta.shape), False)
+        ),
         source=lambda grad, index, source_meta: grad.take(index).reshape(source_meta.shape),
     )
 
@@ -394,13 +421,17 @@ for _page in (put, put_):
 def _check_masked(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> None:
     check(
         self.dtype is source.dtype,
-        lambda: f"masked_scatter_: expected self and source to have same dtypes but got "
-        f"{self.dtype.scalar_name} and {source.dtype.scalar_name}",
+        lambda: (
+            f"masked_scatter_: expected self and source to have same dtypes but got "
+            f"{self.dtype.scalar_name} and {source.dtype.scalar_name}"
+        ),
     )
     check(
         mask.dtype is bool_,
-        lambda: f"masked_scatter_ only supports boolean masks, but got mask with dtype "
-        f"{mask.dtype.scalar_name}",
+        lambda: (
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype "
+            f"{mask.dtype.scalar_name}"
+        ),
     )
 
 
@@ -409,8 +440,10 @@ def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> None:
     count = int(where.sum())
     check(
         source.size >= count,
-        lambda: f"masked_scatter: expected self and source to have at least as many elements as "
-        f"the mask has true ones: {source.size} and {count}",
+        lambda: (
+            f"masked_scatter: expected self and source to have at least as many elements as "
+            f"the mask has true ones: {source.size} and {count}"
+        ),
     )
     self[where] = source.reshape(-1)[:count]
 
@@ -443,8 +476,10 @@ def masked_scatter__shape(self: TensorMeta, mask: TensorMeta, source: TensorMeta
     result = masked_scatter_shape(self, mask, source)
     check(
         result.shape == self.shape,
-        lambda: f"output with shape {list(self.shape)} doesn't match the broadcast shape "
-        f"{list(result.shape)}",
+        lambda: (
+            f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+            f"{list(result.shape)}"
+        ),
     )
     check_writable("masked_scatter_", self)
     return self
@@ -472,7 +507,7 @@ def masked_scatter_backward_kernel(
     made = xp.zeros(sizes, grad_output.dtype)
     taken = grad_output[xp.broadcast_to(mask, grad_output.shape)]
     made.reshape(-1)[: taken.size] = taken
-    return made  # type: ignore[no-any-return]  # an array
+    return made
 
 
 masked_scatter_backward.derivative(

@@ -1,8 +1,9 @@
 """Advanced indexing: ``index`` and ``index_put`` with tensors of positions and masks (T42-T47).
 
-A mask stands for the positions where it is true, which only its data tells. So masks are turned into
-positions before shape rule and kernel run; on tensors without data that is impossible for ``index``,
-whose result's size it decides. What Python's subscripts make of this is in `subscripts.py`.
+A mask stands for the positions where it is true, which only its data tells. So masks are turned
+into positions before shape rule and kernel run; on tensors without data that is impossible for
+``index``, whose result's size it decides. What Python's subscripts make of this is in
+`subscripts.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.axes import Array
 from maquette.core.broadcast import broadcast_shapes, expand_strides
 from maquette.core.dtype import bool_, int32, int64, uint8
 from maquette.core.elementwise import elementwise_strides
@@ -27,7 +29,7 @@ from maquette.library.arrays import backend_kernel
 from maquette.library.infer import DependsOnData
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
-from maquette.tensor.tensor import Array, Tensor, from_array
+from maquette.tensor.tensor import Tensor, from_array
 
 Indices = tuple["TensorMeta | None", ...]
 _MASKS = (bool_, uint8)
@@ -62,9 +64,11 @@ def _check_mask(self: TensorMeta, mask: TensorMeta, first: int, position: int) -
     for dim, (size, wanted) in enumerate(zip(mask.shape, covered, strict=False)):
         check_index(
             size == wanted,
-            lambda dim=dim: f"The shape of the mask {list(mask.shape)} at index {dim} does not match "
-            f"the shape of the indexed tensor {list(self.shape)} at index {first + dim} (index "
-            f"{position})",
+            lambda: (
+                f"The shape of the mask {list(mask.shape)} at index {dim} does not match "
+                f"the shape of the indexed tensor {list(self.shape)} at index {first + dim} (index "
+                f"{position})"
+            ),
         )
 
 
@@ -84,7 +88,7 @@ def _shape_of_positions(indices: Sequence[TensorMeta]) -> Shape:
 
 
 def indexed(self: TensorMeta, indices: Indices) -> TensorMeta:
-    """The result of ``index``: indexed dimensions give way to the shape of the positions (T45, T46)."""
+    """The result of ``index``: the shape of the positions for the indexed dimensions (T45, T46)."""
     dims = [d for d, i in enumerate(indices) if i is not None]
     positions = [i for i in indices if i is not None]
     if not positions:
@@ -223,9 +227,7 @@ _unsafe_index.derivative(
 # --- writing -------------------------------------------------------------------------
 
 _PUT = "Tensor?[] indices, Tensor values, bool accumulate=False"
-index_put_ = define(
-    f"aten::index_put_(Tensor(a!) self, {_PUT}) -> Tensor(a!)", tags=[Tag.inplace]
-)
+index_put_ = define(f"aten::index_put_(Tensor(a!) self, {_PUT}) -> Tensor(a!)", tags=[Tag.inplace])
 index_put = define(f"aten::index_put(Tensor self, {_PUT}) -> Tensor", tags=[Tag.core])
 _unsafe_index_put = define(f"aten::_unsafe_index_put(Tensor self, {_PUT}) -> Tensor")
 _index_put_impl_ = define(
@@ -244,9 +246,11 @@ def index_put__shape(
     if not (masked and values.numel == 1 and not accumulate):
         check(
             self.dtype is values.dtype,
-            lambda: f"Index put requires the source and destination dtypes match, got "
-            f"{self.dtype.scalar_name} for the destination and {values.dtype.scalar_name} for the "
-            f"source.",
+            lambda: (
+                f"Index put requires the source and destination dtypes match, got "
+                f"{self.dtype.scalar_name} for the destination and {values.dtype.scalar_name} for "
+                f"the source."
+            ),
         )
     if not masked:
         _check_values(indexed(self, indices), values)
@@ -262,8 +266,10 @@ def _check_values(target: TensorMeta, values: TensorMeta) -> None:
     )
     check(
         fits,
-        lambda: f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
-        f"indexing result of shape {list(target.shape)}",
+        lambda: (
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
+            f"indexing result of shape {list(target.shape)}"
+        ),
     )
 
 
@@ -318,9 +324,11 @@ _index_put_impl_.kernel(index_put__kernel)
 
 for _page in (index_put_, index_put, _unsafe_index_put, _index_put_impl_):
     _page.derivative(
-        self=lambda grad, indices, values_meta, accumulate: grad
-        if accumulate
-        else grad.index_put(list(indices), grad.new_zeros(values_meta.shape), False),
+        self=lambda grad, indices, values_meta, accumulate: (
+            grad
+            if accumulate
+            else grad.index_put(list(indices), grad.new_zeros(values_meta.shape), False)
+        ),
         values=lambda grad, indices: index(grad, list(indices)),
     )
 for _page in (index, _unsafe_index, index_put_, index_put, _unsafe_index_put, _index_put_impl_):

@@ -22,7 +22,7 @@ from maquette.tensor.tensor import ADINPLACE, Tensor
 
 def _inplace(view: OperatorPage, rule: Callable[..., TensorMeta]) -> OperatorPage:
     head, _, rest = view.op._schema_text.partition("(")
-    name, dot, overload = head.partition(".")
+    name, _, overload = head.partition(".")
     overload = "" if overload == "int" else overload
     written = rest.replace("Tensor(a)", "Tensor(a!)")
     page = define(

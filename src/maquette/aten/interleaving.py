@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import from_numpy_dtype, int32, int64
 from maquette.core.errors import check
@@ -21,7 +22,7 @@ from maquette.library.arrays import fresh_from
 from maquette.library.infer import DependsOnData
 from maquette.library.page import define
 from maquette.tensor.storage import namespace_of
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 repeats_to_positions = define(
     "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
@@ -39,9 +40,7 @@ repeat_interleave_int = define(
 
 def _check_repeats(repeats: TensorMeta) -> None:
     check(repeats.ndim == 1, lambda: "repeat_interleave only accept 1D vector as repeat")
-    check(
-        repeats.dtype in (int32, int64), lambda: "repeats has to be Long or Int tensor"
-    )
+    check(repeats.dtype in (int32, int64), lambda: "repeats has to be Long or Int tensor")
 
 
 @repeats_to_positions.shape
@@ -53,14 +52,14 @@ def repeats_to_positions_shape(repeats: TensorMeta, output_size: int | None) -> 
 
 
 def _positions(xp: ModuleType, repeats: Array, output_size: int | None) -> Array:
-    check(
-        repeats.size == 0 or int(repeats.min()) >= 0, lambda: "repeats can not be negative"
-    )
+    check(repeats.size == 0 or int(repeats.min()) >= 0, lambda: "repeats can not be negative")
     found: Array = xp.repeat(xp.arange(len(repeats), dtype=repeats.dtype), repeats)
     check(
         output_size is None or output_size == len(found),
-        lambda: f"allocated size does not match required size: output_size={output_size}, the "
-        f"repeats add up to {len(found)}",
+        lambda: (
+            f"allocated size does not match required size: output_size={output_size}, the "
+            f"repeats add up to {len(found)}"
+        ),
     )
     return found
 
@@ -92,8 +91,10 @@ def repeat_interleave_composite(
         repeats = repeats.reshape((1,)).expand((size,))
     check(
         repeats.meta.numel == size,
-        lambda: f"repeats must have the same size as input along dim, but got repeats.size(0) = "
-        f"{repeats.meta.numel} and input.size({axis}) = {size}",
+        lambda: (
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{repeats.meta.numel} and input.size({axis}) = {size}"
+        ),
     )
     positions = repeats_to_positions(repeats, output_size=output_size)
     return source.index_select(axis, positions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.options import cast
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype as DType
@@ -19,7 +20,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Metas = tuple[TensorMeta, ...]
 
@@ -39,7 +40,7 @@ def cat_shape(tensors: Metas, dim: int) -> TensorMeta:
     for i, t in enumerate(tensors):
         check(
             t.ndim > 0,
-            lambda i=i: f"zero-dimensional tensor (at position {i}) cannot be concatenated",
+            lambda: f"zero-dimensional tensor (at position {i}) cannot be concatenated",
         )
     first = next((t for t in tensors if not _is_skipped(t.shape)), tensors[0])
     axis = wrap_dim(dim, first.ndim)
@@ -65,9 +66,11 @@ def _check_joins(first: TensorMeta, t: TensorMeta, axis: int, position: int) -> 
     for dim, (expected, got) in enumerate(zip(first.shape, t.shape, strict=True)):
         check(
             dim == axis or expected == got,
-            lambda expected=expected, got=got: f"Sizes of tensors must match except in dimension "
-            f"{axis}. Expected size {expected} but got size {got} for tensor number {position} in "
-            f"the list.",
+            lambda: (
+                f"Sizes of tensors must match except in dimension "
+                f"{axis}. Expected size {expected} but got size {got} for tensor number "
+                f"{position} in the list."
+            ),
         )
 
 
@@ -114,9 +117,7 @@ def cat_grad(grad: Tensor, tensors_meta: Metas, dim: int) -> tuple[object]:
     return (grads,)
 
 
-stack = define(
-    "aten::stack(Tensor[] tensors, int dim=0) -> Tensor", variants=[Variant.OUT]
-)
+stack = define("aten::stack(Tensor[] tensors, int dim=0) -> Tensor", variants=[Variant.OUT])
 
 
 @stack.shape
@@ -127,8 +128,10 @@ def stack_shape(tensors: Metas, dim: int) -> TensorMeta:
     for i, t in enumerate(tensors):
         check(
             t.shape == first.shape,
-            lambda t=t, i=i: f"stack expects each tensor to be equal size, but got "
-            f"{list(first.shape)} at entry 0 and {list(t.shape)} at entry {i}",
+            lambda: (
+                f"stack expects each tensor to be equal size, but got "
+                f"{list(first.shape)} at entry 0 and {list(t.shape)} at entry {i}"
+            ),
         )
     shape = (*first.shape[:axis], len(tensors), *first.shape[axis:])
     plain = first.fresh(shape, result_type_of(tensors))

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.axes import Array
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
@@ -16,7 +17,6 @@ from maquette.core.layout import contiguous_format, memory_format, preserve_form
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
-from maquette.tensor.tensor import Array
 
 Number = bool | int | float | complex
 
@@ -127,7 +127,7 @@ def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) ->
 
 
 def result_dtype(value: Number, kind: DType) -> Number:
-    """A fill value as a Python number that NumPy writes into arrays of ``kind`` without complaint."""
+    """A fill value as a number that NumPy writes into arrays of ``kind`` without complaint."""
     if kind.name == "bool":
         return bool(value)
     if isinstance(value, complex) and not kind.is_complex:

@@ -1,7 +1,7 @@
 """Tensors of regular values: arange, linspace, logspace, range, eye, indices of triangles.
 
-Counts and bounds are computed as PyTorch does for the dtype of the result: in int64 for it, in double
-precision for every other (T33).
+Counts and bounds are computed as PyTorch does for the dtype of the result: in int64 for it, in
+double precision for every other (T33).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.axes import Array
 from maquette.aten.copies import write
 from maquette.aten.factories import OPTIONS, resized
 from maquette.aten.options import Number, cast, new_meta
@@ -29,7 +30,6 @@ from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
-from maquette.tensor.tensor import Array
 
 Real = bool | int | float
 Options = tuple["DType | None", "Layout | None", "Device | None", "bool | None"]
@@ -100,9 +100,7 @@ arange.shape(lambda end, *options: _arange_shape(0, end, 1, options))
 arange.kernel(lambda xp, end, *options: _arange(xp, 0, end, 1, options))
 arange_start.shape(lambda start, end, *options: _arange_shape(start, end, 1, options))
 arange_start.kernel(lambda xp, start, end, *options: _arange(xp, start, end, 1, options))
-arange_start_step.shape(
-    lambda start, end, step, *options: _arange_shape(start, end, step, options)
-)
+arange_start_step.shape(lambda start, end, step, *options: _arange_shape(start, end, step, options))
 arange_start_step.kernel(
     lambda xp, start, end, step, *options: _arange(xp, start, end, step, options)
 )
@@ -141,7 +139,7 @@ def _spaced(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType)
     work = _work_dtype(kind)
     first, last = work.type(start), work.type(end)
     if steps <= 1:
-        return xp.full((steps,), first, work)  # type: ignore[no-any-return]  # an array
+        return xp.full((steps,), first, work)
     step = (last - first) / work.type(steps - 1)
     index = xp.arange(steps)
     low = first + step * index.astype(work)
@@ -156,9 +154,7 @@ def _work_dtype(kind: DType) -> np.dtype[np.generic]:
     return kind.numpy if kind.itemsize >= 4 else float32.numpy
 
 
-def linspace_values(
-    xp: ModuleType, start: Number, end: Number, steps: int, kind: DType
-) -> Array:
+def linspace_values(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType) -> Array:
     if kind.category == 1:
         start, end = int(start.real), int(end.real)
     return cast(xp, _spaced(xp, start, end, steps, kind), kind)
@@ -197,9 +193,7 @@ def _check_bounds(name: str, start: object, end: object) -> None:
     found = " and ".join(f"{n} with {b.ndim} dimension(s)" for n, b in given)
     names = " and ".join(n for n, _ in given)
     what = f"{names} tensors" if len(given) == 2 else f"{names} tensor"
-    raise RuntimeError(
-        f"{name} only supports 0-dimensional {what}, but got {found}."
-    )
+    raise RuntimeError(f"{name} only supports 0-dimensional {what}, but got {found}.")
 
 
 def _bound(value: object) -> Number:
@@ -241,9 +235,7 @@ def _fill_spaced(page: OperatorPage, name: str, values: Values, *, count: int) -
         return new_meta(name, (steps,), kind, layout, device)  # type: ignore[arg-type]  # as above
 
     @page.kernel
-    def kernel(
-        xp: ModuleType, start: object, end: object, steps: int, *rest: object
-    ) -> Array:
+    def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> Array:
         first, last = _bound(start), _bound(end)
         kind = _spaced_dtype(rest[count], first, last)  # type: ignore[arg-type]  # by the schema
         return values(xp, first, last, steps, *rest[:count], kind)
@@ -273,7 +265,9 @@ logspace = _spaced_family("logspace", logspace_values, ", float base=10.")
 # --- into a given tensor -------------------------------------------------------------
 
 
-def _range_out(schema: str, count: Callable[..., int], full: Callable[..., tuple[Real, ...]]) -> None:
+def _range_out(
+    schema: str, count: Callable[..., int], full: Callable[..., tuple[Real, ...]]
+) -> None:
     page = define(schema, tags=[Tag.out])
 
     @page.shape
@@ -350,9 +344,7 @@ _TRIANGLE_OPTIONS = OPTIONS.replace("ScalarType? dtype=None", "ScalarType? dtype
 
 
 def _triangle(name: str, indices: Callable[..., tuple[Array, Array]]) -> OperatorPage:
-    page = define(
-        f"aten::{name}(int row, int col, int offset=0, *, {_TRIANGLE_OPTIONS}) -> Tensor"
-    )
+    page = define(f"aten::{name}(int row, int col, int offset=0, *, {_TRIANGLE_OPTIONS}) -> Tensor")
 
     @page.shape
     def shape(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.options import Number, check_fits, result_dtype
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.dtype import from_numpy_dtype
@@ -16,7 +17,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 
@@ -66,7 +67,8 @@ def roll_shape(self: TensorMeta, shifts: Ints, dims: Ints) -> TensorMeta:
     )
     for dim in dims:
         check_index(
-            self.ndim > 0, lambda dim=dim: f"Dimension specified as {dim} but tensor has no dimensions"
+            self.ndim > 0,
+            lambda: f"Dimension specified as {dim} but tensor has no dimensions",
         )
         wrap_dim(dim, self.ndim)
     return self.fresh(self.shape)
@@ -85,19 +87,18 @@ rot90 = define("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
 
 @rot90.shape
 def rot90_shape(self: TensorMeta, k: int, dims: Ints) -> TensorMeta:
-    check(
-        len(dims) == 2, lambda: f"expected total rotation dims == 2, but got dims = {len(dims)}"
-    )
+    check(len(dims) == 2, lambda: f"expected total rotation dims == 2, but got dims = {len(dims)}")
     check(self.ndim >= 2, lambda: f"expected total dims >= 2, but got total dims = {self.ndim}")
     check(
         dims[0] != dims[1] and abs(dims[0] - dims[1]) != self.ndim,
-        lambda: f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = "
-        f"{dims[1]}",
+        lambda: (
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        ),
     )
     for n, dim in enumerate(dims):
         check(
             -self.ndim <= dim < self.ndim,
-            lambda n=n, dim=dim: f"Rotation dim{n} out of range, dim{n} = {dim}",
+            lambda: f"Rotation dim{n} out of range, dim{n} = {dim}",
         )
     if k % 4 == 0:
         return self.fresh(self.shape)
@@ -128,8 +129,10 @@ def repeat_shape(self: TensorMeta, repeats: Ints) -> TensorMeta:
     missing = len(repeats) - self.ndim
     check(
         missing >= 0,
-        lambda: "Number of dimensions of repeat dims can not be smaller than number of dimensions "
-        "of tensor",
+        lambda: (
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions "
+            "of tensor"
+        ),
     )
     check(
         all(r >= 0 for r in repeats),
@@ -163,9 +166,7 @@ def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[obj
 
 
 tile = define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
-tile.composite(
-    lambda self, dims: self.repeat((1,) * (self.meta.ndim - len(dims)) + tuple(dims))
-)
+tile.composite(lambda self, dims: self.repeat((1,) * (self.meta.ndim - len(dims)) + tuple(dims)))
 
 # --- padding -------------------------------------------------------------------------
 
@@ -176,13 +177,13 @@ constant_pad_nd = define(
 
 @constant_pad_nd.shape
 def constant_pad_nd_shape(self: TensorMeta, pad: Ints, value: Number) -> TensorMeta:
-    check(
-        len(pad) % 2 == 0, lambda: f"Length of pad must be even but instead it equals {len(pad)}"
-    )
+    check(len(pad) % 2 == 0, lambda: f"Length of pad must be even but instead it equals {len(pad)}")
     check(
         len(pad) <= 2 * self.ndim,
-        lambda: f"Length of pad should be no more than twice the number of dimensions of the input. "
-        f"Pad length is {len(pad)} while the input has {self.ndim} dimensions.",
+        lambda: (
+            f"Length of pad should be no more than twice the number of dimensions of the input. "
+            f"Pad length is {len(pad)} while the input has {self.ndim} dimensions."
+        ),
     )
     shape = list(self.shape)
     for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
@@ -190,9 +191,11 @@ def constant_pad_nd_shape(self: TensorMeta, pad: Ints, value: Number) -> TensorM
         shape[dim] += before + after
         check(
             shape[dim] >= 0,
-            lambda dim=dim, before=before, after=after: f"The input size {self.shape[dim]}, plus "
-            f"negative padding {before} and {after} resulted in a negative output size, which is "
-            f"invalid. Check dimension {dim} of your input.",
+            lambda: (
+                f"The input size {self.shape[dim]}, plus "
+                f"negative padding {before} and {after} resulted in a negative output size, which "
+                f"is invalid. Check dimension {dim} of your input."
+            ),
         )
     check_fits(value, self.dtype)
     if all(p <= 0 for p in pad):
@@ -223,9 +226,7 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
     return padded
 
 
-constant_pad_nd.derivative(
-    self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0)
-)
+constant_pad_nd.derivative(self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0))
 
 pad = define(
     'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'
@@ -234,9 +235,7 @@ pad = define(
 
 @pad.composite
 def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> object:
-    check(
-        len(pad) % 2 == 0, lambda: f"Padding length must be divisible by 2, got {len(pad)}"
-    )
+    check(len(pad) % 2 == 0, lambda: f"Padding length must be divisible by 2, got {len(pad)}")
     if mode == "constant":
         return self.constant_pad_nd(pad, 0.0 if value is None else value)
     check(
@@ -245,7 +244,9 @@ def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> ob
     )
     check(
         mode in ("reflect", "replicate", "circular"),
-        lambda: f"Unrecognised padding mode {mode}: expected constant, reflect, replicate, circular",
+        lambda: (
+            f"Unrecognised padding mode {mode}: expected constant, reflect, replicate, circular"
+        ),
     )
     if mode == "circular":
         return self._pad_circular(pad)

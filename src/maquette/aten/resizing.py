@@ -125,8 +125,10 @@ def _set_whole_storage(self: Tensor, source: UntypedStorage) -> None:
 def _check_same_dtype(self: Tensor, source: Tensor) -> None:
     check(
         self.meta.dtype is source.meta.dtype,
-        lambda: f"Could not set tensor of type {source.meta.dtype} to a tensor of type "
-        f"{self.meta.dtype}",
+        lambda: (
+            f"Could not set tensor of type {source.meta.dtype} to a tensor of type "
+            f"{self.meta.dtype}"
+        ),
     )
 
 
@@ -148,8 +150,8 @@ set__tensor = _set_page(
 )
 set_ = _set_page("aten::set_(Tensor(a!) self) -> Tensor(a!)", _set_empty)
 set__tensor_offset = define(
-    "aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, "
-    "SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
+    "aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, "
+    "SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
     tags=_TAGS,
 )
 

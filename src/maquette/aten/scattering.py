@@ -1,13 +1,14 @@
 """Elements written at positions along a dimension: the scatter family.
 
-One array function, `scatter_into`, serves every form; what differs is what meets at a position (nothing,
-a sum, a product, a mean, an extreme). ``index_add`` and its kin are in `index_writing.py`.
+One array function, `scatter_into`, serves every form; what differs is what meets at a position:
+the last value, a sum, a product, a mean, an extreme. ``index_add`` and its kin are in `index_writing.py`.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.gathering import check_positions, in_range, sized
 from maquette.aten.options import Number, check_fits, result_dtype
 from maquette.aten.overlap import refuse_overlap
@@ -18,7 +19,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 # --- on arrays -----------------------------------------------------------------------
 
@@ -65,7 +66,9 @@ def scatter_into(
         part = values.reshape(sized(values.shape))  # type: ignore[union-attr]  # an array
         given = part[tuple([slice(0, n) for n in where.shape])]
     else:
-        given = xp.full(where.shape, result_dtype(values, from_numpy_dtype(whole.dtype)), whole.dtype)  # type: ignore[arg-type]  # a number
+        given = xp.full(
+            where.shape, result_dtype(values, from_numpy_dtype(whole.dtype)), whole.dtype
+        )
     if reduce is None:
         whole[at] = given
     else:
@@ -110,14 +113,12 @@ def _start(xp: ModuleType, reduce: str, work: Array) -> object:
     return identity_of(reduce, work.dtype.kind)
 
 
-def _averaged(
-    xp: ModuleType, work: Array, at: tuple[Array, ...], *, include_self: bool
-) -> Array:
+def _averaged(xp: ModuleType, work: Array, at: tuple[Array, ...], *, include_self: bool) -> Array:
     count = xp.full(work.shape, int(include_self), xp.int64)
     xp.add.at(count, at, 1)
     count = xp.maximum(count, 1)
     if work.dtype.kind in "iu":
-        return work // count  # type: ignore[no-any-return]  # an array
+        return work // count
     averaged: Array = work / count.astype(work.dtype)
     return averaged
 
@@ -145,7 +146,9 @@ def check_scattered(
         len(own) == len(wanted),
         lambda: "Index tensor must have the same number of dimensions as self tensor",
     )
-    fits = all(d == axis or n <= limit for d, (n, limit) in enumerate(zip(wanted, own, strict=True)))
+    fits = all(
+        d == axis or n <= limit for d, (n, limit) in enumerate(zip(wanted, own, strict=True))
+    )
     if isinstance(src, TensorMeta):
         given = sized(src.shape)
         check(
@@ -155,12 +158,14 @@ def check_scattered(
         fits = fits and all(n <= limit for n, limit in zip(wanted, given, strict=True))
     check(
         fits,
-        lambda: f"Expected index {list(index.shape)} to be no larger than self {list(self.shape)} "
-        f"apart from dimension {axis}"
-        + (
-            f" and to be no larger size than src {list(src.shape)}"
-            if isinstance(src, TensorMeta)
-            else ""
+        lambda: (
+            f"Expected index {list(index.shape)} to be no larger than self {list(self.shape)} "
+            f"apart from dimension {axis}"
+            + (
+                f" and to be no larger size than src {list(src.shape)}"
+                if isinstance(src, TensorMeta)
+                else ""
+            )
         ),
     )
 

@@ -86,9 +86,7 @@ flatten = define(
 def flatten_composite(self: Tensor, start_dim: int, end_dim: int) -> object:
     shape = self.meta.shape
     start, end = wrap_dim(start_dim, len(shape)), wrap_dim(end_dim, len(shape))
-    check(
-        start <= end, lambda: "flatten() has invalid args: start_dim cannot come after end_dim"
-    )
+    check(start <= end, lambda: "flatten() has invalid args: start_dim cannot come after end_dim")
     if not shape:
         return reshape(self, (1,))
     if start == end:
@@ -99,9 +97,7 @@ def flatten_composite(self: Tensor, start_dim: int, end_dim: int) -> object:
     return reshape(self, (*shape[:start], numel, *shape[end + 1 :]))
 
 
-unflatten = define(
-    "aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"
-)
+unflatten = define("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)")
 
 
 @unflatten.composite
@@ -128,8 +124,10 @@ def _moved(self: Tensor, source: Ints, destination: Ints) -> object:
     ndim = self.meta.ndim
     check(
         len(source) == len(destination),
-        lambda: f"movedim: Invalid source or destination dims: source ({list(source)} dims) should "
-        f"contain the same number of dims as destination ({list(destination)} dims)",
+        lambda: (
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should "
+            f"contain the same number of dims as destination ({list(destination)} dims)"
+        ),
     )
     from_dims = _distinct("source", source, ndim)
     to_dims = _distinct("destination", destination, ndim)
@@ -158,9 +156,9 @@ for _name in ("movedim", "moveaxis"):
     )
 
 for _name, _dims in (("swapaxes", "axis"), ("swapdims", "dim")):
-    _composite(
-        f"aten::{_name}(Tensor(a) self, int {_dims}0, int {_dims}1) -> Tensor(a)"
-    )(lambda self, first, second: self.transpose(first, second))
+    _composite(f"aten::{_name}(Tensor(a) self, int {_dims}0, int {_dims}1) -> Tensor(a)")(
+        lambda self, first, second: self.transpose(first, second)
+    )
     _composite(
         f"aten::{_name}_(Tensor(a!) self, int {_dims}0, int {_dims}1) -> Tensor(a!)",
         tags=(Tag.inplace, Tag.inplace_view),
@@ -179,8 +177,10 @@ def _matrix_transpose(self: Tensor) -> object:
 def _check_matrices(name: str, self: TensorMeta) -> None:
     check(
         self.ndim >= 2,
-        lambda: f"tensor.{name} is only supported on matrices or batches of matrices. Got "
-        f"{self.ndim}-D tensor.",
+        lambda: (
+            f"tensor.{name} is only supported on matrices or batches of matrices. Got "
+            f"{self.ndim}-D tensor."
+        ),
     )
 
 
@@ -193,8 +193,10 @@ def _adjoint(self: Tensor) -> object:
 def _conjugate_transpose(self: Tensor) -> object:
     check(
         self.meta.ndim in (0, 2),
-        lambda: f"tensor.H is only supported on matrices (2-D tensors). Got {self.meta.ndim}-D "
-        f"tensor. For batches of matrices, consider using tensor.mH",
+        lambda: (
+            f"tensor.H is only supported on matrices (2-D tensors). Got {self.meta.ndim}-D "
+            f"tensor. For batches of matrices, consider using tensor.mH"
+        ),
     )
     if self.meta.ndim == 0:
         return self.permute(())

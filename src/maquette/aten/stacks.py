@@ -1,4 +1,4 @@
-"""Lists of tensors side by side, defined by cat and stack: hstack, vstack, meshgrid and their kin."""
+"""Lists of tensors side by side, defined by cat and stack: hstack, vstack, meshgrid and kin."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def _dstack(tensors: Tensors) -> object:
 
 def _column_stack(tensors: Tensors) -> object:
     check(len(tensors) > 0, lambda: "column_stack expects a non-empty TensorList")
-    return _hstack(
-        tuple(t.reshape((t.meta.numel, 1)) if t.meta.ndim <= 1 else t for t in tensors)
-    )
+    return _hstack(tuple(t.reshape((t.meta.numel, 1)) if t.meta.ndim <= 1 else t for t in tensors))
 
 
 _with_out("aten::hstack(Tensor[] tensors) -> Tensor", _hstack, tags=(Tag.out,))
@@ -75,8 +73,9 @@ def _meshgrid(tensors: Tensors, indexing: str) -> list[object]:
     for t in tensors:
         check(
             t.meta.ndim <= 1,
-            lambda t=t: f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: "
-            f"{t.meta}",
+            lambda: (
+                f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t.meta}"
+            ),
         )
     first = tensors[0].meta
     for t in tensors[1:]:
@@ -112,7 +111,7 @@ cartesian_prod = define(
 def cartesian_prod_composite(tensors: Tensors) -> object:
     for t in tensors:
         check(
-            t.meta.ndim == 1, lambda t=t: f"Expect a 1D vector, but got shape {list(t.meta.shape)}"
+            t.meta.ndim == 1, lambda: f"Expect a 1D vector, but got shape {list(t.meta.shape)}"
         )
     if len(tensors) == 1:
         return tensors[0]

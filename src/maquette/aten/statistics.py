@@ -65,7 +65,7 @@ def variance(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=True) / xp.float64(count)
         centered = x - mean
-        squares = (centered * centered.conj()).real
+        squares = (centered * centered.conj()).real if x.dtype.kind == "c" else centered**2
         summed = xp.add.reduce(squares, axis=axes, keepdims=keepdim)
         return summed / xp.float64(freedom), mean if keepdim else mean.squeeze(axes)
 

@@ -1,7 +1,7 @@
-"""``t[...]`` and ``t[...] = value``: Python's subscripts as views, ``index`` and ``index_put_`` (T42-T47).
+"""``t[...]`` and ``t[...] = value``: subscripts as views, ``index``, ``index_put_`` (T42-T47).
 
-Integers, slices, None and Ellipsis are applied as views, in order. What remains are tensors, one for
-a dimension (a mask for as many as it has), handed to one ``index`` or ``index_put_``.
+Integers, slices, None and Ellipsis are applied as views, in order. What remains are tensors, one
+for a dimension (a mask for as many as it has), handed to one ``index`` or ``index_put_``.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _unsqueeze, _alias = _entry(views.unsqueeze.op), _entry(views.alias.op)
 def getitem(self: Tensor, index: object) -> Tensor:
     """The elements that ``index`` names: a view, or a copy where tensors are among the indices."""
     if index.__class__ is int:
-        return _at(self, 0, 0, index)  # type: ignore[arg-type]  # an int
+        return _at(self, 0, 0, index)
     view, found = _applied(self, _items(index))
     if found:
-        return indexing.index(view, _listed(view, found))  # type: ignore[return-value]  # one tensor
+        return indexing.index(view, _listed(view, found))
     return _alias(view) if view is self else view
 
 
@@ -89,7 +89,7 @@ def delitem(self: Tensor, index: object) -> None:
 
 def _items(index: object) -> tuple[object, ...]:
     if index.__class__ is tuple:
-        return index  # type: ignore[return-value]  # a tuple, by the line above
+        return index
     if isinstance(index, tuple) or (isinstance(index, list) and _counts_as_tuple(index)):
         return tuple(index)
     return (index,)
@@ -114,9 +114,7 @@ def _dims_taken(items: tuple[object, ...]) -> int:
     return taken
 
 
-def _applied(
-    self: Tensor, items: tuple[object, ...]
-) -> tuple[Tensor, dict[int, Tensor]]:
+def _applied(self: Tensor, items: tuple[object, ...]) -> tuple[Tensor, dict[int, Tensor]]:
     """``self`` after the views among the indices, and the tensors by the dimension they index."""
     taken = _dims_taken(items)
     if taken > self.meta.ndim:
@@ -132,10 +130,10 @@ def _applied(
             dim, real_dim = dim + skipped, real_dim + skipped
             continue
         if item.__class__ is int:
-            view = _at(view, dim, real_dim, item)  # type: ignore[arg-type]  # an int
+            view = _at(view, dim, real_dim, item)
             real_dim += 1
         elif item.__class__ is slice:
-            view = _cut(view, dim, item)  # type: ignore[arg-type]  # a slice
+            view = _cut(view, dim, item)
             dim, real_dim = dim + 1, real_dim + 1
         elif item is None:
             view = _unsqueeze(view, dim)
@@ -149,8 +147,8 @@ def _applied(
 def _refuse_count(self: Tensor) -> None:
     if self.meta.ndim == 0:
         raise IndexError(
-            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in "
-            "C++ to convert a 0-dim tensor to a number"
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` "
+            "in C++ to convert a 0-dim tensor to a number"
         )
     raise IndexError(f"too many indices for tensor of dimension {self.meta.ndim}")
 
@@ -185,7 +183,7 @@ def _cut(view: Tensor, dim: int, item: slice) -> Tensor:
 def _other(
     view: Tensor, dim: int, real_dim: int, item: object, found: dict[int, Tensor]
 ) -> tuple[Tensor, int, int]:
-    """Booleans, tensors, arrays, sequences; also how many dimensions of the view and self they take."""
+    """Booleans, tensors, sequences; also how many dimensions of the view and self they take."""
     if isinstance(item, (bool, np.bool_)):
         return _truth(view, dim, bool(item), found)
     if isinstance(item, np.ndarray):
@@ -207,8 +205,8 @@ def _other(
         raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
     if node_of(item) is None and not hasattr(item, "__index__"):
         raise IndexError(
-            f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
-            f"indices (got {type(item).__name__})"
+            f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+            f"valid indices (got {type(item).__name__})"
         )
     place = operator.index(item) if node_of(item) is None else item  # type: ignore[arg-type]  # has __index__
     return _at(view, dim, real_dim, place), 0, 1  # type: ignore[arg-type]  # symbolic, or an int
@@ -235,7 +233,7 @@ def _listed(view: Tensor, found: dict[int, Tensor]) -> list[Tensor | None]:
         indices += [None] * (at - dim)
         one = found[at]
         here = one if one.device is view.device else one.to(device=view.device)
-        indices.append(here)  # type: ignore[arg-type]  # a tensor
+        indices.append(here)
         dim = at + (one.meta.ndim if one.meta.dtype in (bool_, uint8) else 1)
     return indices
 

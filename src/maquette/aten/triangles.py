@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.copies import write_out
 from maquette.aten.joining import in_dtype, result_type
 from maquette.aten.view_gradients import write_diagonal
@@ -15,7 +16,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import contiguous_strides
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 
 def _triangle(name: str) -> OperatorPage:
@@ -75,9 +76,7 @@ def diag_embed_kernel(xp: ModuleType, self: Array, offset: int, dim1: int, dim2:
     return whole
 
 
-diag_embed.derivative(
-    self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)
-)
+diag_embed.derivative(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
 diag_embed_out = define(
     "aten::diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) "
     "-> Tensor(a!)",
@@ -122,8 +121,10 @@ def block_diag_shape(tensors: tuple[TensorMeta, ...]) -> TensorMeta:
     for i, t in enumerate(tensors):
         check(
             t.ndim <= 2,
-            lambda t=t, i=i: f"torch.block_diag: Input tensors must have 2 or fewer dimensions. "
-            f"Input {i} has {t.ndim} dimensions",
+            lambda: (
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. "
+                f"Input {i} has {t.ndim} dimensions"
+            ),
         )
     blocks = [_block_shape(t.shape) for t in tensors]
     shape = (sum(rows for rows, _ in blocks), sum(columns for _, columns in blocks))

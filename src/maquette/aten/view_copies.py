@@ -1,7 +1,7 @@
 """Copies of views: each view operator as one that shares nothing, with its ``out=`` form.
 
-Schema, checks and derivative are the view's own; the result is its contiguous clone. For graphs without
-aliases.
+Schema, checks and derivative are the view's own; the result is its contiguous clone. For graphs
+without aliases.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from maquette.aten import views
 from maquette.aten.copies import clone, write_out
 from maquette.aten.shapes import narrow_start, reshape
-from maquette.aten.view_lists import split, split_with_sizes, unbind
 from maquette.aten.view_gradients import slice_backward
+from maquette.aten.view_lists import split, split_with_sizes, unbind
 from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
@@ -40,9 +40,7 @@ def out_name(overload: str) -> str:
     return f"{overload}_out" if overload else "out"
 
 
-def _copy_page(
-    view: OperatorPage, definition: Callable[..., object] | None = None
-) -> OperatorPage:
+def _copy_page(view: OperatorPage, definition: Callable[..., object] | None = None) -> OperatorPage:
     view_of = definition or view
     schema = copy_schema(view.op._schema_text)
     page = define(schema, tags=[Tag.view_copy])
@@ -73,9 +71,7 @@ def _out_page(page: OperatorPage, schema: str) -> None:
     listed = result == "Tensor[]"
     out, returned = ("Tensor(a!)[] out", "()") if listed else ("Tensor(a!) out", "Tensor(a!)")
     tags = [Tag.out] if listed else [Tag.generated, Tag.out, Tag.view_copy]
-    form = define(
-        f"{name}.{out_name(overload)}({arguments}{star}{out}) -> {returned}", tags=tags
-    )
+    form = define(f"{name}.{out_name(overload)}({arguments}{star}{out}) -> {returned}", tags=tags)
 
     def into(*params: object) -> object:
         positional, keywords = _call(page, params[:-1])
@@ -88,7 +84,8 @@ def write_results(out: object, result: object, listed: bool) -> object:
     """Write one result, or several, to what ``out=`` names."""
     if not listed:
         return write_out(out, result)
-    assert isinstance(out, tuple) and isinstance(result, (list, tuple))
+    assert isinstance(out, tuple)
+    assert isinstance(result, (list, tuple))
     check(
         len(out) == len(result),
         lambda: f"out= expects {len(result)} tensors, got {len(out)}",
@@ -162,4 +159,3 @@ narrow_copy_out = define(
 narrow_copy_out.explicit(
     lambda self, dim, start, length, out: write_out(out, _narrow_copy(self, dim, start, length))
 )
-

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.ranges import arange
 from maquette.core.broadcast import wrap_dim
 from maquette.core.meta import TensorMeta
 from maquette.core.views import diagonal_view, select_view, slice_view, unfold_view
 from maquette.library.page import define
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 
@@ -24,7 +25,8 @@ def _zeros(xp: ModuleType, like: Array, sizes: Ints) -> Array:
 
 
 select_backward = define(
-    "aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"
+    "aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) "
+    "-> Tensor"
 )
 
 
@@ -121,7 +123,8 @@ diagonal_backward.derivative(
 )
 
 unfold_backward = define(
-    "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor"
+    "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) "
+    "-> Tensor"
 )
 
 
@@ -149,9 +152,7 @@ def unfold_backward_kernel(
     return whole
 
 
-unfold_backward.derivative(
-    grad_in=lambda grad, dim, size, step: grad.unfold(dim, size, step)
-)
+unfold_backward.derivative(grad_in=lambda grad, dim, size, step: grad.unfold(dim, size, step))
 
 
 def as_strided_backward(

@@ -45,7 +45,9 @@ def even_sizes(self: TensorMeta, split_size: int, dim: int) -> Ints:
     size = self.shape[wrap_dim(dim, self.ndim)]
     check(
         split_size > 0 or size == 0,
-        lambda: f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}",
+        lambda: (
+            f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}"
+        ),
     )
     if size == 0:
         return (0,)
@@ -76,13 +78,17 @@ def check_sizes(self: TensorMeta, split_sizes: Ints, dim: int) -> None:
     size = self.shape[wrap_dim(dim, self.ndim)]
     check(
         all(s >= 0 for s in split_sizes),
-        lambda: f"split_with_sizes expects split_sizes have only non-negative entries, but got "
-        f"split_sizes={list(split_sizes)}",
+        lambda: (
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got "
+            f"split_sizes={list(split_sizes)}"
+        ),
     )
     check(
         sum(split_sizes) == size,
-        lambda: f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
-        f"size at dimension {dim}), but got split_sizes={list(split_sizes)}",
+        lambda: (
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
+            f"size at dimension {dim}), but got split_sizes={list(split_sizes)}"
+        ),
     )
 
 
@@ -126,9 +132,7 @@ unbind = define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
 
 @unbind.shape
 def unbind_shape(self: TensorMeta, dim: int) -> Metas:
-    check_index(
-        self.ndim > 0, lambda: f"Dimension specified as {dim} but tensor has no dimensions"
-    )
+    check_index(self.ndim > 0, lambda: f"Dimension specified as {dim} but tensor has no dimensions")
     axis = wrap_dim(dim, self.ndim)
     return tuple(
         self.view(*select_view(self.shape, self.strides, self.offset, axis, index))
@@ -147,9 +151,7 @@ def unbind_grad(grads: list[Tensor | None], self_meta: TensorMeta, dim: int) -> 
 
 def _chunked(divide: str) -> Callable[..., object]:
     def chunk(self: Tensor, chunks: int, dim: int) -> object:
-        check(
-            self.meta.ndim > 0, lambda: "chunk expects at least a 1-dimensional tensor"
-        )
+        check(self.meta.ndim > 0, lambda: "chunk expects at least a 1-dimensional tensor")
         check(
             chunks > 0,
             lambda: f"chunk expects `chunks` to be greater than 0, got: {chunks}",
@@ -174,9 +176,7 @@ unsafe_chunk.composite(_chunked("unsafe_split"))
 def _in_sections(self: Tensor, sections: int, dim: int) -> list[object]:
     _check_dimensional(self.meta)
     axis = wrap_dim(dim, self.meta.ndim)
-    check(
-        sections > 0, lambda: f"number of sections must be larger than 0, got {sections}"
-    )
+    check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")
     least, larger = divmod(self.meta.shape[axis], sections)
     begin = 0
     found: list[object] = []
@@ -198,7 +198,9 @@ def _at_indices(self: Tensor, indices: Ints, dim: int) -> list[object]:
 def _check_dimensional(self: TensorMeta) -> None:
     check(
         self.ndim > 0,
-        lambda: "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        lambda: (
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        ),
     )
 
 
@@ -223,18 +225,24 @@ def tensor_split_tensor_composite(
     given = tensor_indices_or_sections
     check(
         given.is_cpu,
-        lambda: f"tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
-        f"{given.device}",
+        lambda: (
+            f"tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
+            f"{given.device}"
+        ),
     )
     check(
         given.meta.dtype.name == "int64",
-        lambda: f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
-        f"{given.meta.dtype.scalar_name}",
+        lambda: (
+            f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{given.meta.dtype.scalar_name}"
+        ),
     )
     check(
         given.meta.ndim <= 1,
-        lambda: f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
-        f"one-dimensional tensor, but got a tensor with {given.meta.ndim} dims",
+        lambda: (
+            f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            f"one-dimensional tensor, but got a tensor with {given.meta.ndim} dims"
+        ),
     )
     if given.meta.ndim == 0:
         return _in_sections(self, int(given.item()), dim)
@@ -248,8 +256,10 @@ def _along(name: str, least: int, axis_of: Callable[[int], int]) -> None:
         ndim = self.meta.ndim
         check(
             ndim >= least,
-            lambda: f"torch.{name} requires a tensor with at least {least} dimension"
-            f"{'s' if least == 3 else ''}, but got a tensor with {ndim} dimensions!",
+            lambda: (
+                f"torch.{name} requires a tensor with at least {least} dimension"
+                f"{'s' if least == 3 else ''}, but got a tensor with {ndim} dimensions!"
+            ),
         )
         return axis_of(ndim)
 
@@ -258,8 +268,10 @@ def _along(name: str, least: int, axis_of: Callable[[int], int]) -> None:
         size = self.meta.shape[axis]
         check(
             sections != 0 and size % sections == 0,
-            lambda: f"torch.{name} attempted to split along dimension {axis}, but the size of the "
-            f"dimension {size} is not divisible by the split_size {sections}!",
+            lambda: (
+                f"torch.{name} attempted to split along dimension {axis}, but the size of the "
+                f"dimension {size} is not divisible by the split_size {sections}!"
+            ),
         )
         return self.tensor_split(sections, axis)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.axes import Array
 from maquette.aten.copies import write
 from maquette.aten.view_gradients import on_storage, write_diagonal
 from maquette.aten.views import (
@@ -18,7 +19,7 @@ from maquette.core.views import as_strided_check
 from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 
@@ -27,8 +28,10 @@ def _scattered(self: TensorMeta, src: TensorMeta, view: TensorMeta, what: str) -
     """The result: laid out as the tensor itself, offset and all, if ``src`` fits where it goes."""
     check(
         src.shape == view.shape,
-        lambda: f"expected src to have a size equal to the {what} of self. src size = "
-        f"{list(src.shape)}, {what} size = {list(view.shape)}",
+        lambda: (
+            f"expected src to have a size equal to the {what} of self. src size = "
+            f"{list(src.shape)}, {what} size = {list(view.shape)}"
+        ),
     )
     return geometry_kept(self)
 
@@ -47,19 +50,15 @@ select_scatter = define(
 
 
 @select_scatter.shape
-def select_scatter_shape(
-    self: TensorMeta, src: TensorMeta, dim: int, index: int
-) -> TensorMeta:
+def select_scatter_shape(self: TensorMeta, src: TensorMeta, dim: int, index: int) -> TensorMeta:
     return _scattered(self, src, select_shape(self, dim, index), "slice")
 
 
 @select_scatter.kernel
-def select_scatter_kernel(
-    xp: ModuleType, self: Array, src: Array, dim: int, index: int
-) -> Array:
+def select_scatter_kernel(xp: ModuleType, self: Array, src: Array, dim: int, index: int) -> Array:
     whole = xp.array(self, copy=True)
     write(xp, xp.moveaxis(whole, dim, 0)[index : index + 1 or None], src[None])
-    return whole  # type: ignore[no-any-return]  # an array
+    return whole
 
 
 select_scatter.derivative(
@@ -102,7 +101,7 @@ def slice_scatter_kernel(
     index = [slice(None)] * whole.ndim
     index[dim] = slice(start, end, step)
     write(xp, whole[tuple(index)], src)
-    return whole  # type: ignore[no-any-return]  # an array
+    return whole
 
 
 slice_scatter.derivative(
@@ -113,7 +112,8 @@ slice_scatter.derivative(
 )
 
 diagonal_scatter = define(
-    "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"
+    "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) "
+    "-> Tensor"
 )
 
 
@@ -131,7 +131,7 @@ def diagonal_scatter_kernel(
     whole = xp.array(self, copy=True)
     if src.size:
         write_diagonal(xp, whole, src.astype(whole.dtype), offset, dim1, dim2)
-    return whole  # type: ignore[no-any-return]  # an array
+    return whole
 
 
 diagonal_scatter.derivative(

@@ -1,7 +1,7 @@
 """Views of one tensor: other shapes, strides and offsets over the same storage.
 
 A page here is a schema and a geometry from `maquette.core.views`; the kernel that lays it over the
-storage is derived. Lists of views are in `view_lists.py`, forms that write to their tensor's geometry
+storage is derived. Lists of views are in `view_lists.py`, forms that change their tensor's geometry
 in `inplace_views.py`, the operators that derivatives call in `view_gradients.py`, views defined by
 other views in `shapes.py`.
 """
@@ -56,26 +56,22 @@ def view_shape(self: TensorMeta, size: Ints) -> TensorMeta:
     strides = view_strides(self.shape, self.strides, shape)
     if strides is None:
         raise RuntimeError(
-            f"view size is not compatible with input tensor's size and stride (at least one dimension "
-            f"spans across two contiguous subspaces). Use .reshape(...) instead. The tensor is {self} "
-            f"with strides {self.strides}, the size asked for is {list(size)}."
+            f"view size is not compatible with input tensor's size and stride (at least one "
+            f"dimension spans across two contiguous subspaces). Use .reshape(...) instead. The "
+            f"tensor is {self} with strides {self.strides}, the size asked for is {list(size)}."
         )
     return self.view(shape, strides)
 
 
 view.derivative(self=lambda grad, self_meta: grad.reshape(self_meta.shape))
 
-view_as_dtype = define(
-    "aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"
-)
+view_as_dtype = define("aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
 view_as_dtype.nondifferentiable()
 
 
 @view_as_dtype.shape
 def view_as_dtype_shape(self: TensorMeta, dtype: dtype) -> TensorMeta:
-    shape, strides, offset = view_dtype(
-        self.shape, self.strides, self.offset, self.dtype, dtype
-    )
+    shape, strides, offset = view_dtype(self.shape, self.strides, self.offset, self.dtype, dtype)
     return TensorMeta.of(dtype, shape, strides, offset, self.device, self.layout)
 
 
@@ -213,9 +209,7 @@ unsqueeze.derivative(self=lambda grad, dim: grad.squeeze(dim))
 
 squeeze = define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
 squeeze_dim = define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
-squeeze_dims = define(
-    "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", tags=[Tag.core]
-)
+squeeze_dims = define("aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", tags=[Tag.core])
 
 
 @squeeze.shape
@@ -278,9 +272,7 @@ def slice_grad(
     return (slice_backward(grad, self_meta.shape, dim, start or 0, last, step),)
 
 
-unfold = define(
-    "aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"
-)
+unfold = define("aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)")
 
 
 @unfold.shape

@@ -193,9 +193,10 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     good = grad.meta.strides == meta.strides if meta.is_dense else grad.meta.is_contiguous
     if create_graph:
         return grad if good else grad.clone()
-    # Held by: the caller's local, our parameter, getrefcount's argument; and the storage by the tensor.
-    if good and sys.getrefcount(grad) <= _ONLY_OURS + 1 and sys.getrefcount(grad._storage) <= 2:
-        return alias(grad) if grad._ag is not None else grad
+    # Held by: two callers' locals, our parameter, getrefcount's argument. As in PyTorch, a gradient
+    # that is a view of a tensor nobody else looks at is taken too.
+    if good and sys.getrefcount(grad) <= _ONLY_OURS + 1:
+        return alias(grad) if grad._ag is not None or grad._base is not None else grad
     if meta.is_dense and grad.meta.shape == meta.shape:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)
         return fresh.copy_(grad)

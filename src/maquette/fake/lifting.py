@@ -40,4 +40,3 @@ for _name in ("lift_fresh", "lift"):
     assert _packet is not None, "maquette.aten is imported before maquette.fake"
     for _overload in _packet.op_overloads():
         _overload.register(DispatchKey.Fake, Kernel(_kernel))
-

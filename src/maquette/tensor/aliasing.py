@@ -155,8 +155,8 @@ def _refuse_read_only(
         t = params[i]
         if isinstance(t, Tensor) and t._data is not None and not t._data.flags.writeable:
             raise RuntimeError(
-                f"{op._opname}: {t.meta} shares the memory of a read-only NumPy array and cannot be "
-                f"written to; clone() it first"
+                f"{op._opname}: {t.meta} shares the memory of a read-only NumPy array and cannot "
+                f"be written to; clone() it first"
             ) from error
 
 

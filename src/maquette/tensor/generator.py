@@ -1,7 +1,7 @@
 """Generators of random numbers: one state each, a default one for every device.
 
-Only kernels draw from them, so work on fake and meta tensors never advances one. Streams differ from
-PyTorch's: the same seed gives other numbers (T53).
+Only kernels draw from them, so work on fake and meta tensors never advances one. Streams differ
+from PyTorch's: the same seed gives other numbers (T53).
 """
 
 from __future__ import annotations

@@ -1,30 +1,41 @@
 """What type checkers know of `Tensor` beyond its own code: the members that operators give it.
 
-Methods that are operators are attached from their pages at run time (`maquette.aten.methods`), so no
-checker can see them. This class is a base of `Tensor` under ``TYPE_CHECKING`` only.
+Methods that are operators are attached from their pages at run time (`maquette.aten.methods`), so
+no checker can see them. This class declares them under ``TYPE_CHECKING`` and is empty otherwise; a
+method that is not here is any callable, for `Tensor.__getattr__` finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from maquette.dispatch.abstract import TensorBase
 
 if TYPE_CHECKING:
     from maquette.tensor.tensor import Tensor
 
-Operand = object
+    #: What Python's operators take; a NumPy array or scalar is taken too, and is no number to them.
+    Operand: TypeAlias = Tensor | complex | npt.NDArray[Any] | np.generic
 
 
 class TensorSurface(TensorBase):
-    """The operators of Python on tensors, and any method that an operator's page gives."""
+    """The operators of Python on tensors, and the methods that this package's own code calls."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
-        # An operator's method takes what its schema says; its results are tensors or tuples of them.
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+        # A number of the kind of the dtype, which only the caller knows: hence Any, as in NumPy.
+        def item(self) -> Any: ...
+        def alias(self) -> Tensor: ...
+        def any(self) -> Tensor: ...
+        def cpu(self) -> Tensor: ...
+        def detach(self) -> Tensor: ...
+        def resolve_conj(self) -> Tensor: ...
+        def resolve_neg(self) -> Tensor: ...
+        def unbind(self, dim: int = 0) -> tuple[Tensor, ...]: ...
         def __getitem__(self, index: object) -> Tensor: ...
         def __setitem__(self, index: object, value: object) -> None: ...
         def __neg__(self) -> Tensor: ...
@@ -65,8 +76,8 @@ class TensorSurface(TensorBase):
         def __iand__(self, other: Operand) -> Tensor: ...
         def __ior__(self, other: Operand) -> Tensor: ...
         def __ixor__(self, other: Operand) -> Tensor: ...
-        def __eq__(self, other: Operand) -> Tensor: ...  # type: ignore[override]  # elementwise
-        def __ne__(self, other: Operand) -> Tensor: ...  # type: ignore[override]  # elementwise
+        def __eq__(self, other: object) -> Tensor: ...  # type: ignore[override]  # elementwise
+        def __ne__(self, other: object) -> Tensor: ...  # type: ignore[override]  # elementwise
         def __lt__(self, other: Operand) -> Tensor: ...
         def __le__(self, other: Operand) -> Tensor: ...
         def __gt__(self, other: Operand) -> Tensor: ...

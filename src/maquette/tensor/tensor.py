@@ -10,14 +10,14 @@ that one `or` of the arguments answers whether anything requires grad.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype, from_numpy_dtype, get_default_dtype
-from maquette.core.layout import layout, strided
+from maquette.core.layout import layout, memory_format, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.dispatch import keysets as K
@@ -37,8 +37,6 @@ from maquette.tensor.surface import TensorSurface
 
 if TYPE_CHECKING:
     from maquette.autograd.node import Node
-
-    Operand: TypeAlias = "Tensor | bool | int | float | complex"
 
 Array = npt.NDArray[np.generic]
 T = TypeVar("T", bound="Tensor")
@@ -232,10 +230,20 @@ class Tensor(TensorSurface, metaclass=TensorType):
     def element_size(self) -> int:
         return self.meta.itemsize
 
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: int) -> int: ...
     def size(self, dim: int | None = None) -> Size | int:
+        """The shape, or the size of one dimension."""
         return self.meta.size if dim is None else self.meta.shape[self._wrap(dim)]
 
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """The strides in elements, or the stride of one dimension."""
         strides = self.meta.strides
         return strides if dim is None else strides[self._wrap(dim)]
 
@@ -251,7 +259,7 @@ class Tensor(TensorSurface, metaclass=TensorType):
     def storage_offset(self) -> int:
         return self.meta.offset
 
-    def is_contiguous(self, memory_format: object = None) -> bool:
+    def is_contiguous(self, memory_format: memory_format | None = None) -> bool:
         if memory_format is None:
             return self.meta.is_contiguous
         return self.meta.is_contiguous_in(memory_format)
@@ -518,43 +526,11 @@ class Tensor(TensorSurface, metaclass=TensorType):
             )
         return t._data
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> Array:
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)  # type: ignore[arg-type]  # NumPy checks it
+            return array.astype(dtype)
         return array.copy() if copy else array
-
-    # Filled in by higher floors; declared so that reads type-check and errors are plain.
-    if TYPE_CHECKING:
-
-        def item(self) -> int | float | bool | complex: ...
-        def unbind(self, dim: int = 0) -> tuple[Tensor, ...]: ...
-        def detach(self) -> Tensor: ...
-        def cpu(self) -> Tensor: ...
-        def resolve_conj(self) -> Tensor: ...
-        def resolve_neg(self) -> Tensor: ...
-        def any(self) -> Tensor: ...
-        def alias(self) -> Tensor: ...
-        def __add__(self, other: Operand) -> Tensor: ...
-        def __radd__(self, other: Operand) -> Tensor: ...
-        def __sub__(self, other: Operand) -> Tensor: ...
-        def __rsub__(self, other: Operand) -> Tensor: ...
-        def __mul__(self, other: Operand) -> Tensor: ...
-        def __rmul__(self, other: Operand) -> Tensor: ...
-        def __truediv__(self, other: Operand) -> Tensor: ...
-        def __rtruediv__(self, other: Operand) -> Tensor: ...
-        def __pow__(self, other: Operand) -> Tensor: ...
-        def __matmul__(self, other: Tensor) -> Tensor: ...
-        def __neg__(self) -> Tensor: ...
-        def __invert__(self) -> Tensor: ...
-        def __and__(self, other: Operand) -> Tensor: ...
-        def __or__(self, other: Operand) -> Tensor: ...
-        def __lt__(self, other: Operand) -> Tensor: ...
-        def __le__(self, other: Operand) -> Tensor: ...
-        def __gt__(self, other: Operand) -> Tensor: ...
-        def __ge__(self, other: Operand) -> Tensor: ...
-        def __eq__(self, other: Operand) -> Tensor: ...  # type: ignore[override]  # elementwise
-        def __ne__(self, other: Operand) -> Tensor: ...  # type: ignore[override]  # elementwise
 
 
 CONJUGATE = K.functionality_bits(DispatchKey.Conjugate)
