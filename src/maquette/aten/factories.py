@@ -116,14 +116,12 @@ def empty_permuted_shape(
         ),
     )
     for i, dim in enumerate(physical_layout):
-        check(
-            0 <= dim < ndim,
-            lambda: (
+        if not 0 <= dim < ndim:
+            raise RuntimeError(
                 f"Dimension out of range (expected to be between 0 and {ndim - 1}, "
                 f"but got {dim} at index {i}).  NB: negative dims not currently supported; file an "
                 f"issue if you want it."
-            ),
-        )
+            )
         check(dim not in physical_layout[:i], lambda: "Duplicate dim not allowed")
     plain = new_meta("empty_permuted", size, dtype, layout, device)
     physical = plain.fresh(tuple(size[d] for d in physical_layout)).strides

@@ -27,7 +27,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import Cost, OperatorPage, define
 from maquette.library.variants import inplace_shape, writing
 from maquette.tensor.tensor import Tensor
 
@@ -54,6 +54,19 @@ def rows(name: str, single: OpOverload, params: Sequence[object]) -> Rows:
         yield [p[i] if isinstance(p, (tuple, list)) else p for p in params] + rest
 
 
+def each_cost(name: str, single: OpOverload, count: int) -> Callable[..., Cost]:
+    """The cost of ``count`` parameters on lists: that of the single operator, summed."""
+
+    def cost(*metas: object) -> Cost:
+        rule = single.cost_rule
+        if rule is None:
+            return Cost()
+        each = [rule(*row, row[0]) for row in rows(name, single, metas[:count])]
+        return Cost(flops=sum(c.flops for c in each if isinstance(c, Cost)))
+
+    return cost
+
+
 def each(name: str, arguments: str, single: OpOverload) -> OperatorPage:
     """Define the functional form: ``single`` for each member, a list of results."""
     op = define(f"aten::{name}({arguments}) -> Tensor[]").any_device()
@@ -68,6 +81,7 @@ def each(name: str, arguments: str, single: OpOverload) -> OperatorPage:
         assert single.array_kernel is not None
         return [single.array_kernel(xp, *row) for row in rows(name, single, params)]
 
+    op.cost(each_cost(name, single, len(op.op._schema.arguments)))
     recorded_singly(op, lambda *params: [_call(single, row) for row in rows(name, single, params)])
     return op
 
@@ -87,6 +101,8 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
     def each_kernel(xp: ModuleType, *params: object) -> None:
         for row in rows(name, single, params):
             write(xp, *row)
+
+    op.cost(each_cost(name, single, len(op.op._schema.arguments)))
 
     def singly(*params: object) -> None:
         for row in rows(name, single, params):

@@ -6,6 +6,7 @@ Indexing by subscripts is in `indexing.py`, the writing counterparts in `scatter
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 from maquette.aten.axes import Array
@@ -50,12 +51,10 @@ def in_range(index: Array, dim: int, size: int) -> None:
     if index.size == 0:
         return
     for extreme in (int(index.max()), int(index.min())):
-        check(
-            0 <= extreme < size,
-            lambda: (
+        if not 0 <= extreme < size:
+            raise RuntimeError(
                 f"index {extreme} is out of bounds for dimension {dim} with size {size}"
-            ),
-        )
+            )
 
 
 # --- index_select --------------------------------------------------------------------
@@ -147,14 +146,15 @@ def check_gathered(self: TensorMeta, axis: int, index: TensorMeta) -> None:
         len(own) == len(wanted),
         lambda: "Index tensor must have the same number of dimensions as input tensor",
     )
-    for d, (limit, size) in enumerate(zip(own, wanted, strict=True)):
-        check(
-            d == axis or size <= limit,
-            lambda: (
-                f"Size does not match at dimension {d} expected index {list(index.shape)} to "
-                f"be no larger than self {list(self.shape)} apart from dimension {axis}"
-            ),
+
+    def too_large(d: int) -> str:
+        return (
+            f"Size does not match at dimension {d} expected index {list(index.shape)} to "
+            f"be no larger than self {list(self.shape)} apart from dimension {axis}"
         )
+
+    for d, (limit, size) in enumerate(zip(own, wanted, strict=True)):
+        check(d == axis or size <= limit, partial(too_large, d))
 
 
 @gather.kernel
@@ -289,12 +289,10 @@ def check_flat(index: Array, count: int) -> None:
     if index.size == 0:
         return
     for extreme in (int(index.max()), int(index.min())):
-        check_index(
-            -count <= extreme < count,
-            lambda: (
+        if not -count <= extreme < count:
+            raise IndexError(
                 f"out of range: tried to access index {extreme} on a tensor of {count} elements."
-            ),
-        )
+            )
 
 
 take.derivative(

@@ -154,12 +154,8 @@ def _in_lines(index: Array, size: int) -> Array:
     flat = index.reshape(-1)
     if flat.size:
         for extreme in (int(flat.max()), int(flat.min())):
-            check_index(
-                -size <= extreme < size,
-                lambda: (
-                    f"index {extreme} is out of bounds for dimension of size {size}"
-                ),
-            )
+            if not -size <= extreme < size:
+                raise IndexError(f"index {extreme} is out of bounds for dimension of size {size}")
     return flat
 
 

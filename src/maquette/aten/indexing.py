@@ -9,7 +9,9 @@ into positions before shape rule and kernel run; on tensors without data that is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -60,16 +62,15 @@ def check_indices(self: TensorMeta, indices: Indices) -> None:
 
 
 def _check_mask(self: TensorMeta, mask: TensorMeta, first: int, position: int) -> None:
+    def mismatch(dim: int) -> str:
+        return (
+            f"The shape of the mask {list(mask.shape)} at index {dim} does not match the shape of "
+            f"the indexed tensor {list(self.shape)} at index {first + dim} (index {position})"
+        )
+
     covered = self.shape[first : first + mask.ndim]
     for dim, (size, wanted) in enumerate(zip(mask.shape, covered, strict=False)):
-        check_index(
-            size == wanted,
-            lambda: (
-                f"The shape of the mask {list(mask.shape)} at index {dim} does not match "
-                f"the shape of the indexed tensor {list(self.shape)} at index {first + dim} (index "
-                f"{position})"
-            ),
-        )
+        check_index(size == wanted, partial(mismatch, dim))
 
 
 def has_mask(indices: Indices) -> bool:
@@ -174,7 +175,7 @@ def _masks_first(page: OperatorPage) -> None:
         page.op.register(key, Kernel(_without_masks))
 
 
-def in_bounds(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> tuple[object, ...]:
+def in_bounds(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> tuple[Any, ...]:
     """The indices as NumPy takes them; IndexError for a position out of range."""
     for dim, index in enumerate(indices):
         if index is None or index.size == 0 or index.dtype == bool:
@@ -218,11 +219,6 @@ index.derivative(
 )
 _unsafe_index.shape(index_shape)
 _unsafe_index.kernel(index_kernel)
-_unsafe_index.derivative(
-    self=lambda grad, self_meta, indices: _unsafe_index_put(
-        grad.new_zeros(self_meta.shape), list(indices), grad, True
-    )
-)
 
 # --- writing -------------------------------------------------------------------------
 
@@ -331,5 +327,11 @@ for _page in (index_put_, index_put, _unsafe_index_put, _index_put_impl_):
         ),
         values=lambda grad, indices: index(grad, list(indices)),
     )
+# As that of `index`, by the forms that check nothing.
+_unsafe_index.derivative(
+    self=lambda grad, self_meta, indices: _unsafe_index_put(
+        grad.new_zeros(self_meta.shape), list(indices), grad, True
+    )
+)
 for _page in (index, _unsafe_index, index_put_, index_put, _unsafe_index_put, _index_put_impl_):
     _masks_first(_page)

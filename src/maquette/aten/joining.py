@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 
 from maquette.aten.axes import Array
@@ -11,7 +12,7 @@ from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import from_numpy_dtype, promote_types, result_type_of
 from maquette.core.errors import check, check_value
-from maquette.core.layout import contiguous_format
+from maquette.core.layout import contiguous_format, memory_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
 from maquette.core.views import view_strides
@@ -38,10 +39,8 @@ def _is_skipped(shape: tuple[int, ...]) -> bool:
 def cat_shape(tensors: Metas, dim: int) -> TensorMeta:
     check_value(len(tensors) > 0, lambda: "torch.cat(): expected a non-empty list of Tensors")
     for i, t in enumerate(tensors):
-        check(
-            t.ndim > 0,
-            lambda: f"zero-dimensional tensor (at position {i}) cannot be concatenated",
-        )
+        if t.ndim == 0:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     first = next((t for t in tensors if not _is_skipped(t.shape)), tensors[0])
     axis = wrap_dim(dim, first.ndim)
     total = 0
@@ -63,18 +62,19 @@ def _check_joins(first: TensorMeta, t: TensorMeta, axis: int, position: int) -> 
         t.ndim == first.ndim,
         lambda: f"Tensors must have same number of dimensions: got {first.ndim} and {t.ndim}",
     )
-    for dim, (expected, got) in enumerate(zip(first.shape, t.shape, strict=True)):
-        check(
-            dim == axis or expected == got,
-            lambda: (
-                f"Sizes of tensors must match except in dimension "
-                f"{axis}. Expected size {expected} but got size {got} for tensor number "
-                f"{position} in the list."
-            ),
+
+    def mismatch(dim: int) -> str:
+        return (
+            f"Sizes of tensors must match except in dimension {axis}. Expected size "
+            f"{first.shape[dim]} but got size {t.shape[dim]} for tensor number {position} in the "
+            f"list."
         )
 
+    for dim, (expected, got) in enumerate(zip(first.shape, t.shape, strict=True)):
+        check(dim == axis or expected == got, partial(mismatch, dim))
 
-def _common_format(tensors: Metas) -> object:
+
+def _common_format(tensors: Metas) -> memory_format:
     format = tensors[0].suggested_format
     return format if all(t.suggested_format is format for t in tensors) else contiguous_format
 
@@ -126,13 +126,11 @@ def stack_shape(tensors: Metas, dim: int) -> TensorMeta:
     first = tensors[0]
     axis = wrap_dim(dim, first.ndim + 1)
     for i, t in enumerate(tensors):
-        check(
-            t.shape == first.shape,
-            lambda: (
+        if t.shape != first.shape:
+            raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got "
                 f"{list(first.shape)} at entry 0 and {list(t.shape)} at entry {i}"
-            ),
-        )
+            )
     shape = (*first.shape[:axis], len(tensors), *first.shape[axis:])
     plain = first.fresh(shape, result_type_of(tensors))
     if axis == first.ndim or _common_format(tensors) is contiguous_format:

@@ -137,10 +137,10 @@ inclusive_range.kernel(lambda xp, start, end, *options: _range(xp, start, end, 1
 def _spaced(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType) -> Array:
     """Evenly spaced values, each half counted from its own end so that both ends are exact."""
     work = _work_dtype(kind)
-    first, last = work.type(start), work.type(end)
+    first, last = xp.asarray(start, work), xp.asarray(end, work)
     if steps <= 1:
         return xp.full((steps,), first, work)
-    step = (last - first) / work.type(steps - 1)
+    step = (last - first) / xp.asarray(steps - 1, work)
     index = xp.arange(steps)
     low = first + step * index.astype(work)
     high = last - step * (steps - 1 - index).astype(work)
@@ -208,8 +208,8 @@ Values = Callable[..., Array]
 def _spaced_family(name: str, values: Values, extra: str) -> OperatorPage:
     """``linspace`` or ``logspace`` with every mix of numbers and 0-dim tensors, and ``out=``."""
     pages: list[OperatorPage] = []
-    mixes = (("", "Scalar", "Scalar"), ("Tensor_Tensor", "Tensor", "Tensor"))
-    mixes += (("Tensor_Scalar", "Tensor", "Scalar"), ("Scalar_Tensor", "Scalar", "Tensor"))
+    mixes = [("", "Scalar", "Scalar"), ("Tensor_Tensor", "Tensor", "Tensor")]
+    mixes += [("Tensor_Scalar", "Tensor", "Scalar"), ("Scalar_Tensor", "Scalar", "Tensor")]
     for overload, first, second in mixes:
         bounds = f"{first} start, {second} end, int steps{extra}"
         dot = f".{overload}" if overload else ""

@@ -5,13 +5,14 @@ Views that rearrange without copying are in `views.py` and `shapes.py`.
 
 from __future__ import annotations
 
+from functools import partial
 from types import ModuleType
 
 from maquette.aten.axes import Array
 from maquette.aten.options import Number, check_fits, result_dtype
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.dtype import from_numpy_dtype
-from maquette.core.errors import check, check_index
+from maquette.core.errors import check
 from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
@@ -66,10 +67,8 @@ def roll_shape(self: TensorMeta, shifts: Ints, dims: Ints) -> TensorMeta:
         lambda: f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}",
     )
     for dim in dims:
-        check_index(
-            self.ndim > 0,
-            lambda: f"Dimension specified as {dim} but tensor has no dimensions",
-        )
+        if self.ndim == 0:
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         wrap_dim(dim, self.ndim)
     return self.fresh(self.shape)
 
@@ -96,10 +95,8 @@ def rot90_shape(self: TensorMeta, k: int, dims: Ints) -> TensorMeta:
         ),
     )
     for n, dim in enumerate(dims):
-        check(
-            -self.ndim <= dim < self.ndim,
-            lambda: f"Rotation dim{n} out of range, dim{n} = {dim}",
-        )
+        if not -self.ndim <= dim < self.ndim:
+            raise RuntimeError(f"Rotation dim{n} out of range, dim{n} = {dim}")
     if k % 4 == 0:
         return self.fresh(self.shape)
     if k % 4 == 2:
@@ -185,28 +182,31 @@ def constant_pad_nd_shape(self: TensorMeta, pad: Ints, value: Number) -> TensorM
             f"Pad length is {len(pad)} while the input has {self.ndim} dimensions."
         ),
     )
-    shape = list(self.shape)
-    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
-        dim = self.ndim - 1 - i
-        shape[dim] += before + after
-        check(
-            shape[dim] >= 0,
-            lambda: (
-                f"The input size {self.shape[dim]}, plus "
-                f"negative padding {before} and {after} resulted in a negative output size, which "
-                f"is invalid. Check dimension {dim} of your input."
-            ),
-        )
+    shape = padded_shape(self.shape, pad)
     check_fits(value, self.dtype)
     if all(p <= 0 for p in pad):
-        return _sliced_clone(self, pad, tuple(shape))
-    strides = format_strides(tuple(shape), (), self.suggested_format)
-    return self.fresh(tuple(shape), strides=strides)
+        # Nothing to fill: the clone of a slice, which keeps the order of dimensions.
+        return self.fresh(shape, strides=format_strides(shape, self.strides, preserve_format))
+    return self.fresh(shape, strides=format_strides(shape, (), self.suggested_format))
 
 
-def _sliced_clone(self: TensorMeta, pad: Ints, shape: Ints) -> TensorMeta:
-    """Nothing to fill: the clone of a slice, which keeps the order of dimensions."""
-    return self.fresh(shape, strides=format_strides(shape, self.strides, preserve_format))
+def padded_shape(shape: Ints, pad: Ints) -> Ints:
+    """A shape after padding; the pad names pairs from the last dimension on."""
+
+    def negative(dim: int) -> str:
+        place = 2 * (len(shape) - 1 - dim)
+        return (
+            f"The input size {shape[dim]}, plus negative padding {pad[place]} and {pad[place + 1]} "
+            f"resulted in a negative output size, which is invalid. Check dimension {dim} of your "
+            f"input."
+        )
+
+    sizes = list(shape)
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim = len(shape) - 1 - i
+        sizes[dim] = sizes[dim] + before + after
+        check(sizes[dim] >= 0, partial(negative, dim))
+    return tuple(sizes)
 
 
 @constant_pad_nd.kernel

@@ -1,12 +1,16 @@
 """Elements written at positions along a dimension: the scatter family.
 
 One array function, `scatter_into`, serves every form; what differs is what meets at a position:
-the last value, a sum, a product, a mean, an extreme. ``index_add`` and its kin are in `index_writing.py`.
+the last value, a sum, a product, a mean, an extreme. ``index_add`` and its kin are in
+`index_writing.py`.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 from maquette.aten.axes import Array
 from maquette.aten.gathering import check_positions, in_range, sized
@@ -62,8 +66,8 @@ def scatter_into(
     axis = dim % whole.ndim
     in_range(where, axis, whole.shape[axis])
     at = positions_along(xp, where, axis)
-    if hasattr(values, "reshape"):
-        part = values.reshape(sized(values.shape))  # type: ignore[union-attr]  # an array
+    if isinstance(values, np.ndarray):
+        part = values.reshape(sized(values.shape))
         given = part[tuple([slice(0, n) for n in where.shape])]
     else:
         given = xp.full(
@@ -100,10 +104,11 @@ def reduce_into(
     target[...] = work.astype(target.dtype)
 
 
-def accumulation(xp: ModuleType, array: Array) -> object:
+def accumulation(xp: ModuleType, array: Array) -> np.dtype[Any]:
     """The dtype to accumulate in: 16-bit floats in float32, others in their own."""
     kind = from_numpy_dtype(array.dtype)
-    return xp.float32 if kind.is_floating_point and kind.itemsize < 4 else array.dtype
+    narrow = kind.is_floating_point and kind.itemsize < 4
+    return np.dtype(np.float32) if narrow else array.dtype
 
 
 def _start(xp: ModuleType, reduce: str, work: Array) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 
 from maquette.aten.copies import clone
@@ -277,7 +278,7 @@ def narrow_tensor_composite(self: Tensor, dim: int, start: Tensor, length: int) 
         start.meta.ndim == 0 and kind.category == 1,
         lambda: "start must be an 0-dim integral Tensor.",
     )
-    return self.narrow(dim, int(start.item()), length)
+    return self.narrow(dim, operator.index(start), length)
 
 
 __all__ = ["_reshape_alias", "flatten", "narrow", "reshape", "unflatten"]

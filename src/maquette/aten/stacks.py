@@ -71,12 +71,10 @@ def _meshgrid(tensors: Tensors, indexing: str) -> list[object]:
         lambda: f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}',
     )
     for t in tensors:
-        check(
-            t.meta.ndim <= 1,
-            lambda: (
+        if t.meta.ndim > 1:
+            raise RuntimeError(
                 f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t.meta}"
-            ),
-        )
+            )
     first = tensors[0].meta
     for t in tensors[1:]:
         check(
@@ -110,9 +108,8 @@ cartesian_prod = define(
 @cartesian_prod.composite
 def cartesian_prod_composite(tensors: Tensors) -> object:
     for t in tensors:
-        check(
-            t.meta.ndim == 1, lambda: f"Expect a 1D vector, but got shape {list(t.meta.shape)}"
-        )
+        if t.meta.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.meta.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([grid.flatten() for grid in _meshgrid(tensors, "ij")], 1)  # type: ignore[attr-defined]  # tensors

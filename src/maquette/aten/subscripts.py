@@ -193,7 +193,7 @@ def _other(
         if item.meta.ndim == 0 and kind.category <= 1:
             if kind in (bool_, uint8):
                 return _truth(view, dim, bool(item.item()), found)
-            return _at(view, dim, real_dim, int(item.item())), 0, 1
+            return _at(view, dim, real_dim, operator.index(item)), 0, 1
         found[dim] = item
         covered = item.meta.ndim if kind in (bool_, uint8) else 1
         return view, covered, covered
@@ -240,9 +240,9 @@ def _listed(view: Tensor, found: dict[int, Tensor]) -> list[Tensor | None]:
 
 def attach() -> None:
     """Bind the subscripts to `Tensor`."""
-    Tensor.__getitem__ = getitem  # type: ignore[method-assign]  # attached
-    Tensor.__setitem__ = setitem  # type: ignore[method-assign]  # attached
-    Tensor.__delitem__ = delitem  # type: ignore[attr-defined]  # attached
+    methods = {"__getitem__": getitem, "__setitem__": setitem, "__delitem__": delitem}
+    for name, method in methods.items():
+        setattr(Tensor, name, method)
 
 
 attach()

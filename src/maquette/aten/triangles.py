@@ -111,7 +111,8 @@ block_diag = define("aten::block_diag(Tensor[] tensors) -> Tensor")
 
 
 def _block_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    rows, columns = ((1, 1), *shape)[0] if not shape else (1, *shape)[-2:]
+    """The rows and columns of a block: a vector is one row, a number one element."""
+    rows, columns = (1, 1, *shape)[-2:]
     return rows, columns
 
 
@@ -119,13 +120,11 @@ def _block_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 def block_diag_shape(tensors: tuple[TensorMeta, ...]) -> TensorMeta:
     check(len(tensors) > 0, lambda: "block_diag expects at least one tensor")
     for i, t in enumerate(tensors):
-        check(
-            t.ndim <= 2,
-            lambda: (
+        if t.ndim > 2:
+            raise RuntimeError(
                 f"torch.block_diag: Input tensors must have 2 or fewer dimensions. "
                 f"Input {i} has {t.ndim} dimensions"
-            ),
-        )
+            )
     blocks = [_block_shape(t.shape) for t in tensors]
     shape = (sum(rows for rows, _ in blocks), sum(columns for _, columns in blocks))
     return tensors[0].fresh(shape, result_type_of(tensors), contiguous_strides(shape))

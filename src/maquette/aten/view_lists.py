@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from maquette.aten.joining import cat, stack
@@ -245,7 +246,7 @@ def tensor_split_tensor_composite(
         ),
     )
     if given.meta.ndim == 0:
-        return _in_sections(self, int(given.item()), dim)
+        return _in_sections(self, operator.index(given), dim)
     return _at_indices(self, tuple(int(i) for i in given.tolist()), dim)
 
 

@@ -99,7 +99,7 @@ def _summary(plan: Plan) -> Table:
     table.add_row("peak memory", f"[bold]{bytes_text(plan.peak_bytes)}[/bold]")
     where = plan.peak_operation
     if where is not None:
-        module = where.place.module or "(outside any module)"
+        module = where.place.module or "(model)"
         table.add_row("reached in", f"{where.name}  ({where.phase})")
         table.add_row("", f"{module}  {where.place.line}")
     return table
@@ -140,7 +140,7 @@ def _made_by(held: Held) -> str:
     made = held.made_by
     if made is None:
         return "before the step"
-    return f"{made.name}  {made.place.module}  [dim]{made.place.line}[/dim]"
+    return f"{made.name}  {made.place.module or '(model)'}  [dim]{made.place.line}[/dim]"
 
 
 def _tree(plan: Plan, depth: int) -> Table:
