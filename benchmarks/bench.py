@@ -13,9 +13,11 @@ the ratio. The garbage collector stays on, as it is where people work.
 import argparse
 import contextlib
 import fnmatch
+import gc
 import importlib
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -281,6 +283,10 @@ def measure(row: Row, maquette: Side, pytorch: Side | None, repeats: int) -> Res
             note = f"{side.name}: {type(error).__name__}: {str(error).partition(chr(10))[0][:80]}"
             result = replace(result, note=f"{result.note} {note}".strip())
     seconds: dict[str, list[float]] = {name: [] for name in samplers}
+    # Two frameworks in one process: without this, each side's garbage collections would scan the
+    # other's modules too. Collection itself stays on.
+    gc.collect()
+    gc.freeze()
     for _ in range(repeats):
         for name, sampler in samplers.items():
             seconds[name].append(sampler.sample())
@@ -292,10 +298,14 @@ def import_seconds(modules: tuple[str, ...]) -> dict[str, float]:
     """Median seconds of importing each module in a new process, less an empty one's."""
     programs = {"": "pass"} | {module: f"import {module}" for module in modules}
     seconds: dict[str, list[float]] = {module: [] for module in programs}
+    # As installed packages are: compiled once, not at every import.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    for program in programs.values():
+        subprocess.run([sys.executable, "-c", program], check=True, env=environment)
     for _ in range(IMPORT_TURNS):
         for module, program in programs.items():
             start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", program], check=True)
+            subprocess.run([sys.executable, "-c", program], check=True, env=environment)
             seconds[module].append(time.perf_counter() - start)
     empty = statistics.median(seconds.pop(""))
     return {module: statistics.median(values) - empty for module, values in seconds.items()}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc as _gc
 import importlib as _importlib
+from typing import Any as _Any
 
 # What importing makes lives on, so to look for garbage in it is in vain. It goes to the oldest
 # generation unseen, unless the program keeps objects out of collection itself.
@@ -122,7 +123,7 @@ _NAMES = {
 }
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:  # of any type, by name, and so it is to type checkers
     found = _find(name)
     globals()[name] = found
     return found

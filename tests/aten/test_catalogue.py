@@ -25,7 +25,8 @@ def test_catalogue_is_the_recordings() -> None:
 
 def test_D90_missing_operator_error_has_its_schema_and_how_to_register() -> None:
     missing = next(n for n in schemas() if not hasattr(mq.ops.aten, n))
-    with pytest.raises(AttributeError, match=r"Its schema:\n(  aten::.*\n)+.*register_kernel") as info:
+    words = r"Its schema:\n(  aten::.*\n)+.*register_kernel"
+    with pytest.raises(AttributeError, match=words) as info:
         getattr(mq.ops.aten, missing)
     assert f"aten::{missing}" in str(info.value)
 

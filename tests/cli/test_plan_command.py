@@ -70,7 +70,8 @@ def test_plan_writes_json_with_the_names_of_the_contract(tmp_path: pathlib.Path)
     assert run(*TINY, "--train", "--json", str(out)).returncode == 0
     found = json.loads(out.read_text("utf-8"))
     assert {"peak_bytes", "flops", "parameters", "timeline", "by_module"} <= set(found)
-    assert isinstance(found["peak_bytes"], int) and isinstance(found["flops"], int)
+    assert isinstance(found["peak_bytes"], int)
+    assert isinstance(found["flops"], int)
 
 
 def test_plan_casts_to_a_dtype() -> None:

@@ -18,6 +18,7 @@ Mutation = Callable[[Case, random.Random], "Case | None"]
 ITEMSIZE = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2,
     "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+    "uint16": 2, "uint32": 4, "uint64": 8, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
 DTYPES = ["float32", "float64", "int64", "int32", "bool", "bfloat16", "complex64", "uint8"]
 

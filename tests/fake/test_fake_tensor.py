@@ -186,7 +186,7 @@ def test_F19_out_refuses_an_unsafe_cast(mode: mq.FakeTensorMode) -> None:
 )
 def test_F22_wrong_programs_fail_as_eager_does(mode: mq.FakeTensorMode, program) -> None:
     real = mq.ones(2, 3)
-    with pytest.raises(Exception) as eager:  # noqa: PT011  # its class and words are compared below
+    with pytest.raises(Exception) as eager:  # its class and words are compared below
         program(real)
     with pytest.raises(type(eager.value)) as fake:
         program(mode.from_tensor(real))

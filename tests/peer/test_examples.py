@@ -12,7 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypedDict
 
-import maquette.torch
 import numpy as np
 import pytest
 from models import (
@@ -27,6 +26,7 @@ from models import (
 )
 
 import maquette as mq
+import maquette.torch
 
 pytestmark = pytest.mark.peer
 

@@ -1,7 +1,8 @@
 """The truth of a plan: its peak is, to the byte, what the same program holds in a real run.
 
 Both run `run_step`; the plan on fakes, the other on NumPy. They differ in nothing but data, so they
-must not differ in a byte: this is what holds fake execution, storages' lives and the cache to account.
+must not differ in a byte: this is what holds fake execution, storages' lives and the cache to
+account.
 """
 
 from __future__ import annotations
@@ -74,5 +75,6 @@ def test_plan_leaves_the_model_as_it_was() -> None:
     before = {n: (id(p), p.detach().numpy().copy()) for n, p in model.named_parameters()}
     plan(model, [torch.from_numpy(a) for a in make_inputs(case)], train=True, optimizer="adamw")
     for name, p in model.named_parameters():
-        assert id(p) == before[name][0] and p.grad is None
+        assert id(p) == before[name][0]
+        assert p.grad is None
         np.testing.assert_array_equal(p.detach().numpy(), before[name][1])

@@ -5,7 +5,7 @@ One line each, in an order that does not matter: pages find one another by name.
 
 from maquette.backends import numpy as _numpy  # noqa: F401  # data on cpu
 from maquette.tensor import aliasing as _aliasing  # noqa: F401  # views and writes
-from maquette.autograd import record as _record  # noqa: F401, I001  # recording
+from maquette.autograd import record as _record  # noqa: F401  # recording
 from maquette.aten import methods as _methods  # noqa: F401  # Python's operators
 
 # Families:
@@ -94,3 +94,5 @@ from maquette.aten import grid_sampling as _grid_sampling  # noqa: F401
 from maquette.aten import histograms as _histograms  # noqa: F401
 from maquette.aten import gradients as _gradients  # noqa: F401
 from maquette.aten import segments as _segments  # noqa: F401
+from maquette.aten import spectra as _spectra  # noqa: F401
+from maquette.aten import masked_indexing as _masked_indexing  # noqa: F401

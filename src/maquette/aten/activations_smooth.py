@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from types import ModuleType
 
+from maquette.aten.gradient_checks import check_floats_only
 from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
@@ -335,6 +336,7 @@ def glu_backward_shape(grad_output: TensorMeta, self: TensorMeta, dim: int) -> T
         grad_output.shape == half.shape,
         lambda: f"glu_backward: expected a gradient of shape {list(half.shape)}, got {grad_output}",
     )
+    check_floats_only("glu_backward_cpu", self, grad_output)
     return self.fresh(self.shape)
 
 

@@ -102,6 +102,7 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     @backward.shape
     def adaptive_backward_shape(grad_output: TensorMeta, self: TensorMeta) -> TensorMeta:
         _check_gradient(name, grad_output, self, dims)
+        check_kind(f"{name}_backward", grad_output, grad_output.dtype.is_floating_point)
         return in_format(self, self.shape)
 
     @backward.kernel
@@ -206,7 +207,8 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         for at in product(*[range(n) for n in output_size]):
             window = tuple([slice(*b[i]) for b, i in zip(bounds, at)])
             part: Index = (..., *window)
-            values = x[part].reshape(*x.shape[:-dims], -1)
+            values = x[part]
+            values = values.reshape(*x.shape[:-dims], prod(values.shape[x.ndim - dims :]))
             where = _last_nan_or_first_largest(xp, values)
             best[(..., *at)] = xp.take_along_axis(values, where[..., None], -1)[..., 0]
             index[(..., *at)] = numbers[window].reshape(-1)[where]
@@ -220,6 +222,11 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         grad_output: TensorMeta, self: TensorMeta, indices: TensorMeta
     ) -> TensorMeta:
         _check_gradient(name, grad_output, self, dims)
+        check_kind(f"{name}_backward", grad_output, grad_output.dtype.is_floating_point)
+        check(
+            indices.dtype is int64,
+            lambda: f"{name}_backward(): expected indices of dtype int64, got {indices}",
+        )
         check(
             grad_output.shape == indices.shape,
             lambda: (

@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array, total
+from maquette.aten.gradient_checks import check_count, check_floats_only
 from maquette.aten.moments import (
     affine,
     check_floating,
@@ -306,6 +307,19 @@ def _backward_metas(
             f"{grad_out} and {input}"
         ),
     )
+    name = "native_batch_norm_backward"
+    statistics = (save_mean, save_invstd) if train else (running_mean, running_var)
+    check(
+        None not in statistics and input.ndim >= 2,
+        lambda: (
+            f"{name}: expected an input of at least 2 dimensions, and "
+            f"{'saved' if train else 'running'} statistics; got {input} and {statistics}"
+        ),
+    )
+    check_floats_only(name, grad_out, input)
+    for parameter in (weight, *statistics):
+        check_count(name, "parameters", parameter, input.shape[1])
+        check_floats_only(name, parameter)
     given = [p for p in (weight, running_mean, running_var, save_mean) if p is not None]
     kind = given[0].dtype if given else input.dtype
     vector = input.fresh((input.shape[1],), kind)

@@ -7,12 +7,13 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array
+from maquette.aten.gradient_checks import check_floats_only, check_sizes
 from maquette.aten.likelihood import MEAN, NONE
 from maquette.aten.losses import check_floats, divisor, loss_cost, reduced_array
 from maquette.aten.numeric import wide
 from maquette.core.dtype import result_type_of
 from maquette.core.elementwise import elementwise
-from maquette.core.errors import check
+from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.library.page import define
 from maquette.library.variants import check_castable
@@ -68,7 +69,7 @@ def binary_cross_entropy_kernel(
 
 def _check_probabilities(name: str, values: Array) -> None:
     if not ((values >= 0) & (values <= 1)).all():
-        raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+        raise of_data(RuntimeError(f"all elements of {name} should be between 0 and 1"))
 
 
 binary_cross_entropy.derivative(
@@ -99,6 +100,9 @@ def binary_cross_entropy_backward_shape(
             f"Found dtype {grad_output.dtype.scalar_name} but expected {self.dtype.scalar_name}"
         ),
     )
+    check_floats_only("binary_cross_entropy_backward", self)
+    both = elementwise([m for m in (grad_output, self, target, weight) if m is not None], self.dtype)
+    check_sizes("binary_cross_entropy_backward", "an input", self, both.shape)
     return self.like()
 
 

@@ -204,14 +204,6 @@ _NEAR = (
 )
 
 
-def check_tolerance(name: str, tolerance: float) -> None:
-    """Refuse a negative tolerance."""
-    check(
-        tolerance >= 0,
-        lambda: f"{name} must be greater than or equal to zero, but got {tolerance}",
-    )
-
-
 isclose = define(f"aten::isclose({_NEAR}) -> Tensor")
 
 

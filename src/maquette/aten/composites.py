@@ -366,7 +366,7 @@ corrcoef = define("aten::corrcoef(Tensor self) -> Tensor")
 def _check_weights(name: str, weights: Grad, observations: int) -> None:
     check(
         weights is None or weights.meta.ndim <= 1,
-        lambda: f"cov(): expected {name} to have one or fewer dimensions but got {weights}",
+        lambda: f"cov(): expected {name} to have one or fewer dimensions but got {'' if weights is None else weights.meta}",
     )
     check(
         weights is None or weights.meta.numel == observations,

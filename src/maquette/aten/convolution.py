@@ -422,6 +422,13 @@ def convolution_backward_shape(
             f"output's; got {grad_output}"
         ),
     )
+    check(
+        grad_output.dtype is input.dtype,
+        lambda: (
+            f"convolution_backward: expected grad_output of dtype {input.dtype}, the input's; got "
+            f"{grad_output}"
+        ),
+    )
     order = result_format(input, weight)
     return (
         _in_format(input, input.shape, order) if output_mask[0] else None,

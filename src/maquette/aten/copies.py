@@ -14,8 +14,8 @@ from maquette.aten.options import Number, cast, check_fits, check_layout, result
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
+from maquette.core.dtype import complex32, from_numpy_dtype
 from maquette.core.dtype import dtype as DType
-from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.layout import contiguous_format, memory_format, preserve_format
 from maquette.core.layout import layout as Layout
@@ -24,6 +24,7 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
+from maquette.library.arrays import warn_resized
 from maquette.library.page import define
 from maquette.library.variants import check_castable, check_writable
 from maquette.tensor.tensor import Tensor
@@ -104,6 +105,7 @@ def write_out(out: object, result: object) -> Tensor:
     assert isinstance(result, Tensor)
     check_castable("out", result.meta.dtype, out.meta.dtype)
     if out.meta.shape != result.meta.shape:
+        warn_resized(out.meta, result.meta.shape)
         out.resize_(result.meta.shape)
     copy_(out, result)
     return out
@@ -413,6 +415,12 @@ def is_nonzero_composite(self: Tensor) -> bool:
     what = "no values" if self.meta.numel == 0 else "more than one value"
     check(self.meta.numel == 1, lambda: f"Boolean value of Tensor with {what} is ambiguous")
     return bool(item(self))
+
+
+chalf = define("aten::chalf(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
+chalf.composite(
+    lambda self, memory_format: converted(self, complex32, None, False, False, memory_format)
+)
 
 
 __all__ = ["clone", "contiguous", "contiguous_format", "copy", "copy_", "fill_scalar", "item"]

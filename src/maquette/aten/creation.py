@@ -452,8 +452,8 @@ def _exit(self: Device, *exc: object) -> None:
 
 
 # `with device("cuda"):` needs the default device, which the floor of devices does not know.
-Device.__enter__ = _enter  # type: ignore[attr-defined]  # attached
-Device.__exit__ = _exit  # type: ignore[attr-defined]  # attached
+for _name, _method in (("__enter__", _enter), ("__exit__", _exit)):
+    setattr(Device, _name, _method)
 
 __all__ = [
     "as_tensor",

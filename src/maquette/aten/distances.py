@@ -12,6 +12,7 @@ import numpy as np
 
 from maquette.aten import functions as F
 from maquette.aten.axes import Array
+from maquette.aten.gradient_checks import check_floats_only, check_sizes
 from maquette.aten.vector_norms import norm_array
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.errors import check
@@ -103,6 +104,10 @@ def _cdist_backward_shape(
 ) -> TensorMeta:
     _check_pairs(x1, x2, p)
     batch = broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    pairs = (*batch, x1.shape[-2], x2.shape[-2])
+    check_sizes("_cdist_backward", "a gradient", grad, pairs)
+    check_sizes("_cdist_backward", "distances", cdist, pairs)
+    check_floats_only("_cdist_backward", grad, cdist)
     if 0 in grad.shape or 0 in x1.shape or 0 in x2.shape:
         return x1.fresh(x1.shape)
     return x1.fresh((*batch, *x1.shape[-2:]))
@@ -207,6 +212,10 @@ def _pdist_forward_kernel(xp: ModuleType, self: Array, p: float) -> Array:
 def _pdist_backward_shape(
     grad: TensorMeta, self: TensorMeta, p: float, pdist: TensorMeta
 ) -> TensorMeta:
+    pairs = _pdist_forward_shape(self, p).shape
+    check_sizes("_pdist_backward", "a gradient", grad, pairs)
+    check_sizes("_pdist_backward", "distances", pdist, pairs)
+    check_floats_only("_pdist_backward", grad, pdist)
     return self.fresh(self.shape)
 
 

@@ -26,7 +26,7 @@ from maquette.aten.pointwise import (
 )
 from maquette.aten.slopes import Value, aten, conj, no_slope
 from maquette.core.elementwise import elementwise
-from maquette.core.errors import check
+from maquette.core.errors import check, check_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
@@ -91,7 +91,7 @@ def divided_kernel(xp: ModuleType, self: Array, other: Array, rounding_mode: str
 
 def check_divisor(xp: ModuleType, divisor: Array) -> None:
     """Refuse an integer division by zero, which has no answer."""
-    check(bool(xp.all(divisor)), lambda: "ZeroDivisionError")
+    check_data(bool(xp.all(divisor)), lambda: "ZeroDivisionError")
 
 
 def truncated_quotient(xp: ModuleType, a: Array, b: Array) -> Array:

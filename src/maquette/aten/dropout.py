@@ -14,7 +14,7 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import OperatorPage, define
 from maquette.tensor.generator import stream_of
 from maquette.tensor.tensor import Tensor
 
@@ -63,12 +63,9 @@ def native_dropout_kernel(
     return np.where(kept, input * scale, input.dtype.type(0)), np.asarray(kept)
 
 
-native_dropout.derivative(
-    input=lambda grad, result1, p, train: grad.native_dropout_backward(result1, _scale(p, train))
-)
 native_dropout.nondifferentiable(1)
 
-native_dropout_backward = define(
+native_dropout_backward: OperatorPage = define(
     "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
     tags=[Tag.pointwise],
 )
@@ -94,8 +91,11 @@ def native_dropout_backward_kernel(
     return wide * mask * wide.dtype.type(scale)
 
 
+native_dropout.derivative(
+    input=lambda grad, result1, p, train: native_dropout_backward(grad, result1, _scale(p, train))
+)
 native_dropout_backward.derivative(
-    grad_output=lambda grad, mask, scale: grad.native_dropout_backward(mask, scale),
+    grad_output=lambda grad, mask, scale: native_dropout_backward(grad, mask, scale),
     mask=lambda grad: None,
 )
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from maquette.aten.numeric import Array, wide
 from maquette.core.dtype import int32, int64
-from maquette.core.errors import check, check_not_implemented
+from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -33,7 +33,7 @@ def checked_rows(xp: ModuleType, indices: Array, rows: int) -> Array:
     """The indices, all within the table; IndexError otherwise."""
     if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= rows):
         wrong = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
-        raise IndexError(f"index out of range in self: {wrong} for a table of {rows} rows")
+        raise of_data(IndexError(f"index out of range in self: {wrong} for a table of {rows} rows"))
     return indices
 
 
@@ -108,6 +108,10 @@ def embedding_dense_backward_shape(
     scale_grad_by_freq: bool,
 ) -> TensorMeta:
     check_indices("embedding_backward", indices)
+    check(
+        grad_output.ndim > 0,
+        lambda: f"embedding_dense_backward: expected a gradient for each row, got {grad_output}",
+    )
     width = grad_output.shape[-1]
     check(
         grad_output.numel == indices.numel * width,
@@ -130,10 +134,11 @@ def embedding_dense_backward_kernel(
 ) -> Array:
     rows = indices.reshape(-1)
     values = wide(grad_output).reshape(rows.size, -1)
-    counts = xp.bincount(rows, minlength=num_weights) if scale_grad_by_freq else None
+    counts = xp.bincount(rows[rows >= 0], minlength=num_weights) if scale_grad_by_freq else None
     if padding_idx >= 0:
         kept = rows != padding_idx
         rows, values = rows[kept], values[kept]
+    rows = checked_rows(xp, rows, num_weights)
     if counts is not None:
         values = values / counts[rows].astype(values.dtype)[:, None]
     result: Array = xp.zeros((num_weights, values.shape[1]), values.dtype)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.embedding import check_indices, checked_rows
+from maquette.aten.gradient_checks import check_floats_only, check_sizes
 from maquette.aten.numeric import Array, wide
 from maquette.core.dtype import bfloat16, float16, float32, int64
-from maquette.core.errors import check, check_not_implemented
+from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -77,6 +78,10 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
                 f"expected per_sample_weights of the shape of input {indices} and the dtype of "
                 f"weight {weight}; got {per_sample_weights}"
             ),
+        )
+        check(
+            offsets.numel > include_last_offset or indices.numel == 0,
+            lambda: f"embedding_bag: expected offsets of at least one bag for {indices}",
         )
         kind = int64 if int64 in (indices.dtype, offsets.dtype) else offsets.dtype
         fast = mode == SUM and _sums_fast(weight, per_sample_weights, padding_idx)
@@ -150,15 +155,15 @@ def _array_sums_fast(weight: Array, scale: Array | None, padding_idx: int) -> bo
 def _bag_of_each(xp: ModuleType, offsets: Array, count: int) -> Array:
     """The number of the bag that each of `count` indices is in."""
     if offsets.size and int(offsets[0]) != 0:
-        raise RuntimeError(
+        raise of_data(RuntimeError(
             f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
             f"position 0. However, got {int(offsets[0])}"
-        )
+        ))
     if offsets.size and int(offsets[-1]) > count:
-        raise RuntimeError(
+        raise of_data(RuntimeError(
             f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
             f"{int(offsets[-1])}"
-        )
+        ))
     bags: Array = xp.searchsorted(offsets, xp.arange(count), side="right") - 1
     return bags
 
@@ -251,7 +256,34 @@ def _embedding_bag_backward_shape(
         not sparse,
         lambda: "embedding_bag(sparse=True): sparse gradients are not supported; use sparse=False",
     )
+    name = "_embedding_bag_backward"
+    _check_gradient(name, grad, indices, offsets)
+    check_sizes(name, "bag_size", bag_size, grad.shape[:1])
+    check_sizes(name, "per_sample_weights", per_sample_weights, indices.shape)
+    if mode == MAX:
+        check_sizes(name, "maximum_indices", maximum_indices, grad.shape)
+        check_indices(name, maximum_indices)
     return grad.fresh((num_weights, grad.shape[1]))
+
+
+def _check_gradient(
+    name: str, grad: TensorMeta, indices: TensorMeta, offsets: TensorMeta
+) -> None:
+    check(
+        grad.ndim == 2 and indices.ndim == 1 and offsets.ndim == 1,
+        lambda: (
+            f"{name}: expected a gradient of two dimensions, indices and offsets of one; got "
+            f"{grad}, {indices} and {offsets}"
+        ),
+    )
+    check_floats_only(name, grad)
+    check_indices(name, indices)
+    check_indices(name, offsets)
+    bags = grad.shape[0]
+    check(
+        offsets.numel in (bags, bags + 1) and (bags > 0 or indices.numel == 0),
+        lambda: f"{name}: expected offsets of {bags} bags, got {offsets} for {indices}",
+    )
 
 
 @_embedding_bag_backward.kernel
@@ -275,7 +307,8 @@ def _embedding_bag_backward_kernel(
     if mode == MAX:
         filled = bag_size > 0
         columns = xp.broadcast_to(xp.arange(g.shape[1]), (int(filled.sum()), g.shape[1]))
-        xp.add.at(result, (maximum_indices[filled], columns), g[filled])
+        rows = checked_rows(xp, maximum_indices[filled], num_weights)
+        xp.add.at(result, (rows, columns), g[filled])
         return result
     if mode == MEAN:
         g = g / xp.maximum(bag_size, 1).astype(g.dtype)[:, None]
@@ -285,9 +318,9 @@ def _embedding_bag_backward_kernel(
     if per_sample_weights is not None:
         values = values * wide(per_sample_weights)[:, None]
     if scale_grad_by_freq:
-        counts = xp.bincount(indices, minlength=num_weights)
+        counts = xp.bincount(checked_rows(xp, indices, num_weights), minlength=num_weights)
         values = values / counts[indices].astype(g.dtype)[:, None]
-    xp.add.at(result, indices[kept], values[kept])
+    xp.add.at(result, checked_rows(xp, indices[kept], num_weights), values[kept])
     return result
 
 
@@ -299,8 +332,17 @@ _embedding_bag_per_sample_weights_backward = define(
 
 @_embedding_bag_per_sample_weights_backward.shape
 def _scale_backward_shape(
-    grad: TensorMeta, weight: TensorMeta, indices: TensorMeta, *rest: object
+    grad: TensorMeta,
+    weight: TensorMeta,
+    indices: TensorMeta,
+    offsets: TensorMeta,
+    offset2bag: TensorMeta,
+    mode: int,
+    padding_idx: int,
 ) -> TensorMeta:
+    name = "_embedding_bag_per_sample_weights_backward"
+    _check_gradient(name, grad, indices, offsets)
+    check_sizes(name, "weight", weight, (weight.shape[0] if weight.ndim else 0, grad.shape[1]))
     return grad.fresh(indices.shape)
 
 
@@ -316,7 +358,7 @@ def _scale_backward_kernel(
     padding_idx: int,
 ) -> Array:
     bag = _bag_of_each(xp, offsets[: grad.shape[0]], indices.shape[0])
-    products = (wide(grad)[bag] * wide(weight)[indices]).sum(axis=1)
+    products = (wide(grad)[bag] * wide(weight)[checked_rows(xp, indices, weight.shape[0])]).sum(axis=1)
     return xp.where(indices == padding_idx, 0, products)
 
 

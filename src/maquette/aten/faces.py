@@ -1,9 +1,9 @@
 """Torch-named functions and methods, derived from the operators.
 
 A *face* is a Python function over a packet of overloads: it takes what ``torch.sum`` or
-``Tensor.view`` takes (sizes as separate integers, ``axis`` for ``dim``, ``input`` for ``self``, Python
-types for dtypes, ``requires_grad`` of factories) and calls the overload that fits. No operator is
-written again here; names that are no operators are in `creation.py` and `methods.py`.
+``Tensor.view`` takes (sizes as separate integers, ``axis`` for ``dim``, ``input`` for ``self``,
+Python types for dtypes, ``requires_grad`` of factories) and calls the overload that fits. No
+operator is written again here; names that are no operators are in `creation.py` and `methods.py`.
 """
 
 from __future__ import annotations
@@ -65,9 +65,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
             if isinstance(args[at], int) or hasattr(args[at], "__index__"):
                 args = (*args[:at], args[at:])
-        if (kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype") not in _PYTHON_DTYPES)) or (
-            factory and DEFAULT_DEVICE[0] is not None
-        ):
+        odd = kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype") not in _PYTHON_DTYPES)
+        if odd or (factory and DEFAULT_DEVICE[0] is not None):
             return translated(args, kwargs)
         # Straight to the generated entry: 0.6 us less than by translation (make bench).
         try:
@@ -81,10 +80,27 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
                 raise
         return translated(args, kwargs)
 
+    if any(_gives_list(o) for o in overloads):
+        face = _giving_tuples(face)
     face.__name__ = face.__qualname__ = name
     face.__module__ = "maquette"
     face.__doc__ = "\n".join(["As PyTorch's function of this name.", "", *_schemas(packet)])
     return face
+
+
+def _gives_list(op: OpOverload) -> bool:
+    returns = op._schema.returns
+    return len(returns) == 1 and returns[0].type.is_list
+
+
+def _giving_tuples(face: Face) -> Face:
+    """Functions and methods give tuples where operators give lists."""
+
+    def tupled(*args: object, **kwargs: object) -> object:
+        result = face(*args, **kwargs)
+        return tuple(result) if isinstance(result, list) else result
+
+    return tupled
 
 
 def _schemas(packet: OpOverloadPacket) -> list[str]:
@@ -155,7 +171,7 @@ def find_function(name: str) -> Face | None:
 
 
 def find_method(name: str) -> Face | None:
-    """The face of the aten operator ``name`` as a method: its first parameter must be ``self``."""
+    """The face of the aten operator ``name`` as a method: some overload begins with ``self``."""
     packet = find_packet(f"aten::{name}")
     if packet is None:
         if name in schemas():
@@ -163,7 +179,11 @@ def find_method(name: str) -> Face | None:
                 f"'Tensor' object has no attribute '{name}'.{explain('aten', name)}"
             )
         return None
-    first = packet.op_overloads()[0]._schema.arguments
-    if not first or first[0].name != "self" or first[0].type.written != "Tensor":
+    if not any(_begins_with_self(o) for o in packet.op_overloads()):
         return None
     return face_of(packet, method=True)
+
+
+def _begins_with_self(op: OpOverload) -> bool:
+    arguments = op._schema.arguments
+    return bool(arguments) and (arguments[0].name, arguments[0].type.written) == ("self", "Tensor")

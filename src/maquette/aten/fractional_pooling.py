@@ -41,6 +41,7 @@ def _check_fractional(
             f"non-batch dimensions, but got {list(self.shape)}"
         ),
     )
+    check_kind(name, self, self.dtype.is_floating_point)
     sizes = list(zip(self.shape[-dims:], kernel, output_size))
     check(
         all(out + k - 1 <= n for n, k, out in sizes),
@@ -58,7 +59,7 @@ def _starts(xp: ModuleType, samples: Array, size: int, out: int, kernel: int) ->
     step = samples.dtype.type(size - kernel) / samples.dtype.type(out - 1)
     numbers = xp.arange(out, dtype=samples.dtype) + samples[..., None]
     starts: Array = (numbers * step).astype(xp.int64) - (samples * step).astype(xp.int64)[..., None]
-    starts[..., -1] = size - kernel
+    starts[..., -1:] = size - kernel
     return starts
 
 
@@ -129,6 +130,13 @@ def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             lambda: (
                 f"{name}_backward(): expected grad_output and indices of shape {list(expected)}, "
                 f"got {grad_output} and {indices}"
+            ),
+        )
+        check(
+            indices.dtype is int64 and grad_output.dtype.is_floating_point,
+            lambda: (
+                f"{name}_backward(): expected a floating point grad_output and indices of dtype "
+                f"int64, got {grad_output} and {indices}"
             ),
         )
         return self.fresh(self.shape)

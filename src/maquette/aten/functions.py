@@ -1,7 +1,7 @@
 """The functional face: every aten operator as a torch-named function, found when first used.
 
-``from maquette.aten import functions as mq`` then ``mq.conv2d(...)``. What is no operator (`tensor`,
-`from_numpy` ...) is defined in `creation.py` and handed on here.
+``from maquette.aten import functions as mq`` then ``mq.conv2d(...)``. What is no operator
+(`tensor`, `from_numpy` ...) is defined in `creation.py` and handed on here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from maquette.aten.creation import (
     tensor,
 )
 from maquette.aten.faces import Face, find_function
+from maquette.aten.product_functions import chain_matmul, einsum, tensordot
 from maquette.aten.random import (
     Generator,
     default_generator,
@@ -43,7 +44,6 @@ from maquette.aten.variadic import (
     meshgrid,
     split,
 )
-from maquette.aten.product_functions import chain_matmul, einsum, tensordot
 
 
 def __getattr__(name: str) -> Face:

@@ -17,7 +17,7 @@ from maquette.aten.overlap import refuse_overlap
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, int32, int64
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check, check_index
+from maquette.core.errors import check, check_index, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -52,8 +52,10 @@ def in_range(index: Array, dim: int, size: int) -> None:
         return
     for extreme in (int(index.max()), int(index.min())):
         if not 0 <= extreme < size:
-            raise RuntimeError(
-                f"index {extreme} is out of bounds for dimension {dim} with size {size}"
+            raise of_data(
+                RuntimeError(
+                    f"index {extreme} is out of bounds for dimension {dim} with size {size}"
+                )
             )
 
 
@@ -89,8 +91,10 @@ def index_select_shape(self: TensorMeta, dim: int, index: TensorMeta) -> TensorM
 def index_select_kernel(xp: ModuleType, self: Array, dim: int, index: Array) -> Array:
     size = self.shape[dim] if self.ndim else 1
     if index.size and (int(index.max()) >= size or int(index.min()) < 0):
-        raise IndexError(
-            f"index out of range in self: from {index.min()} to {index.max()}, size {size}"
+        raise of_data(
+            IndexError(
+                f"index out of range in self: from {index.min()} to {index.max()}, size {size}"
+            )
         )
     if self.ndim == 0:
         return xp.array(self, copy=True)
@@ -290,8 +294,11 @@ def check_flat(index: Array, count: int) -> None:
         return
     for extreme in (int(index.max()), int(index.min())):
         if not -count <= extreme < count:
-            raise IndexError(
-                f"out of range: tried to access index {extreme} on a tensor of {count} elements."
+            raise of_data(
+                IndexError(
+                    f"out of range: tried to access index {extreme} on a tensor of {count} "
+                    f"elements."
+                )
             )
 
 

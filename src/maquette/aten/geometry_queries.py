@@ -1,4 +1,4 @@
-"""Operators that say what a tensor's geometry is: sizes, strides, offset, as numbers.
+"""Operators that say what a tensor's geometry is, as numbers; and whether dtypes cast.
 
 Programs ask the tensor itself; traced graphs ask by these.
 """
@@ -6,6 +6,7 @@ Programs ask the tensor itself; traced graphs ask by these.
 from __future__ import annotations
 
 from maquette.core.broadcast import wrap_dim
+from maquette.core.dtype import can_cast
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 
@@ -39,3 +40,4 @@ define("aten::is_contiguous(Tensor self) -> bool").composite(lambda self: self.m
 define("aten::is_same_size(Tensor self, Tensor other) -> bool").composite(
     lambda self, other: self.meta.shape == other.meta.shape
 )
+define("aten::can_cast(ScalarType from_, ScalarType to) -> bool").composite(can_cast)

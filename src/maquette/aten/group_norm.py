@@ -9,6 +9,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.axes import Array, total
+from maquette.aten.gradient_checks import check_count, check_floats_only, check_sizes
 from maquette.aten.moments import (
     affine,
     check_floating,
@@ -73,6 +74,7 @@ def native_group_norm_shape(
     eps: float,
 ) -> tuple[TensorMeta, TensorMeta, TensorMeta]:
     check_groups(input, weight, bias, C, group)
+    check_count("native_group_norm", "an input", input, N * C * HxW)
     check_floating("GroupNormKernelImpl", input)
     kind = parameter_dtype(input, (weight, bias))
     format = input.suggested_format
@@ -87,8 +89,8 @@ def native_group_norm_shape(
     return input.like(memory_format=format), stats, stats
 
 
-def _by_channel(parameter: Array | None, ndim: int) -> Array | None:
-    return None if parameter is None else parameter.reshape((1, -1) + (1,) * (ndim - 2))
+def _by_channel(parameter: Array | None) -> Array | None:
+    return None if parameter is None else parameter.reshape(1, -1, 1)
 
 
 @native_group_norm.kernel
@@ -105,9 +107,8 @@ def native_group_norm_kernel(
 ) -> tuple[Array, Array, Array]:
     x = wide(input).reshape(N, group, C // group * HxW)
     mean, _, rstd = moments(xp, x, (2,), eps)
-    normalized = ((x - mean) * rstd).reshape(input.shape)
-    rank = input.ndim
-    out = affine(normalized, _by_channel(weight, rank), _by_channel(bias, rank))
+    normalized = ((x - mean) * rstd).reshape(N, C, HxW)
+    out = affine(normalized, _by_channel(weight), _by_channel(bias)).reshape(input.shape)
     return out, mean.reshape(N, group), rstd.reshape(N, group)
 
 
@@ -181,6 +182,10 @@ def native_group_norm_backward_shape(
     output_mask: Mask,
 ) -> tuple[Maybe, Maybe, Maybe]:
     check_groups(input, weight, None, C, group)
+    check_floating("GroupNormBackwardKernelImpl", input)
+    check_floats_only("GroupNormBackwardKernelImpl", grad_out, mean, rstd)
+    check_count("native_group_norm_backward", "an input", input, N * C * HxW)
+    check_sizes("native_group_norm_backward", "a gradient", grad_out, input.shape)
     check(
         mean.numel == N * group and rstd.numel == N * group,
         lambda: (
@@ -212,16 +217,15 @@ def native_group_norm_backward_kernel(
 ) -> tuple[Array | None, Array | None, Array | None]:
     rows = (N, group, C // group * HxW)
     channels = (N, C, HxW)
-    grad, scale = wide(grad_out), wide(rstd).reshape(N, group, 1)
+    grad, scale = wide(grad_out).reshape(channels), wide(rstd).reshape(N, group, 1)
     normalized = (wide(input).reshape(rows) - wide(mean).reshape(N, group, 1)) * scale
-    by_channel = _by_channel(weight, grad.ndim)
+    by_channel = _by_channel(weight)
     weighted = (grad if by_channel is None else grad * wide(by_channel)).reshape(rows)
     by_input = input_gradient(xp, weighted, normalized, scale, (2,)) if output_mask[0] else None
-    flat = grad.reshape(channels)
     return (
         None if by_input is None else by_input.reshape(input.shape),
-        total(xp, flat * normalized.reshape(channels), (0, 2)) if output_mask[1] else None,
-        total(xp, flat, (0, 2)) if output_mask[2] else None,
+        total(xp, grad * normalized.reshape(channels), (0, 2)) if output_mask[1] else None,
+        total(xp, grad, (0, 2)) if output_mask[2] else None,
     )
 
 

@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array
-from maquette.core.errors import check
+from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
@@ -38,7 +38,7 @@ def _even_edges(xp: ModuleType, points: Array, bins: Sequence[int], range: Range
         else:
             low, high = 0.0, 1.0
         if not (np.isfinite(low) and np.isfinite(high)):
-            raise RuntimeError(f"dimension {d}'s range [{low}, {high}] is not finite")
+            raise of_data(RuntimeError(f"dimension {d}'s range [{low}, {high}] is not finite"))
         if low == high:
             low, high = low - 0.5, high + 0.5
         found.append(xp.linspace(low, high, count + 1).astype(points.dtype))
@@ -54,6 +54,8 @@ def _counted(
 ) -> Array:
     """The points (rows) in each cell of the grid; a dimension's last cell has both its edges."""
     shape = tuple(len(e) - 1 for e in edges)
+    if 0 in shape:
+        return xp.zeros(shape, points.dtype)
     inside = xp.ones(len(points), bool)
     cells = []
     for d, line in enumerate(edges):
@@ -123,6 +125,10 @@ def histogram_shape(
 ) -> tuple[TensorMeta, TensorMeta]:
     _check_input("histogram", self, weight, self.shape)
     check(bins > 0, lambda: f"histogram(): bins must be > 0, but got {bins}")
+    check(
+        range is None or len(range) == 2,
+        lambda: f"histogram(): range should have 2 elements, but got {len(range or ())}",
+    )
     return self.fresh((bins,)), self.fresh((bins + 1,))
 
 
@@ -140,14 +146,18 @@ def histogram_edges_shape(
     self: TensorMeta, bins: TensorMeta, weight: Maybe, density: bool
 ) -> tuple[TensorMeta, TensorMeta]:
     _check_input("histogram", self, weight, self.shape)
+    _check_edges("histogram", bins, self)
+    return self.fresh((bins.numel - 1,)), bins.like()
+
+
+def _check_edges(name: str, bins: TensorMeta, self: TensorMeta) -> None:
     check(
         bins.ndim == 1 and bins.numel > 0 and bins.dtype is self.dtype,
         lambda: (
-            f"histogram(): bins tensor should have one dimension and the input's dtype, but "
+            f"{name}(): bins tensor should have one dimension and the input's dtype, but "
             f"got {bins} for {self}"
         ),
     )
-    return self.fresh((bins.numel - 1,)), bins.like()
 
 
 @histogram_edges.kernel
@@ -182,11 +192,26 @@ def _check_grid(self: TensorMeta, dimensions: int, weight: Maybe) -> None:
     _check_input("histogramdd", self, weight, self.shape[:-1])
 
 
+def _check_counts(self: TensorMeta, bins: tuple[int, ...], range: Range, weight: Maybe) -> None:
+    _check_grid(self, len(bins), weight)
+    check(
+        all(count > 0 for count in bins),
+        lambda: f"torch.histogramdd(): bins must be > 0, but got {list(bins)}",
+    )
+    check(
+        range is None or len(range) == 2 * len(bins),
+        lambda: (
+            f"torch.histogramdd: for a {len(bins)}-dimensional histogram range should have "
+            f"{2 * len(bins)} elements, but got {len(range or ())}"
+        ),
+    )
+
+
 @_bin_edges.shape
 def _bin_edges_shape(
     self: TensorMeta, bins: tuple[int, ...], range: Range, weight: Maybe, density: bool
 ) -> tuple[TensorMeta, ...]:
-    _check_grid(self, len(bins), weight)
+    _check_counts(self, bins, range, weight)
     return tuple(self.fresh((count + 1,)) for count in bins)
 
 
@@ -206,7 +231,7 @@ def _bin_edges_kernel(
 def _from_counts_shape(
     self: TensorMeta, bins: tuple[int, ...], range: Range, weight: Maybe, density: bool
 ) -> TensorMeta:
-    _check_grid(self, len(bins), weight)
+    _check_counts(self, bins, range, weight)
     return self.fresh(tuple(bins))
 
 
@@ -228,6 +253,8 @@ def _from_edges_shape(
     self: TensorMeta, bins: tuple[TensorMeta, ...], weight: Maybe, density: bool
 ) -> TensorMeta:
     _check_grid(self, len(bins), weight)
+    for edges in bins:
+        _check_edges("torch.histogramdd", edges, self)
     return self.fresh(tuple(b.numel - 1 for b in bins))
 
 

@@ -15,7 +15,7 @@ from maquette.aten.overlap import refuse_overlap
 from maquette.aten.scattering import out_meta, reduce_grad, reduce_into
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
-from maquette.core.errors import check, check_index
+from maquette.core.errors import check, check_data, check_index, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -155,7 +155,9 @@ def _in_lines(index: Array, size: int) -> Array:
     if flat.size:
         for extreme in (int(flat.max()), int(flat.min())):
             if not -size <= extreme < size:
-                raise IndexError(f"index {extreme} is out of bounds for dimension of size {size}")
+                raise of_data(
+                    IndexError(f"index {extreme} is out of bounds for dimension of size {size}")
+                )
     return flat
 
 
@@ -434,7 +436,7 @@ def _check_masked(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> Non
 def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> None:
     where = xp.broadcast_to(mask, self.shape)
     count = int(where.sum())
-    check(
+    check_data(
         source.size >= count,
         lambda: (
             f"masked_scatter: expected self and source to have at least as many elements as "
@@ -493,6 +495,10 @@ def masked_scatter_backward_shape(
     grad_output: TensorMeta, mask: TensorMeta, sizes: tuple[int, ...]
 ) -> TensorMeta:
     broadcast_shapes(grad_output.shape, mask.shape)
+    check(
+        mask.dtype is bool_,
+        lambda: f"masked_scatter_backward: expected a mask of dtype bool, got {mask}",
+    )
     return grad_output.fresh(sizes)
 
 
@@ -501,7 +507,15 @@ def masked_scatter_backward_kernel(
     xp: ModuleType, grad_output: Array, mask: Array, sizes: tuple[int, ...]
 ) -> Array:
     made = xp.zeros(sizes, grad_output.dtype)
-    taken = grad_output[xp.broadcast_to(mask, grad_output.shape)]
+    shown, where = xp.broadcast_arrays(grad_output, mask)
+    taken = shown[where]
+    check_data(
+        taken.size <= made.size,
+        lambda: (
+            f"masked_scatter_backward: the mask takes {taken.size} elements, more than sizes "
+            f"{list(sizes)} hold"
+        ),
+    )
     made.reshape(-1)[: taken.size] = taken
     return made
 

@@ -19,7 +19,7 @@ from maquette.aten.axes import Array
 from maquette.core.broadcast import broadcast_shapes, expand_strides
 from maquette.core.dtype import bool_, int32, int64, uint8
 from maquette.core.elementwise import elementwise_strides
-from maquette.core.errors import check, check_index
+from maquette.core.errors import check, check_index, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape, Strides, contiguous_strides
 from maquette.core.views import view_strides
@@ -183,8 +183,10 @@ def in_bounds(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> t
         size = self.shape[dim]
         for extreme in (int(index.max()), int(index.min())):
             if not -size <= extreme < size:
-                raise IndexError(
-                    f"index {extreme} is out of bounds for dimension {dim} with size {size}"
+                raise of_data(
+                    IndexError(
+                        f"index {extreme} is out of bounds for dimension {dim} with size {size}"
+                    )
                 )
     return tuple([slice(None) if i is None else i for i in indices])
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from maquette.aten.axes import Array
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import from_numpy_dtype, int32, int64
-from maquette.core.errors import check
+from maquette.core.errors import check, check_data
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.kernels import Kernel
@@ -52,9 +52,9 @@ def repeats_to_positions_shape(repeats: TensorMeta, output_size: int | None) -> 
 
 
 def _positions(xp: ModuleType, repeats: Array, output_size: int | None) -> Array:
-    check(repeats.size == 0 or int(repeats.min()) >= 0, lambda: "repeats can not be negative")
+    check_data(repeats.size == 0 or int(repeats.min()) >= 0, lambda: "repeats can not be negative")
     found: Array = xp.repeat(xp.arange(len(repeats), dtype=repeats.dtype), repeats)
-    check(
+    check_data(
         output_size is None or output_size == len(found),
         lambda: (
             f"allocated size does not match required size: output_size={output_size}, the "

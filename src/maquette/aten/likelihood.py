@@ -12,10 +12,11 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array
+from maquette.aten.gradient_checks import check_count, check_floats_only
 from maquette.aten.numeric import wide
 from maquette.aten.softmax import log_softmax
 from maquette.core.dtype import int64, uint8
-from maquette.core.errors import check, check_value
+from maquette.core.errors import check, check_value, of_data
 from maquette.core.meta import TensorMeta
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.tensor.tensor import Tensor
@@ -34,7 +35,7 @@ def _check_classes(name: str, self: TensorMeta, weight: Maybe, classes: int) -> 
             f"\"{name}_out_frame\" not implemented for '{self.dtype.scalar_name}'"
         )
     check(
-        weight is None or (weight.ndim == 1 and weight.numel == classes),
+        weight is None or weight.shape == (classes,),
         lambda: (
             f"weight tensor should be defined either for all {classes} classes or no classes "
             f"but got weight tensor of shape: {list(weight.shape) if weight else []}"
@@ -72,7 +73,7 @@ def _nll_metas(
         lambda: f"0D or 1D target tensor expected, multi-target not supported; got {target}",
     )
     check(
-        self.shape[0] == target.shape[0] if self.ndim == 2 and target.ndim else target.numel == 1,
+        target.shape == self.shape[:1] if self.ndim == 2 else target.numel == 1,
         lambda: _mismatch(self, target),
     )
     _check_classes("nll_loss", self, weight, self.shape[-1])
@@ -123,7 +124,7 @@ def _counted(
     index = xp.where(kept, target, 0).astype(xp.int64)
     bad = (index < 0) | (index >= classes)
     if bad.any():
-        raise IndexError(f"Target {index[bad].reshape(-1)[0]} is out of bounds.")
+        raise of_data(IndexError(f"Target {index[bad].reshape(-1)[0]} is out of bounds."))
     scale = kept.astype(wide(self).dtype)
     return index, scale if weight is None else scale * wide(weight)[index]
 
@@ -205,6 +206,8 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
 
     def backward_shape(grad_output: TensorMeta, self: TensorMeta, *rest: object) -> TensorMeta:
         output, _ = metas(self, *rest[:-1])
+        total_weight = rest[-1]
+        assert isinstance(total_weight, TensorMeta)
         check(
             grad_output.shape == output.shape or grad_output.numel == output.numel == 1,
             lambda: (
@@ -212,6 +215,8 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
                 f"{grad_output}"
             ),
         )
+        check_floats_only(name, grad_output, total_weight)
+        check_count(f"{name}_backward", "total_weight", total_weight, 1)
         return self.fresh(self.shape)
 
     def composite(*args: object) -> object:

@@ -536,6 +536,13 @@ def addr_shape(
             f"point number."
         ),
     )
+    check(
+        kind.is_complex or not any(isinstance(f, complex) for f in (beta, alpha)),
+        lambda: (
+            f"For non-complex input tensors, argument "
+            f"{'beta' if isinstance(beta, complex) else 'alpha'} must not be a complex number."
+        ),
+    )
     # The outer product is taken of a column and a row, spread over the shape with stride 0.
     column = vec1.view(shape, (vec1.strides[0], 0))
     row = vec2.view(shape, (0, vec2.strides[0]))

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array, total
+from maquette.aten.gradient_checks import check_numbers
 from maquette.aten.likelihood import MEAN, NONE, SUM
 from maquette.aten.numeric import wide
 from maquette.core.dtype import dtype, get_default_dtype, result_type_of
@@ -64,7 +65,6 @@ def loss_cost(self: TensorMeta, target: TensorMeta, *rest: object) -> Cost:
 # --- losses of a difference ----------------------------------------------------------
 
 Curve = Callable[[ModuleType, Array, float], Array]
-Slope = Callable[[Tensor, float], Tensor]
 
 
 def _difference_shape(name: str, kernel: str, own_dtype: bool) -> Callable[..., TensorMeta]:
@@ -102,6 +102,7 @@ def _difference_backward_shape(
     parameter: float = 1.0,
 ) -> TensorMeta:
     """The gradient by ``self``: contiguous, unless the operands broadcast over it."""
+    check_numbers("loss_backward", self.with_dtype(result_type_of((self, target))))
     both = elementwise((grad_output, self, target), self.dtype)
     return self.fresh(self.shape) if both.shape == self.shape else both
 
@@ -312,6 +313,7 @@ def soft_margin_loss_shape(self: TensorMeta, target: TensorMeta, reduction: int)
     common = result_type_of((self, target))
     kind = common if common.category > 1 else get_default_dtype()
     check_castable("soft_margin_loss", kind, self.dtype)
+    check_numbers("soft_margin_loss", target)
     both = elementwise((self, target), self.dtype, common_dtype=common)
     return both if reduction == NONE else both.fresh(())
 
@@ -336,6 +338,7 @@ soft_margin_loss.cost(loss_cost)
 def soft_margin_loss_backward_shape(
     grad_output: TensorMeta, self: TensorMeta, target: TensorMeta, reduction: int
 ) -> TensorMeta:
+    check_numbers("soft_margin_loss_backward", target)
     return elementwise((target, self, grad_output), self.dtype)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.axes import Array
+from maquette.aten.gradient_checks import check_count
 from maquette.aten.likelihood import MEAN, NONE
 from maquette.aten.losses import reduced_array
 from maquette.aten.numeric import wide
 from maquette.core.dtype import int64
-from maquette.core.errors import check
+from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.core.symbols import is_true
@@ -101,7 +102,7 @@ def _excess(
     x, t = _matrix(self), target.reshape(-1)
     classes = x.shape[1]
     if ((t < 0) | (t >= classes)).any():
-        raise RuntimeError(f"target out of range: classes are 0 to {classes - 1}")
+        raise of_data(RuntimeError(f"target out of range: classes are 0 to {classes - 1}"))
     right = xp.take_along_axis(x, t[:, None], 1)
     excess = xp.maximum(x - right + x.dtype.type(float(margin.real)), 0)
     xp.put_along_axis(excess, t[:, None], 0, 1)
@@ -138,7 +139,8 @@ def multi_margin_loss_backward_shape(
     weight: Maybe,
     reduction: int,
 ) -> TensorMeta:
-    multi_margin_loss_shape(self, target, p, margin, weight, reduction)
+    output = multi_margin_loss_shape(self, target, p, margin, weight, reduction)
+    check_count("multi_margin_loss_backward", "a gradient", grad_output, output.numel)
     return self.fresh(self.shape)
 
 
@@ -218,7 +220,7 @@ def _named(xp: ModuleType, target: Array, classes: int) -> tuple[Array, Array]:
     """Which positions name a class (those before the first -1), and the classes as a mask."""
     t = target.reshape(-1, target.shape[-1] if target.ndim else 1)
     if ((t < -1) | (t >= classes)).any():
-        raise RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}")
+        raise of_data(RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}"))
     counted = xp.logical_and.accumulate(t >= 0, axis=1)
     mask = xp.zeros(t.shape, bool)
     rows, columns = xp.nonzero(counted)
@@ -257,6 +259,8 @@ def multilabel_margin_loss_backward_shape(
     is_target: TensorMeta,
 ) -> TensorMeta:
     multilabel_margin_loss_forward_shape(self, target, reduction)
+    rows = self.shape[0] if self.ndim == 2 and reduction == NONE else 1
+    check_count("multilabel_margin_loss_backward", "a gradient", grad_output, rows)
     check(
         is_target.shape == target.shape,
         lambda: (

@@ -17,7 +17,7 @@ from maquette.aten.pool_windows import (
     window_maxima,
 )
 from maquette.core.dtype import int64
-from maquette.core.errors import check
+from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
@@ -143,6 +143,11 @@ def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
 def _check_gradient(
     name: str, grad_output: TensorMeta, indices: TensorMeta, shape: tuple[int, ...]
 ) -> None:
+    check_kind(f"{name}_backward", grad_output, 0 < grad_output.dtype.category < 3)
+    check(
+        indices.dtype is int64,
+        lambda: f"{name}_backward: expected indices of dtype int64, got {indices}",
+    )
     check(
         grad_output.shape == shape and indices.shape == shape,
         lambda: (
@@ -252,10 +257,10 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
     ) -> Array:
         leading, plane = self.shape[:-dims], prod(output_size)
         if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < plane:
-            raise RuntimeError(
+            raise of_data(RuntimeError(
                 f"Found an invalid max index: {int(indices.max())} for output of size "
                 f"{list(output_size)}"
-            )
+            ))
         result: Array = xp.zeros((prod(leading), plane), self.dtype)
         rows = xp.arange(prod(leading))[:, None]
         result[rows, indices.reshape(prod(leading), -1)] = self.reshape(prod(leading), -1)

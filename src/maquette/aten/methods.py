@@ -1,7 +1,7 @@
 """Attaching operators to `Tensor`: methods on demand, Python's operators at import.
 
-A method that is an operator is found by name when first used (`faces.py`). Python's operators are bound
-to one overload each, so that ``a + b`` is one function call away from dispatch.
+A method that is an operator is found by name when first used (`faces.py`). Python's operators are
+bound to one overload each, so that ``a + b`` is one function call away from dispatch.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _overload(operator: str, overload: str) -> Callable[..., object]:
     found = getattr(packet, overload)
     # The generated entry itself: the overload object's __call__ would add 0.2 us (make bench).
     found._compile()
-    return found._call  # type: ignore[no-any-return]  # a callable
+    return found._call
 
 
 def _as_operand(self: Tensor, other: object) -> object:
@@ -108,10 +108,7 @@ _REFLECTED = {
     "rmod": lambda self, other: _overload("remainder", "Scalar_Tensor")(other, self),
     "rmatmul": lambda self, other: _overload("matmul", "default")(other, self),
 }
-
-
-def _full(self: Tensor, value: object) -> Tensor:
-    return self.new_full((), value, dtype=None)  # type: ignore[attr-defined, no-any-return]  # an operator
+_UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
 
 
 def _unary(operator: str) -> Callable[[Tensor], object]:
@@ -129,10 +126,8 @@ def attach() -> None:
         setattr(Tensor, f"__r{name}__", getattr(Tensor, f"__{name}__"))
     for name, method in _REFLECTED.items():
         setattr(Tensor, f"__{name}__", method)
-    for name, operator in (("neg", "neg"), ("abs", "abs"), ("invert", "bitwise_not")):
+    for name, operator in _UNARY.items():
         setattr(Tensor, f"__{name}__", _unary(operator))
-    Tensor.__pos__ = _unary("positive")  # type: ignore[attr-defined]  # attached
-    Tensor.__hash__ = lambda self: id(self)  # type: ignore[method-assign]  # __eq__ is elementwise
 
 
 attach()

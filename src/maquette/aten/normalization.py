@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array, total
+from maquette.aten.gradient_checks import check_floats_only, check_sizes
 from maquette.aten.moments import (
     affine,
     check_floating,
@@ -147,6 +148,13 @@ def native_layer_norm_backward_shape(
     output_mask: Mask,
 ) -> tuple[Maybe, Maybe, Maybe]:
     check_normalized(input, normalized_shape, weight, bias)
+    name = "native_layer_norm_backward"
+    check_floats_only(name, grad_out, input, mean, rstd)
+    check_sizes(name, "a gradient", grad_out, input.shape)
+    kept = input.ndim - len(normalized_shape)
+    rows = input.shape[:kept] + (1,) * len(normalized_shape)
+    check_sizes(name, "means", mean, rows)
+    check_sizes(name, "deviations", rstd, rows)
     return (
         input.fresh(input.shape) if output_mask[0] else None,
         weight.fresh(weight.shape) if output_mask[1] and weight is not None else None,

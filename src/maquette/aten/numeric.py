@@ -37,8 +37,9 @@ def scaled(array: Array, factor: Number) -> Array:
     if factor == 1:
         return array
     if array.dtype.kind in "iu":
-        factor = int(factor.real)
-    elif array.dtype.kind == "b":
+        # Out of range it wraps around, as PyTorch's conversion to the element type does.
+        return array * np.asarray(int(factor.real)).astype(array.dtype)
+    if array.dtype.kind == "b":
         factor = bool(factor)
     return array * array.dtype.type(factor)
 

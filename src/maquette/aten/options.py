@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from types import ModuleType
 
 import numpy as np
@@ -106,6 +107,11 @@ def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
     """A new array of ``kind``, laid out like ``array`` where it is dense."""
     wanted = kind.numpy
     if array.dtype.kind == "c" and not kind.is_complex and kind.name != "bool":
+        warnings.warn(
+            f"casting {array.dtype} to {kind} discards the imaginary part; take .real first",
+            UserWarning,
+            stacklevel=2,
+        )
         array = array.real
     if array.dtype == wanted:
         copied: Array = xp.array(array, order="K", copy=True)

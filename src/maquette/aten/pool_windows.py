@@ -14,7 +14,7 @@ from types import ModuleType
 
 from maquette.aten.numeric import Array, Index
 from maquette.aten.windows import padded, reach, steps
-from maquette.core.errors import check, check_not_implemented
+from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
@@ -177,6 +177,12 @@ def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
     dims = len(space)
     leading, plane = grad.shape[:-dims], prod(space)
     result: Array = xp.zeros((prod(leading) * plane,), grad.dtype)
+    if index.size and not 0 <= int(index.min()) <= int(index.max()) < plane:
+        raise of_data(
+            RuntimeError(
+                f"indices from {index.min()} to {index.max()} lie outside of planes of {list(space)}"
+            )
+        )
     rows = xp.arange(prod(leading), dtype=xp.int64).reshape(*leading, *[1] * dims) * plane
     xp.add.at(result, (index + rows).reshape(-1), grad.reshape(-1))
     return result.reshape(*leading, *space)

@@ -21,6 +21,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.promotion import can_cast
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
+from maquette.library.arrays import warn_resized
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import out_schema
 from maquette.tensor.tensor import Tensor
@@ -45,6 +46,7 @@ def composite_out(page: OperatorPage, function: Callable[..., Tensor]) -> Operat
             ),
         )
         if out.shape != result.shape:
+            warn_resized(out.meta, result.shape)
             out.resize_(result.shape)
         return out.copy_(result)
 
@@ -464,6 +466,13 @@ def _trilinear_shape(
     spread = [
         _spread(meta.shape, dims) for meta, dims in ((i1, expand1), (i2, expand2), (i3, expand3))
     ]
+    check(
+        all(len(shape) == rank for shape in spread),
+        lambda: (
+            f"_trilinear: expected factors of one number of dimensions, with those that "
+            f"expand1, expand2 and expand3 add; got {i1}, {i2} and {i3}"
+        ),
+    )
     full = broadcast_shapes(*spread)
     return i1.fresh(tuple([size for dim, size in enumerate(full) if dim not in sumdim]))
 

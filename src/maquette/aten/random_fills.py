@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
 from maquette.tensor.generator import stream_of
 
+if TYPE_CHECKING:  # numpy.random is imported when something is drawn
+    from numpy.random import Generator as Rng
+
 Ints = tuple[int, ...]
-Rng = np.random.Generator
 GENERATOR = "Generator? generator=None"
 
 # --- draws on arrays -----------------------------------------------------------------

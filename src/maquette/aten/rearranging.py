@@ -249,7 +249,7 @@ def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> ob
         ),
     )
     if mode == "circular":
-        return self._pad_circular(pad)
+        return _circular(self, pad)
     pairs = {2: (2, 3), 4: (3, 4), 6: (4, 5)}
     if self.meta.ndim not in pairs.get(len(pad), ()):
         raise NotImplementedError(
@@ -258,3 +258,37 @@ def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> ob
         )
     name = {"reflect": "reflection", "replicate": "replication"}[mode]
     return getattr(self, f"{name}_pad{len(pad) // 2}d")(pad)
+
+
+def _circular(self: Tensor, pad: Ints) -> Tensor:
+    """Each padded dimension continues from its other end; negative pads cut."""
+    shape, ndim = self.meta.shape, self.meta.ndim
+    check(
+        len(pad) == 2 * (ndim - 2),
+        lambda: f"Invalid padding size, expected {2 * (ndim - 2)} but got {len(pad)}",
+    )
+    sizes = padded_shape(shape, pad)
+    out: Tensor = self.new_empty(sizes)
+    inner, source = out, self
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim = ndim - 1 - i
+        check(
+            max(before, after) <= shape[dim],
+            lambda: "Padding value causes wrapping around more than once.",
+        )
+        inner = inner.slice(dim, max(before, 0), sizes[dim] - max(after, 0))
+        source = source.slice(dim, max(-before, 0), shape[dim] - max(-after, 0))
+    inner.copy_(source)
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        _wrap_around(out, ndim - 1 - i, before, after)
+    return out
+
+
+def _wrap_around(out: Tensor, dim: int, before: int, after: int) -> None:
+    size = out.meta.shape[dim]
+    if before > 0:
+        end = size - max(after, 0)
+        out.slice(dim, 0, before).copy_(out.slice(dim, end - before, end))
+    if after > 0:
+        begin = max(before, 0)
+        out.slice(dim, size - after, size).copy_(out.slice(dim, begin, begin + after))

@@ -24,7 +24,7 @@ from maquette.aten.random_fills import (
 )
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import from_numpy_dtype, int64
-from maquette.core.errors import check, check_not_implemented
+from maquette.core.errors import check, check_data, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -57,7 +57,7 @@ def _normal(overload: str, mean: str, std: str) -> None:
     @plain.kernel
     def plain_kernel(xp: ModuleType, mean: object, std: object, generator: object) -> Array:
         given = [np.asarray(p) for p in (mean, std)]
-        check(
+        check_data(
             not given[1].dtype.kind == "f" or bool((given[1] >= 0).all()),
             lambda: "normal expects all elements of std >= 0.0",
         )
@@ -236,11 +236,11 @@ def multinomial_kernel(
     xp: ModuleType, self: Array, num_samples: int, replacement: bool, generator: object
 ) -> Array:
     weights = self.astype(np.float64)
-    check(
+    check_data(
         bool((np.isfinite(weights) & (weights >= 0)).all()),
         lambda: "probability tensor contains either `inf`, `nan` or element < 0",
     )
-    check(
+    check_data(
         bool((weights.sum(-1) > 0).all()),
         lambda: "invalid multinomial distribution (sum of probabilities <= 0)",
     )

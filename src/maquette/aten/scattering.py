@@ -320,14 +320,22 @@ for _page in scatter_add:
     )
 
 
-def gathered(grad: Tensor, src: TensorMeta, dim: int, index: Tensor) -> object:
+def gathered(grad: Tensor, src: TensorMeta, dim: int, index: Tensor) -> Tensor:
     """The gradient of what was scattered; zero where the index did not reach."""
-    taken = grad.gather(dim, index)
-    if index.meta.shape == src.shape:
-        return taken
-    reached = tuple([slice(0, n) for n in index.meta.shape])
-    whole = grad.new_zeros(src.shape)
-    whole[reached] = taken
+    return _in_corner(grad.gather(dim, index), src.shape)
+
+
+def _corner(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The part of a larger tensor that an index of this shape reaches."""
+    return tuple([slice(0, n) for n in shape])
+
+
+def _in_corner(part: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """``part`` in the corner of zeros."""
+    if part.meta.shape == shape:
+        return part
+    whole: Tensor = part.new_zeros(shape)
+    whole[_corner(part.meta.shape)] = part
     return whole
 
 
@@ -344,27 +352,26 @@ def reduce_grad(
     """Gradients of ``scatter_reduce``: sums share, extremes split among equals, products divide."""
     if self.meta.numel == 0:
         return grad, gathered(grad, src.meta, dim, index)
+    whole = index.meta.shape == src.meta.shape
+    part = src if whole else src[_corner(index.meta.shape)]
     if reduce == "sum":
-        mine, theirs = grad, gathered(grad, src.meta, dim, index)
+        mine, theirs = grad, grad.gather(dim, index)
     elif reduce == "mean":
-        mine, theirs = _mean_grad(grad, dim, index, src, include_self)
+        mine, theirs = _mean_grad(grad, dim, index, include_self)
     elif reduce == "prod":
-        mine, theirs = _product_grad(grad, self, dim, index, src, include_self, result)
+        mine, theirs = _product_grad(grad, self, dim, index, part, include_self, result)
     else:
-        mine, theirs = _extreme_grad(grad, self, dim, index, src, include_self, result)
+        mine, theirs = _extreme_grad(grad, self, dim, index, part, include_self, result)
     if not include_self:
         mine = mine.scatter(dim, index, 0)
-    return mine, theirs
+    return mine, _in_corner(theirs, src.meta.shape)
 
 
-def _mean_grad(
-    grad: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool
-) -> tuple[Tensor, object]:
+def _mean_grad(grad: Tensor, dim: int, index: Tensor, include_self: bool) -> tuple[Tensor, Tensor]:
     count = grad.new_ones(grad.meta.shape) if include_self else grad.new_zeros(grad.meta.shape)
-    count = count.scatter_add(dim, index, grad.new_ones(src.meta.shape))
-    count = count.masked_fill(count == 0, 1)
-    shared = grad / count
-    return shared, gathered(shared, src.meta, dim, index)
+    count = count.scatter_add(dim, index, grad.new_ones(index.meta.shape))
+    shared = grad / count.masked_fill(count == 0, 1)
+    return shared, shared.gather(dim, index)
 
 
 def _extreme_grad(
@@ -375,7 +382,7 @@ def _extreme_grad(
     src: Tensor,
     include_self: bool,
     result: Tensor,
-) -> tuple[Tensor, object]:
+) -> tuple[Tensor, Tensor]:
     own = (self == result).to(grad.dtype)
     if not include_self:
         own = own.scatter(dim, index, 0)
@@ -392,7 +399,7 @@ def _product_grad(
     src: Tensor,
     include_self: bool,
     result: Tensor,
-) -> tuple[Tensor, object]:
+) -> tuple[Tensor, Tensor]:
     """Divide the product by the factor; with one zero among the factors, only it has a gradient."""
     ones = self.new_ones(self.meta.shape)
     mine = grad * ones.scatter_reduce(dim, index, src, "prod") if include_self else grad

@@ -10,7 +10,7 @@ import numpy as np
 from maquette.aten.axes import Array
 from maquette.aten.numeric import wide
 from maquette.core.dtype import bool_, int32, int64
-from maquette.core.errors import check
+from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.library.page import Cost, OperatorPage, Variant, define
@@ -241,7 +241,7 @@ def histc_kernel(xp: ModuleType, self: Array, bins: int, min: float, max: float)
     if low == high and x.size:
         low, high = float(x.min()), float(x.max())
     if not (np.isfinite(low) and np.isfinite(high)):
-        raise RuntimeError(f"range of [{low}, {high}] is not finite")
+        raise of_data(RuntimeError(f"range of [{low}, {high}] is not finite"))
     if low == high:
         low, high = low - 1, high + 1
     x = x[(x >= low) & (x <= high)]

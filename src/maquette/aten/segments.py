@@ -9,9 +9,11 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array, Dims, axes_of, reduced
+from maquette.aten.gradient_checks import check_floats_only, check_sizes
 from maquette.aten.numeric import wide
+from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int32, int64, uint64
-from maquette.core.errors import check
+from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.library.page import Cost, Variant, define
@@ -58,7 +60,7 @@ def segment_reduce_shape(
     )
     bounds = lengths if lengths is not None else offsets
     assert bounds is not None
-    axis = axis + data.ndim if axis < 0 else axis
+    axis = wrap_dim(axis, data.ndim)
     check(
         bounds.dtype in (int32, int64) and bounds.ndim == axis + 1,
         lambda: (
@@ -69,6 +71,10 @@ def segment_reduce_shape(
     check(
         bounds.shape[:-1] == data.shape[:axis],
         lambda: f"segment_reduce(): bounds {bounds} do not fit data {data} along axis {axis}",
+    )
+    check(
+        data.ndim > 0 and data.dtype.is_floating_point,
+        lambda: f"segment_reduce(): expected floating point data with dimensions, got {data}",
     )
     segments = bounds.shape[-1] - (offsets is not None)
     return data.fresh((*bounds.shape[:-1], segments, *data.shape[axis + 1 :]))
@@ -91,13 +97,16 @@ class _Segments:
         flat = bounds.reshape(rows, bounds.shape[-1])
         if lengths is not None:
             if not unsafe and (flat < 0).any():
-                raise RuntimeError("lengths contains negative value!")
+                raise of_data(RuntimeError("lengths contains negative value!"))
             ends = np.cumsum(flat, axis=1)
-            if not unsafe and rows and (ends[:, -1:] != data.shape[axis]).any():
-                raise RuntimeError(
+            full = unsafe or not rows or bool((ends[:, -1:] == data.shape[axis]).all())
+            check_data(
+                full,
+                lambda: (
                     "segment_reduce(): Expected all rows of lengths along axis to sum to "
                     "data.size(lengths.dim()-1) when !unsafe."
-                )
+                ),
+            )
             self.starts, self.ends = ends - flat, ends
         else:
             self.starts, self.ends = flat[:, :-1], flat[:, 1:]
@@ -159,6 +168,10 @@ def _segment_reduce_backward_shape(
     axis: int,
     initial: Number | None,
 ) -> TensorMeta:
+    whole = segment_reduce_shape(data, reduce, lengths, None, offsets, axis, True, initial)
+    check_sizes("_segment_reduce_backward", "a gradient", grad, whole.shape)
+    check_sizes("_segment_reduce_backward", "an output", output, whole.shape)
+    check_floats_only("_segment_reduce_backward", grad, output)
     return data.fresh(data.shape)
 
 

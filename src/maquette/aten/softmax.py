@@ -11,12 +11,14 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.axes import Array, total
+from maquette.aten.gradient_checks import check_numbers
 from maquette.aten.numeric import wide
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype, float16, float32
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
+from maquette.library.arrays import warn_resized
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
@@ -104,6 +106,7 @@ def _backward(name: str) -> OperatorPage:
                 f"and {output}"
             ),
         )
+        check_numbers(name, grad_output, output)
         return grad_output.fresh(grad_output.shape, input_dtype)
 
     page.shape(shape)
@@ -203,6 +206,7 @@ def _composite(name: str, kernel_page: OperatorPage) -> OperatorPage:
             ),
         )
         if out.meta.shape != result.meta.shape:
+            warn_resized(out.meta, result.meta.shape)
             out.resize_(result.meta.shape)
         return out.copy_(result)
 

@@ -10,7 +10,7 @@ from maquette.aten.dynamic import dynamic_kernel
 from maquette.aten.numeric import wide
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int64
-from maquette.core.errors import check
+from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -214,7 +214,7 @@ def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int
 @dynamic_kernel(bincount, _check_bincount)
 def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlength: int) -> Array:
     if self.size and self.min() < 0:
-        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+        raise of_data(RuntimeError("bincount only supports 1-d non-negative integral inputs."))
     counted: Array = xp.bincount(self.astype(xp.int64), weights, minlength)
     if weights is None:
         return counted.astype(xp.int64)
@@ -255,8 +255,8 @@ def _check_classes(self: Tensor, num_classes: int) -> None:
     values = self._data
     if values is None:
         return
-    check(bool(values.min() >= 0), lambda: "Class values must be non-negative.")
-    check(
+    check_data(bool(values.min() >= 0), lambda: "Class values must be non-negative.")
+    check_data(
         bool(values.max() < num_classes),
         lambda: "Class values must be smaller than num_classes.",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.axes import Array
+from maquette.aten.gradient_checks import check_sizes
 from maquette.aten.ranges import arange
 from maquette.core.broadcast import wrap_dim
 from maquette.core.meta import TensorMeta
@@ -15,7 +16,9 @@ from maquette.tensor.tensor import Tensor
 Ints = tuple[int, ...]
 
 
-def _fresh(grad: TensorMeta, input_sizes: Ints) -> TensorMeta:
+def _fresh(name: str, grad: TensorMeta, wanted: Ints, input_sizes: Ints) -> TensorMeta:
+    """The meta of the whole, for a gradient of the shape that the view has."""
+    check_sizes(name, "a gradient", grad, wanted)
     return grad.fresh(input_sizes)
 
 
@@ -34,8 +37,8 @@ select_backward = define(
 def select_backward_shape(
     grad_output: TensorMeta, input_sizes: Ints, dim: int, index: int
 ) -> TensorMeta:
-    select_view(input_sizes, (0,) * len(input_sizes), 0, dim, index)
-    return _fresh(grad_output, input_sizes)
+    wanted, _, _ = select_view(input_sizes, (0,) * len(input_sizes), 0, dim, index)
+    return _fresh("select_backward", grad_output, wanted, input_sizes)
 
 
 @select_backward.kernel
@@ -59,8 +62,8 @@ slice_backward = define(
 def slice_backward_shape(
     grad_output: TensorMeta, input_sizes: Ints, dim: int, start: int, end: int, step: int
 ) -> TensorMeta:
-    slice_view(input_sizes, (0,) * len(input_sizes), 0, dim, start, end, step)
-    return _fresh(grad_output, input_sizes)
+    wanted, _, _ = slice_view(input_sizes, (0,) * len(input_sizes), 0, dim, start, end, step)
+    return _fresh("slice_backward", grad_output, wanted, input_sizes)
 
 
 @slice_backward.kernel
@@ -94,8 +97,8 @@ diagonal_backward = define(
 def diagonal_backward_shape(
     grad_output: TensorMeta, input_sizes: Ints, offset: int, dim1: int, dim2: int
 ) -> TensorMeta:
-    diagonal_view(input_sizes, (0,) * len(input_sizes), 0, offset, dim1, dim2)
-    return _fresh(grad_output, input_sizes)
+    wanted, _, _ = diagonal_view(input_sizes, (0,) * len(input_sizes), 0, offset, dim1, dim2)
+    return _fresh("diagonal_backward", grad_output, wanted, input_sizes)
 
 
 @diagonal_backward.kernel
@@ -132,8 +135,8 @@ unfold_backward = define(
 def unfold_backward_shape(
     grad_in: TensorMeta, input_sizes: Ints, dim: int, size: int, step: int
 ) -> TensorMeta:
-    unfold_view(input_sizes, (0,) * len(input_sizes), 0, dim, size, step)
-    return _fresh(grad_in, input_sizes)
+    wanted, _, _ = unfold_view(input_sizes, (0,) * len(input_sizes), 0, dim, size, step)
+    return _fresh("unfold_backward", grad_in, wanted, input_sizes)
 
 
 @unfold_backward.kernel

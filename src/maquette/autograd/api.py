@@ -18,7 +18,9 @@ def _listed(value: Tensors | None) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else list(value)
 
 
-def _start(outputs: list[Tensor], grads: Sequence[Grad] | Tensor | None) -> tuple[list[Edge], list[Grad]]:
+def _start(
+    outputs: list[Tensor], grads: Sequence[Grad] | Tensor | None
+) -> tuple[list[Edge], list[Grad]]:
     """Edges and gradients to start from, each checked against its output."""
     given: list[Grad]
     if grads is None:
@@ -102,8 +104,8 @@ def grad(
 ) -> tuple[Grad, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``; no ``.grad`` changes.
 
-    Raises RuntimeError for an input that the outputs do not depend on, unless ``allow_unused`` (then
-    None) or ``materialize_grads`` (then zeros).
+    Raises RuntimeError for an input that the outputs do not depend on, unless ``allow_unused``
+    (then None) or ``materialize_grads`` (then zeros).
     """
     edges, grads = _start(_listed(outputs), grad_outputs)
     targets = _listed(inputs)

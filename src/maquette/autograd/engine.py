@@ -1,8 +1,9 @@
 """The engine: runs the backward graph from the outputs, latest operation first.
 
-Nodes are run in decreasing order of their sequence number, as PyTorch does, so that gradients die as
-early as theirs and the peak of memory is comparable. Gradients that meet are added, in place where
-nobody else holds the first. Leaf accumulation takes the gradient itself where nobody else holds it.
+Nodes are run in decreasing order of their sequence number, as PyTorch does, so that gradients die
+as early as theirs and the peak of memory is comparable. Gradients that meet are added, in place
+where nobody else holds the first. Leaf accumulation takes the gradient itself where nobody else
+holds it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import heapq
 import sys
 from collections.abc import Sequence
 
-from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node
+from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node, OpNode
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
-# References to a tensor that only the engine holds while it looks: its buffer or local, getrefcount's.
+# References to a tensor that only the engine holds while it looks: its own, and getrefcount's.
 _ONLY_OURS = 3
 
 
@@ -68,10 +69,15 @@ def run_backward(
                     grad = _conform(node, grad, node.variable.meta, 0)
                     _accumulate_leaf(node, grad, create_graph)
                 continue
-            answers = list(node.apply(grads))
+            if node.__class__ is OpNode:
+                answers = node.variant.apply(node, grads)
+                if not retain_graph and node.variant.saves_tensors:
+                    node.saved = None
+            else:
+                answers = list(node.apply(grads))
+                if not retain_graph:
+                    node.release()
             del grads
-            if not retain_graph:
-                node.release()
             _hand_on(node, answers, buffers, waiting, ready, needed)
     finally:
         st.set_grad_enabled(grad_before)
@@ -88,7 +94,7 @@ def _hand_on(
     needed: set[Node] | None,
 ) -> None:
     """Give each answer to the node behind its edge; nodes that wait for nothing more are ready."""
-    edges = node.edges
+    edges, metas = node.edges, node.metas
     if len(answers) != len(edges):
         raise RuntimeError(
             f"{node.name()} returned an incorrect number of gradients (expected {len(edges)}, "
@@ -103,15 +109,18 @@ def _hand_on(
         grad = answers[i]
         answers[i] = None
         if grad is not None:
-            meta = node.metas[i]
-            if meta is not None and (
-                grad.meta.shape != meta.shape or grad.meta.dtype is not meta.dtype
-            ):
-                grad = _conform(node, grad, meta, i)
-            _deposit(buffers, target, number, grad)
+            meta = metas[i]
+            given = grad.meta
+            if meta is not given and meta is not None:  # metas are interned: mostly the same object
+                if given.shape != meta.shape or given.dtype is not meta.dtype:
+                    grad = _conform(node, grad, meta, i)
+            if target in buffers or target.__class__ is not OpNode or target.count != 1:
+                _deposit(buffers, target, number, grad)
+            else:
+                buffers[target] = [grad]
             grad = None
-        waiting[target] -= 1
-        if waiting[target] == 0:
+        left = waiting[target] = waiting[target] - 1
+        if not left:
             heapq.heappush(ready, (-target.sequence, id(target), target))
 
 

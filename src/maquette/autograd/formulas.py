@@ -1,9 +1,9 @@
 """Derivative formulas as a page states them, and which values each must save.
 
-A formula is a function whose parameter names say what it needs: ``grad`` (or ``grads``, one for each
-output, None where undefined), arguments of the operator, ``result`` / ``result0``, ``result1`` ...,
-and ``needs`` (per differentiated argument, whether its gradient is wanted). What it names is saved,
-nothing else.
+A formula is a function whose parameter names say what it needs: ``grad`` (or ``grads``, one for
+each output, None where undefined), arguments of the operator, ``result`` / ``result0``, ``result1``
+..., and ``needs`` (per differentiated argument, whether its gradient is wanted). What it names is
+saved, nothing else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,21 @@ class Derivatives:
         self.rules: list[Rule] = []
         self.nondifferentiable: tuple[int, ...] = ()
 
-    def add(self, wrt: tuple[str, ...], function: Formula, *, joint: bool) -> None:
-        """Add a formula; its parameter names are read once, here."""
-        needs = tuple(inspect.signature(function).parameters)
-        self.rules.append(Rule(wrt, function, needs, joint))
+    def add(
+        self,
+        wrt: tuple[str, ...],
+        function: Formula,
+        *,
+        joint: bool,
+        needs: tuple[str, ...] | None = None,
+    ) -> None:
+        """Add a formula. What it needs are its parameters' names, unless ``needs`` says."""
+        self.rules.append(Rule(wrt, function, needs or parameter_names(function), joint))
+
+
+def parameter_names(function: Formula) -> tuple[str, ...]:
+    """The names of a function's parameters, in order."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return tuple(inspect.signature(function).parameters)
+    return tuple(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])

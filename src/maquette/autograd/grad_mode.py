@@ -49,7 +49,7 @@ class _GradMode(_Mode):
         if function is None:
             return mode
         mode.__init__()  # type: ignore[misc]  # `@no_grad` without parentheses decorates at once
-        return mode(function)  # type: ignore[return-value]
+        return mode(function)  # type: ignore[return-value]  # the decorated function
 
     def __init__(self, function: Callable[..., object] | None = None) -> None:
         super().__init__()
@@ -63,19 +63,19 @@ class _GradMode(_Mode):
         tls.st.set_grad_enabled(bool(self._saved.pop()))
 
 
-class no_grad(_GradMode):  # noqa: N801  # PyTorch's name
+class no_grad(_GradMode):  # PyTorch's name
     """Record nothing in the block (or decorated function)."""
 
     flag = False
 
 
-class enable_grad(_GradMode):  # noqa: N801  # PyTorch's name
+class enable_grad(_GradMode):  # PyTorch's name
     """Record in the block, inside `no_grad` too."""
 
     flag = True
 
 
-class set_grad_enabled(_Mode):  # noqa: N801  # PyTorch's name
+class set_grad_enabled(_Mode):  # PyTorch's name
     """Switch recording on or off: at once, and for a ``with`` block until its end."""
 
     def __init__(self, mode: bool) -> None:
@@ -98,7 +98,7 @@ class set_grad_enabled(_Mode):  # noqa: N801  # PyTorch's name
         tls.st.set_grad_enabled(bool(self._saved.pop()))
 
 
-class inference_mode(_Mode):  # noqa: N801  # PyTorch's name
+class inference_mode(_Mode):  # PyTorch's name
     """No recording and no version counting; tensors made inside stay out of autograd."""
 
     def __init__(self, mode: bool = True) -> None:

@@ -62,7 +62,9 @@ class CopySlices(Node):
 
     __slots__ = ("base", "function", "view")
 
-    def __init__(self, base: TensorMeta, view: TensorMeta, function: Node, old: Edge | None) -> None:
+    def __init__(
+        self, base: TensorMeta, view: TensorMeta, function: Node, old: Edge | None
+    ) -> None:
         super().__init__([old, *function.edges[1:]], [base, *function.metas[1:]])
         self.base = base
         self.view = view

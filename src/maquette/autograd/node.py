@@ -1,9 +1,9 @@
 """Nodes of the backward graph: what an operation left behind for its gradient.
 
-A node has one edge for each differentiable tensor input (None where that input needs no gradient) and
-`apply`, which turns gradients of its outputs into gradients of its inputs by calling operators, so
-that differentiating twice needs nothing more. How nodes are made is `record.py`, how they are run
-`engine.py`.
+A node has one edge for each differentiable tensor input (None where that input needs no gradient)
+and `apply`, which turns gradients of its outputs into gradients of its inputs by calling operators,
+so that differentiating twice needs nothing more. How nodes are made is `record.py`, how they are
+run `engine.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAST = 1 << 62  # the sequence number of accumulators: they run as soon as they 
 class Node:
     """A step of the backward graph."""
 
-    __slots__ = ("__weakref__", "context", "edges", "metas", "pre_hooks", "post_hooks", "sequence")
+    __slots__ = ("__weakref__", "context", "edges", "metas", "post_hooks", "pre_hooks", "sequence")
 
     def __init__(self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> None:
         self.edges = edges
@@ -167,7 +167,11 @@ class RaisingNode(Node):
     __slots__ = ("label", "message")
 
     def __init__(
-        self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None], label: str, message: str
+        self,
+        edges: Sequence[Edge | None],
+        metas: Sequence[TensorMeta | None],
+        label: str,
+        message: str,
     ) -> None:
         super().__init__(edges, metas)
         self.label = label

@@ -1,9 +1,9 @@
 """A page's derivative formulas, compiled for recording and running.
 
-`DerivativePlan` knows, for one overload, which parameters are differentiable. For each subset of them
-that requires grad, `variant` generates two functions: ``save`` packs exactly the values that the
-formulas in play name, ``apply`` unpacks them (checking versions) and calls the formulas. Both are made
-once, when a call with that subset is first recorded.
+`DerivativePlan` knows, for one overload, which parameters are differentiable. For each subset of
+them that requires grad, `variant` generates two functions: ``save`` packs exactly the values that
+the formulas in play name, ``apply`` unpacks them (checking versions) and calls the formulas. Both
+are made once, when a call with that subset is first recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Variant:
     def __init__(
         self,
         save: Callable[..., tuple[object, ...]],
-        apply: Callable[[OpNode, list[Grad]], Sequence[Grad]],
+        apply: Callable[[OpNode, list[Grad]], list[Grad]],
         saves_tensors: bool,
     ) -> None:
         self.save = save
@@ -123,7 +123,7 @@ class DerivativePlan:
         return "[]" in self.op._schema.returns[0].type.written
 
     def _saved(self, name: str, slot: str) -> tuple[list[str], list[str], list[str], bool]:
-        """Source that packs a value, the names it unpacks to, source that opens it; is it a tensor."""
+        """Source that packs a value, names it unpacks to, source that opens it; is it a tensor."""
         i = self.index.get(name)
         if i is None and name.endswith("_meta"):
             return [f"_metas(p{self.index[name.removesuffix('_meta')]})"], [slot], [], False
@@ -131,7 +131,8 @@ class DerivativePlan:
             number = int(name[6:] or 0)
             one = len(self.op._schema.returns) == 1 and not self._returns_list()
             value = "_result" if one else f"_result[{number}]"
-            return [f"_keep_output({value}, {number})"], [slot], [f"{slot} = _open({slot}, _node)"], True
+            opened = f"{slot} = _open({slot}, _node)"
+            return [f"_keep_output({value}, {number})"], [slot], [opened], True
         written = self.arguments[i].type.written
         if written == "Tensor" and not self.op.takes_numbers:
             version = f"0 if p{i}._vc is None else p{i}._vc.value"
@@ -188,9 +189,9 @@ class DerivativePlan:
 
 def _raise_freed(node: Node) -> None:
     raise RuntimeError(
-        "Trying to backward through the graph a second time (or directly access saved tensors after "
-        "they have already been freed). Specify retain_graph=True if you need to backward through "
-        f"the graph a second time. It failed in {node.name()}."
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Specify retain_graph=True if you need to backward "
+        f"through the graph a second time. It failed in {node.name()}."
     )
 
 
@@ -206,7 +207,7 @@ def _keep(value: object) -> object:
     if isinstance(value, Tensor):
         return SavedTensor(value)
     if value.__class__ is tuple:
-        return tuple([_keep(v) for v in value])  # type: ignore[attr-defined]  # a tuple
+        return tuple([_keep(v) for v in value])
     return value
 
 
@@ -215,7 +216,7 @@ def _metas(value: object) -> object:
     if isinstance(value, Tensor):
         return value.meta
     if value.__class__ is tuple:
-        return tuple([_metas(v) for v in value])  # type: ignore[attr-defined]  # a tuple
+        return tuple([_metas(v) for v in value])
     return value
 
 
@@ -225,7 +226,7 @@ def _keep_output(value: object, number: int) -> object:
 
 def _open(value: object, node: Node) -> object:
     if value.__class__ is SavedTensor or value.__class__ is SavedOutput:
-        return value.unpack(node)  # type: ignore[attr-defined]  # one of the two
+        return value.unpack(node)
     if value.__class__ is tuple:
-        return tuple([_open(v, node) for v in value])  # type: ignore[attr-defined]  # a tuple
+        return tuple([_open(v, node) for v in value])
     return value

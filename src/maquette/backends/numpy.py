@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from collections.abc import Callable
 
 import numpy
 
@@ -22,7 +23,7 @@ class _Quiet(threading.local):
     def __init__(self) -> None:
         context = contextvars.Context()
         context.run(numpy.seterr, all="ignore")
-        self.run = context.run
+        self.run: Callable[..., object] = context.run
 
 
 def namespace() -> object:

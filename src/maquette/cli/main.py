@@ -1,7 +1,7 @@
 """The command ``maquette``: parse arguments, call a command, turn errors into one clear message.
 
-Commands live in modules of their own; each has `add_parser` and is imported here. Exit codes: 0 well,
-1 the program or plan failed, 2 the command line is wrong.
+Commands live in modules of their own; each has `add_parser` and is imported here. Exit codes: 0
+well, 1 the program or plan failed, 2 the command line is wrong.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from maquette.plan.report import print_report
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
@@ -56,15 +59,14 @@ def run(options: argparse.Namespace) -> int:
     made, title = _plan(options, where, kind)
     seconds = time.perf_counter() - started
     if options.json == "-":
-        import json
-
         print(json.dumps(made.to_dict(), indent=1))
         return 0
     if options.json:
         made.to_json(options.json)
     from rich.console import Console
 
-    console = Console(width=min(Console().width, 100) if sys.stdout.isatty() else 100, highlight=False)
+    width = min(Console().width, 100) if sys.stdout.isatty() else 100
+    console = Console(width=width, highlight=False)
     print_report(made, console, title=title, depth=options.depth)
     console.print(f"\nplanned in {seconds:.1f} s, in outline: no data was allocated")
     return 0
@@ -114,7 +116,7 @@ def _plan(
 
 def _cast(value: object, kind: dtypes.dtype) -> object:
     if isinstance(value, Tensor) and value.is_floating_point():
-        return value.to(kind)  # type: ignore[attr-defined]  # attached by aten
+        return value.to(kind)
     return value
 
 
@@ -139,7 +141,7 @@ def _dtype(text: str | None) -> dtypes.dtype | None:
 def _progress() -> Iterator[Callable[[int], None]]:
     """A counter of operators on stderr, once the work has taken longer than a second."""
     started = time.perf_counter()
-    status: list[object] = []
+    status: list[Status] = []
 
     def tell(operations: int) -> None:
         if time.perf_counter() - started < 1 or not sys.stderr.isatty():
@@ -148,11 +150,11 @@ def _progress() -> Iterator[Callable[[int], None]]:
             from rich.console import Console
 
             status.append(Console(stderr=True).status(""))
-            status[0].start()  # type: ignore[attr-defined]  # rich's Status
-        status[0].update(f"planning: {operations:,} operators")  # type: ignore[attr-defined]
+            status[0].start()
+        status[0].update(f"planning: {operations:,} operators")
 
     try:
         yield tell
     finally:
         if status:
-            status[0].stop()  # type: ignore[attr-defined]
+            status[0].stop()

@@ -8,6 +8,7 @@ import sys
 import types
 
 from maquette.cli.errors import CommandError, failure
+from maquette.torch import install
 
 
 def load(path: str) -> types.ModuleType:
@@ -15,9 +16,7 @@ def load(path: str) -> types.ModuleType:
     file = pathlib.Path(path)
     if not file.is_file():
         raise CommandError(f"there is no file '{path}'; give the path of a Python file", 2)
-    from maquette import torch as face
-
-    face.install()
+    install()
     sys.path.insert(0, str(file.resolve().parent))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
@@ -37,8 +36,8 @@ def evaluate(module: types.ModuleType, expression: str | None, default: str, opt
     if text is None:
         if not hasattr(module, default):
             raise CommandError(
-                f"{module.__file__} has no function {default}(); give {option} an expression in the "
-                f"names of the file",
+                f"{module.__file__} has no function {default}(); give {option} an expression in "
+                f"the names of the file",
                 2,
             )
         text = f"{default}()"

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from maquette.cli.errors import CommandError
+from maquette.torch import install
 
 if TYPE_CHECKING:
     Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -26,9 +27,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the script as ``__main__``; its errors are its own."""
     if not pathlib.Path(options.script).is_file():
         raise CommandError(f"there is no file '{options.script}'; give the path of a script", 2)
-    from maquette import torch as face
-
-    face.install()
+    install()
     sys.argv = [options.script, *options.arguments]
     sys.path.insert(0, str(pathlib.Path(options.script).resolve().parent))
     runpy.run_path(options.script, run_name="__main__")

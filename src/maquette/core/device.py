@@ -5,7 +5,7 @@ devices; a tensor always carries the index, which `canonical` fills in.
 """
 
 import re
-from typing import Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from maquette.core.errors import check, check_type
 
@@ -67,6 +67,11 @@ class device:
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+    if TYPE_CHECKING:
+        # `with device("cuda"):` is attached where the default device is known (aten's creation).
+        def __enter__(self) -> Self: ...
+        def __exit__(self, *exc: object) -> None: ...
 
 
 def _parse(text: str, index: int | None) -> device:

@@ -40,3 +40,17 @@ def check_not_implemented(condition: bool, message: Message) -> None:
     """Raise NotImplementedError unless the condition holds."""
     if not expect_true(condition):
         raise NotImplementedError(message())
+
+
+def check_data(
+    condition: bool, message: Message, kind: type[Exception] = RuntimeError
+) -> None:
+    """For kernels: raise unless the values in the tensors allow the call; shape rules cannot."""
+    if not condition:
+        raise of_data(kind(message()))
+
+
+def of_data(error: Exception) -> Exception:
+    """Mark an error as coming from values, which a fake tensor has none of."""
+    error.reads_data = True  # type: ignore[attr-defined]  # the mark is an attribute of its own
+    return error

@@ -1,4 +1,4 @@
-"""Known values of fake tensors: what keeps an optimizer's step counter working in outline (F64-F68).
+"""Known values of fake tensors: an optimizer's step counter works in outline (F64-F68).
 
 A constant is a private real clone. An operator whose tensors are all constants runs on the clones;
 any other write forgets the constant of the target and of all its aliases.
@@ -7,9 +7,8 @@ any other write forgets the constant of the target and of all its aliases.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from maquette.dispatch import keysets as K

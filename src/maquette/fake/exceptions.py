@@ -47,5 +47,5 @@ class MetadataMismatchError(RuntimeError):
         self.reason = reason
 
 
-# One error class for devices that do not go together, eager and fake (the fake answer is the eager's).
+# One error class for devices that do not go together: the fake answer is the eager's.
 FakeTensorDeviceMismatchError = DeviceMismatchError

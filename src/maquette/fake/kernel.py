@@ -1,8 +1,9 @@
 """The kernel at Fake: an operator's shape rule, remembered, and a new tensor in outline.
 
 The key Fake stands just above the backends, so whatever wants to see the real program has seen it
-before. For each operator one function is generated: look up the outcome by the interned metas, check
-that the arguments are fakes of one mode, build the result. A hit touches no shape, stride or size.
+before. For each operator one function is generated: look up the outcome by the interned metas,
+check that the arguments are fakes of one mode, build the result. A hit touches no shape, stride or
+size.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def from_outcome(
     mode: FakeTensorMode,
 ) -> object:
     """Fake results of an outcome."""
-    resize_outputs(kinds, outcome, params)
+    resize_outputs(op, kinds, outcome, params)
 
     def fresh(op: OpOverload, meta: TensorMeta, value: object) -> FakeTensor:
         return fresh_fake(mode, meta)
@@ -305,7 +306,7 @@ def _tensor_parameters(op: OpOverload) -> tuple[list[str], list[str]]:
 def _mixed(value: object, mode: FakeTensorMode) -> bool:
     """Whether an optional tensor or list of tensors has one that is not of ``mode``."""
     if value.__class__ is tuple:
-        return any(t is not None and t.fake_mode is not mode for t in value)  # type: ignore[attr-defined]  # a tuple
+        return any(t is not None and t.fake_mode is not mode for t in value)
     return value.fake_mode is not mode  # type: ignore[attr-defined]  # a tensor
 
 

@@ -1,7 +1,8 @@
 """`FakeTensorMode`: programs in outline, without data and without the hardware they are for.
 
 In the mode every factory makes fakes; operators on fakes give fakes inside and outside of it. The
-answer of an operator is its shape rule's (`kernel.py`); how real tensors become fakes is `convert.py`.
+answer of an operator is its shape rule's (`kernel.py`); how real tensors become fakes is
+`convert.py`.
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
             f"with 'allow_non_fake_inputs'. Found the real tensor {p.meta}; "
             f"mode.from_tensor(t) converts it"
         )
-    if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):  # type: ignore[attr-defined]  # a tuple
-        return tuple([_ours(op, i, mode) for i in p])  # type: ignore[attr-defined]  # a tuple
+    if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):
+        return tuple([_ours(op, i, mode) for i in p])
     return p
 
 

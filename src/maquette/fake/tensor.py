@@ -1,13 +1,14 @@
 """`FakeTensor`: a meta, a storage that only counts bytes, and the mode it belongs to.
 
-A fake tensor is a `Tensor` whose key set has the key Fake beside its own device's keys, so autograd,
-autocast and every transform treat it as a tensor of that device. ``constant`` is a private real clone
-of a value that is known (F64); the hidden key CONSTANT tells dispatch of it.
+A fake tensor is a `Tensor` whose key set has the key Fake beside its own device's keys, so
+autograd, autocast and every transform treat it as a tensor of that device. ``constant`` is a
+private real clone of a value that is known (F64); the hidden key CONSTANT tells dispatch of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from maquette.core.device import canonical, device
 from maquette.core.meta import TensorMeta
@@ -34,7 +35,7 @@ class FakeTensor(Tensor):
     """A tensor in outline: every question about metadata has its answer, data has none."""
 
     __slots__ = ("constant", "fake_mode")
-    __torch_function__ = disabled_torch_function
+    __torch_function__: ClassVar[Callable[..., object]] = disabled_torch_function
 
     fake_mode: FakeTensorMode  # type: ignore[misc]  # None on real tensors
     constant: Tensor | None  # type: ignore[misc]  # likewise

@@ -8,6 +8,7 @@ is the outcome's meta over the argument's storage.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,6 +31,7 @@ from maquette.tensor.tensor import (
     inference_keys,
     keys_for,
     relayout,
+    resize_storage,
     wrap,
 )
 
@@ -38,7 +40,7 @@ _DENSE = K.functionality_bits(DispatchKey.CPU)
 
 
 def returns_of(op: OpOverload) -> list[tuple[str, int]]:
-    """Per declared return: ('fresh', -1), ('view', i) or ('written', i), i the aliased parameter."""
+    """Per return: ('fresh', -1), ('view', i) or ('written', i), i the aliased parameter."""
     arguments = op._schema.arguments
     found: list[tuple[str, int]] = []
     for r in op._schema.returns:
@@ -218,8 +220,8 @@ def arrays_of(params: Sequence[object]) -> list[object]:
 def _array_of(p: object) -> object:
     if isinstance(p, Tensor):
         return p._data
-    if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):  # type: ignore[attr-defined]  # a tuple
-        return [_array_of(i) for i in p]  # type: ignore[attr-defined]  # a tuple
+    if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):
+        return [_array_of(i) for i in p]
     return p
 
 
@@ -234,7 +236,8 @@ def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedSto
             f"{op.name()}: its shape rule says {meta}, its kernel gave an array of shape "
             f"{array.shape}; one of the two is wrong"
         )
-    storage = UntypedStorage(meta.storage_bytes, meta.device, np.zeros(meta.storage_bytes, np.uint8))
+    size = meta.storage_bytes
+    storage = UntypedStorage(size, meta.device, np.zeros(size, np.uint8))
     target = array_over(storage, meta)
     if array.size:
         runner_of("cpu").run(np.copyto, target, array, casting="unsafe")
@@ -301,7 +304,8 @@ def _views(source: object, meta: object, view: Callable[[Tensor, TensorMeta], Te
     if isinstance(meta, TensorMeta):
         assert isinstance(source, Tensor)
         return view(source, meta)
-    assert isinstance(source, Tensor) and isinstance(meta, (tuple, list))
+    assert isinstance(source, Tensor)
+    assert isinstance(meta, (tuple, list))
     return [view(source, m) for m in meta]
 
 
@@ -326,7 +330,7 @@ def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., obje
 
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
-        resize_outputs(kinds, outcome, params)
+        resize_outputs(op, kinds, outcome, params)
         results = quiet.run(array_kernel, xp, *arrays_of(params))
         return build(op, kinds, outcome, params, results, fresh_from, view_of)
 
@@ -334,7 +338,7 @@ def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., obje
 
 
 def resize_outputs(
-    kinds: list[tuple[str, int]], outcome: Outcome, params: Sequence[object]
+    op: OpOverload, kinds: list[tuple[str, int]], outcome: Outcome, params: Sequence[object]
 ) -> None:
     """Bring written arguments to the meta that the rule gives them before a kernel writes."""
     for n, (kind, source) in enumerate(kinds):
@@ -343,9 +347,22 @@ def resize_outputs(
         target = params[source]
         meta = outcome.value if len(kinds) == 1 else outcome.value[n]  # type: ignore[index]  # one meta a return
         if isinstance(target, Tensor) and isinstance(meta, TensorMeta) and target.meta is not meta:
+            if op._schema.arguments[source].is_out:
+                warn_resized(target.meta, meta.shape)
             if meta.storage_bytes > target._storage.nbytes():
-                target._storage.resize_(meta.storage_bytes)
+                resize_storage(target, meta.storage_bytes)
             relayout(target, meta)
+
+
+def warn_resized(out: TensorMeta, shape: Sequence[int]) -> None:
+    """Warn where ``out=`` names a tensor with elements that has not the result's shape (T36)."""
+    if out.numel and out.shape != shape:
+        warnings.warn(
+            f"out={out} holds elements and is resized to {list(shape)}, the shape of the result; "
+            f"give a tensor of that shape, or an empty one: out.resize_(0)",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _views_only(op: OpOverload) -> Callable[..., object]:
@@ -361,7 +378,7 @@ def _views_only(op: OpOverload) -> Callable[..., object]:
 
         def relay(ks: int, *params: object) -> object:
             outcome = lookup(op, params)
-            resize_outputs(kinds, outcome, params)
+            resize_outputs(op, kinds, outcome, params)
             return build(op, kinds, outcome, params, None, fresh_from, view_of)
 
         return relay
@@ -374,7 +391,7 @@ def meta_kernel(op: OpOverload) -> Callable[..., object]:
 
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
-        resize_outputs(kinds, outcome, params)
+        resize_outputs(op, kinds, outcome, params)
         return build(op, kinds, outcome, params, None, _fresh_meta, view_of)
 
     return kernel

@@ -1,9 +1,9 @@
 """Running shape rules, and remembering what they said.
 
-`Outcome` is the answer of an operator's shape rule for one combination of metas and plain arguments:
-the metas of the results and all that is needed to build them at once. Eager, meta and fake kernels
-read the same cache, which is how the fake answer is the eager answer. Keys are tuples of interned
-metas and small values; nothing in a key or an outcome holds a tensor.
+`Outcome` is the answer of an operator's shape rule for one combination of metas and plain
+arguments: the metas of the results and all that is needed to build them at once. Eager, meta and
+fake kernels read the same cache, which is how the fake answer is the eager answer. Keys are tuples
+of interned metas and small values; nothing in a key or an outcome holds a tensor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from maquette.core.device_rules import common_device
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
-from maquette.core.scalar_types import complex32
 from maquette.core.scalar_types import complex32
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.call import NUMBERS, compiled
@@ -42,7 +41,9 @@ class Outcome:
     save their computation per call; ``byte_strides`` are what a kernel's array should have.
     """
 
-    __slots__ = ("byte_strides", "device", "fake_keys", "keys", "meta", "nbytes", "np", "shape", "value")
+    __slots__ = (
+        "byte_strides", "device", "fake_keys", "keys", "meta", "nbytes", "np", "shape", "value",
+    )  # fmt: skip
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -63,9 +64,9 @@ def rule_argument(p: object) -> object:
     if isinstance(p, Tensor):
         return p.meta
     if p.__class__ is device:
-        return canonical(p)  # type: ignore[arg-type]  # a device, by the line above
-    if p.__class__ is tuple and any(isinstance(i, TensorBase) for i in p):  # type: ignore[attr-defined]  # a tuple
-        return tuple([i.meta if isinstance(i, Tensor) else i for i in p])  # type: ignore[attr-defined]  # a tuple
+        return canonical(p)
+    if p.__class__ is tuple and any(isinstance(i, TensorBase) for i in p):
+        return tuple([i.meta if isinstance(i, Tensor) else i for i in p])
     return p
 
 
@@ -76,7 +77,7 @@ def metas_in(args: Sequence[object]) -> list[TensorMeta]:
         if isinstance(a, TensorMeta):
             found.append(a)
         elif a.__class__ is tuple:
-            found += [i for i in a if isinstance(i, TensorMeta)]  # type: ignore[attr-defined]  # a tuple
+            found += [i for i in a if isinstance(i, TensorMeta)]
     return found
 
 

@@ -1,14 +1,15 @@
 """In-place and ``out=`` forms of an operator, derived from its functional page.
 
-Their schema is the page's text with the write annotated, their shape rule the page's rule followed by
-the checks that writing needs (PyTorch's result casting, no broadcasting of the target, no internal
-overlap), their kernel the page's kernel followed by a copy into the target.
+Their schema is the page's text with the write annotated, their shape rule the page's rule followed
+by the checks that writing needs (PyTorch's result casting, no broadcasting of the target, no
+internal overlap), their kernel the page's kernel followed by a copy into the target.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +23,7 @@ DtypeCheck = Callable[[str, dtype, dtype], None]
 
 
 def inplace_schema(schema: str, name: str | None = None) -> str:
-    """``aten::add.Tensor(Tensor self, ...) -> Tensor`` to that of ``aten::add_.Tensor``, or ``name``."""
+    """``aten::add.Tensor(Tensor self, ...) -> Tensor`` to ``aten::add_.Tensor``'s or ``name``'s."""
     head, _, rest = schema.partition("(")
     base, dot, overload = head.partition(".")
     target = f"{base}_{dot}{overload}" if name is None else f"{base.partition('::')[0]}::{name}"
@@ -144,11 +145,15 @@ def out_shape(base: OpOverload, count: int, check_dtype: DtypeCheck = check_cast
     def rule(*args: object) -> object:
         assert base.shape_rule is not None
         results = base.shape_rule(*args[:-count])
-        pairs = zip((results,) if count == 1 else results, args[-count:], strict=True)  # type: ignore[arg-type]  # metas
+        pairs = zip(_listed(results, count), args[-count:], strict=True)
         fitted = [_fitted(base._opname, result, out, check_dtype) for result, out in pairs]
         return fitted[0] if count == 1 else tuple(fitted)
 
     return rule
+
+
+def _listed(results: object, count: int) -> Sequence[object]:
+    return (results,) if count == 1 else cast(Sequence[object], results)
 
 
 def _fitted(name: str, result: object, out: object, check_dtype: DtypeCheck) -> TensorMeta:
@@ -179,9 +184,7 @@ def writing_out(base: OpOverload, count: int) -> Rule:
     def kernel(xp: object, *args: object) -> None:
         assert base.array_kernel is not None
         results = base.array_kernel(xp, *args[:-count])
-        for target, result in zip(
-            args[-count:], (results,) if count == 1 else results, strict=True
-        ):
+        for target, result in zip(args[-count:], _listed(results, count), strict=True):
             _write(target, result)
 
     return kernel

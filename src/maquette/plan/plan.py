@@ -37,7 +37,7 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Held:
-    """A storage alive at the peak: bytes, category, and the operation that made it (None: before)."""
+    """A storage alive at the peak: bytes, category, the operation that made it (None: before)."""
 
     nbytes: int
     category: str
@@ -73,7 +73,8 @@ class Plan:
         self._forward_end: int | None = next(phases, None)
         distinct = {id(p): p for p in model.parameters()}.values()
         self.parameters: int = sum(p.numel() for p in distinct)
-        self.parameter_bytes: int = sum({p._storage.id: p._storage.nbytes() for p in distinct}.values())
+        storages = {p._storage.id: p._storage for p in distinct}
+        self.parameter_bytes: int = sum(s.nbytes() for s in storages.values())
         flops: Counter[str] = Counter()
         for operation in self.operators:
             flops[operation.phase] += operation.flops
@@ -237,7 +238,7 @@ def plan(
 
     train: forward, backward and, with an optimizer, its first step; else forward without grad.
     optimizer: "adamw", "adam", "sgd", "sgd-momentum", or a function of the parameters.
-    loss: a function of the output; by default the output itself if it is a scalar, or its ``.loss``.
+    loss: a function of the output; by default the output if it is a scalar, or its ``.loss``.
     device: where to plan it, such as "cuda"; by default where the tensors are.
 
     progress: called with the number of operators so far, now and then. recorders: a list that gets

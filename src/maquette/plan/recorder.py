@@ -1,9 +1,9 @@
 """What the planner sees: operators, storages and where in the model they belong.
 
-`Recorder` is a `TorchDispatchMode` and an observer of allocations, as any user could write. It keeps
-one `Operation` for each operator call and one `Allocation` for each storage, in program order; bytes in
-use at any moment follow from those. It holds no tensor. What to run under it is `step.py`; what to
-make of it, `plan.py`.
+`Recorder` is a `TorchDispatchMode` and an observer of allocations, as any user could write. It
+keeps one `Operation` for each operator call and one `Allocation` for each storage, in program
+order; bytes in use at any moment follow from those. It holds no tensor. What to run under it is
+`step.py`; what to make of it, `plan.py`.
 """
 
 from __future__ import annotations
@@ -135,11 +135,12 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: OpOverload,
+        func: Callable[..., object],
         types: tuple[type, ...],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
+        assert isinstance(func, OpOverload)
         st = tls.st
         context = st.node_context
         if self.phase == "backward" and isinstance(context, Place):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BARS = "▁▂▃▄▅▆▇█"
-WIDTH = 100
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTS = ("", "K", "M", "G", "T", "P", "E")
 

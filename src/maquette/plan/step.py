@@ -1,13 +1,14 @@
 """One step of a program under a recorder: forward, backward, optimizer step.
 
-The same function runs in outline and for real, which is how a plan can be checked against the bytes of
-a real run. Models and inputs become fakes here, on the device that is asked for.
+The same function runs in outline and for real, which is how a plan can be checked against the bytes
+of a real run. Models and inputs become fakes here, on the device that is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias, cast
 
 from maquette.autograd.grad_mode import no_grad
 from maquette.core.device import canonical, device
@@ -21,6 +22,7 @@ from maquette.tensor.tensor import Tensor, fake_keys_for
 
 OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
 Loss = Callable[[object], Tensor]
+Table: TypeAlias = MutableMapping[str, Tensor | None]
 
 
 def run_step(
@@ -85,8 +87,8 @@ def scalar_loss(output: object, loss: Loss | None) -> Tensor:
     if not isinstance(value, Tensor) or value.numel() != 1:
         what = value.meta if isinstance(value, Tensor) else type(output).__name__
         raise TypeError(
-            f"training needs a scalar: the model's output, its .loss, or loss=... of it; got {what}. "
-            f"Pass loss=lambda output: ... or let the model return one"
+            f"training needs a scalar: the model's output, its .loss, or loss=... of it; got "
+            f"{what}. Pass loss=lambda output: ... or let the model return one"
         )
     return value
 
@@ -157,40 +159,39 @@ class Outline:
             return {k: self.value(v) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
             items = [self.value(v) for v in value]
-            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+            make: Callable[..., object] = type(value)
+            return make(*items) if hasattr(value, "_fields") else make(items)
         return value
 
     @contextmanager
     def model(self, model: Module) -> Iterator[None]:
         """``model`` with fake parameters and buffers for the block; its own afterwards."""
-        kept: list[tuple[dict[str, Tensor | None], dict[str, Tensor | None]]] = []
-        for module in model.modules():
-            for table in (module._parameters, module._buffers):
-                kept.append((table, dict(table)))
+        kept = [dict(table) for _, table in _tables(model)]
         try:
-            for module in model.modules():
-                for table in (module._parameters, module._buffers):
-                    for name, t in list(table.items()):
-                        if t is not None:
-                            replace(module, table, name, self.tensor(t))
+            for module, table in _tables(model):
+                for name, t in list(table.items()):
+                    if t is not None:
+                        replace(module, table, name, self.tensor(t))
             yield
         finally:
-            self._restore(model, kept)
-
-    def _restore(
-        self,
-        model: Module,
-        kept: list[tuple[dict[str, Tensor | None], dict[str, Tensor | None]]],
-    ) -> None:
-        originals = iter(kept)
-        for module in model.modules():
-            for table in (module._parameters, module._buffers):
-                for name, t in next(originals)[1].items():
-                    if table[name] is not t and t is not None:
-                        replace(module, table, name, t)
+            _restore(model, kept)
 
 
-def replace(module: Module, table: dict[str, Tensor | None], name: str, t: Tensor) -> None:
+def _tables(model: Module) -> Iterator[tuple[Module, Table]]:
+    """Each module of a model with its parameters, then with its buffers."""
+    for module in model.modules():
+        yield module, cast(Table, module._parameters)  # a fake is a parameter by its mark
+        yield module, module._buffers
+
+
+def _restore(model: Module, kept: Sequence[Mapping[str, Tensor | None]]) -> None:
+    for (module, table), originals in zip(_tables(model), kept, strict=True):
+        for name, t in originals.items():
+            if table[name] is not t and t is not None:
+                replace(module, table, name, t)
+
+
+def replace(module: Module, table: Table, name: str, t: Tensor) -> None:
     """Put ``t`` in the place of a parameter or buffer, in the table and wherever it is mirrored."""
     table[name] = t
     if name in module.__dict__:

@@ -45,7 +45,7 @@ def _viewing(op: OpOverload, source: int, *, base: bool) -> Callable[..., object
         result = (table.get(below) or resolve(below))(below, *params)
         origin = params[source]
         if result.__class__ is list or result.__class__ is tuple:
-            for view in result:  # type: ignore[attr-defined]  # a list, by the line above
+            for view in result:
                 _link(view, origin, base)
                 if not tls.st.grad_enabled or origin._keys & K.REQUIRES_GRAD:  # type: ignore[attr-defined]  # a tensor
                     _created(view, "MULTI_OUTPUT_NODE")
@@ -140,7 +140,7 @@ def _writing(op: OpOverload, written: Sequence[int]) -> Callable[..., object]:
         else:
             for i in written:
                 p = params[i]
-                for t in p if p.__class__ is tuple else (p,):  # type: ignore[attr-defined]  # a tuple
+                for t in p if p.__class__ is tuple else (p,):
                     _bump(t)
         return result
 
@@ -192,9 +192,10 @@ def _check_pair(op: OpOverload, target: Tensor, other: Tensor) -> None:
     if op._opname in _OVERLAP_ALLOWED:
         return
     raise RuntimeError(
-        f"{op._opname}: unsupported operation: some elements of the input tensor and the written-to "
-        f"tensor refer to a single memory location. Please clone() the tensor before performing the "
-        f"operation. Written: {a} at offset {a.offset}, read: {b} at offset {b.offset}."
+        f"{op._opname}: unsupported operation: some elements of the input tensor and the "
+        f"written-to tensor refer to a single memory location. Please clone() the tensor before "
+        f"performing the operation. Written: {a} at offset {a.offset}, read: {b} at offset "
+        f"{b.offset}."
     )
 
 

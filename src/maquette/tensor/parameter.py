@@ -8,7 +8,8 @@ a mark.
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from collections.abc import Callable
+from typing import ClassVar, TypeVar, cast
 
 from maquette.dispatch.abstract import disabled_torch_function
 from maquette.tensor.tensor import Tensor, TensorType, alias
@@ -35,7 +36,8 @@ class Parameter(Tensor, metaclass=_ParameterType):
 
     __slots__ = ()
     _is_param = True
-    __torch_function__ = disabled_torch_function  # results are plain tensors (D136)
+    # Results are plain tensors (D136).
+    __torch_function__: ClassVar[Callable[..., object]] = disabled_torch_function
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         source = Tensor() if data is None else data

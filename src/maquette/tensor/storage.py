@@ -88,8 +88,12 @@ class UntypedStorage:
         """Address of the first byte; 0 where there is none."""
         return 0 if self.data is None or self._nbytes == 0 else int(self.data.ctypes.data)
 
-    def resize_(self, nbytes: int) -> UntypedStorage:
-        """Change the size; the common prefix of the bytes is kept."""
+    def resize_(self, nbytes: int, *, shared: bool = True) -> UntypedStorage:
+        """Change the size; the common prefix of the bytes is kept.
+
+        shared: whether tensors over the storage must be told that the bytes moved. It takes a walk
+        over all objects (10 ms), so whoever lays the only tensor anew says no.
+        """
         if self.foreign and nbytes > self._nbytes:
             raise RuntimeError(
                 f"this storage of {self._nbytes} bytes belongs to a NumPy array and is not "
@@ -101,6 +105,9 @@ class UntypedStorage:
             common = min(old, nbytes)
             grown[:common] = self.raw()[:common]
             self.data = grown
+            if shared:
+                for moved in BYTES_MOVED:
+                    moved(self)
         for observer in OBSERVERS:
             observer.resized(self.id, old, nbytes)
         return self
@@ -114,6 +121,8 @@ class UntypedStorage:
 
 _UINT8 = np.dtype(np.uint8)
 OBSERVERS: list[AllocationObserver] = []
+# What tensors do when their bytes have moved; the next file fills it in.
+BYTES_MOVED: list[Callable[[UntypedStorage], None]] = []
 
 
 def announce(storage: UntypedStorage) -> None:

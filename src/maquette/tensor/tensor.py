@@ -1,14 +1,16 @@
 """The strided tensor: an interned meta laid over a storage, with a key set.
 
-What is here: construction, aliasing, metadata queries, the state that autograd keeps on a tensor and
-the doors to Python numbers and NumPy. What is not: operators and the methods made of them (they are
-derived from the operators' pages and attached by `maquette.aten.methods`), printing (`printing.py`),
-the engine (floor 5). ``_keys`` carries, beside the visible key set, the hidden bit REQUIRES_GRAD, so
-that one `or` of the arguments answers whether anything requires grad.
+What is here: construction, aliasing, metadata queries, the state that autograd keeps on a tensor
+and the doors to Python numbers and NumPy. What is not: operators and the methods made of them (they
+are derived from the operators' pages and attached by `maquette.aten.methods`), printing
+(`printing.py`), the engine (floor 5). ``_keys`` carries, beside the visible key set, the hidden bit
+REQUIRES_GRAD, so that one `or` of the arguments answers whether anything requires grad.
 """
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -32,7 +34,7 @@ from maquette.dispatch.torch_function import (
     DisableTorchFunctionSubclass,
     default_torch_function,
 )
-from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.storage import BYTES_MOVED, UntypedStorage
 from maquette.tensor.surface import TensorSurface
 
 if TYPE_CHECKING:
@@ -119,7 +121,7 @@ class AutogradMeta:
 
 
 class TensorType(type):
-    """The class of `Tensor`: ``Tensor.view(t, ...)`` finds a method that is an operator, as ``t.view``."""
+    """The class of `Tensor`: ``Tensor.view(t)`` finds an operator's method as ``t.view`` does."""
 
     def __getattr__(cls, name: str) -> Callable[..., Any]:
         method = find_method(name)
@@ -143,7 +145,9 @@ class Tensor(TensorSurface, metaclass=TensorType):
     `Tensor([1.0])` makes a tensor of the default dtype; use `maquette.tensor` to choose.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_ag", "_base", "_data", "_keys", "_storage", "_vc", "meta")
+    __slots__ = (
+        "__dict__", "__weakref__", "_ag", "_base", "_data", "_keys", "_storage", "_vc", "meta",
+    )  # fmt: skip
 
     _keys: int
     meta: TensorMeta
@@ -446,6 +450,9 @@ class Tensor(TensorSurface, metaclass=TensorType):
     # --- Python protocol -------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name == "_data":  # forgotten by `_forget_arrays`
+            self._data = array_over(self._storage, self.meta)
+            return self._data  # type: ignore[return-value]  # an array
         if find_method(name) is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         found: Callable[..., Any] = getattr(self, name)
@@ -504,13 +511,14 @@ class Tensor(TensorSurface, metaclass=TensorType):
     # --- NumPy -----------------------------------------------------------------------
 
     def numpy(self, *, force: bool = False) -> Array:
-        """The data as an array that shares memory (T51); ``force`` resolves what stands in the way."""
+        """The data as an array that shares memory (T51); ``force`` resolves what is in the way."""
         t: Tensor = self
         if force:
             t = t.detach().cpu().resolve_conj().resolve_neg()
         if t.requires_grad and tls.st.grad_enabled:
             raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
+                "instead."
             )
         if t.is_conj() or t.is_neg():
             what = "conj" if t.is_conj() else "neg"
@@ -522,11 +530,12 @@ class Tensor(TensorSurface, metaclass=TensorType):
             raise RuntimeError(f"numpy(): {t} is fake and has no data")
         if t._data is None or t.meta.device.type != "cpu":
             raise TypeError(
-                f"can't convert {t.meta.device} device type tensor to numpy. Use Tensor.cpu() first."
+                f"can't convert {t.meta.device} device type tensor to numpy. Use Tensor.cpu() "
+                f"first."
             )
         return t._data
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         array = self.numpy()
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
@@ -558,6 +567,28 @@ def array_over(storage: UntypedStorage, meta: TensorMeta) -> Array:
     return np.ndarray(meta.shape, meta.dtype.numpy, storage.raw(), meta.offset * size, strides)
 
 
+def _forget_arrays(storage: UntypedStorage) -> None:
+    """Have all tensors over a storage look anew when next asked for their data (T3).
+
+    The slot is emptied, so that `Tensor.__getattr__` is asked: reading it costs nothing otherwise.
+    """
+    for holder in gc.get_referrers(storage):
+        if isinstance(holder, Tensor) and holder._storage is storage:
+            holder._data = None  # a slot emptied before cannot be emptied again
+            del holder._data
+
+
+def resize_storage(t: Tensor, nbytes: int) -> None:
+    """Resize the storage of ``t``, which the caller lays anew (`relayout`)."""
+    alone = sys.getrefcount(t._storage) <= _HELD_BY_ONE
+    t._storage.resize_(nbytes, shared=not alone)
+
+
+# References to the storage of a lone tensor: its slot's, and getrefcount's argument.
+_HELD_BY_ONE = 2
+BYTES_MOVED.append(_forget_arrays)
+
+
 def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: int) -> Tensor:
     """A plain tensor of the given parts; nothing is checked."""
     t = _new(Tensor)
@@ -585,7 +616,8 @@ def _of_class(t: TensorBase, cls: type) -> object:
 def from_storage(storage: UntypedStorage, meta: TensorMeta) -> Tensor:
     """A tensor of ``meta`` over ``storage``, with or without data."""
     data = None if storage.data is None else array_over(storage, meta)
-    return wrap(meta, storage, data, keys_for(meta) if not tls.st.inference else inference_keys(meta))
+    keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
+    return wrap(meta, storage, data, keys)
 
 
 def inference_keys(meta: TensorMeta) -> int:
@@ -602,8 +634,8 @@ def from_array(array: Array, on: device | None = None) -> Tensor:
     size = kind.itemsize
     if any(s < 0 for s in array.strides):
         raise ValueError(
-            f"at least one stride of the array is negative ({array.strides}); tensors with negative "
-            f"strides are not supported. Copy the array first"
+            f"at least one stride of the array is negative ({array.strides}); tensors with "
+            f"negative strides are not supported. Copy the array first"
         )
     if array.size and any(s % size for s, n in zip(array.strides, array.shape) if n > 1):
         raise ValueError(f"array strides {array.strides} are no multiples of the itemsize {size}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import math
 from types import ModuleType
+from typing import Any
 
 import maquette as _maquette
 from maquette.torch import paths as _paths
@@ -74,7 +75,7 @@ _HERE = {
 }
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:  # of any type, by name, and so it is to type checkers
     found = _find(name)
     globals()[name] = found
     return found

@@ -13,7 +13,6 @@ from typing import Any
 from maquette.optim.optimizer import Optimizer
 from maquette.tensor import Tensor
 
-Rate = float | Tensor
 Rates = list[Any]  # numbers or tensors; arithmetic with floats gives the same kind again
 
 

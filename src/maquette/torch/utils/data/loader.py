@@ -14,8 +14,6 @@ from maquette.torch.utils.data.collate import default_collate, default_convert
 from maquette.torch.utils.data.dataset import Dataset, IterableDataset, Sized
 from maquette.torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 
-Collate = Callable[[Sequence[object]], object]
-
 
 class DataLoader:
     """The batches of ``dataset``, anew at each iteration.

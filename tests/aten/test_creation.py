@@ -1,0 +1,231 @@
+"""Tensors from sizes and from data: dtypes, sharing, devices, constants, allocations."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette.tensor.storage import UntypedStorage, observe_allocations
+
+
+class _Sizes:
+    """Counts allocated bytes, device by device."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def allocated(self, storage: UntypedStorage, nbytes: int) -> None:
+        self.seen.append((str(storage.device), nbytes))
+
+    def resized(self, storage_id: int, old_nbytes: int, new_nbytes: int) -> None: ...
+
+    def released(self, storage_id: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ([1, 2.5], "float32"),
+        ([True, 2], "int64"),
+        ([True], "bool"),
+        (1j, "complex64"),
+        ([], "float32"),
+        (np.float64(1), "float64"),
+        ([np.int32(1)], "int32"),
+        ([np.float16(1), 2], "float16"),
+        (range(3), "int64"),
+        (np.zeros(2, np.int16), "int16"),
+    ],
+)
+def test_T33_dtype_of_data(data: object, kind: str) -> None:
+    assert mq.tensor(data).dtype.name == kind
+
+
+def test_T33_the_default_dtype_rules_literals() -> None:
+    mq.set_default_dtype(mq.float64)
+    try:
+        assert mq.tensor([1.0]).dtype is mq.zeros(1).dtype is mq.float64
+        assert mq.tensor(1j).dtype is mq.complex128
+    finally:
+        mq.set_default_dtype(mq.float32)
+
+
+def test_T33_ragged_data_names_dim_and_lengths() -> None:
+    with pytest.raises(ValueError, match=r"length 2 at dim 1 \(got 1\)"):
+        mq.tensor([[1, 2], [3]])
+
+
+def test_T34_values_out_of_range_are_refused() -> None:
+    for call in (
+        lambda: mq.full((2,), 300, dtype=mq.uint8),
+        lambda: mq.zeros(2, dtype=mq.int8).fill_(-200),
+        lambda: mq.tensor([300], dtype=mq.uint8),
+    ):
+        with pytest.raises(RuntimeError, match="overflow"):
+            call()
+
+
+def test_T50_from_numpy_shares_and_tensor_copies() -> None:
+    array = np.zeros(3)
+    shared, copied = mq.from_numpy(array), mq.tensor(array)
+    shared.add_(1)
+    assert array.tolist() == [1, 1, 1]
+    assert copied.tolist() == [0, 0, 0]
+    assert mq.as_tensor(array).data_ptr() == shared.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("array", "error"),
+    [
+        (np.zeros(3)[::-1], ValueError),
+        (np.zeros(3, ">f4"), ValueError),
+        (np.array(["a"]), TypeError),
+        (np.array([None]), TypeError),
+        (np.zeros(2, np.longdouble), TypeError),
+    ],
+)
+def test_T50_arrays_that_no_tensor_can_share(array: np.ndarray, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        mq.from_numpy(array)
+
+
+def test_T50_a_read_only_array_refuses_writes() -> None:
+    array = np.zeros(3)
+    array.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        t = mq.from_numpy(array)
+    with pytest.raises(RuntimeError, match="read-only"):
+        t.add_(1)
+
+
+def test_T50_asarray_and_frombuffer_share() -> None:
+    raw = bytearray(8)
+    t = mq.frombuffer(raw, dtype=mq.float32)
+    t.fill_(1)
+    assert raw[3] == 0x3F
+    with pytest.raises(ValueError, match="copy"):
+        mq.asarray([1, 2], copy=False)
+
+
+def test_T4_tensor_announces_one_storage() -> None:
+    with observe_allocations(_Sizes()) as sizes:
+        mq.tensor([1.0, 2.0]).view(2, 1)[0]
+    assert sizes.seen == [("cpu", 8)]
+
+
+@pytest.mark.parametrize(
+    ("make", "seen"),
+    [
+        (lambda: mq.tensor([1.0, 2.0]), [("cpu", 8)]),
+        (lambda: mq.tensor(1.0), [("cpu", 4)]),
+        (lambda: mq.tensor([1.0, 2.0], device="cuda"), [("cuda:0", 8)]),
+    ],
+)
+def test_T4_fake_data_announces_the_modelled_storage_only(
+    make: Callable[[], object], seen: list[tuple[str, int]]
+) -> None:
+    with mq.FakeTensorMode(), observe_allocations(_Sizes()) as sizes:
+        make()
+    assert sizes.seen == seen
+
+
+def test_F64_data_of_at_most_one_element_is_constant() -> None:
+    with mq.FakeTensorMode():
+        assert mq.tensor(3).constant is not None
+        assert mq.tensor([]).constant is not None
+        assert mq.tensor([1, 2]).constant is None
+        assert mq.ones(1).constant is None
+
+
+def test_F65_constants_follow_writes_through_views() -> None:
+    with mq.FakeTensorMode():
+        b = mq.tensor(1.0)
+        v = b.view(1)
+        b.add_(2)
+        assert v.item() == 3
+
+
+def test_T10_a_cuda_tensor_in_outline_needs_no_hardware() -> None:
+    with mq.FakeTensorMode():
+        x = mq.empty(2, device="cuda")
+        assert str(x.device) == "cuda:0"
+        assert x.cpu().device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mq.zeros(2, device="cuda"),
+        lambda: mq.zeros(2).cuda(),
+        lambda: mq.tensor([1.0], device="cuda"),
+    ],
+)
+def test_real_data_on_an_absent_device_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(NotImplementedError, match="cuda"):
+        make()
+
+
+def test_T3_meta_tensors_have_no_data() -> None:
+    x = mq.zeros(2, device="meta")
+    for read in (lambda: x.to("cpu"), x.tolist, lambda: mq.zeros(2).copy_(x)):
+        with pytest.raises(NotImplementedError, match="no data"):
+            read()
+    with pytest.raises(RuntimeError, match="meta"):
+        mq.zeros((), device="meta").item()
+
+
+def test_the_default_device_of_a_block() -> None:
+    with mq.device("meta"):
+        assert mq.zeros(2).device.type == mq.tensor([1.0]).device.type == "meta"
+    assert mq.zeros(2).device.type == "cpu"
+
+
+def test_T15_T16_T17_formats() -> None:
+    x = mq.zeros(2, 3, 1, 1)
+    assert x.contiguous(memory_format=mq.channels_last) is x
+    assert x.clone(memory_format=mq.channels_last).stride() == (3, 1, 3, 3)
+    assert x.to(memory_format=mq.channels_last).stride() == (3, 1, 3, 3)
+    y = mq.zeros(2, 3).t()
+    assert y.to(memory_format=mq.contiguous_format) is y
+    assert y.clone().stride() == (1, 3)
+    with pytest.raises(RuntimeError, match="preserve"):
+        y.contiguous(memory_format=mq.preserve_format)
+
+
+def test_the_classes_own_constructor() -> None:
+    assert mq.Tensor(2, 3).shape == (2, 3)
+    assert mq.Tensor([1, 2]).dtype is mq.float32
+    assert mq.Tensor().shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "values"),
+    [((5,), [0, 1, 2, 3, 4]), ((2, -3, -2), [2, 0, -2]), ((0, 1, 0.25), [0, 0.25, 0.5, 0.75])],
+)
+def test_arange(bounds: tuple[float, ...], values: list[float]) -> None:
+    assert mq.arange(*bounds).tolist() == values
+
+
+def test_linspace_and_eye_agree_with_numpy() -> None:
+    np.testing.assert_allclose(mq.linspace(-1, 2, 7).numpy(), np.linspace(-1, 2, 7), rtol=1e-6)
+    np.testing.assert_array_equal(mq.eye(2, 3).numpy(), np.eye(2, 3))
+
+
+def test_to_takes_dtype_device_and_tensor() -> None:
+    x = mq.zeros(2)
+    assert x.to(mq.int64).dtype is mq.int64
+    assert x.to("meta", mq.float64).dtype is mq.float64
+    assert x.to(mq.zeros(1, dtype=mq.bool)).dtype is mq.bool
+    assert x.type() == "torch.FloatTensor"
+    assert x.type("torch.LongTensor").dtype is mq.int64
+
+
+def test_T63_everything_born_in_inference_mode_is_inference() -> None:
+    with mq.inference_mode():
+        for t in (mq.zeros(2), mq.tensor([1.0]), mq.rand(2), mq.ones(3).nonzero()):
+            assert t.is_inference()

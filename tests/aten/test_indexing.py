@@ -1,0 +1,232 @@
+"""Subscripts and the operators behind them, against NumPy where the two agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from gradcheck import check_gradients, check_second_gradients
+from hypothesis import given
+from hypothesis import strategies as st
+
+import maquette as mq
+from maquette.fake.exceptions import DynamicOutputShapeException
+
+A = np.arange(12.0).reshape(3, 4) / 10 + 0.5
+CUBE = np.arange(60.0).reshape(3, 4, 5)
+
+
+@given(st.data())
+def test_basic_subscripts_agree_with_numpy(data: st.DataObject) -> None:
+    index: list[object] = []
+    for size in CUBE.shape:
+        number = st.integers(-size, size - 1)
+        bound = st.none() | st.integers(-size - 1, size + 1)
+        cut = st.builds(slice, bound, bound, st.integers(1, 3))
+        index += data.draw(st.lists(st.none(), max_size=1))
+        index.append(data.draw(number | cut))
+    found = mq.from_numpy(CUBE)[tuple(index)]
+    np.testing.assert_array_equal(found.numpy(), CUBE[tuple(index)])
+
+
+def test_T42_integers_do_not_split_advanced_indices() -> None:
+    assert mq.zeros(3, 4, 5)[0, :, [0, 1]].shape == (4, 2)
+
+
+def test_T42_basic_subscripts_are_views_and_lists_copy() -> None:
+    x = mq.zeros(3, 4)
+    assert x[1:, None, 0]._base is x
+    assert x[[0, 1]]._base is None
+
+
+def test_T42_a_second_ellipsis_is_refused() -> None:
+    with pytest.raises(IndexError, match="single ellipsis"):
+        mq.zeros(3)[..., ...]
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "words"),
+    [
+        (5, IndexError, "index 5 is out of bounds for dimension 0 with size 3"),
+        ((0, 0, 0), IndexError, "too many indices for tensor of dimension 2"),
+        (1.5, IndexError, "got float"),
+        (slice(None, None, -1), ValueError, "greater than zero"),
+        (slice(None, None, 0), ValueError, "cannot be zero"),
+        ("a", TypeError, "str"),
+        ([7], IndexError, "index 7 is out of bounds"),
+        (([0, 1], [0, 1, 2]), IndexError, "could not be broadcast"),
+    ],
+)
+def test_T43_refusals(index: object, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        mq.zeros(3, 4)[index]
+
+
+def test_T43_an_index_into_a_0_dim_tensor_says_item() -> None:
+    with pytest.raises(IndexError, match="item"):
+        mq.zeros(())[0]
+
+
+def test_T43_elements_cannot_be_deleted() -> None:
+    with pytest.raises(TypeError, match="deletion"):
+        del mq.zeros(3)[0]
+
+
+def test_T44_truth_values_add_a_dimension() -> None:
+    assert mq.zeros(3, 4)[True].shape == (1, 3, 4)
+    assert mq.zeros(3, 4)[False].shape == (0, 3, 4)
+
+
+def test_T44_a_mask_stands_for_as_many_dimensions_as_it_has() -> None:
+    mask = mq.ones(3, 4, dtype=mq.bool)
+    assert mq.zeros(3, 4, 5)[mask].shape == (12, 5)
+    assert mq.zeros(3, 4, 5)[mask, 1:].shape == (12, 4)
+
+
+def test_T44_a_mask_of_another_shape_is_refused() -> None:
+    with pytest.raises(IndexError, match=r"mask \[2\] at index 0 .*\[3, 4\]"):
+        mq.zeros(3, 4)[mq.ones(2, dtype=mq.bool)]
+
+
+def test_T45_place_of_the_index_shape() -> None:
+    x = mq.zeros(3, 4, 5)
+    assert x[[0, 1], :, [0, 1]].shape == (2, 4)
+    assert x[:, [[0], [1]], [0, 1, 2]].shape == (3, 2, 3)
+
+
+def test_T46_strides_of_the_result() -> None:
+    x = mq.zeros(60).as_strided((5, 3, 4), (1, 20, 5))
+    assert x[:, [0, 1]].stride() == (1, 5, 10)
+    y = mq.zeros(7 * 2 * 6 * 3).as_strided((7, 2, 6, 3), (1, 21, 42, 7))
+    assert y[:, :, mq.zeros(2, 3, dtype=mq.int64)].stride() == (1, 126, 21, 7, 42)
+
+
+def test_T47_writes_cast_and_broadcast() -> None:
+    x = mq.zeros(2, 3, dtype=mq.int64)
+    x[0] = 1.7
+    x[:, 0] = mq.ones(1, 1, 2)
+    assert x.tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_T47_an_advanced_write_of_another_dtype_is_refused() -> None:
+    x = mq.zeros(3, dtype=mq.int64)
+    with pytest.raises(RuntimeError, match="Long for the destination and Float"):
+        x[[0]] = mq.tensor([1.7])
+
+
+def test_T47_writes_by_mask() -> None:
+    x = mq.zeros(4)
+    x[mq.tensor([True, False, True, False])] = mq.tensor([1.0, 2.0])
+    assert x.tolist() == [1, 0, 2, 0]
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        x[x > 0] = mq.ones(3)
+
+
+def test_T47_false_writes_nothing() -> None:
+    x = mq.zeros(2)
+    x[False] = 3
+    assert x.tolist() == [0, 0]
+
+
+def test_T47_accumulating_adds_duplicates() -> None:
+    x = mq.zeros(2).index_put((mq.tensor([0, 0, 1]),), mq.ones(3), accumulate=True)
+    assert x.tolist() == [2, 1]
+
+
+def test_indices_may_live_on_cpu() -> None:
+    with mq.FakeTensorMode():
+        x = mq.zeros(3, 4, device="cuda")
+        assert x[mq.tensor([0, 1])].device.type == "cuda"
+
+
+def test_F68_constants_serve_as_indices() -> None:
+    with mq.FakeTensorMode():
+        assert mq.empty(4)[mq.tensor(1) : mq.tensor(3)].shape == (2,)
+        assert mq.empty(4, 2)[mq.tensor(1)].shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: x.masked_select(x > 0),
+        lambda x: mq.ops.aten.repeat_interleave.Tensor(x.long()),
+    ],
+)
+def test_what_only_data_could_size_raises_on_fakes(take: Callable[[mq.Tensor], object]) -> None:
+    with mq.FakeTensorMode(), pytest.raises(DynamicOutputShapeException):
+        take(mq.zeros(3))
+
+
+def test_a_masked_write_needs_no_data() -> None:
+    with mq.FakeTensorMode():
+        x = mq.zeros(3)
+        x[x > 0] = 1.0
+        assert x.shape == (3,)
+
+
+INDEX = mq.tensor([[0, 1, 1, 0], [2, 1, 0, 2]])
+DERIVATIVES = {
+    "index": lambda x: x[[0, 2, 0]] * x[1, [0, 1, 1]][0],
+    "mask": lambda x: x[mq.tensor([True, False, True])],
+    "index_select": lambda x: x.index_select(1, mq.tensor([1, 1, 0])),
+    "gather": lambda x: x.gather(0, INDEX),
+    "take": lambda x: x.take(INDEX),
+    "take_along_dim": lambda x: x.take_along_dim(INDEX[:, :1], 0),
+    "masked_select": lambda x: x.masked_select(mq.tensor([True, False, False, True])),
+    "setitem": lambda x: _written(x),
+    "repeat_interleave": lambda x: x.repeat_interleave(mq.tensor([1, 0, 2]), 0),
+}
+WRITES = {
+    "index_put": lambda x, y: x.index_put((mq.tensor([0, 2]),), y[:2]),
+    "index_put_add": lambda x, y: x.index_put((mq.tensor([0, 0]),), y[:2], True),
+    "scatter": lambda x, y: x.scatter(0, mq.tensor([[0, 1, 2, 0]]), y),
+    "scatter_add": lambda x, y: x.scatter_add(0, INDEX, y),
+    "scatter_mean": lambda x, y: x.scatter_reduce(0, INDEX, y, "mean"),
+    "scatter_prod": lambda x, y: x.scatter_reduce(0, INDEX, y, "prod"),
+    "scatter_amax": lambda x, y: x.scatter_reduce(0, INDEX, y * 3, "amax", include_self=False),
+    "index_add": lambda x, y: x.index_add(0, mq.tensor([1, 1, 0]), y, alpha=2),
+    "index_copy": lambda x, y: x.index_copy(1, mq.tensor([3, 0]), y[:, :2]),
+    "index_reduce": lambda x, y: x.index_reduce(0, mq.tensor([1, 1, 0]), y, "mean"),
+    "put": lambda x, y: x.put(INDEX, y[:2], True),
+    "masked_scatter": lambda x, y: x.masked_scatter(mq.tensor([True, False, True, True]), y),
+}
+
+
+def _written(x: mq.Tensor) -> mq.Tensor:
+    y = x.clone()
+    y[0] = x[1] * 2
+    y[[1], 1:] = x[2, 1:]
+    return y
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_of_reading(name: str) -> None:
+    check_gradients(DERIVATIVES[name], A)
+    check_second_gradients(lambda x: DERIVATIVES[name](x * x), A)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_derivatives_of_writing(name: str) -> None:
+    check_gradients(WRITES[name], A, A[::-1].copy() + 0.3)
+
+
+def test_gather_refuses_what_scatter_refuses() -> None:
+    with pytest.raises(RuntimeError, match="out of bounds for dimension 0 with size 3"):
+        mq.zeros(3).gather(0, mq.tensor([3]))
+    with pytest.raises(RuntimeError, match="same number of dimensions"):
+        mq.zeros(3, 3).scatter(0, mq.tensor([0]), 1.0)
+
+
+def test_T41_gather_into_its_source_is_refused() -> None:
+    x = mq.arange(3)
+    with pytest.raises(RuntimeError, match="clone"):
+        mq.gather(x, 0, mq.tensor([0, 1, 2]), out=x)
+
+
+def test_nonzero_gives_contiguous_columns() -> None:
+    places = mq.tensor([[0, 1], [2, 3]]).nonzero()
+    assert places.tolist() == [[0, 1], [1, 0], [1, 1]]
+    assert places.stride() == (1, 3)

@@ -1,0 +1,115 @@
+"""Random values: seeds, ranges, refusals; nothing draws in outline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from gradcheck import check_gradients
+
+import maquette as mq
+from maquette.aten.random import fork_rng
+
+
+def test_T53_the_same_seed_draws_the_same() -> None:
+    mq.manual_seed(3)
+    first = mq.rand(4).tolist()
+    mq.manual_seed(3)
+    assert mq.rand(4).tolist() == first
+
+
+def test_T53_draws_in_fork_rng_leave_no_trace() -> None:
+    state = mq.get_rng_state()
+    with fork_rng():
+        mq.rand(3)
+    expected = mq.rand(2).tolist()
+    mq.set_rng_state(state)
+    assert mq.rand(2).tolist() == expected
+
+
+def test_T53_fakes_and_meta_never_advance_a_generator() -> None:
+    state = mq.get_rng_state()
+    with mq.FakeTensorMode():
+        mq.nn.init.trunc_normal_(mq.empty(3, 4))
+        mq.rand(5)
+    mq.empty(3, device="meta").uniform_()
+    assert mq.get_rng_state().tolist() == state.tolist()
+
+
+def test_T53_a_generator_of_ones_own() -> None:
+    a, b = mq.Generator().manual_seed(7), mq.Generator().manual_seed(7)
+    assert mq.rand(3, generator=a).tolist() == mq.rand(3, generator=b).tolist()
+    clone = a.clone_state()
+    assert clone.initial_seed() == 7
+    assert mq.randn(2, generator=a).tolist() == mq.randn(2, generator=clone).tolist()
+
+
+def test_T53_seeds_wrap_below_and_are_refused_above() -> None:
+    assert mq.Generator().manual_seed(-1).initial_seed() == 2**64 - 1
+    with pytest.raises(ValueError, match="Overflow"):
+        mq.Generator().manual_seed(2**64)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: mq.rand(2, dtype=mq.int64), NotImplementedError, "Long"),
+        (lambda: mq.randint(3, 3, (2,)), RuntimeError, "from=3 >= to=3"),
+        (lambda: mq.normal(0.0, -1.0, (2,)), RuntimeError, "std -1"),
+        (lambda: mq.empty(2).bernoulli_(2.0), RuntimeError, "p=2"),
+        (lambda: mq.randint(0, 300, (2,), dtype=mq.uint8), RuntimeError, "out of bounds"),
+        (lambda: mq.multinomial(mq.tensor([-1.0, 2.0]), 1), RuntimeError, "element < 0"),
+        (lambda: mq.multinomial(mq.tensor([math.nan]), 1), RuntimeError, "nan"),
+        (lambda: mq.empty(2).geometric_(1.0), RuntimeError, "p=1"),
+    ],
+)
+def test_T54_refusals(call: Callable[[], object], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_T54_integers_are_int64() -> None:
+    assert mq.randint(3, (2,)).dtype is mq.randperm(4).dtype is mq.int64
+
+
+def test_ranges_of_draws() -> None:
+    mq.manual_seed(0)
+    assert 2 <= mq.empty(1000).uniform_(2, 3).numpy().min()
+    assert set(mq.randint(5, 8, (200,)).tolist()) == {5, 6, 7}
+    assert sorted(mq.randperm(50).tolist()) == list(range(50))
+    assert mq.empty(1000, dtype=mq.float64).exponential_(2.0).numpy().mean() == pytest.approx(
+        0.5, rel=0.2
+    )
+
+
+def test_multinomial_without_replacement_repeats_nothing() -> None:
+    drawn = mq.multinomial(mq.ones(3, 6), 6)
+    assert np.sort(drawn.numpy(), -1).tolist() == [list(range(6))] * 3
+
+
+def test_dropout_keeps_the_mean_and_its_gradient_the_mask() -> None:
+    mq.manual_seed(0)
+    x = mq.ones(10000, requires_grad=True)
+    out = mq.dropout(x, 0.25, True)
+    out.sum().backward()
+    assert out.detach().numpy().mean() == pytest.approx(1, rel=0.05)
+    assert x.grad.tolist() == out.tolist()
+
+
+def test_dropout_is_fused_on_accelerators() -> None:
+    with mq.FakeTensorMode():
+        x = mq.ones(3, device="cuda", requires_grad=True)
+        assert mq.dropout(x, 0.5, True).grad_fn.name() == "NativeDropoutBackward0"
+
+
+def test_derivative_of_native_dropout_backward() -> None:
+    mask = mq.tensor([True, False, True])
+    backward = mq.ops.aten.native_dropout_backward.default
+    check_gradients(lambda g: backward(g, mask, 2.0), np.array([1.0, 2.0, 3.0]))
+
+
+def test_dropout_in_evaluation_is_the_input_itself() -> None:
+    x = mq.ones(3)
+    assert mq.dropout(x, 0.5, False) is x
