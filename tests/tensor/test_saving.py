@@ -87,7 +87,7 @@ def test_T57_dtypes_are_kept(kind: str) -> None:
     given = mq.tensor([0, 1, 1]).to(getattr(mq, kind))
     loaded = read(written({"a": given}))["a"]
     assert loaded.dtype is given.dtype
-    assert loaded.to(mq.float64).tolist() == [0.0, 1.0, 1.0]
+    assert loaded.to(mq.complex128).real.tolist() == [0.0, 1.0, 1.0]
 
 
 def test_T56_parameters_and_requires_grad_are_restored() -> None:

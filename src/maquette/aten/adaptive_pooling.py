@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 from types import ModuleType
 
 from maquette.aten.max_pooling import gathered

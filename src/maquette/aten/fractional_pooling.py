@@ -13,7 +13,7 @@ from types import ModuleType
 
 from maquette.aten.max_pooling import gathered
 from maquette.aten.numeric import Array, wide
-from maquette.aten.pool_windows import lowest, scattered
+from maquette.aten.pool_windows import check_kind, lowest, scattered
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta

@@ -6,10 +6,13 @@ column, so factors are column-major within each matrix: `column_major` gives the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from maquette.aten.numeric import Array
 from maquette.core.broadcast import broadcast_shapes
@@ -17,7 +20,6 @@ from maquette.core.dtype import dtype, int32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape, contiguous_strides
-from maquette.tensor.tensor import Tensor
 
 _LOW = frozenset({"float16", "bfloat16"})
 
@@ -83,6 +85,8 @@ def check_same(name: str, a: TensorMeta, b: TensorMeta) -> None:
 
 def column_major(like: TensorMeta, shape: Shape, kind: dtype | None = None) -> TensorMeta:
     """The meta of matrices laid out column by column, batches one after another."""
+    if len(shape) < 2:
+        return like.fresh(shape, kind)
     turned = contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
     return like.fresh(shape, kind, (*turned[:-2], turned[-1], turned[-2]))
 
@@ -110,18 +114,29 @@ def identity(xp: ModuleType, like: Array, shape: Shape) -> Array:
     return out
 
 
-def each(function: Callable[..., object], batch: Shape, *operands: Array) -> list[object]:
-    """Results of a function for each matrix of a batch, in order."""
-    spread = [
-        np.broadcast_to(x, (*batch, *x.shape[x.ndim - r :])).reshape(-1, *x.shape[x.ndim - r :])
-        for x, r in zip(operands, [_rank(x, batch) for x in operands], strict=True)
-    ]
-    return [function(*parts) for parts in zip(*spread, strict=True)]
+def each(function: Callable[..., object], batch: Shape, *operands: tuple[Array, int]) -> list[Any]:
+    """Results of a function for each item of a batch, in order; operands come with an item's rank."""
+    spread = []
+    for array, rank in operands:
+        item = array.shape[array.ndim - rank :]
+        count = math.prod(batch)
+        spread.append(np.broadcast_to(array, (*batch, *item)).reshape(count, *item))
+    return [function(*items) for items in zip(*spread, strict=True)]
 
 
-def _rank(x: Array, batch: Shape) -> int:
-    """Dimensions of one item: matrices have 2, what has one dimension beside the batch has 1."""
-    return 1 if x.dtype.kind == "i" and x.ndim == len(batch) + 1 else 2
+def stacked(items: Sequence[object], shape: Shape, kind: npt.DTypeLike) -> Array:
+    """Results for the items of a batch as one array."""
+    out: Array = np.zeros(shape, kind)
+    if out.size and items:
+        flat = out.reshape(len(items), -1)
+        for row, item in zip(flat, items, strict=True):
+            row[...] = np.asarray(item).reshape(-1)
+    return out
+
+
+def column_major_array(x: Array) -> Array:
+    """A writable copy of one matrix, column by column, as LAPACK takes it."""
+    return np.array(x, order="F")
 
 
 def refuse(info: Array, name: str, message: str, *, is_matrix: bool) -> None:
@@ -131,8 +146,3 @@ def refuse(info: Array, name: str, message: str, *, is_matrix: bool) -> None:
         at = "" if is_matrix else f"(Batch element {bad[0]}): "
         code = int(info.reshape(-1)[bad[0]])
         raise LinAlgError(f"{name}: {at}{message.format(code=code)}")
-
-
-def transposed(t: Tensor) -> Tensor:
-    """The conjugate transpose of tensors of matrices."""
-    return t.mH

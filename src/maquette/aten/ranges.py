@@ -196,6 +196,27 @@ def _check_bounds(name: str, start: object, end: object) -> None:
     raise RuntimeError(f"{name} only supports 0-dimensional {what}, but got {found}.")
 
 
+def _check_bounds_have_data(made: TensorMeta, start: object, end: object) -> None:
+    for bound in (start, end):
+        check(
+            not isinstance(bound, TensorMeta)
+            or bound.device.type != "meta"
+            or made.device.type == "meta",
+            lambda: "Tensor.item() cannot be called on meta tensors",
+        )
+
+
+def _check_real(name: str, kind: DType, start: object, end: object) -> None:
+    wanted = _spaced_dtype(None, start, end)
+    check(
+        kind.is_complex or not wanted.is_complex,
+        lambda: (
+            f"torch.{name}(): inferred dtype {wanted.scalar_name} can't be safely cast to passed "
+            f"dtype {kind.scalar_name}"
+        ),
+    )
+
+
 def _bound(value: object) -> Number:
     """A bound as a number; the kernel gets a tensor's array."""
     number: Number = value.item() if isinstance(value, np.ndarray) else value  # type: ignore[assignment]  # a number
@@ -232,7 +253,10 @@ def _fill_spaced(page: OperatorPage, name: str, values: Values, *, count: int) -
         _check_spaced(name, start, end, steps)
         dtype, layout, device, _ = rest[count:]
         kind = _spaced_dtype(dtype, start, end)  # type: ignore[arg-type]  # by the schema
-        return new_meta(name, (steps,), kind, layout, device)  # type: ignore[arg-type]  # as above
+        made = new_meta(name, (steps,), kind, layout, device)  # type: ignore[arg-type]  # as above
+        _check_bounds_have_data(made, start, end)
+        _check_real(name, kind, start, end)
+        return made
 
     @page.kernel
     def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> Array:

@@ -155,7 +155,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Grad]) -> RemovableHand
         node.pre_hooks = []
     entry = (number, hook)
     node.pre_hooks.append(entry)
-    self._autograd().hooks = [node, *(self._autograd().hooks or [])]  # type: ignore[list-item]  # keeps the accumulator alive
+    self._autograd().hooks = [node, *(self._autograd().hooks or [])]
     return RemovableHandle(node.pre_hooks, entry)  # type: ignore[arg-type]  # any list
 
 

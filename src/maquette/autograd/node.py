@@ -193,7 +193,7 @@ def grad_edge(t: Tensor) -> Edge | None:
     if node is not None:
         return node, ag.output_nr
     # The accumulator refers to its leaf, the leaf only weakly to it, so neither keeps a cycle.
-    known = ag.accumulator() if ag.accumulator is not None else None  # type: ignore[operator]  # a weakref
+    known = ag.accumulator() if ag.accumulator is not None else None
     if known is None:
         known = AccumulateGrad(t)
         ag.accumulator = weakref.ref(known)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
@@ -20,6 +20,7 @@ from maquette.tensor.storage import UntypedStorage, observers_paused
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from maquette.fake.mode import FakeTensorMode
     from maquette.fake.tensor import FakeTensor
 
 FAKE = K.functionality_bits(DispatchKey.Fake)
@@ -84,7 +85,8 @@ def constant_kernel(
 
     def kernel(ks: int, *params: object) -> object:
         tensors = list(_tensors(params))
-        mode = next(t.fake_mode for t in tensors if t.fake_mode is not None)
+        found = next(t.fake_mode for t in tensors if t.fake_mode is not None)
+        mode = cast("FakeTensorMode", found)
         known = all(t.constant is not None for t in tensors)
         if known and not seeded and not inplace_view and _device_is_real(params):
             with running_for_real():
@@ -94,11 +96,11 @@ def constant_kernel(
             for out in _tensors((real,)):
                 for t in tensors:
                     if t.constant is not None and t.constant._storage is out._storage:
-                        mode.constants.forget(t)  # type: ignore[attr-defined]  # a FakeTensorMode
+                        mode.constants.forget(t)
         for i in written:
             for t in _tensors((params[i],)):
                 if t.constant is not None:
-                    mode.constants.forget(t)  # type: ignore[attr-defined]  # a FakeTensorMode
+                    mode.constants.forget(t)
         return plain(ks & ~K.CONSTANT, *params)
 
     return kernel

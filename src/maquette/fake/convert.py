@@ -112,7 +112,7 @@ class Converter:
             fake._base = base
             fake._vc = base._version_counter()
         if t._is_param:
-            fake._is_param = True  # type: ignore[misc]  # an instance may say so of itself
+            fake._is_param = True
         if t._keys & K.REQUIRES_GRAD:
             self._carry_grad(t, fake)
         return fake

@@ -37,8 +37,8 @@ class FakeTensor(Tensor):
     __slots__ = ("constant", "fake_mode")
     __torch_function__: ClassVar[Callable[..., object]] = disabled_torch_function
 
-    fake_mode: FakeTensorMode  # type: ignore[misc]  # None on real tensors
-    constant: Tensor | None  # type: ignore[misc]  # likewise
+    fake_mode: FakeTensorMode
+    constant: Tensor | None
 
     def __new__(cls, *args: object, **kwargs: object) -> FakeTensor:
         return _construct(*args, **kwargs)

@@ -19,6 +19,7 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schema import AliasInfo
 from maquette.dispatch.tls import tls
 from maquette.library.infer import Outcome, key_source, lookup
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce, namespace_of, runner_of
@@ -50,27 +51,23 @@ def returns_of(op: OpOverload) -> list[tuple[str, int]]:
             found.append(("fresh", -1))
             continue
         source = next(
-            (i for i, a in enumerate(arguments) if a.alias_info and _same_set(a, r)), -1
+            (i for i, a in enumerate(arguments) if a.alias_info and _overlap(a.alias_info, info)),
+            -1,
         )
         found.append(("written" if info.is_write else "view", source))
     return found
 
 
-def _same_set(argument: object, result: object) -> bool:
-    mine, theirs = argument.alias_info, result.alias_info  # type: ignore[attr-defined]  # Arguments
-    return bool(set(_sets(mine)) & set(_sets(theirs))) or _wild(mine)
+def _overlap(argument: AliasInfo, result: AliasInfo) -> bool:
+    return bool(_sets(argument) & _sets(result)) or "*" in argument.after_set
 
 
-def _sets(info: object) -> set[str]:
-    names = set(info.before_set)  # type: ignore[attr-defined]  # alias info of the schema
-    for inner in info.contained:  # type: ignore[attr-defined]  # alias info of the schema
+def _sets(info: AliasInfo) -> set[str]:
+    names = set(info.before_set)
+    for inner in info.contained:
         if inner is not None:
             names |= _sets(inner)
     return names
-
-
-def _wild(info: object) -> bool:
-    return "*" in info.after_set  # type: ignore[attr-defined]  # alias info of the schema
 
 
 def backend_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
@@ -100,9 +97,13 @@ def _fast_single(op: OpOverload, ks: int) -> Callable[..., object]:
         f"_a{n}" if n in single else _array_expression(n, t, op.takes_numbers)
         for n, t in zip(names, types)
     ]
-    arrays = "".join(
-        f"    _a{n} = {_array_expression(n, t, op.takes_numbers)}\n"
+    shown = [
+        f"_outline({n})" if op.free_devices and t == "Tensor" and not op.takes_numbers else ""
         for n, t in zip(names, types)
+    ]
+    arrays = "".join(
+        f"    _a{n} = {shown[i] or _array_expression(n, types[i], op.takes_numbers)}\n"
+        for i, n in enumerate(names)
         if n in single
     )
     source = f"""
@@ -154,6 +155,7 @@ def _kernel(_ks, {', '.join(names)}):
         "_Tensor": Tensor,
         "_new": _new,
         "_settle": settle,
+        "_outline": outline,
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
         "_mask": ~(ADINPLACE | K.AUTOGRAD) if ks & K.INFERENCE else -1,
@@ -210,6 +212,18 @@ def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
     if type_.startswith("Tensor"):
         return f"[None if _t is None else _t._data for _t in {name}]"
     return name
+
+
+def outline(t: Tensor) -> Array:
+    """The array of a tensor; of one without data, where devices are free, one of its shape.
+
+    ``torch.zeros_like(meta_tensor, device="cpu")`` asks for sizes and dtype alone. What reads values
+    refuses such a tensor in its shape rule.
+    """
+    data = t._data
+    if data is None:
+        data = np.broadcast_to(np.zeros((), t.meta.dtype.numpy), t.meta.shape)
+    return data
 
 
 def arrays_of(params: Sequence[object]) -> list[object]:

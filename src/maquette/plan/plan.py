@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from maquette.core.device import device as Device
@@ -18,6 +18,7 @@ from maquette.nn import Module
 from maquette.optim import SGD, Adam, AdamW, Optimizer
 from maquette.plan.recorder import Allocation, Operation, Recorder
 from maquette.plan.step import Loss, OptimizerFactory, Outline, run_step, tensors_in
+from maquette.tensor.tensor import Tensor
 
 OPTIMIZERS: dict[str, OptimizerFactory] = {
     "adam": Adam,
@@ -92,10 +93,10 @@ class Plan:
         return self.operators[number] if 0 <= number < len(self.operators) else None
 
     def _label_ends(
-        self, recorder: Recorder, params: object, optimizer: Optimizer | None
+        self, recorder: Recorder, params: Iterable[Tensor], optimizer: Optimizer | None
     ) -> None:
         """Say which storages turned out to be gradients and optimizer state."""
-        for p in params:  # type: ignore[attr-defined]  # the distinct parameters
+        for p in params:
             if p.grad is not None and p.grad._storage.id in recorder.allocations:
                 recorder.allocations[p.grad._storage.id].label = "gradients"
         if optimizer is not None:

@@ -145,7 +145,7 @@ class Outline:
         meta = t.meta.with_device(where)
         fake = make_fake(self.mode, meta, storage, fake_keys_for(meta))
         if t._is_param:
-            fake._is_param = True  # type: ignore[misc]  # an instance may say so of itself
+            fake._is_param = True
         if t.requires_grad and t.is_leaf:
             fake.requires_grad_()
         self._tensors[id(t)] = (t, fake)

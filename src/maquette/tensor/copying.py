@@ -126,8 +126,8 @@ def _laid_over(storage: UntypedStorage, meta: TensorMeta, like: Tensor) -> Tenso
     if tls.st.inference:
         keys &= ~(ADINPLACE | K.AUTOGRAD)
     made = of_class(type(like), wrap(meta, storage, None, keys))
-    made.fake_mode = like.fake_mode  # type: ignore[misc]  # a slot of fakes
-    made.constant = None  # type: ignore[misc]  # likewise
+    made.fake_mode = like.fake_mode
+    made.constant = None
     return made
 
 

@@ -74,7 +74,7 @@ def _marked(source: Tensor, requires_grad: bool) -> Parameter:
             f"it gave {type(made).__name__}"
         )
     made.requires_grad_(requires_grad)
-    made._is_param = True  # type: ignore[misc]  # an instance may say so of itself
+    made._is_param = True
     return cast(Parameter, made)  # by its mark
 
 

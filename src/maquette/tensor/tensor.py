@@ -112,8 +112,8 @@ class AutogradMeta:
     grad: Tensor | None = None
     grad_fn: Node | None = None
     output_nr = 0
-    accumulator: object | None = None
-    hooks: list[Callable[..., object]] | None = None
+    accumulator: Callable[[], Node | None] | None = None  # a weak reference
+    hooks: list[Node] | None = None  # nodes that hooks keep alive
     post_accumulate_hooks: list[Callable[..., object]] | None = None
     retains_grad = False
     view_version = -1
@@ -136,7 +136,7 @@ def find_method(name: str) -> Callable[..., Any] | None:
     method = None if find is None or name.startswith("__") else find(name)
     if method is not None:
         setattr(Tensor, name, method)
-    return method  # type: ignore[return-value]  # a function
+    return method
 
 
 class Tensor(TensorSurface, metaclass=TensorType):
@@ -157,10 +157,10 @@ class Tensor(TensorSurface, metaclass=TensorType):
     _base: Tensor | None
     _ag: AutogradMeta | None
 
-    fake_mode: ClassVar[object | None] = None
-    constant: ClassVar[Tensor | None] = None
+    fake_mode: object | None = None
+    constant: Tensor | None = None
     _class_bits: ClassVar[int] = 0
-    _is_param: ClassVar[bool] = False
+    _is_param: bool = False
     __array_priority__ = 1000
     __torch_dispatch__: ClassVar[object] = disabled_torch_dispatch
 
@@ -547,7 +547,7 @@ NEGATIVE = K.functionality_bits(DispatchKey.Negative)
 
 # Doors that higher floors fill in (an import would run upward).
 TENSOR_CONSTRUCTOR: list[Callable[..., Tensor] | None] = [None]
-METHOD_FINDER: list[Callable[[str], object | None] | None] = [None]
+METHOD_FINDER: list[Callable[[str], Callable[..., Any] | None] | None] = [None]
 PRINTER: list[Callable[[Tensor], str] | None] = [None]
 VIEW_HISTORY: list[Callable[[Tensor], None] | None] = [None]
 FAKE_ALIAS: list[Callable[[Tensor], Tensor] | None] = [None]

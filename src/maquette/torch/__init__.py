@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import maquette as _maquette
+from maquette.aten.catalogue import explain
 from maquette.torch import paths as _paths
 from maquette.torch.installing import install, uninstall
 from maquette.torch.version import __version__
@@ -94,7 +95,7 @@ def _find(name: str) -> object:
     except AttributeError:
         raise AttributeError(
             f"module 'torch' (maquette.torch) has no attribute '{name}': maquette does not have "
-            f"torch.{name}, or not yet"
+            f"torch.{name}, or not yet.{explain('aten', name)}"
         ) from None
 
 
