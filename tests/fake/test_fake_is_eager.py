@@ -12,7 +12,6 @@ import json
 import pathlib
 import random
 import sys
-import traceback
 import warnings
 import zlib
 from typing import Any

@@ -220,7 +220,9 @@ def test_T7_as_strided_stays_in_its_storage() -> None:
         mq.zeros(4).as_strided((3, 2), (2, 1))
 
 
-@pytest.mark.parametrize("size, stride, offset", [((2,), (-1,), 0), ((2,), (1,), -1), ((2,), (), 0)])
+@pytest.mark.parametrize(
+    "size, stride, offset", [((2,), (-1,), 0), ((2,), (1,), -1), ((2,), (), 0)]
+)
 def test_T7_as_strided_refuses(size: tuple[int], stride: tuple[int], offset: int) -> None:
     with pytest.raises(RuntimeError):
         mq.zeros(4).as_strided(size, stride, offset)

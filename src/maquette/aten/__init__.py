@@ -95,4 +95,7 @@ from maquette.aten import histograms as _histograms  # noqa: F401
 from maquette.aten import gradients as _gradients  # noqa: F401
 from maquette.aten import segments as _segments  # noqa: F401
 from maquette.aten import spectra as _spectra  # noqa: F401
+from maquette.aten import cholesky as _cholesky  # noqa: F401
+from maquette.aten import lu as _lu  # noqa: F401
+from maquette.aten import solving as _solving  # noqa: F401
 from maquette.aten import masked_indexing as _masked_indexing  # noqa: F401

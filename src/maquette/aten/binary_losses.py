@@ -101,7 +101,8 @@ def binary_cross_entropy_backward_shape(
         ),
     )
     check_floats_only("binary_cross_entropy_backward", self)
-    both = elementwise([m for m in (grad_output, self, target, weight) if m is not None], self.dtype)
+    given = [m for m in (grad_output, self, target, weight) if m is not None]
+    both = elementwise(given, self.dtype)
     check_sizes("binary_cross_entropy_backward", "an input", self, both.shape)
     return self.like()
 

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.failures import NOT_POSITIVE, _linalg_check_errors
 from maquette.aten.matrices import (
     batch_of,
     check_inexact,
@@ -31,10 +32,6 @@ from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
 
 Grads = list[Tensor | None]
-NOT_POSITIVE = (
-    "The factorization could not be completed because the input is not positive-definite (the "
-    "leading minor of order {code} is not positive-definite)."
-)
 
 _EX = "Tensor self, *, bool upper=False, bool check_errors=False"
 linalg_cholesky_ex = define(
@@ -109,7 +106,7 @@ linalg_cholesky_out = define(
 @linalg_cholesky.composite
 def cholesky_composite(self: Tensor, upper: bool) -> Tensor:
     factor, info = linalg_cholesky_ex(self, upper=upper)
-    info._linalg_check_errors("linalg.cholesky", is_matrix=self.meta.ndim == 2)
+    _linalg_check_errors(info, "linalg.cholesky", is_matrix=self.meta.ndim == 2)
     checked: Tensor = factor
     return checked
 
@@ -118,7 +115,7 @@ def cholesky_composite(self: Tensor, upper: bool) -> Tensor:
 def cholesky_out_composite(self: Tensor, upper: bool, out: Tensor) -> Tensor:
     info = self.new_empty((0,), dtype=info_of(self.meta, ()).dtype)
     linalg_cholesky_ex.variants[0](self, upper=upper, L=out, info=info)
-    info._linalg_check_errors("linalg.cholesky", is_matrix=self.meta.ndim == 2)
+    _linalg_check_errors(info, "linalg.cholesky", is_matrix=self.meta.ndim == 2)
     return out
 
 

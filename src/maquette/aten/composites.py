@@ -364,15 +364,17 @@ corrcoef = define("aten::corrcoef(Tensor self) -> Tensor")
 
 
 def _check_weights(name: str, weights: Grad, observations: int) -> None:
+    if weights is None:
+        return
     check(
-        weights is None or weights.meta.ndim <= 1,
-        lambda: f"cov(): expected {name} to have one or fewer dimensions but got {'' if weights is None else weights.meta}",
+        weights.meta.ndim <= 1,
+        lambda: f"cov(): expected {name} to have one or fewer dimensions but got {weights.meta}",
     )
     check(
-        weights is None or weights.meta.numel == observations,
+        weights.meta.numel == observations,
         lambda: (
             f"cov(): expected {name} to have the same numel as there are observations in the "
-            f"input but got {weights.meta.numel if weights is not None else 0} != {observations}"
+            f"input but got {weights.meta.numel} != {observations}"
         ),
     )
 

@@ -358,7 +358,8 @@ def _scale_backward_kernel(
     padding_idx: int,
 ) -> Array:
     bag = _bag_of_each(xp, offsets[: grad.shape[0]], indices.shape[0])
-    products = (wide(grad)[bag] * wide(weight)[checked_rows(xp, indices, weight.shape[0])]).sum(axis=1)
+    rows = wide(weight)[checked_rows(xp, indices, weight.shape[0])]
+    products = (wide(grad)[bag] * rows).sum(axis=1)
     return xp.where(indices == padding_idx, 0, products)
 
 

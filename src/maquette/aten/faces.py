@@ -61,7 +61,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
             result.requires_grad_()
         return result
 
-    def face(*args: object, **kwargs: object) -> object:
+    def full(*args: object, **kwargs: object) -> object:
         if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
             if isinstance(args[at], int) or hasattr(args[at], "__index__"):
                 args = (*args[:at], args[at:])
@@ -80,6 +80,22 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
                 raise
         return translated(args, kwargs)
 
+    def simple(*args: object, **kwargs: object) -> object:
+        """`full` for one overload that takes no separate sizes and is no factory."""
+        if kwargs:
+            return full(*args, **kwargs)
+        try:
+            return entry._call(*args)
+        except MatchError as error:
+            raise TypeError(f"{name}(): {error}") from None
+        except TypeError as error:
+            if not failed_to_bind(error):
+                raise
+        return translated(args, kwargs)
+
+    face: Face = full
+    if only is not None and not listed and not factory:
+        entry, face = only, simple
     if any(_gives_list(o) for o in overloads):
         face = _giving_tuples(face)
     face.__name__ = face.__qualname__ = name

@@ -38,7 +38,7 @@ def check_numbers(name: str, *metas: TensorMeta | None) -> None:
 def check_floats_only(name: str, *metas: TensorMeta | None) -> None:
     """Refuse what is no real floating point number."""
     for meta in metas:
-        check_not_implemented(
-            meta is None or meta.dtype.is_floating_point,
-            lambda: f"\"{name}\" not implemented for '{meta.dtype.scalar_name if meta else ''}'",
-        )
+        if meta is not None and not meta.dtype.is_floating_point:
+            raise NotImplementedError(
+                f"\"{name}\" not implemented for '{meta.dtype.scalar_name}'"
+            )

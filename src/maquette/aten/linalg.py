@@ -14,6 +14,7 @@ from types import ModuleType
 
 from maquette.aten.conjugate import _conj
 from maquette.aten.numeric import Array, Number, scaled, scaled_sum, wide
+from maquette.aten.views import t
 from maquette.core.broadcast import expand_strides
 from maquette.core.dtype import bool_, dtype
 from maquette.core.elementwise import elementwise
@@ -125,15 +126,15 @@ def conj(tensor: Tensor) -> Tensor:
 def mm_left_gradient(grad: Tensor, right: Tensor, left: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the left factor, in the left factor's layout."""
     if transposed_layout(left):
-        return multiplied(conj(right).mm(grad.t()).t(), conjugate(alpha))
-    return multiplied(grad.mm(conj(right.t())), conjugate(alpha))
+        return multiplied(t(mm(conj(right), t(grad))), conjugate(alpha))
+    return multiplied(mm(grad, conj(t(right))), conjugate(alpha))
 
 
 def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the right factor, in the right factor's layout."""
     if transposed_layout(right):
-        return multiplied(grad.t().mm(conj(left)).t(), conjugate(alpha))
-    return multiplied(conj(left.t()).mm(grad), conjugate(alpha))
+        return multiplied(t(mm(t(grad), conj(left))), conjugate(alpha))
+    return multiplied(mm(conj(t(left)), grad), conjugate(alpha))
 
 
 mm.derivative(

@@ -6,11 +6,13 @@ rows from one, as LAPACK's do.
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
 
 from maquette.aten.copies import write_out
+from maquette.aten.failures import ZERO_PIVOT, _linalg_check_errors
 from maquette.aten.joining import cat
 from maquette.aten.matrices import (
     batch_of,
@@ -96,13 +98,6 @@ def lu_factor_ex_kernel(xp: ModuleType, A: Array, pivot: bool, check_errors: boo
     return packed, pivots, info
 
 
-ZERO_PIVOT = (
-    "U[{code},{code}] is zero and using it on lu_solve would result in a division by zero. If you "
-    "still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
-    "linalg.lu_factor_ex(A, pivot)"
-)
-
-
 def lu_grad(
     along_lower: Tensor | None, along_upper: Tensor | None, parts: tuple[Tensor, Tensor, Tensor]
 ) -> Tensor:
@@ -167,7 +162,7 @@ linalg_lu_factor_out = define(
 @linalg_lu_factor.composite
 def lu_factor_composite(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
     packed, pivots, info = linalg_lu_factor_ex(A, pivot=pivot)
-    info._linalg_check_errors("torch.linalg.lu_factor", is_matrix=A.meta.ndim == 2)
+    _linalg_check_errors(info, "torch.linalg.lu_factor", is_matrix=A.meta.ndim == 2)
     return packed, pivots
 
 
@@ -177,7 +172,7 @@ def lu_factor_out_composite(
 ) -> tuple[Tensor, Tensor]:
     info = A.new_empty((0,), dtype=int32)
     linalg_lu_factor_ex.variants[0](A, pivot=pivot, LU=LU, pivots=pivots, info=info)
-    info._linalg_check_errors("torch.linalg.lu_factor", is_matrix=A.meta.ndim == 2)
+    _linalg_check_errors(info, "torch.linalg.lu_factor", is_matrix=A.meta.ndim == 2)
     return LU, pivots
 
 
@@ -197,8 +192,8 @@ def permutations(pivots: Array, size: int) -> Array:
     """The row order that pivots make, for each matrix."""
     batch = pivots.shape[:-1]
     order = np.broadcast_to(np.arange(size), (*batch, size)).copy()
-    flat = order.reshape(-1, size)
-    for rows, swaps in zip(flat, pivots.reshape(flat.shape[0], -1), strict=True):
+    flat = order.reshape(math.prod(batch), size)
+    for rows, swaps in zip(flat, pivots.reshape(flat.shape[0], pivots.shape[-1]), strict=True):
         for i, p in enumerate(swaps):
             rows[i], rows[p - 1] = rows[p - 1], rows[i]
     return order

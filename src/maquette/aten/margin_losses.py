@@ -220,7 +220,9 @@ def _named(xp: ModuleType, target: Array, classes: int) -> tuple[Array, Array]:
     """Which positions name a class (those before the first -1), and the classes as a mask."""
     t = target.reshape(-1, target.shape[-1] if target.ndim else 1)
     if ((t < -1) | (t >= classes)).any():
-        raise of_data(RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}"))
+        raise of_data(
+            RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}")
+        )
     counted = xp.logical_and.accumulate(t >= 0, axis=1)
     mask = xp.zeros(t.shape, bool)
     rows, columns = xp.nonzero(counted)

@@ -31,45 +31,43 @@ class LinAlgError(RuntimeError):
 def check_matrix(name: str, *metas: TensorMeta) -> None:
     """Refuse tensors that are no matrices."""
     for meta in metas:
-        check(
-            meta.ndim >= 2,
-            lambda meta=meta: (
+        if meta.ndim < 2:
+            raise RuntimeError(
                 f"{name}: The input tensor must have at least 2 dimensions; got {meta}"
-            ),
-        )
+            )
 
 
 def check_square(name: str, *metas: TensorMeta) -> None:
     """Refuse tensors that are no square matrices."""
     check_matrix(name, *metas)
     for meta in metas:
-        check(
-            meta.shape[-1] == meta.shape[-2],
-            lambda meta=meta: (
-                f"{name}: A must be batches of square matrices, but they are "
-                f"{meta.shape[-2]} by {meta.shape[-1]} matrices"
-            ),
-        )
+        _check_sides(name, *meta.shape[-2:])
+
+
+def _check_sides(name: str, rows: int, columns: int) -> None:
+    check(
+        rows == columns,
+        lambda: (
+            f"{name}: A must be batches of square matrices, but they are "
+            f"{rows} by {columns} matrices"
+        ),
+    )
 
 
 def check_inexact(name: str, *metas: TensorMeta) -> None:
     """Refuse integers, and floats narrower than LAPACK's."""
     for meta in metas:
         kind = meta.dtype
-        check(
-            kind.is_floating_point or kind.is_complex,
-            lambda kind=kind: (
+        if not (kind.is_floating_point or kind.is_complex):
+            raise RuntimeError(
                 f"{name}: Expected a floating point or complex tensor as input. Got "
                 f"{kind.scalar_name}"
-            ),
-        )
-        check(
-            kind.name not in _LOW,
-            lambda kind=kind: (
+            )
+        if kind.name in _LOW:
+            raise RuntimeError(
                 f"{name}: Low precision dtypes not supported. Got {kind.scalar_name}; convert to "
                 f"float32 first"
-            ),
-        )
+            )
 
 
 def check_same(name: str, a: TensorMeta, b: TensorMeta) -> None:

@@ -180,7 +180,8 @@ def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
     if index.size and not 0 <= int(index.min()) <= int(index.max()) < plane:
         raise of_data(
             RuntimeError(
-                f"indices from {index.min()} to {index.max()} lie outside of planes of {list(space)}"
+                f"indices from {index.min()} to {index.max()} lie outside of planes of "
+                f"{list(space)}"
             )
         )
     rows = xp.arange(prod(leading), dtype=xp.int64).reshape(*leading, *[1] * dims) * plane

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten import functions as F
 from maquette.aten.copies import write_out
 from maquette.aten.joining import cat
 from maquette.aten.matrices import (
@@ -432,7 +433,7 @@ def eig_grad(grads: Grads, self_meta: TensorMeta, result0: Tensor, result1: Tens
         # Vectors have length one: what would stretch them is taken out.
         stretch = (result1.mH @ result1) * along.diagonal(0, -2, -1).real.unsqueeze(-2)
         core = core + _off_diagonal(along - stretch) / _gaps(result0).conj()
-    whole = result1.mH.linalg_solve(core @ result1.mH)
+    whole = F.linalg_solve(result1.mH, core @ result1.mH)
     return (whole if self_meta.dtype.is_complex else whole.real,)
 
 

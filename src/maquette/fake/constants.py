@@ -46,7 +46,7 @@ class Constants:
         fake._keys |= K.CONSTANT
         self.track(fake)
 
-    def forget(self, fake: FakeTensor) -> None:
+    def forget(self, fake: Tensor) -> None:
         """Drop the constant of ``fake`` and of every fake that shares its storage."""
         if fake.constant is None:
             return

@@ -217,8 +217,8 @@ def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
 def outline(t: Tensor) -> Array:
     """The array of a tensor; of one without data, where devices are free, one of its shape.
 
-    ``torch.zeros_like(meta_tensor, device="cpu")`` asks for sizes and dtype alone. What reads values
-    refuses such a tensor in its shape rule.
+    ``torch.zeros_like(meta_tensor, device="cpu")`` asks for sizes and dtype alone. What reads
+    values refuses such a tensor in its shape rule.
     """
     data = t._data
     if data is None:

@@ -114,7 +114,7 @@ class OperatorPage:
 
         return decorate
 
-    def diagonal(self, /, **slopes: Callable[..., object]) -> None:
+    def diagonal(self, /, **slopes: Callable[..., Tensor | complex]) -> None:
         """Register elementwise derivatives d out / d argument, by the arguments or ``result``."""
         for name, slope in slopes.items():
             needs = ("grad", *parameter_names(slope))

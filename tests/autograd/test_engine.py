@@ -1,0 +1,226 @@
+"""backward and grad: what leaves get, which calls are refused, hooks."""
+
+from collections.abc import Callable
+
+import pytest
+
+import maquette as mq
+from maquette import Tensor
+
+
+def leaf(*values: float) -> Tensor:
+    return mq.tensor(values, requires_grad=True)
+
+
+# --- leaves --------------------------------------------------------------------------
+
+
+def test_T58_only_leaves_fill_their_grad() -> None:
+    a = leaf(1.0)
+    b = a * 2
+    b.sum().backward()
+    assert (a.is_leaf, b.is_leaf) == (True, False)
+    assert a.grad.tolist() == [2.0]
+    assert b.grad is None
+
+
+def test_T58_retain_grad_follows_later_writes() -> None:
+    b = leaf(1.0, 2.0) * 2
+    b.retain_grad()
+    b.mul_(3)
+    b.sum().backward()
+    assert b.grad.tolist() == [1.0, 1.0]
+
+
+def test_T58_retain_grad_of_what_needs_none_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="requires_grad=False"):
+        mq.zeros(1).retain_grad()
+
+
+def test_T59_the_first_grad_has_the_leaf_s_strides() -> None:
+    a = mq.empty_strided((2, 3), (1, 2)).fill_(1).requires_grad_()
+    (a * mq.ones(2, 3)).sum().backward()
+    first = a.grad
+    assert first.stride() == (1, 2)
+    (a * 2).sum().backward()
+    assert a.grad is first
+    assert first.tolist() == [[3.0] * 3] * 2
+
+
+def test_T59_a_leaf_with_gaps_gets_a_contiguous_grad() -> None:
+    a = mq.zeros(2, 4)[:, :3].detach().requires_grad_()
+    (a * 2).sum().backward()
+    assert a.grad.is_contiguous()
+
+
+def test_T59_under_create_graph_grads_add_up_out_of_place() -> None:
+    a = leaf(2.0)
+    (a * a).sum().backward(create_graph=True)
+    first = a.grad
+    (a * a).sum().backward(create_graph=True)
+    assert a.grad is not first
+    assert (first.tolist(), a.grad.tolist()) == ([4.0], [8.0])
+
+
+def test_T59_grad_leaves_grad_alone() -> None:
+    a = leaf(3.0)
+    (g,) = mq.autograd.grad((a * a).sum(), a)
+    assert g.tolist() == [6.0]
+    assert a.grad is None
+
+
+def test_T59_inputs_limit_backward() -> None:
+    a, b = leaf(3.0), leaf(4.0)
+    (a * b).sum().backward(inputs=[a])
+    assert a.grad.tolist() == [4.0]
+    assert b.grad is None
+
+
+# --- refusals ------------------------------------------------------------------------
+
+
+def test_T60_only_scalars_need_no_gradient() -> None:
+    with pytest.raises(RuntimeError, match="scalar outputs"):
+        (leaf(1.0, 2.0) * 2).backward()
+
+
+def test_T60_roots_require_grad() -> None:
+    with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad"):
+        mq.zeros(()).backward()
+
+
+def test_T60_a_gradient_has_its_output_s_shape() -> None:
+    with pytest.raises(RuntimeError, match=r"\[3\].*\[2\]"):
+        (leaf(1.0, 2.0) * 2).backward(mq.ones(3))
+
+
+def test_T60_a_freed_graph_is_refused() -> None:
+    a = leaf(1.0)
+    out = (a * a).sum()
+    out.backward()
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        out.backward()
+
+
+def test_T60_a_graph_that_saved_nothing_runs_again() -> None:
+    a = leaf(1.0)
+    out = (a + 1).sum()
+    out.backward()
+    out.backward()
+    assert a.grad.tolist() == [2.0]
+
+
+def test_T60_a_retained_graph_runs_again() -> None:
+    a = leaf(2.0)
+    out = (a * a).sum()
+    out.backward(retain_graph=True)
+    out.backward()
+    assert a.grad.tolist() == [8.0]
+
+
+def test_T60_unused_inputs() -> None:
+    a, b = leaf(1.0), leaf(1.0)
+    out = (a * 2).sum()
+    with pytest.raises(RuntimeError, match=r"input 1.*allow_unused=True"):
+        mq.autograd.grad(out, [a, b], retain_graph=True)
+    assert mq.autograd.grad(out, [a, b], allow_unused=True, retain_graph=True)[1] is None
+    assert mq.autograd.grad(out, [a, b], materialize_grads=True)[1].tolist() == [0.0]
+
+
+def test_T60_inputs_of_grad_require_grad() -> None:
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        mq.autograd.grad(leaf(1.0).sum(), mq.zeros(1))
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (mq.zeros(2), r"\[3\].*\[2\]"),
+        (mq.zeros(3, dtype=mq.float64), r"float32.*float64"),
+        (mq.zeros(3, device="meta"), "meta"),
+    ],
+)
+def test_T61_a_grad_is_like_its_tensor(given: Tensor, words: str) -> None:
+    p = leaf(1.0, 2.0, 3.0)
+    with pytest.raises(RuntimeError, match=words):
+        p.grad = given
+
+
+def test_T61_a_grad_is_another_tensor() -> None:
+    p = leaf(1.0)
+    with pytest.raises(RuntimeError, match="own grad"):
+        p.grad = p
+    with pytest.raises(TypeError, match="float"):
+        p.grad = 1.0
+
+
+# --- graphs of graphs ----------------------------------------------------------------
+
+
+def test_T62_second_derivatives() -> None:
+    x = leaf(2.0)
+    (first,) = mq.autograd.grad((x**3).sum(), x, create_graph=True)
+    (second,) = mq.autograd.grad(first.sum(), x)
+    assert second.tolist() == [12.0]
+
+
+def test_T62_without_create_graph_there_are_none() -> None:
+    x = leaf(2.0)
+    (first,) = mq.autograd.grad((x**3).sum(), x)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        mq.autograd.grad(first.sum(), x)
+
+
+def test_T62_broadcast_inputs_get_summed_grads() -> None:
+    a = leaf(1.0)
+    (a * mq.ones(2, 3)).sum().backward()
+    assert a.grad.tolist() == [6.0]
+
+
+# --- hooks ---------------------------------------------------------------------------
+
+
+def test_T65_a_hook_replaces_the_gradient() -> None:
+    a = leaf(1.0)
+    handle = a.register_hook(lambda g: g * 2)
+    a.sum().backward()
+    assert a.grad.tolist() == [2.0]
+    handle.remove()
+    a.sum().backward()
+    assert a.grad.tolist() == [3.0]
+
+
+def test_T65_hooks_of_results_run_before_their_node() -> None:
+    a = leaf(1.0)
+    b = a * 3
+    b.register_hook(lambda g: g + 1)
+    b.sum().backward()
+    assert a.grad.tolist() == [6.0]
+
+
+def test_T65_a_hook_keeps_the_shape() -> None:
+    a = leaf(1.0)
+    a.register_hook(lambda g: mq.zeros(2))
+    with pytest.raises(RuntimeError, match="hook"):
+        a.sum().backward()
+
+
+def test_T65_post_accumulate_hooks_see_the_grad() -> None:
+    a = leaf(1.0)
+    seen: list[object] = []
+    handle = a.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
+    a.sum().backward()
+    handle.remove()
+    a.sum().backward()
+    assert seen == [[1.0]]
+
+
+@pytest.mark.parametrize("register", [Tensor.register_hook, Tensor.register_post_accumulate_grad_hook])
+def test_T65_hooks_need_grad(register: Callable[..., object]) -> None:
+    with pytest.raises(RuntimeError, match="require"):
+        register(mq.zeros(1), lambda g: None)
+
+
+def test_T65_post_accumulate_hooks_are_for_leaves() -> None:
+    with pytest.raises(RuntimeError, match="leaf"):
+        (leaf(1.0) * 2).register_post_accumulate_grad_hook(lambda t: None)

@@ -1,0 +1,207 @@
+"""Writes and the graph: versions of saved tensors, views and their bases, refusals."""
+
+import pytest
+
+import maquette as mq
+from maquette import Tensor
+
+
+def leaf(*values: float) -> Tensor:
+    return mq.tensor(values, requires_grad=True)
+
+
+# --- saved tensors -------------------------------------------------------------------
+
+
+def test_T24_a_written_output_that_was_saved_is_refused() -> None:
+    e = leaf(1.0, 2.0).exp()
+    e.add_(1)
+    with pytest.raises(RuntimeError, match=r"\[2\].*output 0 of .*version 1; expected version 0"):
+        e.sum().backward()
+
+
+def test_T24_a_written_input_that_was_saved_is_refused() -> None:
+    b = leaf(1.0) * 1
+    out = b * b
+    b.add_(1)
+    with pytest.raises(RuntimeError, match=r"MulBackward0|AddBackward0"):
+        out.sum().backward()
+
+
+def test_T24_a_write_through_an_alias_counts() -> None:
+    x = mq.ones(2)
+    out = leaf(1.0, 2.0) * x
+    x.detach()[:1].zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        out.sum().backward()
+
+
+def test_T24_what_was_not_saved_may_be_written() -> None:
+    a = leaf(1.0)
+    b = a + 1
+    b.mul_(2)
+    b.sum().backward()
+    assert a.grad.tolist() == [2.0]
+
+
+# --- views and bases -----------------------------------------------------------------
+
+
+def test_T25_a_write_to_the_base_updates_the_history_of_views() -> None:
+    a = leaf(1.0, 1.0, 1.0, 1.0)
+    b = a.clone()
+    v = b[:2]
+    b.mul_(3)
+    v.sum().backward()
+    assert a.grad.tolist() == [3.0, 3.0, 0.0, 0.0]
+
+
+def test_T25_a_write_to_a_view_rewrites_the_history_of_the_base() -> None:
+    a = leaf(1.0, 1.0, 1.0)
+    b = a.clone()
+    b[:2].mul_(3)
+    b.sum().backward()
+    assert a.grad.tolist() == [3.0, 3.0, 1.0]
+
+
+def test_T25_the_base_of_a_written_view_may_become_no_leaf() -> None:
+    w = leaf(2.0)
+    x = mq.zeros(3)
+    x[:1].add_(w)
+    assert x.requires_grad
+    assert not x.is_leaf
+    x.sum().backward()
+    assert w.grad.tolist() == [1.0]
+
+
+def test_T25_views_of_a_base_that_starts_to_require_grad_get_history() -> None:
+    w = leaf(2.0)
+    x = mq.ones(4)
+    v = x[:2]
+    x.mul_(w)
+    assert v.requires_grad
+    v.sum().backward()
+    assert w.grad.tolist() == [2.0]
+
+
+def test_T25_operators_on_such_views_are_recorded() -> None:
+    w = leaf(2.0)
+    x = mq.ones(4)
+    v = x[:2]
+    x.mul_(w)
+    (v * 3).sum().backward()
+    assert w.grad.tolist() == [6.0]
+
+
+def test_T25_views_beside_a_written_view_get_history() -> None:
+    w = leaf(2.0)
+    x = mq.ones(4)
+    head, tail = x[:2], x[1:]
+    head.mul_(w)
+    (tail * 1).sum().backward()
+    assert w.grad.tolist() == [1.0]
+
+
+def test_T25_gradients_of_overwritten_elements_are_zero() -> None:
+    a = leaf(1.0, 1.0, 1.0)
+    b = a * 1
+    b[1:].zero_()
+    b.sum().backward()
+    assert a.grad.tolist() == [1.0, 0.0, 0.0]
+
+
+def test_T25_views_of_views() -> None:
+    a = mq.ones(2, 3, requires_grad=True)
+    b = a.clone()
+    b.t()[1].mul_(5)
+    b.sum().backward()
+    assert a.grad.tolist() == [[1.0, 5.0, 1.0]] * 2
+
+
+# --- refusals ------------------------------------------------------------------------
+
+
+def test_T26_leaves_are_not_written() -> None:
+    a = leaf(1.0)
+    with pytest.raises(RuntimeError, match="leaf"):
+        a.add_(1)
+
+
+def test_T26_views_of_leaves_are_not_written() -> None:
+    a = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="view of a leaf"):
+        a[:1].add_(1)
+
+
+def test_T26_under_no_grad_leaves_are_written() -> None:
+    a = leaf(1.0)
+    with mq.no_grad():
+        a.add_(1)
+    assert a.tolist() == [2.0]
+    assert a.is_leaf
+
+
+def test_T26_views_made_under_no_grad_are_not_written() -> None:
+    b = leaf(1.0, 2.0) * 1
+    with mq.no_grad():
+        v = b[:1]
+    with pytest.raises(RuntimeError, match="no_grad"):
+        v.add_(1)
+
+
+def test_T26_views_made_in_inference_mode_are_not_written() -> None:
+    b = leaf(1.0, 2.0) * 1
+    with mq.inference_mode():
+        v = b[:1]
+    with pytest.raises(RuntimeError, match="inference_mode"):
+        v.add_(1)
+
+
+@pytest.mark.parametrize("split", ["unbind", "split", "chunk"])
+def test_T26_one_of_many_views_is_not_written(split: str) -> None:
+    b = leaf(1.0, 2.0) * 1
+    views = b.unbind(0) if split == "unbind" else getattr(b, split)(1)
+    with pytest.raises(RuntimeError, match=r"(?s)[Oo]utput 0 of .*multiple views"):
+        views[0].add_(1)
+
+
+def test_T26_an_operand_that_requires_grad_counts_too() -> None:
+    x = mq.zeros(2, 2)
+    with mq.no_grad():
+        views = x.unbind(0)
+    with pytest.raises(RuntimeError, match="no_grad|multiple views"):
+        views[0].add_(leaf(1.0))
+
+
+def test_T26_views_of_a_custom_function_are_not_written() -> None:
+    class Head(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            return x[:1]
+
+        @staticmethod
+        def backward(ctx: object, grad: Tensor) -> Tensor:
+            return grad
+
+    v = Head.apply(leaf(1.0, 2.0) * 1)
+    with pytest.raises(RuntimeError, match="custom Function"):
+        v.add_(1)
+
+
+def test_T27_views_are_not_detached_in_place() -> None:
+    v = (leaf(1.0, 2.0) * 1)[:1]
+    with pytest.raises(RuntimeError, match="view"):
+        v.detach_()
+
+
+def test_T27_results_keep_requiring_grad() -> None:
+    with pytest.raises(RuntimeError, match="detach"):
+        (leaf(1.0) * 1).requires_grad_(False)
+
+
+@pytest.mark.parametrize("dtype", [mq.int64, mq.bool])
+def test_T27_only_floats_require_grad(dtype: mq.dtype) -> None:
+    with pytest.raises(RuntimeError, match="floating"):
+        mq.zeros(1, dtype=dtype).requires_grad_()
+    with pytest.raises(RuntimeError, match="floating"):
+        mq.zeros(1, dtype=dtype, requires_grad=True)
