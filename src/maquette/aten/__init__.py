@@ -99,3 +99,6 @@ from maquette.aten import cholesky as _cholesky  # noqa: F401
 from maquette.aten import lu as _lu  # noqa: F401
 from maquette.aten import solving as _solving  # noqa: F401
 from maquette.aten import masked_indexing as _masked_indexing  # noqa: F401
+from maquette.aten import matrix_functions as _matrix_functions  # noqa: F401
+from maquette.aten import padding as _padding  # noqa: F401
+from maquette.aten import fourier as _fourier  # noqa: F401

@@ -8,13 +8,15 @@ operator is written again here; names that are no operators are in `creation.py`
 
 from __future__ import annotations
 
+import collections
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from maquette.aten.catalogue import explain, schemas
 from maquette.core.device import device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
-from maquette.dispatch.matching import MatchError
+from maquette.dispatch.matching import MatchError, bind
 from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
 from maquette.tensor.tensor import Tensor
@@ -61,7 +63,15 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
             result.requires_grad_()
         return result
 
+    lenient = _bool_or_dim(overloads, 1)
+    strict = [o for o in overloads if o not in lenient]
+
     def full(*args: object, **kwargs: object) -> object:
+        if lenient and len(args) > 1 and args[1].__class__ is int:
+            # ``x.var(0)`` names a dimension: functions take no integer for a bool, operators do.
+            kwargs = _translate(kwargs, schemas)
+            chosen = next((o for o in strict if fits(o, args, kwargs)), strict[0])
+            return chosen(*args, **kwargs)
         if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
             if isinstance(args[at], int) or hasattr(args[at], "__index__"):
                 args = (*args[:at], args[at:])
@@ -98,10 +108,69 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         entry, face = only, simple
     if any(_gives_list(o) for o in overloads):
         face = _giving_tuples(face)
+    named = _named_results(name, overloads)
+    if named:
+        face = _giving_names(face, named)
     face.__name__ = face.__qualname__ = name
     face.__module__ = "maquette"
     face.__doc__ = "\n".join(["As PyTorch's function of this name.", "", *_schemas(packet)])
     return face
+
+
+def _named_results(name: str, overloads: list[OpOverload]) -> dict[int, type[tuple[object, ...]]]:
+    """For results that the schema names, ``(values, indices)``, their class by their number."""
+    found: dict[int, type[tuple[object, ...]]] = {}
+    for o in overloads:
+        names = [r.name for r in o._schema.returns]
+        if len(names) > 1 and all(names):
+            found[len(names)] = _result_class(name, tuple(names))
+    return found
+
+
+@functools.cache
+def _result_class(name: str, names: tuple[str, ...]) -> type[tuple[object, ...]]:
+    made = collections.namedtuple(name, names)  # type: ignore[misc]  # made from the schema
+
+    def text(self: tuple[object, ...]) -> str:
+        parts = ",\n".join(f"{n}={v!r}" for n, v in zip(names, self, strict=True))
+        return f"torch.return_types.{name}(\n{parts})"
+
+    made.__module__ = "torch.return_types"
+    made.__repr__ = text  # type: ignore[method-assign]  # as PyTorch prints it
+    return made
+
+
+def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Face:
+    """Functions and methods give ``max(0).values`` where operators give plain tuples."""
+
+    def with_names(*args: object, **kwargs: object) -> object:
+        result = face(*args, **kwargs)
+        if result.__class__ is tuple:
+            made = named.get(len(result))  # type: ignore[arg-type]  # a tuple, by the line above
+            return result if made is None else made(*result)
+        return result
+
+    return with_names
+
+
+def _bool_or_dim(overloads: list[OpOverload], at: int) -> list[OpOverload]:
+    """The overloads with a bool where another has dimensions."""
+    kinds = {}
+    for o in overloads:
+        positional = [a for a in o._schema.arguments if not a.kwarg_only]
+        kinds[o] = positional[at].type.base.kind if len(positional) > at else ""
+    if not {"int", "symint"} & set(kinds.values()):
+        return []
+    return [o for o, kind in kinds.items() if kind == "bool"]
+
+
+def fits(op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+    """Whether a call matches an overload's schema."""
+    try:
+        bind(op._schema, args, kwargs, takes_numbers=op.takes_numbers)
+    except MatchError:
+        return False
+    return True
 
 
 def _gives_list(op: OpOverload) -> bool:

@@ -34,7 +34,8 @@ from maquette.core.dtype import int32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Variant, define
+from maquette.library.page import define
+from maquette.library.variants import check_castable, check_writable
 from maquette.tensor.tensor import Tensor
 
 Metas = tuple[TensorMeta, ...]
@@ -305,12 +306,15 @@ def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | Non
 
 linalg_lu_solve = define(
     "aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
-    "bool adjoint=False) -> Tensor",
-    variants=[Variant.OUT],
+    "bool adjoint=False) -> Tensor"
+)
+linalg_lu_solve_out = define(
+    "aten::linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
+    "bool adjoint=False, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
 )
 
 
-@linalg_lu_solve.shape
 def lu_solve_shape(
     LU: TensorMeta, pivots: TensorMeta, B: TensorMeta, left: bool, adjoint: bool
 ) -> TensorMeta:
@@ -366,11 +370,38 @@ def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint:
     return stacked(each(one, batch, (packed, 2), (pivots, 1), (b, 2)), shape, b.dtype)
 
 
-@linalg_lu_solve.kernel
-def lu_solve_kernel(
-    xp: ModuleType, LU: Array, pivots: Array, B: Array, left: bool, adjoint: bool
-) -> Array:
-    return solved_by_lu(LU, pivots, B, left=left, adjoint=adjoint)
+@linalg_lu_solve_out.shape
+def lu_solve_out_shape(
+    LU: TensorMeta, pivots: TensorMeta, B: TensorMeta, left: bool, adjoint: bool, out: TensorMeta
+) -> TensorMeta:
+    result = lu_solve_shape(LU, pivots, B, left, adjoint)
+    check_castable("linalg.lu_solve", result.dtype, out.dtype)
+    if result.shape == out.shape:
+        check_writable("linalg.lu_solve", out)
+        return out
+    return TensorMeta.of(out.dtype, result.shape, result.strides, out.offset, out.device)
+
+
+@linalg_lu_solve_out.kernel
+def lu_solve_out_kernel(
+    xp: ModuleType, LU: Array, pivots: Array, B: Array, left: bool, adjoint: bool, out: Array
+) -> None:
+    out[...] = solved_by_lu(LU, pivots, B, left=left, adjoint=adjoint)
+
+
+@linalg_lu_solve.explicit
+def lu_solve_explicit(
+    LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool
+) -> Tensor:
+    """Complex systems ``X A = B`` give X as a conjugate view, as PyTorch's do."""
+    lazy = not left and B.meta.dtype.is_complex and B.meta.numel and LU.meta.numel
+    out = B.new_empty((0,))
+    if not lazy:
+        linalg_lu_solve_out(LU, pivots, B, left=left, adjoint=adjoint, out=out)
+        return out
+    lu_solve_shape(LU.meta, pivots.meta, B.meta, left, adjoint)
+    linalg_lu_solve_out(LU, pivots, B.mH, left=True, adjoint=not adjoint, out=out)
+    return out.mH
 
 
 @linalg_lu_solve.derivative("LU", "B")

@@ -97,12 +97,12 @@ def _factored(A: Array) -> tuple[Array, Array, Array, bool]:
 def solve_ex_kernel(
     xp: ModuleType, A: Array, B: Array, left: bool, check_errors: bool
 ) -> Arrays:
-    packed, pivots, info, turned = _factored(A)
+    packed, pivots, info = packed_lu(A)
     if check_errors:
         refuse(info, "torch.linalg.solve_ex", UNSOLVABLE, is_matrix=A.ndim == 2)
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
     columns = B[..., None] if vector else B
-    result = solved_by_lu(packed, pivots, columns, left=left, adjoint=turned)
+    result = solved_by_lu(packed, pivots, columns, left=left, adjoint=False)
     return result[..., 0] if vector else result, packed, pivots, info
 
 

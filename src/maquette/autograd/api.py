@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 
 from maquette.autograd.engine import run_backward
-from maquette.autograd.node import Edge, Grad, grad_edge
+from maquette.autograd.node import Edge, Grad, grad_edge, retain_at
 from maquette.dispatch import keysets as K
 from maquette.tensor.tensor import Tensor
 
@@ -178,15 +179,16 @@ def retain_grad(self: Tensor) -> None:
     """Keep the gradient of this non-leaf in ``.grad`` too."""
     if not self._keys & K.REQUIRES_GRAD:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    ag = self._autograd()
-    if self.is_leaf or ag.retains_grad:
+    if self.is_leaf or self._autograd().retained is not None:
         return
-    ag.retains_grad = True
+    tensor = weakref.ref(self)
 
     def keep(grad: Tensor) -> None:
-        ag.grad = grad.clone() if ag.grad is None else ag.grad + grad
+        t = tensor()
+        if t is not None:
+            t._autograd().grad = grad.clone() if t.grad is None else t.grad + grad
 
-    register_hook(self, keep)
+    retain_at(self, keep)
 
 
 def tensor_backward(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from gc import get_referrers
+from sys import getrefcount
 
-from maquette.autograd.node import Edge, Grad, Node, grad_edge, set_history
+from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained, set_history
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.operator import OpOverload
@@ -23,7 +25,10 @@ def check_inplace(op: OpOverload, target: Tensor) -> None:
         return
     creation = "" if target._ag is None else target._ag.creation_meta
     if creation:
-        raise RuntimeError(_FORBIDDEN[creation].format(op=op._opname, meta=target.meta))
+        node = target.grad_fn
+        output = "output" if node is None else f"output {target.output_nr} of {node.name()}, one"
+        words = _FORBIDDEN[creation].format(op=op._opname, meta=target.meta, output=output)
+        raise RuntimeError(words)
     if base._keys & K.REQUIRES_GRAD and base.is_leaf:
         raise RuntimeError(
             "a view of a leaf Variable that requires grad is being used in an in-place operation "
@@ -34,10 +39,12 @@ def check_inplace(op: OpOverload, target: Tensor) -> None:
 _FORBIDDEN = {
     "NO_GRAD_MODE": "{op}: a view of {meta} was created in no_grad mode and is being modified "
     "inplace with grad mode enabled. Create the view with grad enabled, or write under no_grad.",
+    "INFERENCE_MODE": "{op}: a view of {meta} was created in inference_mode and is being modified "
+    "inplace outside of it. Create the view outside, or write in inference_mode.",
     "CUSTOM_FUNCTION": "{op}: an output of a custom Function ({meta}) is a view and is being "
     "modified inplace. It was made inside the Function (or is an input returned as is), so writing "
     "to it would bypass the Function's backward. Write to a clone() of the output.",
-    "MULTI_OUTPUT_NODE": "{op}: output of a function that returns multiple views ({meta}) is being "
+    "MULTI_OUTPUT_NODE": "{op}: {output} of a function that returns multiple views ({meta}) is being "
     "modified inplace. Such functions do not allow the output views to be modified inplace. You "
     "should replace the inplace operation by an out-of-place one.",
 }
@@ -47,14 +54,35 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
     """Make ``target``, just written, output ``number`` of ``node``; of a view, rebase the base."""
     base = target._base
     if base is None:
+        known = target._keys & K.REQUIRES_GRAD
         set_history(target, node, number)
+        move_retained(target)
+        if not known and getrefcount(target._storage) > _ALONE:
+            _tell_views(target)
         return
     old = grad_edge(base)
     slices = CopySlices(base.meta, target.meta, node, old)
     set_history(base, slices, 0)
-    base._keys |= K.REQUIRES_GRAD
+    move_retained(base)
     target._autograd().requires_grad = True
     refresh_view(target)
+    if old is None and getrefcount(base._storage) > _ALONE + 1:
+        _tell_views(base)
+
+
+def _tell_views(base: Tensor) -> None:
+    """Views of a base that requires grad from now on do too.
+
+    A base knows no views, so all objects are looked through (10 ms); `rebase_history` asks first
+    whether there can be others. Views of a base that did require grad ask it themselves, later.
+    """
+    for view in get_referrers(base):
+        if isinstance(view, Tensor) and view._base is base and not view._keys & K.REQUIRES_GRAD:
+            refresh_view(view)
+
+
+# References to the storage of a lone tensor: its slot's, and getrefcount's argument.
+_ALONE = 2
 
 
 class CopySlices(Node):
@@ -124,6 +152,7 @@ def refresh_view(view: Tensor) -> None:
     ag.output_nr = 0
     ag.view_version = view._version
     view._keys |= K.REQUIRES_GRAD
+    move_retained(view)
 
 
 VIEW_HISTORY[0] = refresh_view

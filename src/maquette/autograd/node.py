@@ -200,6 +200,27 @@ def grad_edge(t: Tensor) -> Edge | None:
     return known, 0
 
 
+def move_retained(t: Tensor) -> None:
+    """Have the hook of `retain_grad` follow a tensor to the node that it is an output of now."""
+    ag = t._ag
+    if ag is None or ag.retained is None:
+        return
+    node, entry = ag.retained
+    if entry in (node.pre_hooks or ()):
+        node.pre_hooks.remove(entry)
+    retain_at(t, entry[1])
+
+
+def retain_at(t: Tensor, keep: Callable[[Tensor], Grad]) -> None:
+    """Call ``keep`` with the gradient that arrives at the node of ``t``."""
+    ag = t._autograd()
+    node = ag.grad_fn
+    assert node is not None
+    entry = (ag.output_nr, keep)
+    node.pre_hooks = [*(node.pre_hooks or ()), entry]
+    ag.retained = node, entry
+
+
 def set_history(t: Tensor, node: Node, number: int) -> None:
     """Make ``t`` output ``number`` of ``node``."""
     ag = t._ag

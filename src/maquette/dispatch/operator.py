@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import OperatorBase
@@ -109,7 +109,7 @@ class OpOverload(OperatorBase):
 
     # --- calling ---------------------------------------------------------------------
 
-    def __call__(self, /, *args: object, **kwargs: object) -> object:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:  # as the schema says
         try:
             # An empty **kwargs would cost a dict a call.
             return self._call(*args, **kwargs) if kwargs else self._call(*args)

@@ -9,6 +9,7 @@ matching is done again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from maquette.dispatch.choosing import classes_of, decided_by_classes, refined
 from maquette.dispatch.matching import MatchError, bind
@@ -49,7 +50,7 @@ class OpOverloadPacket:
 
     # --- calling ---------------------------------------------------------------------
 
-    def __call__(self, /, *args: object, **kwargs: object) -> object:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:  # as the schema says
         try:
             chosen = self._by_class[classes_of(args, kwargs) if kwargs else tuple(map(type, args))]
         except KeyError:

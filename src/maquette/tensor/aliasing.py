@@ -16,7 +16,7 @@ from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, AutogradMeta, Tensor, keys_for_device
+from maquette.tensor.tensor import ADINPLACE, Tensor, keys_for_device
 
 BELOW = ~ADINPLACE
 # Aliases that PyTorch does not call views (T18): they share storage and version, and have no base.
@@ -47,8 +47,7 @@ def _viewing(op: OpOverload, source: int, *, base: bool) -> Callable[..., object
         if result.__class__ is list or result.__class__ is tuple:
             for view in result:
                 _link(view, origin, base)
-                if not tls.st.grad_enabled or origin._keys & K.REQUIRES_GRAD:  # type: ignore[attr-defined]  # a tensor
-                    _created(view, "MULTI_OUTPUT_NODE")
+                _created(view, "MULTI_OUTPUT_NODE")
         else:
             _link(result, origin, base)
         return result
@@ -81,7 +80,7 @@ def _generated_viewing(op: OpOverload, source: int, *, base: bool) -> Callable[.
             f"    _base = {origin}._base",
             f"    _r._base = {origin} if _base is None else _base",
             f"    if {origin}._keys & _req and not _tls.st.grad_enabled:",
-            '        _created(_r, "NO_GRAD_MODE")',
+            "        _unrecorded(_r)",
         ]
     space: dict[str, object] = {
         "_below": BELOW & K.ALL_BITS,
@@ -89,7 +88,7 @@ def _generated_viewing(op: OpOverload, source: int, *, base: bool) -> Callable[.
         "_resolve": op.resolve,
         "_req": K.REQUIRES_GRAD,
         "_tls": tls,
-        "_created": _created,
+        "_unrecorded": _unrecorded,
     }
     exec(compiled("\n".join([*lines, "    return _r"]) + "\n", "view"), space)
     kernel = space["_kernel"]
@@ -107,14 +106,21 @@ def _link(view: object, origin: object, base: bool) -> None:
     if base:
         view._base = origin if origin._base is None else origin._base
         if origin._keys & K.REQUIRES_GRAD and not tls.st.grad_enabled:
-            _created(view, "NO_GRAD_MODE")
+            _unrecorded(view)
 
 
 def _created(view: object, how: str) -> None:
-    if isinstance(view, Tensor):
-        if view._ag is None:
-            view._ag = AutogradMeta()
-        view._ag.creation_meta = how
+    if isinstance(view, Tensor) and (view._ag is None or not view._ag.creation_meta):
+        view._autograd().creation_meta = how
+
+
+def _unrecorded(view: object) -> None:
+    """A view of what requires grad, made while nothing is recorded: a leaf that requires grad."""
+    assert isinstance(view, Tensor)
+    ag = view._autograd()
+    ag.creation_meta = "INFERENCE_MODE" if tls.st.inference else "NO_GRAD_MODE"
+    ag.requires_grad = True
+    view._keys |= K.REQUIRES_GRAD
 
 
 def _writing(op: OpOverload, written: Sequence[int]) -> Callable[..., object]:
@@ -123,6 +129,8 @@ def _writing(op: OpOverload, written: Sequence[int]) -> Callable[..., object]:
 
     def kernel(ks: int, *params: object) -> object:
         below = ks & BELOW
+        if only >= 0 and getattr(params[only], "_vc", below) is None:
+            _refuse_inference(op, params[only])
         if len(params) > 1:
             check_overlap(op, params, written)
         try:
@@ -160,10 +168,21 @@ def _refuse_read_only(
             ) from error
 
 
+def _refuse_inference(op: OpOverload, target: object) -> None:
+    """Inference tensors are written in inference mode only: outside, nobody would count it (T64)."""
+    if isinstance(target, Tensor) and not target._keys & ADINPLACE and not tls.st.inference:
+        raise RuntimeError(
+            f"{op._opname}: inplace update to an inference tensor ({target.meta}) outside "
+            f"InferenceMode is not allowed; write to a clone() of it"
+        )
+
+
 def _bump(t: object) -> None:
     if isinstance(t, Tensor):
         vc = t._vc
         if vc is None:
+            if not t._keys & ADINPLACE:
+                return  # inference tensors do not count
             vc = t._version_counter()
         vc.value += 1
 
