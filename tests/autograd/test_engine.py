@@ -32,6 +32,23 @@ def test_T58_retain_grad_follows_later_writes() -> None:
     assert b.grad.tolist() == [1.0, 1.0]
 
 
+def test_T58_retain_grad_of_a_base_follows_writes_to_its_views() -> None:
+    b = leaf(1.0, 2.0) * 2
+    b.retain_grad()
+    b[:1].mul_(3)
+    b.sum().backward()
+    assert b.grad.tolist() == [1.0, 1.0]
+
+
+def test_T58_retain_grad_of_a_view_follows_writes_to_its_base() -> None:
+    b = leaf(1.0, 2.0) * 2
+    v = b[:1]
+    v.retain_grad()
+    b.mul_(3)
+    (v * 7).sum().backward()
+    assert v.grad.tolist() == [7.0]
+
+
 def test_T58_retain_grad_of_what_needs_none_is_refused() -> None:
     with pytest.raises(RuntimeError, match="requires_grad=False"):
         mq.zeros(1).retain_grad()
@@ -215,7 +232,9 @@ def test_T65_post_accumulate_hooks_see_the_grad() -> None:
     assert seen == [[1.0]]
 
 
-@pytest.mark.parametrize("register", [Tensor.register_hook, Tensor.register_post_accumulate_grad_hook])
+@pytest.mark.parametrize(
+    "register", [Tensor.register_hook, Tensor.register_post_accumulate_grad_hook]
+)
 def test_T65_hooks_need_grad(register: Callable[..., object]) -> None:
     with pytest.raises(RuntimeError, match="require"):
         register(mq.zeros(1), lambda g: None)

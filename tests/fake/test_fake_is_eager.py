@@ -7,6 +7,7 @@ real and on fake tensors: the same metadata, or the same exception in the same w
 from __future__ import annotations
 
 import functools
+import gc
 import gzip
 import json
 import pathlib
@@ -46,6 +47,7 @@ def recorded() -> dict[str, list[Case]]:
             kept = cases.setdefault(name, [])
             if len(kept) < 4 * SEEDS:
                 kept.append(json.loads(line))
+    gc.freeze()  # a storage that grows looks for the tensors over it among all live objects
     return cases
 
 

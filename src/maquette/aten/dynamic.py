@@ -6,6 +6,7 @@ Their shape rule checks the arguments and then gives up (`DependsOnData`, on fak
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from maquette.aten.axes import Array
@@ -16,7 +17,7 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.library.arrays import arrays_of, fresh_from
-from maquette.library.infer import DependsOnData, rule_argument
+from maquette.library.infer import DependsOnData, infer, rule_argument
 from maquette.library.page import OperatorPage
 from maquette.tensor.storage import namespace_of
 from maquette.tensor.tensor import Tensor
@@ -53,10 +54,22 @@ def dynamic_kernel(
             return kernel
 
         page.op.register(DispatchKey.CPU, Kernel(factory, python=function))
+        page.op.register(DispatchKey.Meta, Kernel(_refusing))
         page.op.shape_rule = rule
         return function
 
     return register
+
+
+def _refusing(op: OpOverload, ks: int) -> Callable[..., object]:
+    """On ``meta``, where no size can be told: refuse in the rule's words, or for want of data."""
+
+    def kernel(ks: int, *params: object) -> object:
+        with contextlib.suppress(DependsOnData):
+            infer(op, params)
+        op._raise_no_kernel(DispatchKey.Meta)
+
+    return kernel
 
 
 def _as_tensor(op: OpOverload, array: Array) -> Tensor:

@@ -136,7 +136,7 @@ def _result_class(name: str, names: tuple[str, ...]) -> type[tuple[object, ...]]
         return f"torch.return_types.{name}(\n{parts})"
 
     made.__module__ = "torch.return_types"
-    made.__repr__ = text  # type: ignore[method-assign]  # as PyTorch prints it
+    made.__repr__ = text  # type: ignore[assignment, method-assign]  # as PyTorch prints it
     return made
 
 
@@ -146,7 +146,7 @@ def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Fac
     def with_names(*args: object, **kwargs: object) -> object:
         result = face(*args, **kwargs)
         if result.__class__ is tuple:
-            made = named.get(len(result))  # type: ignore[arg-type]  # a tuple, by the line above
+            made = named.get(len(result))
             return result if made is None else made(*result)
         return result
 

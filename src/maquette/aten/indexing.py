@@ -8,6 +8,7 @@ into positions before shape rule and kernel run; on tensors without data that is
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
@@ -28,7 +29,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
-from maquette.library.infer import DependsOnData
+from maquette.library.infer import DependsOnData, lookup
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor, from_array
@@ -62,6 +63,12 @@ def check_indices(self: TensorMeta, indices: Indices) -> None:
 
 
 def _check_mask(self: TensorMeta, mask: TensorMeta, first: int, position: int) -> None:
+    # A 0-dim mask covers no dimension; Python's subscripts give it one before.
+    check_index(
+        mask.ndim > 0,
+        lambda: "a mask without dimensions indexes no dimension; use x[None][mask[None]]",
+    )
+
     def mismatch(dim: int) -> str:
         return (
             f"The shape of the mask {list(mask.shape)} at index {dim} does not match the shape of "
@@ -135,15 +142,10 @@ def positions_of(xp: ModuleType, indices: Sequence[Array | None]) -> list[Array 
     found: list[Array | None] = []
     for index in indices:
         if index is not None and index.dtype.name in ("bool", "uint8"):
-            found += xp.nonzero(index) if index.ndim else _of_zero_dim(xp, index)
+            found += xp.nonzero(index)
         else:
             found.append(index)
     return found
-
-
-def _of_zero_dim(xp: ModuleType, mask: Array) -> list[Array | None]:
-    # A 0-dim mask covers no dimension; Python's subscripts give it one before.
-    raise IndexError("a mask without dimensions indexes no dimension; use x[None][mask[None]]")
 
 
 def _without_masks(op: OpOverload, ks: int) -> Callable[..., object]:
@@ -154,9 +156,15 @@ def _without_masks(op: OpOverload, ks: int) -> Callable[..., object]:
         metas = tuple([None if i is None else i.meta for i in indices])
         check_indices(self.meta, metas)
         if has_mask(metas) and not _is_fill(self.meta, metas, rest):
+            with contextlib.suppress(DependsOnData):
+                lookup(op, (self, indices, *rest))  # what needs no data is refused as on fakes
             arrays = [None if i is None else i._data for i in indices]
             found = positions_of(np, arrays)
-            indices = tuple([None if a is None else from_array(a) for a in found])
+            taken = tuple([None if a is None else from_array(a) for a in found])
+            try:
+                return inner(ks, self, taken, *rest)
+            except (RuntimeError, IndexError) as error:
+                raise of_data(error) from None
         return inner(ks, self, indices, *rest)
 
     return kernel

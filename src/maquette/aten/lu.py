@@ -1,7 +1,7 @@
 """LU factors with row pivots, and what is solved by them or by a triangular matrix.
 
-A factored matrix is packed: U on and above the diagonal, L below it with ones left out. Pivots count
-rows from one, as LAPACK's do.
+A factored matrix is packed: U on and above the diagonal, L below it with ones left out. Pivots
+count rows from one, as LAPACK's do.
 """
 
 from __future__ import annotations

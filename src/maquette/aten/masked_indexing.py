@@ -14,6 +14,7 @@ from maquette.aten.indexing import Indices, check_indices, index_put__kernel, in
 from maquette.aten.options import Number, check_fits, result_dtype
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import from_numpy_dtype
+from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.library.page import define
 
@@ -38,8 +39,8 @@ def masked_index_shape(
     check_indices(self, indices)
     check_fits(fill, self.dtype)
     result = indexed(self, indices)
-    broadcast_shapes(result.shape, mask.shape)
-    return result
+    shape = broadcast_shapes(result.shape, mask.shape)
+    return result if shape == result.shape else result.fresh(shape)
 
 
 @masked_index.kernel
@@ -57,7 +58,14 @@ def masked_index_put_shape(
     self: TensorMeta, mask: TensorMeta, indices: Indices, values: TensorMeta
 ) -> TensorMeta:
     check_indices(self, indices)
-    broadcast_shapes(indexed(self, indices).shape, mask.shape, values.shape)
+    target, given = indexed(self, indices).shape, broadcast_shapes(mask.shape, values.shape)
+    check(
+        broadcast_shapes(target, given) == target,
+        lambda: (
+            f"shape mismatch: value tensor of shape {list(given)} cannot be broadcast to "
+            f"indexing result of shape {list(target)}"
+        ),
+    )
     return self.like()
 
 

@@ -113,7 +113,7 @@ def identity(xp: ModuleType, like: Array, shape: Shape) -> Array:
 
 
 def each(function: Callable[..., object], batch: Shape, *operands: tuple[Array, int]) -> list[Any]:
-    """Results of a function for each item of a batch, in order; operands come with an item's rank."""
+    """Results of a function for each item of a batch, in order; operands come with its rank."""
     spread = []
     for array, rank in operands:
         item = array.shape[array.ndim - rank :]

@@ -72,7 +72,8 @@ def solve_ex_shape(A: TensorMeta, B: TensorMeta, left: bool, check_errors: bool)
         left or not vector,
         lambda: (
             f"linalg.solve: Vector broadcasting of the left hand side is not supported for "
-            f"left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1); got {A}, {B}"
+            f"left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1); got {A}, "
+            f"{B}"
         ),
     )
     columns = B.fresh((*B.shape, 1)) if vector else B

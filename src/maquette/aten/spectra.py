@@ -17,7 +17,6 @@ from maquette.aten.matrices import (
     check_matrix,
     check_square,
     column_major,
-    dagger,
     identity,
 )
 from maquette.aten.numeric import Array
@@ -49,7 +48,10 @@ def svd_shape(A: TensorMeta, full_matrices: bool, compute_uv: bool, driver: str 
     check_matrix("linalg.svd", A)
     check(
         driver is None,
-        lambda: f"torch.linalg.svd: keyword argument `driver=` is only supported on CUDA; got {driver!r}",
+        lambda: (
+            f"torch.linalg.svd: keyword argument `driver=` is only supported on CUDA; got "
+            f"{driver!r}"
+        ),
     )
     *batch, m, n = A.shape
     k = min(m, n)
@@ -110,7 +112,9 @@ def svd_grad(
         result0, result1, result2 = _linalg_svd(A, False, True)
     k = result1.meta.shape[-1]
     check(
-        not full_matrices or A.meta.shape[-1] == A.meta.shape[-2] or not (grads[0] is not None or grads[2] is not None),
+        not full_matrices
+        or A.meta.shape[-1] == A.meta.shape[-2]
+        or (grads[0] is None and grads[2] is None),
         lambda: (
             "svd_backward: The singular vectors in full_matrices are not differentiable; call "
             "svd(full_matrices=False)"
@@ -153,7 +157,9 @@ linalg_svd = define(
     "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) "
     "-> (Tensor U, Tensor S, Tensor Vh)"
 )
-linalg_svd.composite(lambda A, full_matrices, driver: _linalg_svd(A, full_matrices, True, driver=driver))
+linalg_svd.composite(
+    lambda A, full_matrices, driver: _linalg_svd(A, full_matrices, True, driver=driver)
+)
 linalg_svd_out = define(
     f"aten::linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, {_SVD_OUT}) "
     f"-> {_SVD_WRITTEN}",
@@ -258,11 +264,17 @@ def qr_grad(
     m, n = result0.meta.shape[-2], result1.meta.shape[-1]
     check(
         mode != "r",
-        lambda: "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use mode='reduced'",
+        lambda: (
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
+            "Please use mode='reduced'"
+        ),
     )
     check(
         mode != "complete" or m <= n,
-        lambda: f"The QR decomposition is not differentiable when mode='complete' and nrows > ncols; got {m} by {n}",
+        lambda: (
+            f"The QR decomposition is not differentiable when mode='complete' and nrows > ncols; "
+            f"got {m} by {n}"
+        ),
     )
     first = result0.new_zeros(result0.meta.shape) if grads[0] is None else grads[0]
     second = result1.new_zeros(result1.meta.shape) if grads[1] is None else grads[1]
@@ -424,7 +436,9 @@ def eig_kernel(xp: ModuleType, self: Array) -> Arrays:
 
 
 @linalg_eig.derivative("self")
-def eig_grad(grads: Grads, self_meta: TensorMeta, result0: Tensor, result1: Tensor) -> tuple[Tensor]:
+def eig_grad(
+    grads: Grads, self_meta: TensorMeta, result0: Tensor, result1: Tensor
+) -> tuple[Tensor]:
     core = result1.new_zeros(result1.meta.shape)
     if grads[0] is not None:
         core = core + grads[0].diag_embed()

@@ -16,9 +16,12 @@ from maquette.aten.view_lists import split, split_with_sizes, unbind
 from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
+from maquette.core.views import as_strided_check
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
 
 
 def _copied(result: object) -> object:
@@ -95,9 +98,18 @@ def write_results(out: object, result: object, listed: bool) -> object:
     return None
 
 
+def _as_strided_within(
+    self: Tensor, size: Ints, stride: Ints, storage_offset: int | None
+) -> object:
+    """The view, after the check (T7) that a call below ADInplaceOrView would miss."""
+    offset = self.meta.offset if storage_offset is None else storage_offset
+    as_strided_check(size, stride, offset, self.meta.itemsize, self._storage.nbytes())
+    return views.as_strided(self, size, stride, storage_offset)
+
+
+_copy_page(views.as_strided, _as_strided_within)
 for _view in (
     views.alias,
-    views.as_strided,
     views.diagonal,
     views.expand,
     views.permute,

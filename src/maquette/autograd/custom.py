@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn, cast
 
+from maquette.autograd.anomaly import remember_call
+from maquette.autograd.graph import PackedTensor, watch
 from maquette.autograd.inplace import rebase_history
 from maquette.autograd.node import (
     Grad,
@@ -29,6 +31,7 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
 Backward = Callable[..., object]
+Saved = SavedTensor | SavedOutput | PackedTensor
 # How one argument or result is grouped: a tensor, no tensor, or (from 0 up) a list of so many.
 TENSOR, OTHER = -1, -2
 
@@ -43,7 +46,7 @@ class FunctionCtx:
 
     needs_input_grad: tuple[object, ...] = ()
     _to_save: tuple[Grad, ...] = ()
-    _saved: tuple[SavedTensor | SavedOutput | None, ...] | None = ()
+    _saved: tuple[Saved | None, ...] | None = ()
     _dirty: tuple[Tensor, ...] = ()
     _non_differentiable: tuple[Tensor, ...] = ()
     _materialize = True
@@ -97,10 +100,12 @@ class FunctionCtx:
         self._dirty = self._non_differentiable = ()
 
 
-def _kept(t: Grad, numbers: dict[int, int]) -> SavedTensor | SavedOutput | None:
+def _kept(t: Grad, numbers: dict[int, int]) -> Saved | None:
     if t is None:
         return None
     number = numbers.get(id(t))
+    if watch.hooks:
+        return PackedTensor(t, watch.hooks[-1], number)
     return SavedTensor(t) if number is None else SavedOutput(t, number)
 
 
@@ -128,6 +133,7 @@ class CustomNode(Node):
         self._results: list[TensorMeta | None] = []
         self._mode: object | None = None
         ctx._node = weakref.ref(self)
+        remember_call(self)
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("_") or name == "ctx":

@@ -12,6 +12,7 @@ import heapq
 import sys
 from collections.abc import Sequence
 
+from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node, OpNode
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tls import tls
@@ -45,6 +46,7 @@ def run_backward(
     ready = [entry for entry in ready if waiting.get(entry[2], 0) == 0]
     heapq.heapify(ready)
     st = tls.st
+    anomaly = is_anomaly_enabled()
     grad_before = st.grad_enabled
     context_before = st.node_context
     st.set_grad_enabled(create_graph)
@@ -69,12 +71,12 @@ def run_backward(
                     grad = _conform(node, grad, node.variable.meta, 0)
                     _accumulate_leaf(node, grad, create_graph)
                 continue
-            if node.__class__ is OpNode:
+            if node.__class__ is OpNode and not anomaly:
                 answers = node.variant.apply(node, grads)
                 if not retain_graph and node.variant.saves_tensors:
                     node.saved = None
             else:
-                answers = list(node.apply(grads))
+                answers = list(apply_checked(node, grads) if anomaly else node.apply(grads))
                 if not retain_graph:
                     node.release()
             del grads

@@ -44,9 +44,9 @@ _FORBIDDEN = {
     "CUSTOM_FUNCTION": "{op}: an output of a custom Function ({meta}) is a view and is being "
     "modified inplace. It was made inside the Function (or is an input returned as is), so writing "
     "to it would bypass the Function's backward. Write to a clone() of the output.",
-    "MULTI_OUTPUT_NODE": "{op}: {output} of a function that returns multiple views ({meta}) is being "
-    "modified inplace. Such functions do not allow the output views to be modified inplace. You "
-    "should replace the inplace operation by an out-of-place one.",
+    "MULTI_OUTPUT_NODE": "{op}: {output} of a function that returns multiple views ({meta}) is "
+    "being modified inplace. Such functions do not allow the output views to be modified inplace. "
+    "You should replace the inplace operation by an out-of-place one.",
 }
 
 

@@ -31,7 +31,11 @@ LAST = 1 << 62  # the sequence number of accumulators: they run as soon as they 
 class Node:
     """A step of the backward graph."""
 
-    __slots__ = ("__weakref__", "context", "edges", "metas", "post_hooks", "pre_hooks", "sequence")
+    __slots__ = (
+        "__weakref__", "_trace", "context", "edges", "metas", "post_hooks", "pre_hooks", "sequence",
+    )  # fmt: skip
+
+    _trace: list[str]  # of nodes made while anomalies are looked for
 
     def __init__(self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> None:
         self.edges = edges
@@ -206,8 +210,7 @@ def move_retained(t: Tensor) -> None:
     if ag is None or ag.retained is None:
         return
     node, entry = ag.retained
-    if entry in (node.pre_hooks or ()):
-        node.pre_hooks.remove(entry)
+    node.pre_hooks = [hook for hook in node.pre_hooks or () if hook is not entry]
     retain_at(t, entry[1])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from maquette.autograd.formulas import Derivatives, Rule
+from maquette.autograd.graph import PackedTensor, watch
 from maquette.autograd.node import Grad, Node, OpNode, SavedOutput, SavedTensor, raise_modified
 from maquette.dispatch.call import compiled
 from maquette.dispatch.operator import OpOverload
@@ -36,8 +37,10 @@ class Variant:
 class DerivativePlan:
     """How to record and differentiate calls of one overload."""
 
-    def __init__(self, op: OpOverload) -> None:
+    def __init__(self, op: OpOverload, *, watched: bool = False) -> None:
+        """watched: whether saved tensors go through hooks, and nodes remember their call."""
         self.op = op
+        self.watched = watched
         arguments = op._schema.arguments
         self.arguments = arguments
         self.names = [a.name for a in arguments]
@@ -134,7 +137,7 @@ class DerivativePlan:
             opened = f"{slot} = _open({slot}, _node)"
             return [f"_keep_output({value}, {number})"], [slot], [opened], True
         written = self.arguments[i].type.written
-        if written == "Tensor" and not self.op.takes_numbers:
+        if written == "Tensor" and not self.op.takes_numbers and not self.watched:
             version = f"0 if p{i}._vc is None else p{i}._vc.value"
             packs = [f"p{i} if p{i}._keys & _version_bit else _refuse(p{i})", version]
             check = (
@@ -174,8 +177,8 @@ class DerivativePlan:
         space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(active)}
         space |= {
             "_freed": _raise_freed,
-            "_keep": _keep,
-            "_keep_output": _keep_output,
+            "_keep": _keep_watched if self.watched else _keep,
+            "_keep_output": _keep_output_watched if self.watched else _keep_output,
             "_metas": _metas,
             "_open": _open,
             "_modified": raise_modified,
@@ -224,9 +227,27 @@ def _keep_output(value: object, number: int) -> object:
     return SavedOutput(value, number) if isinstance(value, Tensor) else value
 
 
+def _keep_watched(value: object) -> object:
+    if not watch.hooks:
+        return _keep(value)
+    if isinstance(value, Tensor):
+        return PackedTensor(value, watch.hooks[-1])
+    if value.__class__ is tuple:
+        return tuple([_keep_watched(v) for v in value])
+    return value
+
+
+def _keep_output_watched(value: object, number: int) -> object:
+    if not watch.hooks or not isinstance(value, Tensor):
+        return _keep_output(value, number)
+    return PackedTensor(value, watch.hooks[-1], number)
+
+
 def _open(value: object, node: Node) -> object:
     if value.__class__ is SavedTensor or value.__class__ is SavedOutput:
         return value.unpack(node)
     if value.__class__ is tuple:
         return tuple([_open(v, node) for v in value])
+    if value.__class__ is PackedTensor:
+        return value.unpack(node)
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from maquette.autograd.anomaly import remember_call
 from maquette.autograd.formulas import Derivatives
 from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import (
@@ -46,7 +47,7 @@ def autograd_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
         if op.shape_rule is None and op.namespace != "aten":
             return undifferentiated_kernel(op)
         return _without_formula(op, below)
-    plan = DerivativePlan(op)
+    plan = DerivativePlan(op, watched=bool(ks & K.WATCHED))
     if not plan.rules:
         return lambda ks, *params: below(ks, params)
     if plan.written and not _returns_only_fresh(op):
@@ -83,7 +84,7 @@ def _recording(
     op: OpOverload, plan: DerivativePlan, below: Callable[[int, Sequence[object]], object]
 ) -> Callable[..., object]:
     single = len(op._schema.returns) == 1 and op._schema.returns[0].type.written == "Tensor"
-    if single and not plan.lists and op.shape_rule is not None:
+    if single and not plan.lists and op.shape_rule is not None and not plan.watched:
         return _generated(op, plan)
 
     def kernel(ks: int, *params: object) -> object:
@@ -270,6 +271,8 @@ def make_node(
     node.saved = ()
     node.count = count
     node.list_sizes = sizes
+    if plan.watched:
+        remember_call(node)
     return node
 
 

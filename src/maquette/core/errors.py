@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from maquette.core.symbols import expect_true
 
-Message = Callable[[], str]
+Message = Callable[..., str]  # called without arguments; in a loop it binds them as defaults
 
 
 def check(condition: bool, message: Message) -> None:

@@ -53,7 +53,9 @@ TORCH_FUNCTION = CONSTANT << 2
 """Hidden bit: a ``__torch_function__`` override or an active TorchFunctionMode wants the call."""
 INFERENCE = CONSTANT << 3
 """Hidden bit: the thread is in inference mode, so that kernels are resolved for it."""
-ALL_BITS = (CONSTANT << 4) - 1
+WATCHED = CONSTANT << 4
+"""Hidden bit: autograd watches what it records (saved tensor hooks, anomaly detection)."""
+ALL_BITS = (CONSTANT << 5) - 1
 """Every bit, hidden ones included."""
 
 

@@ -16,7 +16,7 @@ from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor, keys_for_device
+from maquette.tensor.tensor import ADINPLACE, AutogradMeta, Tensor, keys_for_device
 
 BELOW = ~ADINPLACE
 # Aliases that PyTorch does not call views (T18): they share storage and version, and have no base.
@@ -47,7 +47,8 @@ def _viewing(op: OpOverload, source: int, *, base: bool) -> Callable[..., object
         if result.__class__ is list or result.__class__ is tuple:
             for view in result:
                 _link(view, origin, base)
-                _created(view, "MULTI_OUTPUT_NODE")
+                if view._ag is None:
+                    view._ag = _OneOfMany()
         else:
             _link(result, origin, base)
         return result
@@ -109,9 +110,10 @@ def _link(view: object, origin: object, base: bool) -> None:
             _unrecorded(view)
 
 
-def _created(view: object, how: str) -> None:
-    if isinstance(view, Tensor) and (view._ag is None or not view._ag.creation_meta):
-        view._autograd().creation_meta = how
+class _OneOfMany(AutogradMeta):
+    """What autograd remembers of one view among several that a call gives."""
+
+    creation_meta = "MULTI_OUTPUT_NODE"
 
 
 def _unrecorded(view: object) -> None:
@@ -169,7 +171,7 @@ def _refuse_read_only(
 
 
 def _refuse_inference(op: OpOverload, target: object) -> None:
-    """Inference tensors are written in inference mode only: outside, nobody would count it (T64)."""
+    """Inference tensors are written in inference mode only: outside, none would count it (T64)."""
     if isinstance(target, Tensor) and not target._keys & ADINPLACE and not tls.st.inference:
         raise RuntimeError(
             f"{op._opname}: inplace update to an inference tensor ({target.meta}) outside "

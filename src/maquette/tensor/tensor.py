@@ -115,7 +115,7 @@ class AutogradMeta:
     accumulator: Callable[[], Node | None] | None = None  # a weak reference
     hooks: list[Node] | None = None  # nodes that hooks keep alive
     post_accumulate_hooks: list[Callable[..., object]] | None = None
-    retains_grad = False
+    retained: tuple[Node, tuple[int, Callable[[Tensor], Tensor | None]]] | None = None
     view_version = -1
     creation_meta = ""
 
@@ -377,6 +377,11 @@ class Tensor(TensorSurface, metaclass=TensorType):
     @property
     def output_nr(self) -> int:
         return 0 if self._ag is None else self._ag.output_nr
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` keeps the gradient of this result."""
+        return self._ag is not None and self._ag.retained is not None
 
     @property
     def grad(self) -> Tensor | None:

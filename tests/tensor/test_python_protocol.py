@@ -1,0 +1,119 @@
+"""Tensors as Python numbers and sequences, and as NumPy arrays."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette import Tensor
+
+
+@pytest.mark.parametrize("shape", [(0,), (2,)])
+def test_T49_only_one_value_is_true_or_false(shape: tuple[int]) -> None:
+    with pytest.raises(RuntimeError, match="ambiguous"):
+        bool(mq.zeros(shape))
+
+
+def test_T49_only_one_value_is_an_item() -> None:
+    assert mq.ones(1, 1).item() == 1.0
+    with pytest.raises(RuntimeError, match="2"):
+        mq.zeros(2).item()
+
+
+def test_T49_only_integers_index() -> None:
+    assert "abc"[mq.tensor(1)] == "b"
+    with pytest.raises(TypeError, match="integer"):
+        "abc"[mq.tensor(1.0)]
+
+
+@pytest.mark.parametrize("use", [len, iter])
+def test_T49_no_dimensions_no_sequence(use: Callable[[Tensor], object]) -> None:
+    with pytest.raises(TypeError, match="0-d"):
+        use(mq.zeros(()))
+
+
+def test_T49_tensors_are_hashed_by_identity() -> None:
+    a, b = mq.zeros(1), mq.zeros(1)
+    assert len({a, b, a}) == 2
+
+
+def test_T50_from_numpy_shares() -> None:
+    a = np.zeros(2, np.float32)
+    for share in (mq.from_numpy, mq.as_tensor, mq.asarray):
+        share(a).add_(1)
+    assert a.tolist() == [3.0, 3.0]
+
+
+def test_T50_tensor_copies() -> None:
+    a = np.zeros(2, np.float32)
+    mq.tensor(a).add_(1)
+    assert a.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros(2)[::-1], np.zeros(2, ">f4"), np.zeros(3, "i1,f4")["f1"]],
+    ids=["negative", "foreign", "unaligned"],
+)
+def test_T50_layouts_that_tensors_have_not(array: np.ndarray) -> None:
+    with pytest.raises(ValueError):
+        mq.from_numpy(array)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.array([None]), np.array(["a"]), np.array(["2020"], "M8[D]"), np.zeros(1, np.longdouble)],
+    ids=["object", "str", "datetime", "longdouble"],
+)
+def test_T50_dtypes_that_tensors_have_not(array: np.ndarray) -> None:
+    with pytest.raises(TypeError, match="float32"):
+        mq.from_numpy(array)
+
+
+def test_T50_read_only_memory_is_not_written() -> None:
+    a = np.zeros(2)
+    a.flags.writeable = False
+    with pytest.warns(UserWarning, match="writ"):
+        t = mq.from_numpy(a)
+    with pytest.raises(RuntimeError, match="read-only"):
+        t.add_(1)
+
+
+def test_T51_numpy_shares_and_keeps_strides() -> None:
+    x = mq.zeros(2, 3).t()
+    array = x.numpy()
+    array[0, 1] = 5
+    assert array.strides == (4, 12)
+    assert x[0, 1].item() == 5
+
+
+def test_T51_what_stands_in_the_way_is_resolved_by_force() -> None:
+    w = mq.ones(1, requires_grad=True)
+    z = mq.tensor([1 + 2j]).conj()
+    with pytest.raises(RuntimeError, match="detach"):
+        w.numpy()
+    with pytest.raises(RuntimeError, match="resolve_conj"):
+        z.numpy()
+    assert w.numpy(force=True).tolist() == [1.0]
+    assert z.numpy(force=True).tolist() == [1 - 2j]
+
+
+def test_T51_no_data_no_array() -> None:
+    with pytest.raises(RuntimeError, match="no data"):
+        mq.FakeTensorMode().from_tensor(mq.zeros(2)).numpy()
+    with pytest.raises(TypeError, match="meta"):
+        mq.zeros(2, device="meta").numpy()
+
+
+def test_T51_bfloat16_goes_both_ways() -> None:
+    x = mq.tensor([1.5], dtype=mq.bfloat16)
+    assert x.numpy().dtype.name == "bfloat16"
+    assert mq.from_numpy(x.numpy()).dtype is mq.bfloat16
+
+
+def test_T51_arrays_beside_tensors() -> None:
+    t = mq.ones(2)
+    assert (t + np.ones(2)).dtype is mq.float64
+    assert (t * np.float64(2)).dtype is mq.float32
+    assert isinstance(np.sin(t), Tensor)
