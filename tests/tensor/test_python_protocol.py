@@ -38,48 +38,6 @@ def test_T49_tensors_are_hashed_by_identity() -> None:
     assert len({a, b, a}) == 2
 
 
-def test_T50_from_numpy_shares() -> None:
-    a = np.zeros(2, np.float32)
-    for share in (mq.from_numpy, mq.as_tensor, mq.asarray):
-        share(a).add_(1)
-    assert a.tolist() == [3.0, 3.0]
-
-
-def test_T50_tensor_copies() -> None:
-    a = np.zeros(2, np.float32)
-    mq.tensor(a).add_(1)
-    assert a.tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    "array",
-    [np.zeros(2)[::-1], np.zeros(2, ">f4"), np.zeros(3, "i1,f4")["f1"]],
-    ids=["negative", "foreign", "unaligned"],
-)
-def test_T50_layouts_that_tensors_have_not(array: np.ndarray) -> None:
-    with pytest.raises(ValueError):
-        mq.from_numpy(array)
-
-
-@pytest.mark.parametrize(
-    "array",
-    [np.array([None]), np.array(["a"]), np.array(["2020"], "M8[D]"), np.zeros(1, np.longdouble)],
-    ids=["object", "str", "datetime", "longdouble"],
-)
-def test_T50_dtypes_that_tensors_have_not(array: np.ndarray) -> None:
-    with pytest.raises(TypeError, match="float32"):
-        mq.from_numpy(array)
-
-
-def test_T50_read_only_memory_is_not_written() -> None:
-    a = np.zeros(2)
-    a.flags.writeable = False
-    with pytest.warns(UserWarning, match="writ"):
-        t = mq.from_numpy(a)
-    with pytest.raises(RuntimeError, match="read-only"):
-        t.add_(1)
-
-
 def test_T51_numpy_shares_and_keeps_strides() -> None:
     x = mq.zeros(2, 3).t()
     array = x.numpy()

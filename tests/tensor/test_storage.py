@@ -121,6 +121,14 @@ def test_T3_a_storage_given_back_its_bytes_is_read_again() -> None:
     assert x.fill_(2).tolist() == [2.0] * 4
 
 
+def test_T3_views_follow_when_bytes_move() -> None:
+    x = mq.zeros(4)
+    v = x[:2]
+    x.resize_(10)
+    v.fill_(1)
+    assert x[:4].tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
 def test_T4_one_release_for_all_aliases() -> None:
     log = Log()
     with observe_allocations(log):

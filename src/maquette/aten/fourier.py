@@ -100,7 +100,8 @@ _fft_r2c = define(
 @_fft_r2c.shape
 def r2c_shape(self: TensorMeta, dim: Ints, normalization: int, onesided: bool) -> TensorMeta:
     check(
-        self.dtype.is_floating_point, lambda: f"_fft_r2c expects a floating point tensor, got {self}"
+        self.dtype.is_floating_point,
+        lambda: f"_fft_r2c expects a floating point tensor, got {self}",
     )
     dims = _wrapped(dim, self.ndim)
     shape = list(self.shape)
@@ -232,7 +233,9 @@ def _dims_and_sizes(
     else:
         check(
             s is None or len(s) <= ndim,
-            lambda: f"Got shape with {len(s or ())} values but input tensor only has {ndim} dimensions.",
+            lambda: (
+                f"Got shape with {len(s or ())} values but input tensor only has {ndim} dimensions."
+            ),
         )
         dims = tuple(range(ndim)) if s is None else tuple(range(ndim - len(s), ndim))
     sizes = [shape[d] for d in dims]

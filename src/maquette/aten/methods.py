@@ -104,10 +104,17 @@ _REFLECTED = {
     "rsub": lambda self, other: self.rsub(other),
     "rtruediv": lambda self, other: self.reciprocal() * other,
     "rfloordiv": lambda self, other: _overload("floor_divide", "default")(other, self),
-    "rpow": lambda self, other: _overload("pow", "Scalar")(other, self),
-    "rmod": lambda self, other: _overload("remainder", "Scalar_Tensor")(other, self),
+    "rpow": lambda self, other: _by_left(other, "pow", "Scalar", "Tensor_Tensor")(other, self),
+    "rmod": lambda self, other: _by_left(other, "remainder", "Scalar_Tensor", "Tensor")(other, self),
     "rmatmul": lambda self, other: _overload("matmul", "default")(other, self),
 }
+
+
+def _by_left(left: object, operator: str, number: str, tensor: str) -> Callable[..., object]:
+    """The overload for a number or a tensor on the left."""
+    return _overload(operator, tensor if isinstance(left, Tensor) else number)
+
+
 _UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
 
 

@@ -61,6 +61,14 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float | complex) or _symbol_type(value) is not None
 
 
+def plain_number(value: object) -> object:
+    """A number of one of Python's own types, not of a subclass as NumPy's float64 is."""
+    for kind in (bool, int, float, complex):
+        if isinstance(value, kind):
+            return value if type(value) is kind else kind(value)
+    return value  # symbolic
+
+
 def _symbol_type(value: object) -> type | None:
     """int, float or bool for a symbolic number, None for any other value."""
     return getattr(node_of(value), "pytype", None)

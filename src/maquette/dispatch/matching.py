@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn, cast
 
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.conversion import Mismatch, convert, is_number
+from maquette.dispatch.conversion import Mismatch, convert, is_number, plain_number
 from maquette.dispatch.schema import NO_DEFAULT, Argument, FunctionSchema
 from maquette.dispatch.schema_types import SchemaType
 
@@ -67,7 +67,7 @@ def _fit(schema: FunctionSchema, position: int, value: object, takes_numbers: bo
     argument = schema.arguments[position]
     type = argument.type
     if takes_numbers and _is_tensor_type(type) and is_number(value):
-        return value
+        return plain_number(value)
     try:
         return convert(type, value)
     except Mismatch as mismatch:

@@ -47,7 +47,7 @@ def _viewing(op: OpOverload, source: int, *, base: bool) -> Callable[..., object
         if result.__class__ is list or result.__class__ is tuple:
             for view in result:
                 _link(view, origin, base)
-                if view._ag is None:
+                if view._ag is None and view is not origin:
                     view._ag = _OneOfMany()
         else:
             _link(result, origin, base)

@@ -565,6 +565,8 @@ def array_over(storage: UntypedStorage, meta: TensorMeta) -> Array:
             f"{meta} with strides {meta.strides} and offset {meta.offset} needs "
             f"{meta.storage_bytes} bytes, but its storage has {storage._nbytes}"
         )
+    if meta.ndim > 64:
+        raise NotImplementedError(f"{meta} has {meta.ndim} dimensions; NumPy arrays have at most 64")
     size = meta.itemsize
     if meta.numel == 0:
         return np.empty(meta.shape, meta.dtype.numpy)

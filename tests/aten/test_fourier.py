@@ -1,0 +1,49 @@
+"""Fourier transforms against NumPy's, their layouts and gradients."""
+
+from __future__ import annotations
+
+import gradcheck
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette.aten import functions as F
+
+RANDOM = np.random.default_rng(5)
+NAMES = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]
+
+
+@pytest.mark.parametrize("norm", [None, "forward", "ortho"])
+@pytest.mark.parametrize("name", NAMES)
+def test_transform_is_numpys(name: str, norm: str | None) -> None:
+    x = RANDOM.standard_normal((3, 8))
+    found = getattr(F, f"fft_{name}")(mq.from_numpy(x), 6, 1, norm)
+    np.testing.assert_allclose(
+        found.resolve_conj().numpy(), getattr(np.fft, name)(x, 6, 1, norm), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
+def test_transform_of_several_dimensions_is_numpys(name: str) -> None:
+    x = RANDOM.standard_normal((3, 4, 5))
+    found = getattr(F, f"fft_{name}")(mq.from_numpy(x), (6, 4), (0, 2))
+    np.testing.assert_allclose(
+        found.numpy(), getattr(np.fft, name)(x, (6, 4), (0, 2)), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["fft_rfft", "fft_irfft", "fft_hfft", "fft_ihfft", "fft_fft2"])
+def test_derivative_of_transform(name: str) -> None:
+    def size(x: mq.Tensor) -> mq.Tensor:
+        return getattr(F, name)(x).abs()
+
+    gradcheck.check_gradients(size, RANDOM.standard_normal((3, 5)))
+
+
+def test_transformed_dimension_lies_closest() -> None:
+    assert F.fft_fft(mq.ones(5, 6, 7), dim=0).stride() == (1, 35, 5)
+
+
+def test_real_transform_refuses_complex_input() -> None:
+    with pytest.raises(RuntimeError, match="rfft expects a real input tensor"):
+        F.fft_rfft(mq.ones(4, dtype=mq.complex64))

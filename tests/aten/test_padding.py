@@ -1,0 +1,52 @@
+"""Padding by reflection and replication, shuffles of pixels and channels."""
+
+from __future__ import annotations
+
+import gradcheck
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette.aten import functions as F
+
+RANDOM = np.random.default_rng(9)
+
+
+@pytest.mark.parametrize(("mode", "theirs"), [("reflect", "reflect"), ("replicate", "edge")])
+def test_pad_is_numpys(mode: str, theirs: str) -> None:
+    x = RANDOM.standard_normal((1, 2, 4, 5))
+    found = F.pad(mq.from_numpy(x), (1, 2, 3, 0), mode)
+    np.testing.assert_array_equal(
+        found.numpy(), np.pad(x, [(0, 0), (0, 0), (3, 0), (1, 2)], theirs)
+    )
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_derivative_of_pad(mode: str) -> None:
+    def padded(x: mq.Tensor) -> mq.Tensor:
+        return F.pad(x, (2, -1, 1, 3), mode)
+
+    x = RANDOM.standard_normal((2, 4, 5))
+    gradcheck.check_gradients(padded, x)
+    gradcheck.check_second_gradients(lambda t: padded(t) ** 2, x)
+
+
+def test_reflection_needs_more_elements_than_it_adds() -> None:
+    with pytest.raises(RuntimeError, match="Padding size should be less than"):
+        F.reflection_pad1d(mq.ones(3, 4), (4, 0))
+
+
+def test_pixel_unshuffle_undoes_pixel_shuffle() -> None:
+    x = mq.from_numpy(RANDOM.standard_normal((2, 8, 3, 3)))
+    assert F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2).equal(x)
+
+
+@pytest.mark.parametrize("name", ["pixel_shuffle", "channel_shuffle"])
+def test_derivative_of_shuffle(name: str) -> None:
+    gradcheck.check_gradients(lambda x: getattr(F, name)(x, 2), RANDOM.standard_normal((1, 4, 2, 3)))
+
+
+def test_channels_stay_last() -> None:
+    x = mq.ones(1, 4, 6, 6).contiguous(memory_format=mq.channels_last)
+    assert F.reflection_pad2d(x, (1, 1, 1, 1)).is_contiguous(memory_format=mq.channels_last)
+    assert F.channel_shuffle(x, 2).is_contiguous(memory_format=mq.channels_last)
