@@ -102,3 +102,4 @@ from maquette.aten import masked_indexing as _masked_indexing  # noqa: F401
 from maquette.aten import matrix_functions as _matrix_functions  # noqa: F401
 from maquette.aten import padding as _padding  # noqa: F401
 from maquette.aten import fourier as _fourier  # noqa: F401
+from maquette.aten import noisy_relu as _noisy_relu  # noqa: F401

@@ -361,6 +361,12 @@ def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint:
     shape = (*batch, *b.shape[-2:])
     if not packed.size or not b.size:
         return np.zeros(shape, b.dtype)
+    rows = packed.shape[-1]
+    if pivots.min() < 1 or pivots.max() > rows:  # LAPACK would follow them out of the matrix
+        raise RuntimeError(
+            f"linalg.lu_solve: every value of pivots must be between 1 and {rows}, the size of the "
+            f"matrix; they range from {pivots.min()} to {pivots.max()}. Did you pass those of lu_factor?"
+        )
     (getrs,) = get_lapack_funcs(("getrs",), (packed,))
     form = 2 if adjoint else 0
 

@@ -63,10 +63,13 @@ def is_number(value: object) -> bool:
 
 def plain_number(value: object) -> object:
     """A number of one of Python's own types, not of a subclass as NumPy's float64 is."""
-    for kind in (bool, int, float, complex):
-        if isinstance(value, kind):
-            return value if type(value) is kind else kind(value)
-    return value  # symbolic
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return complex(value) if isinstance(value, complex) else value  # a symbol stays
 
 
 def _symbol_type(value: object) -> type | None:

@@ -546,6 +546,12 @@ class Tensor(TensorSurface, metaclass=TensorType):
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    def __array_wrap__(
+        self, array: Array, context: object = None, return_scalar: bool = False
+    ) -> Tensor:
+        """What NumPy's ufuncs make of tensors is a tensor too (T51)."""
+        return from_array(np.asarray(array))
+
 
 CONJUGATE = K.functionality_bits(DispatchKey.Conjugate)
 NEGATIVE = K.functionality_bits(DispatchKey.Negative)
