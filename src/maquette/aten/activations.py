@@ -304,7 +304,7 @@ def prelu_backward_shape(
 def prelu_backward_kernel(
     xp: ModuleType, grad_output: Array, self: Array, weight: Array
 ) -> tuple[Array, Array]:
-    grad, x, w = promoted(xp, grad_output, self, weight)
+    grad, x, w = xp.broadcast_arrays(*promoted(xp, grad_output, self, weight))
     positive = x > 0
     return xp.where(positive, grad, w * grad), xp.where(positive, 0, x * grad)
 

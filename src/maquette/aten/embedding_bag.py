@@ -155,15 +155,19 @@ def _array_sums_fast(weight: Array, scale: Array | None, padding_idx: int) -> bo
 def _bag_of_each(xp: ModuleType, offsets: Array, count: int) -> Array:
     """The number of the bag that each of `count` indices is in."""
     if offsets.size and int(offsets[0]) != 0:
-        raise of_data(RuntimeError(
-            f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-            f"position 0. However, got {int(offsets[0])}"
-        ))
+        raise of_data(
+            RuntimeError(
+                f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "
+                f"from position 0. However, got {int(offsets[0])}"
+            )
+        )
     if offsets.size and int(offsets[-1]) > count:
-        raise of_data(RuntimeError(
-            f"offsets[-1] can not be greater than input's length {count} but got offsets[-1] of "
-            f"{int(offsets[-1])}"
-        ))
+        raise of_data(
+            RuntimeError(
+                f"offsets[-1] can not be greater than input's length {count} but got "
+                f"offsets[-1] of {int(offsets[-1])}"
+            )
+        )
     bags: Array = xp.searchsorted(offsets, xp.arange(count), side="right") - 1
     return bags
 
@@ -266,9 +270,7 @@ def _embedding_bag_backward_shape(
     return grad.fresh((num_weights, grad.shape[1]))
 
 
-def _check_gradient(
-    name: str, grad: TensorMeta, indices: TensorMeta, offsets: TensorMeta
-) -> None:
+def _check_gradient(name: str, grad: TensorMeta, indices: TensorMeta, offsets: TensorMeta) -> None:
     check(
         grad.ndim == 2 and indices.ndim == 1 and offsets.ndim == 1,
         lambda: (

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from maquette.aten.copies import write_out
 from maquette.aten.numeric import Array
+from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype
 from maquette.core.errors import check, check_index
 from maquette.core.meta import TensorMeta
@@ -48,8 +49,20 @@ def _scale(normalization: int, sizes: Sequence[int]) -> float:
     return {PLAIN: 1.0, ROOT: 1 / math.sqrt(count or 1), WHOLE: 1 / (count or 1)}[normalization]
 
 
-def _wrapped(dim: Ints, ndim: int) -> Ints:
-    return tuple(d % ndim for d in dim)
+def _wrapped(name: str, dim: Ints, ndim: int, normalization: int) -> Ints:
+    """The dimensions, counted from the front; an unknown normalization is refused too."""
+    check(
+        normalization in (PLAIN, ROOT, WHOLE),
+        lambda: f"{name}: normalization must be 0, 1 or 2; got {normalization}",
+    )
+    return tuple([wrap_dim(d, ndim) for d in dim])
+
+
+def _check_data_points(name: str, dims: Ints, points: int) -> None:
+    check(
+        len(dims) > 0 and points > 0,
+        lambda: f"{name}: Invalid number of data points ({points}) specified for dims {list(dims)}",
+    )
 
 
 _fft_c2c = define(
@@ -61,9 +74,10 @@ _fft_c2c = define(
 @_fft_c2c.shape
 def c2c_shape(self: TensorMeta, dim: Ints, normalization: int, forward: bool) -> TensorMeta:
     check(self.dtype.is_complex, lambda: f"_fft_c2c expects a complex tensor, got {self}")
+    wrapped = _wrapped("_fft_c2c", dim, self.ndim, normalization)
     if not dim:
         return self.like()
-    dims = _by_strides(self, _wrapped(dim, self.ndim))
+    dims = _by_strides(self, wrapped)
     return _laid_out(self, self.strides, self.shape, dims, self.dtype)
 
 
@@ -103,7 +117,8 @@ def r2c_shape(self: TensorMeta, dim: Ints, normalization: int, onesided: bool) -
         self.dtype.is_floating_point,
         lambda: f"_fft_r2c expects a floating point tensor, got {self}",
     )
-    dims = _wrapped(dim, self.ndim)
+    dims = _wrapped("_fft_r2c", dim, self.ndim, normalization)
+    _check_data_points("_fft_r2c", dims, self.shape[dims[-1]] if dims else 0)
     shape = list(self.shape)
     if onesided:
         shape[dims[-1]] = shape[dims[-1]] // 2 + 1
@@ -148,7 +163,8 @@ def c2r_shape(
     self: TensorMeta, dim: Ints, normalization: int, last_dim_size: int
 ) -> TensorMeta:
     check(self.dtype.is_complex, lambda: f"_fft_c2r expects a complex tensor, got {self}")
-    dims = _wrapped(dim, self.ndim)
+    dims = _wrapped("_fft_c2r", dim, self.ndim, normalization)
+    _check_data_points("_fft_c2r", dims, last_dim_size if dims and self.shape[dims[-1]] else 0)
     # All dimensions but the last are transformed first, which lays the data out anew.
     before = c2c_shape(self, dims[:-1], normalization, False) if len(dims) > 1 else self
     shape = list(self.shape)

@@ -7,7 +7,6 @@ from functools import partial
 from types import ModuleType
 
 from maquette.aten.axes import Array
-from maquette.aten.copies import write_out
 from maquette.aten.options import cast
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype as DType
@@ -161,34 +160,3 @@ def _refuse_nothing(op: OpOverload, ks: int) -> Callable[..., object]:
 
 for _page in (cat, stack):
     _page.op.register(DispatchKey.Undefined, Kernel(_refuse_nothing))
-
-# --- chunks side by side -------------------------------------------------------------
-
-_chunk_cat = define("aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor")
-_chunk_cat_out = define(
-    "aten::_chunk_cat.out(Tensor[] tensors, int dim, int num_chunks, *, Tensor(a!) out) "
-    "-> Tensor(a!)",
-    tags=[Tag.out],
-)
-
-
-@_chunk_cat.explicit
-def _chunk_cat_explicit(tensors: tuple[Tensor, ...], dim: int, num_chunks: int) -> object:
-    """Each tensor in ``num_chunks`` rows along ``dim``, the last padded with zeros; then cat."""
-    check(len(tensors) > 0, lambda: "_chunk_cat expects a non-empty input tensor list")
-    check(num_chunks >= 1, lambda: f"_chunk_cat expects positive num_chunks, got {num_chunks}")
-    axis = wrap_dim(dim, tensors[0].meta.ndim)
-    rows: list[Tensor] = []
-    for t in tensors:
-        shape = t.meta.shape
-        missing = -shape[axis] % num_chunks
-        padded = t.constant_pad_nd((0, 0) * (len(shape) - 1 - axis) + (0, missing), 0)
-        rows.append(padded.reshape((*shape[:axis], num_chunks, -1)))
-    return cat(rows, axis + 1)
-
-
-@_chunk_cat_out.explicit
-def _chunk_cat_out_explicit(
-    tensors: tuple[Tensor, ...], dim: int, num_chunks: int, out: Tensor
-) -> object:
-    return write_out(out, _chunk_cat_explicit(tensors, dim, num_chunks))

@@ -13,6 +13,7 @@ import numpy as np
 
 from maquette.aten.copies import write_out
 from maquette.aten.failures import ZERO_PIVOT, _linalg_check_errors
+from maquette.aten.gradient_checks import check_sizes
 from maquette.aten.joining import cat
 from maquette.aten.matrices import (
     batch_of,
@@ -31,7 +32,7 @@ from maquette.aten.matrices import (
 )
 from maquette.aten.numeric import Array
 from maquette.core.dtype import int32
-from maquette.core.errors import check
+from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -192,6 +193,10 @@ def unpacked(packed: Array) -> Arrays:
 def permutations(pivots: Array, size: int) -> Array:
     """The row order that pivots make, for each matrix."""
     batch = pivots.shape[:-1]
+    check_data(
+        not pivots.size or bool(pivots.min() >= 1 and pivots.max() <= size),
+        lambda: f"lu_unpack: every value of pivots must be between 1 and {size}",
+    )
     order = np.broadcast_to(np.arange(size), (*batch, size)).copy()
     flat = order.reshape(math.prod(batch), size)
     for rows, swaps in zip(flat, pivots.reshape(flat.shape[0], pivots.shape[-1]), strict=True):
@@ -245,9 +250,7 @@ def linalg_lu_grad(
     return (lu_grad(along_lower, along_upper, (result0, result1, result2)),)
 
 
-_UNPACK = (
-    "Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True"
-)
+_UNPACK = "Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True"
 lu_unpack = define(
     f"aten::lu_unpack({_UNPACK}) -> {_PLU}",
     variants=[f"aten::lu_unpack.out({_UNPACK}, *, {_PLU_OUT}) -> ({_PLU_OUT})"],
@@ -267,6 +270,9 @@ def lu_unpack_shape(
             f"output produced by torch.linalg.lu_factor"
         ),
     )
+    if unpack_pivots:
+        pivots = (*LU_data.shape[:-2], min(LU_data.shape[-2:]))
+        check_sizes("torch.lu_unpack", "pivots", LU_pivots, pivots)
     permutation, lower, upper = _factor_metas(LU_data)
     none = LU_data.fresh((0,))
     if not unpack_data:
@@ -363,9 +369,12 @@ def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint:
         return np.zeros(shape, b.dtype)
     rows = packed.shape[-1]
     if pivots.min() < 1 or pivots.max() > rows:  # LAPACK would follow them out of the matrix
-        raise RuntimeError(
-            f"linalg.lu_solve: every value of pivots must be between 1 and {rows}, the size of the "
-            f"matrix; they range from {pivots.min()} to {pivots.max()}. Did you pass those of lu_factor?"
+        raise of_data(
+            RuntimeError(
+                f"linalg.lu_solve: every value of pivots must be between 1 and {rows}, the size of "
+                f"the matrix; they range from {pivots.min()} to {pivots.max()}. Pass those that "
+                f"lu_factor gives."
+            )
         )
     (getrs,) = get_lapack_funcs(("getrs",), (packed,))
     form = 2 if adjoint else 0
@@ -396,9 +405,7 @@ def lu_solve_out_kernel(
 
 
 @linalg_lu_solve.explicit
-def lu_solve_explicit(
-    LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool
-) -> Tensor:
+def lu_solve_explicit(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
     """Complex systems ``X A = B`` give X as a conjugate view, as PyTorch's do."""
     lazy = not left and B.meta.dtype.is_complex and B.meta.numel and LU.meta.numel
     out = B.new_empty((0,))
@@ -412,7 +419,12 @@ def lu_solve_explicit(
 
 @linalg_lu_solve.derivative("LU", "B")
 def lu_solve_grad(
-    grad: Tensor, LU: Tensor, pivots: Tensor, result: Tensor, left: bool, adjoint: bool,
+    grad: Tensor,
+    LU: Tensor,
+    pivots: Tensor,
+    result: Tensor,
+    left: bool,
+    adjoint: bool,
     needs: list[bool],
 ) -> tuple[Tensor | None, Tensor | None]:
     by = None
@@ -446,16 +458,12 @@ def _packed_grad(
 
 
 lu_solve = define("aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
-lu_solve.composite(
-    lambda self, LU_data, LU_pivots: linalg_lu_solve(LU_data, LU_pivots, self)
-)
+lu_solve.composite(lambda self, LU_data, LU_pivots: linalg_lu_solve(LU_data, LU_pivots, self))
 lu_solve_out = define(
     "aten::lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) "
     "-> Tensor(a!)",
     tags=[Tag.out],
 )
 lu_solve_out.composite(
-    lambda self, LU_data, LU_pivots, out: write_out(
-        out, linalg_lu_solve(LU_data, LU_pivots, self)
-    )
+    lambda self, LU_data, LU_pivots, out: write_out(out, linalg_lu_solve(LU_data, LU_pivots, self))
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.axes import Array
-from maquette.aten.gradient_checks import check_count
+from maquette.aten.gradient_checks import check_count, check_floats_only
 from maquette.aten.likelihood import MEAN, NONE
 from maquette.aten.losses import reduced_array
 from maquette.aten.numeric import wide
@@ -75,6 +75,7 @@ def multi_margin_loss_shape(
     reduction: int,
 ) -> TensorMeta:
     check(p in (1, 2), lambda: f"only p == 1 and p == 2 supported; got p={p}")
+    check_floats_only("multi_margin_loss", self)
     rows, classes = _check_rows(self)
     check(
         target.ndim <= 1 and target.numel == rows,
@@ -204,6 +205,7 @@ multilabel_margin_loss = define(
 def multilabel_margin_loss_forward_shape(
     self: TensorMeta, target: TensorMeta, reduction: int
 ) -> tuple[TensorMeta, TensorMeta]:
+    check_floats_only("multilabel_margin_loss", self)
     _check_rows(self)
     check(
         target.numel == 1 if not self.ndim else target.shape == self.shape,

@@ -27,6 +27,8 @@ _LOW = frozenset({"float16", "bfloat16"})
 class LinAlgError(RuntimeError):
     """A matrix that has no such factorization: singular, not positive-definite, not converging."""
 
+    reads_data = True  # the values decide: see `maquette.core.errors.of_data`
+
 
 def check_matrix(name: str, *metas: TensorMeta) -> None:
     """Refuse tensors that are no matrices."""

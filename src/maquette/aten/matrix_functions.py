@@ -10,6 +10,7 @@ from types import ModuleType
 
 from maquette.aten import functions as F
 from maquette.aten.copies import write_out
+from maquette.aten.gradient_checks import check_numbers
 from maquette.aten.matrices import check_inexact, check_matrix, check_same, check_square
 from maquette.aten.norms import matrix_norm
 from maquette.aten.numeric import Array, wide
@@ -363,6 +364,7 @@ def cross_shape(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
         ),
     )
     check_same("linalg.cross", self, other)
+    check_numbers("cross", self)
     return self.fresh(tuple(broadcast_shapes(self.shape, other.shape)))
 
 

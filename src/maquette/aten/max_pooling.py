@@ -257,10 +257,12 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
     ) -> Array:
         leading, plane = self.shape[:-dims], prod(output_size)
         if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < plane:
-            raise of_data(RuntimeError(
-                f"Found an invalid max index: {int(indices.max())} for output of size "
-                f"{list(output_size)}"
-            ))
+            raise of_data(
+                RuntimeError(
+                    f"Found an invalid max index: {int(indices.max())} for output of size "
+                    f"{list(output_size)}"
+                )
+            )
         result: Array = xp.zeros((prod(leading), plane), self.dtype)
         rows = xp.arange(prod(leading))[:, None]
         result[rows, indices.reshape(prod(leading), -1)] = self.reshape(prod(leading), -1)

@@ -104,15 +104,15 @@ _REFLECTED = {
     "rsub": lambda self, other: self.rsub(other),
     "rtruediv": lambda self, other: self.reciprocal() * other,
     "rfloordiv": lambda self, other: _overload("floor_divide", "default")(other, self),
-    "rpow": lambda self, other: _by_left(other, "pow", "Scalar", "Tensor_Tensor")(other, self),
-    "rmod": lambda self, other: _by_left(other, "remainder", "Scalar_Tensor", "Tensor")(other, self),
+    "rpow": lambda self, other: _by_left(other, "pow", "Scalar", "Tensor_Tensor", self),
+    "rmod": lambda self, other: _by_left(other, "remainder", "Scalar_Tensor", "Tensor", self),
     "rmatmul": lambda self, other: _overload("matmul", "default")(other, self),
 }
 
 
-def _by_left(left: object, operator: str, number: str, tensor: str) -> Callable[..., object]:
-    """The overload for a number or a tensor on the left."""
-    return _overload(operator, tensor if isinstance(left, Tensor) else number)
+def _by_left(left: object, operator: str, number: str, tensor: str, right: Tensor) -> object:
+    """The operator on (left, right), by its overload for a number or a tensor on the left."""
+    return _overload(operator, tensor if isinstance(left, Tensor) else number)(left, right)
 
 
 _UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}

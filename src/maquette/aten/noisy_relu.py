@@ -11,6 +11,7 @@ import numpy as np
 
 from maquette.aten.activations import leaky_relu_backward
 from maquette.aten.axes import Array
+from maquette.aten.gradient_checks import check_sizes
 from maquette.aten.numeric import wide
 from maquette.aten.random_fills import GENERATOR
 from maquette.core.errors import check, check_not_implemented
@@ -25,7 +26,8 @@ SEEDED = Tag.nondeterministic_seeded
 _BOUNDS = "Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False"
 
 
-def _check(self: TensorMeta, lower: Number, upper: Number) -> None:
+def _check(self: TensorMeta, noise: TensorMeta, lower: Number, upper: Number) -> None:
+    check_sizes("rrelu_with_noise", "noise", noise, self.shape)
     check(
         lower.real <= upper.real,
         lambda: (
@@ -57,7 +59,7 @@ rrelu_with_noise_backward = define(
 def rrelu_shape(
     self: TensorMeta, noise: TensorMeta, lower: Number, upper: Number, training: bool, rng: object
 ) -> TensorMeta:
-    _check(self, lower, upper)
+    _check(self, noise, lower, upper)
     return self.fresh(self.shape)
 
 
@@ -65,7 +67,7 @@ def rrelu_shape(
 def rrelu_in_place_shape(
     self: TensorMeta, noise: TensorMeta, lower: Number, upper: Number, training: bool, rng: object
 ) -> TensorMeta:
-    _check(self, lower, upper)
+    _check(self, noise, lower, upper)
     return self
 
 

@@ -572,7 +572,7 @@ def array_over(storage: UntypedStorage, meta: TensorMeta) -> Array:
             f"{meta.storage_bytes} bytes, but its storage has {storage._nbytes}"
         )
     if meta.ndim > 64:
-        raise NotImplementedError(f"{meta} has {meta.ndim} dimensions; NumPy arrays have at most 64")
+        raise NotImplementedError(f"{meta}: NumPy arrays have at most 64 dims, not {meta.ndim}")
     size = meta.itemsize
     if meta.numel == 0:
         return np.empty(meta.shape, meta.dtype.numpy)
