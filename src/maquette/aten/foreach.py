@@ -54,14 +54,15 @@ def rows(name: str, single: OpOverload, params: Sequence[object]) -> Rows:
         yield [p[i] if isinstance(p, (tuple, list)) else p for p in params] + rest
 
 
-def each_cost(name: str, single: OpOverload, count: int) -> Callable[..., Cost]:
-    """The cost of ``count`` parameters on lists: that of the single operator, summed."""
+def each_cost(name: str, single: OpOverload, op: OpOverload) -> Callable[..., Cost]:
+    """The cost of ``op`` on lists: that of the single operator, summed."""
 
     def cost(*metas: object) -> Cost:
         rule = single.cost_rule
         if rule is None:
             return Cost()
-        each = [rule(*row, row[0]) for row in rows(name, single, metas[:count])]
+        params = metas[: len(op._schema.arguments)]
+        each = [rule(*row, row[0]) for row in rows(name, single, params)]
         return Cost(flops=sum(c.flops for c in each if isinstance(c, Cost)))
 
     return cost
@@ -81,7 +82,7 @@ def each(name: str, arguments: str, single: OpOverload) -> OperatorPage:
         assert single.array_kernel is not None
         return [single.array_kernel(xp, *row) for row in rows(name, single, params)]
 
-    op.cost(each_cost(name, single, len(op.op._schema.arguments)))
+    op.cost(each_cost(name, single, op.op))
     recorded_singly(op, lambda *params: [_call(single, row) for row in rows(name, single, params)])
     return op
 
@@ -102,7 +103,7 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
         for row in rows(name, single, params):
             write(xp, *row)
 
-    op.cost(each_cost(name, single, len(op.op._schema.arguments)))
+    op.cost(each_cost(name, single, op.op))
 
     def singly(*params: object) -> None:
         for row in rows(name, single, params):

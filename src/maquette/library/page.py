@@ -143,7 +143,9 @@ class OperatorPage:
     def exact_out(self) -> OperatorPage:
         """Let the ``out=`` forms refuse outputs of another dtype than the result's."""
         for variant in self.variants:
-            count = sum(argument.is_out for argument in variant._schema.arguments)
+            count = 0
+            if Tag.out in variant.tags:
+                count = variant._schema_text.rpartition("->")[2].count("!")
             if count:
                 set_shape_rule(variant, out_shape(self.op, count, check_same_dtype))
         return self

@@ -7,7 +7,7 @@ from PyTorch's: the same seed gives other numbers (T53).
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -32,7 +32,14 @@ class Generator:
     def __init__(self, device: Device | str = "cpu") -> None:
         self._device = canonical(Device(device))
         self._seed = FIRST_SEED
-        self._stream = np.random.Generator(np.random.PCG64(FIRST_SEED))
+        # Made at the first draw: numpy.random is a tenth of what `import maquette` may take.
+        self._drawn: np.random.Generator | None = None
+
+    @property
+    def _stream(self) -> np.random.Generator:
+        if self._drawn is None:
+            self._drawn = np.random.Generator(np.random.PCG64(self._seed))
+        return self._drawn
 
     @property
     def device(self) -> Device:
@@ -49,12 +56,12 @@ class Generator:
             -(2**63) <= seed < _SEEDS, lambda: f"Overflow when unpacking long long: seed {seed}"
         )
         self._seed = seed % _SEEDS
-        self._stream = np.random.Generator(np.random.PCG64(self._seed))
+        self._drawn = None
         return self
 
     def seed(self) -> int:
         """Start the stream of a random seed, and say which."""
-        self.manual_seed(secrets.randbits(53))
+        self.manual_seed(int.from_bytes(os.urandom(6), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
@@ -77,8 +84,8 @@ class Generator:
                 f"generators are not read"
             ) from None
         self._seed = seed
-        self._stream = np.random.Generator(np.random.PCG64())
-        self._stream.bit_generator.state = stream
+        self._drawn = np.random.Generator(np.random.PCG64())
+        self._drawn.bit_generator.state = stream
 
     def clone_state(self) -> Generator:
         """A generator of its own at the same place of the same stream."""
@@ -144,7 +151,7 @@ def manual_seed(seed: int) -> Generator:
 
 def seed() -> int:
     """Seed the default generators with a random number, and say which."""
-    chosen = secrets.randbits(53)
+    chosen = int.from_bytes(os.urandom(6), "little")
     manual_seed(chosen)
     return chosen
 
