@@ -58,15 +58,6 @@ def _as_operand(self: Tensor, other: object) -> object:
 NUMPY_DOOR: list[Callable[[object], Tensor] | None] = [None]
 
 
-def _reflected(forward: Callable[..., object], operator: str) -> Callable[..., object]:
-    """``__rop__`` of a commutative operator."""
-
-    def method(self: Tensor, other: object) -> object:
-        return forward(self, other)
-
-    return method
-
-
 _BINARY = {
     "add": ("add", "Tensor", None),
     "sub": ("sub", "Tensor", None),

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.core.device import device
-from maquette.core.dtype import dtype, from_numpy_dtype, get_default_dtype
+from maquette.core.dtype import dtype, from_numpy_dtype
 from maquette.core.layout import layout, memory_format, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
@@ -692,8 +692,3 @@ def relayout(t: Tensor, meta: TensorMeta) -> None:
     t._data = None if t._storage.data is None else array_over(t._storage, meta)
     keep = t._keys & (K.REQUIRES_GRAD | CONJUGATE | NEGATIVE | type(t)._class_bits | FAKE)
     t._keys = keys_for(meta) | keep
-
-
-def default_dtype() -> dtype:
-    """The dtype of float data that names none."""
-    return get_default_dtype()
