@@ -89,9 +89,10 @@ def _detached(op: OpOverload, ks: int) -> Callable[..., object]:
 def _forget_history(t: Tensor) -> None:
     t._keys &= ~K.REQUIRES_GRAD
     if t._ag is not None:
-        t._ag.requires_grad = False
-        t._ag.grad_fn = None
-        t._ag.output_nr = 0
+        ag = t._autograd()
+        ag.requires_grad = False
+        ag.grad_fn = None
+        ag.output_nr = 0
 
 
 for _key in (DispatchKey.Autograd, DispatchKey.ADInplaceOrView):

@@ -156,7 +156,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Grad]) -> RemovableHand
         node.pre_hooks = []
     entry = (number, hook)
     node.pre_hooks.append(entry)
-    self._autograd().hooks = [node, *(self._autograd().hooks or [])]
+    self._autograd().hooked = [node, *(self._autograd().hooked or [])]
     return RemovableHandle(node.pre_hooks, entry)  # type: ignore[arg-type]  # any list
 
 

@@ -1,25 +1,30 @@
 """The engine: runs the backward graph from the outputs, latest operation first.
 
 Nodes are run in decreasing order of their sequence number, as PyTorch does, so that gradients die
-as early as theirs and the peak of memory is comparable. Gradients that meet are added, in place
-where nobody else holds the first. Leaf accumulation takes the gradient itself where nobody else
-holds it.
+as early as theirs and the peak of memory is comparable. Since an edge leads to an earlier node,
+that order is simply the sorted one, and a node's gradients are complete when its turn comes; only
+leaves, which are to have theirs as soon as it is complete, are counted for. Gradients that meet are
+added, in place where nobody else holds the first. Leaf accumulation takes the gradient itself where
+nobody else holds it.
 """
 
 from __future__ import annotations
 
-import heapq
 import sys
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import cast
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
-from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node, OpNode
+from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
-# References to a tensor that only the engine holds while it looks: its own, and getrefcount's.
-_ONLY_OURS = 3
+# References to a tensor that only the engine holds while it looks: locals of three functions that
+# hand it down, and getrefcount's argument.
+_ONLY_OURS = 4
+_by_sequence = attrgetter("sequence")
 
 
 def run_backward(
@@ -35,112 +40,211 @@ def run_backward(
 
     With ``accumulate`` leaves get their ``.grad``; else nothing but the answer changes.
     """
-    needed = None if wanted is None else _needed(roots, wanted)
-    waiting = _dependencies(roots, needed)
-    buffers: dict[Node, list[Grad]] = {}
+    run = Run(roots, wanted, retain_graph, create_graph, accumulate)
     for (node, number), grad in zip(roots, root_grads, strict=True):
-        _deposit(buffers, node, number, grad)
-    captures = _captures(wanted)
-    found: list[Grad] = [None] * (0 if wanted is None else len(wanted))
-    ready = [(-node.sequence, id(node), node) for node in dict.fromkeys(n for n, _ in roots)]
-    ready = [entry for entry in ready if waiting.get(entry[2], 0) == 0]
-    heapq.heapify(ready)
+        run.deposit(node, number, grad)
     st = tls.st
-    anomaly = is_anomaly_enabled()
     grad_before = st.grad_enabled
     context_before = st.node_context
     st.set_grad_enabled(create_graph)
     try:
-        while ready:
-            node = heapq.heappop(ready)[2]
-            grads = buffers.pop(node, None)
-            if grads is None:
-                grads = [None] * node.output_count()
-            if node.pre_hooks:
-                _run_pre_hooks(node, grads)
-            if node in captures:
-                for number, slot in captures[node]:
-                    found[slot] = grads[number]
-            if needed is not None and node not in needed:
-                continue
-            st.node_context = node.context
-            if isinstance(node, AccumulateGrad):
-                if accumulate and grads[0] is not None:
-                    grad = grads.pop()
-                    assert grad is not None
-                    grad = _conform(node, grad, node.variable.meta, 0)
-                    _accumulate_leaf(node, grad, create_graph)
-                continue
-            if node.__class__ is OpNode and not anomaly:
-                answers = node.variant.apply(node, grads)
-                if not retain_graph and node.variant.saves_tensors:
-                    node.saved = None
-            else:
-                answers = list(apply_checked(node, grads) if anomaly else node.apply(grads))
-                if not retain_graph:
-                    node.release()
-            del grads
-            _hand_on(node, answers, buffers, waiting, ready, needed)
+        run.through()
     finally:
         st.set_grad_enabled(grad_before)
         st.node_context = context_before
-    return found
+    return run.found
 
 
-def _hand_on(
-    node: Node,
-    answers: list[Grad],
-    buffers: dict[Node, list[Grad]],
-    waiting: dict[Node, int],
-    ready: list[tuple[int, int, Node]],
-    needed: set[Node] | None,
-) -> None:
-    """Give each answer to the node behind its edge; nodes that wait for nothing more are ready."""
-    edges, metas = node.edges, node.metas
-    if len(answers) != len(edges):
-        raise RuntimeError(
-            f"{node.name()} returned an incorrect number of gradients (expected {len(edges)}, "
-            f"got {len(answers)})"
-        )
-    for i, edge in enumerate(edges):
-        if edge is None:
-            continue
-        target, number = edge
-        if needed is not None and target not in waiting:
-            continue
-        grad = answers[i]
-        answers[i] = None
-        if grad is not None:
-            meta = metas[i]
-            given = grad.meta
-            if meta is not given and meta is not None:  # metas are interned: mostly the same object
-                if given.shape != meta.shape or given.dtype is not meta.dtype:
-                    grad = _conform(node, grad, meta, i)
-            if target in buffers or target.__class__ is not OpNode or target.count != 1:
-                _deposit(buffers, target, number, grad)
+class Run:
+    """One run of the engine.
+
+    ``buffers`` has the gradients that wait for their node's turn: the gradient itself for nodes
+    that are `plain` and for leaves, else a list with one for each output.
+    """
+
+    __slots__ = (
+        "accumulate", "anomaly", "arrivals", "buffers", "captures", "complete", "create_graph",
+        "found", "needed", "order", "retain_graph",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        roots: Sequence[Edge],
+        wanted: Sequence[Edge] | None,
+        retain_graph: bool,
+        create_graph: bool,
+        accumulate: bool,
+    ) -> None:
+        self.retain_graph = retain_graph
+        self.create_graph = create_graph
+        self.accumulate = accumulate
+        self.anomaly = is_anomaly_enabled()
+        self.buffers: dict[Node, object] = {}
+        self.needed = None if wanted is None else _needed(roots, wanted)
+        self.captures: dict[Node, list[tuple[int, int]]] = {}
+        for slot, (node, number) in enumerate(wanted or ()):
+            self.captures.setdefault(node, []).append((number, slot))
+        self.found: list[Grad] = [None] * len(wanted or ())
+        # For each leaf, how many edges to it are still to be handed a gradient or passed by.
+        self.arrivals: dict[Node, int] = {}
+        self.order = self._reached(roots)
+        self.complete: list[Node] = []  # leaves whose gradient is complete
+
+    def _reached(self, roots: Sequence[Edge]) -> list[Node]:
+        """The nodes below the roots, those to run first first; counts the edges to leaves."""
+        arrivals, needed = self.arrivals, self.needed
+        order: list[Node] = []
+        stack: list[Node] = []
+        seen: set[Node | None] = {None}
+        for node, _ in roots:
+            if node.__class__ is AccumulateGrad:
+                arrivals[node] = arrivals.get(node, 0) + 1
+            elif node not in seen:
+                seen.add(node)
+                stack.append(node)
+        while stack:
+            node = stack.pop()
+            order.append(node)
+            if needed is not None and node not in needed:
+                continue
+            for target in node.links[::3]:
+                if target.__class__ is AccumulateGrad:
+                    arrivals[target] = arrivals.get(target, 0) + 1
+                elif target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+        order.sort(key=_by_sequence, reverse=True)
+        return order
+
+    def through(self) -> None:
+        """Run every node, and give the leaves their gradients."""
+        st = tls.st
+        buffers, complete = self.buffers, self.complete
+        careful = self.needed is not None or self.anomaly
+        if complete:
+            self._finish_leaves()
+        for node in self.order:
+            st.node_context = node.context
+            if careful or node.pre_hooks or not node.steps:
+                self._run(node)
             else:
-                buffers[target] = [grad]
-            grad = None
-        left = waiting[target] = waiting[target] - 1
-        if not left:
-            heapq.heappush(ready, (-target.sequence, id(target), target))
+                # No name here: the step alone decides how long a gradient lives.
+                node.step(buffers.pop(node, None), buffers, self)
+            if complete:
+                self._finish_leaves()
+        if buffers and self.needed is None:
+            node = next(iter(buffers))
+            raise RuntimeError(
+                f"{node.name()} got a gradient after its turn: an edge leads to a later node, "
+                f"which the engine's order does not allow. Make a node after those it leads to"
+            )
+
+    def _run(self, node: Node) -> None:
+        """Run one node with all that may be asked of it: hooks, captures, checks."""
+        held = self.buffers.pop(node, None)
+        if node.plain:
+            held = [held]
+        elif held is None:
+            held = [None] * node.output_count()
+        assert isinstance(held, list)
+        grads: list[Grad] = held
+        self._show(node, grads)
+        if self.needed is not None and node not in self.needed:
+            return
+        answers = list(apply_checked(node, grads) if self.anomaly else node.apply(grads))
+        if not self.retain_graph:
+            node.release()
+        del grads, held
+        self.hand_on(node, answers)
+
+    def _show(self, node: Node, grads: list[Grad]) -> None:
+        """Let hooks and whoever wants a node's gradients have them."""
+        if node.pre_hooks:
+            _run_pre_hooks(node, grads)
+        for number, slot in self.captures.get(node, ()):
+            self.found[slot] = grads[number]
+
+    def hand_on(self, node: Node, answers: list[Grad]) -> None:
+        """Give each answer to the node behind its edge."""
+        links = node.links
+        if 3 * len(answers) != len(links):
+            raise RuntimeError(
+                f"{node.name()} returned an incorrect number of gradients (expected "
+                f"{len(links) // 3}, got {len(answers)})"
+            )
+        needed = self.needed
+        for i, target in enumerate(links[::3]):
+            grad, answers[i] = answers[i], None
+            if target is None:
+                continue
+            if needed is not None and target not in needed and target not in self.captures:
+                continue
+            if grad is not None:
+                meta = links[3 * i + 2]
+                if meta is not None and grad.meta is not meta:
+                    grad = conform(node, grad, meta, i)
+                self.deposit(target, links[3 * i + 1], grad)
+                grad = None
+            elif target.__class__ is AccumulateGrad:
+                self.arrived(target)
+
+    def deposit(self, node: Node, number: int, grad: Grad) -> None:
+        """Put a gradient into a node's buffer, or add it to what is there."""
+        buffers = self.buffers
+        if node.plain or node.__class__ is AccumulateGrad:
+            held = buffers.pop(node, None)
+            if held is not None and grad is not None:
+                assert isinstance(held, Tensor)
+                grad = _sum(held, grad)
+            buffers[node] = grad
+            if not node.plain:
+                self.arrived(node)
+            return
+        slots = buffers.get(node)
+        if slots is None:
+            slots = buffers[node] = [None] * node.output_count()
+        assert isinstance(slots, list)
+        held = slots[number]
+        slots[number] = None
+        slots[number] = grad if held is None or grad is None else _sum(held, grad)
+
+    def pass_by(self, node: Node) -> None:
+        """A node that no gradient came to has none to hand on."""
+        for target in node.links[::3]:
+            if target.__class__ is AccumulateGrad:
+                self.arrived(target)
+
+    def arrived(self, leaf: Node) -> None:
+        """One edge less that a leaf waits for."""
+        left = self.arrivals[leaf] = self.arrivals[leaf] - 1
+        if left == 0:
+            self.complete.append(leaf)
+
+    def _finish_leaves(self) -> None:
+        """Give the leaves that wait for nothing more their gradients."""
+        for leaf in self.complete:
+            assert isinstance(leaf, AccumulateGrad)
+            tls.st.node_context = leaf.context
+            grad = cast(Grad, self.buffers.pop(leaf, None))
+            if leaf.pre_hooks or leaf in self.captures:
+                grads: list[Grad] = [grad]
+                del grad
+                self._show(leaf, grads)
+                grad = grads.pop()
+            if grad is not None and self.accumulate:
+                meta = leaf.variable.meta
+                if grad.meta is not meta:
+                    grad = conform(leaf, grad, meta, 0)
+                _accumulate_leaf(leaf, grad, self.create_graph)
+            del grad
+        self.complete.clear()
 
 
-def _deposit(buffers: dict[Node, list[Grad]], node: Node, number: int, grad: Grad) -> None:
-    slots = buffers.get(node)
-    if slots is None:
-        slots = buffers[node] = [None] * node.output_count()
-    if grad is None:
-        return
-    held = slots[number]
-    if held is None:
-        slots[number] = grad
-        return
-    slots[number] = None
-    if _may_write(held) and held.meta.shape == grad.meta.shape:
-        slots[number] = held.add_(grad)
-    else:
-        slots[number] = held + grad
+def _sum(held: Tensor, grad: Tensor) -> Tensor:
+    """Two gradients of one tensor added up, in place where the first is ours alone."""
+    if held.meta.shape == grad.meta.shape and _may_write(held):
+        return held.add_(grad)
+    return held + grad
 
 
 def _may_write(t: Tensor) -> bool:
@@ -153,7 +257,7 @@ def _may_write(t: Tensor) -> bool:
     )
 
 
-def _conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
+def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
     """Sum a broadcast gradient to its input's shape, cast it to its dtype; else an error."""
     if grad.meta.shape != meta.shape:
         if not _expandable(meta.shape, grad.meta.shape):
@@ -204,9 +308,8 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     good = grad.meta.strides == meta.strides if meta.is_dense else grad.meta.is_contiguous
     if create_graph:
         return grad if good else grad.clone()
-    # Held by: two callers' locals, our parameter, getrefcount's argument. As in PyTorch, a gradient
-    # that is a view of a tensor nobody else looks at is taken too.
-    if good and sys.getrefcount(grad) <= _ONLY_OURS + 1:
+    # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too.
+    if good and sys.getrefcount(grad) <= _ONLY_OURS:
         return alias(grad) if grad._ag is not None or grad._base is not None else grad
     if meta.is_dense and grad.meta.shape == meta.shape:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)
@@ -228,33 +331,6 @@ def _run_pre_hooks(node: Node, grads: list[Grad]) -> None:
                 f"tensor of shape {list(grad.meta.shape)}, got {replaced!r}"
             )
         grads[number] = replaced
-
-
-def _captures(wanted: Sequence[Edge] | None) -> dict[Node, list[tuple[int, int]]]:
-    captures: dict[Node, list[tuple[int, int]]] = {}
-    for slot, (node, number) in enumerate(wanted or ()):
-        captures.setdefault(node, []).append((number, slot))
-    return captures
-
-
-def _dependencies(roots: Sequence[Edge], needed: set[Node] | None) -> dict[Node, int]:
-    """For each node reached, how many gradients it waits for."""
-    waiting: dict[Node, int] = {node: 0 for node, _ in roots}
-    stack = list(waiting)
-    while stack:
-        node = stack.pop()
-        if needed is not None and node not in needed:
-            continue
-        for edge in node.edges:
-            if edge is None:
-                continue
-            target = edge[0]
-            if target in waiting:
-                waiting[target] += 1
-            else:
-                waiting[target] = 1
-                stack.append(target)
-    return waiting
 
 
 def _needed(roots: Sequence[Edge], wanted: Sequence[Edge]) -> set[Node]:

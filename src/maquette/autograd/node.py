@@ -4,6 +4,10 @@ A node has one edge for each differentiable tensor input (None where that input 
 and `apply`, which turns gradients of its outputs into gradients of its inputs by calling operators,
 so that differentiating twice needs nothing more. How nodes are made is `record.py`, how they are
 run `engine.py`.
+
+Edges are kept flat, ``links = (node, output number, meta of the input, node, ...)``: one tuple a
+node instead of a list of tuples and a list, which the garbage collector would visit too. An edge
+leads to a node with a smaller ``sequence``, or to an accumulator: the engine's order rests on it.
 """
 
 from __future__ import annotations
@@ -11,15 +15,14 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor, alias
+from maquette.tensor.tensor import ADINPLACE, History, Tensor, alias
 
 if TYPE_CHECKING:
-    from maquette.autograd.plan import Variant
     from maquette.dispatch.operator import OpOverload
 
 Grad = Tensor | None
@@ -31,19 +34,36 @@ LAST = 1 << 62  # the sequence number of accumulators: they run as soon as they 
 class Node:
     """A step of the backward graph."""
 
-    __slots__ = (
-        "__weakref__", "_trace", "context", "edges", "metas", "post_hooks", "pre_hooks", "sequence",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "_trace", "context", "links", "pre_hooks", "sequence")
 
     _trace: list[str]  # of nodes made while anomalies are looked for
+    context: object | None
+    links: tuple[Any, ...]  # (Node | None, int, TensorMeta | None) for each input, flat
+    pre_hooks: list[tuple[int, Callable[[Tensor], Grad]]] | None
+    sequence: int
+    # Whether the node waits for one gradient only, which is then its buffer in the engine; and
+    # whether it has a ``step``, which takes the gradients and hands on its answers itself.
+    plain: ClassVar[bool] = False
+    steps: ClassVar[bool] = False
+    step: Callable[..., None]
 
     def __init__(self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> None:
-        self.edges = edges
-        self.metas = metas
+        self.links = linked(edges, metas)
         self.sequence = next_sequence()
         self.context = tls.st.node_context
-        self.pre_hooks: list[tuple[int, Callable[[Tensor], Grad]]] | None = None
-        self.post_hooks: list[Callable[..., object]] | None = None
+        self.pre_hooks = None
+
+    @property
+    def edges(self) -> list[Edge | None]:
+        """Where the gradient of each input goes: a node and the number of its output."""
+        links = self.links
+        pairs = zip(links[::3], links[1::3], strict=True)
+        return [None if node is None else (node, number) for node, number in pairs]
+
+    @property
+    def metas(self) -> Sequence[TensorMeta | None]:
+        """The meta of each input."""
+        return self.links[2::3]
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""
@@ -66,6 +86,14 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
+
+
+def linked(edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> tuple[object, ...]:
+    """Edges and metas as a node's ``links``."""
+    flat: list[object] = []
+    for edge, meta in zip(edges, metas, strict=True):
+        flat += (None, 0, meta) if edge is None else (*edge, meta)
+    return tuple(flat)
 
 
 class SavedTensor:
@@ -105,13 +133,18 @@ class SavedOutput:
     def unpack(self, node: Node) -> Tensor:
         if self.tensor._version != self.version:
             raise_modified(self.tensor, node, self.number, self.version)
-        if not self.requires_grad or not tls.st.grad_enabled:
-            return self.tensor
-        out = alias(self.tensor)
-        ag = out._autograd()
-        ag.grad_fn, ag.output_nr = node, self.number
-        out._keys |= K.REQUIRES_GRAD
-        return out
+        return reattached(self.tensor, node, self.number) if self.requires_grad else self.tensor
+
+
+def reattached(saved: Tensor, node: Node, number: int = 0) -> Tensor:
+    """A saved output with its place in the graph, where the backward is itself recorded."""
+    if not tls.st.grad_enabled:
+        return saved
+    out = alias(saved)
+    ag = out._autograd()
+    ag.grad_fn, ag.output_nr = node, number
+    out._keys |= K.REQUIRES_GRAD
+    return out
 
 
 def raise_modified(t: Tensor, node: Node | None, number: int, expected: int) -> None:
@@ -125,33 +158,45 @@ def raise_modified(t: Tensor, node: Node | None, number: int, expected: int) -> 
     )
 
 
-class OpNode(Node):
+class OpNode(Node, History):
     """The backward of one operator call, by the formulas of the operator's page.
 
-    Made by the generated kernels of `record.py`, which set the parts without calling ``__init__``.
+    There is a class for each operator and each subset of its parameters that requires grad
+    (`plan.py`), and the kernels of `record.py` make the nodes, setting the parts without calling
+    ``__init__``. The only output of such a node holds it in the place of its autograd state.
     """
 
-    __slots__ = ("count", "list_sizes", "op", "saved", "variant")
+    __slots__ = ("count", "list_sizes", "saved", "view_version")
 
-    op: OpOverload
-    variant: Variant
+    op: ClassVar[OpOverload]
+    label: ClassVar[str]
+    saves_tensors: ClassVar[bool]
+    save: ClassVar[Callable[..., tuple[object, ...]]]
+    formulas: Callable[[list[Grad]], list[Grad]]
     saved: tuple[object, ...] | None
-    count: int
-    list_sizes: list[int]
+    count: int  # of outputs, where that is not 1 by the schema
+    list_sizes: list[int]  # of parameters that are lists
+    view_version: int  # of an output that is a view: its version when it was made
+
+    steps = True
+    requires_grad = True
+
+    @property
+    def grad_fn(self) -> Node:  # type: ignore[override]  # as the state of its output it is itself
+        return self
 
     def output_count(self) -> int:
-        return self.count
+        return 1 if self.plain else self.count
 
     def name(self) -> str:
-        words = "".join(w[:1].upper() + w[1:] for w in self.op._opname.strip("_").split("_"))
-        return f"{words}Backward0"
+        return self.label
 
     def release(self) -> None:
-        if self.variant.saves_tensors:
+        if self.saves_tensors:
             self.saved = None
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
-        return self.variant.apply(self, grads)
+        return self.formulas(grads)
 
 
 class AccumulateGrad(Node):
@@ -193,9 +238,9 @@ def grad_edge(t: Tensor) -> Edge | None:
     if not t._keys & K.REQUIRES_GRAD:
         return None
     node = t.grad_fn
-    ag = t._autograd()
     if node is not None:
-        return node, ag.output_nr
+        return node, t.output_nr
+    ag = t._autograd()
     # The accumulator refers to its leaf, the leaf only weakly to it, so neither keeps a cycle.
     known = ag.accumulator() if ag.accumulator is not None else None
     if known is None:
@@ -226,9 +271,7 @@ def retain_at(t: Tensor, keep: Callable[[Tensor], Grad]) -> None:
 
 def set_history(t: Tensor, node: Node, number: int) -> None:
     """Make ``t`` output ``number`` of ``node``."""
-    ag = t._ag
-    if ag is None:
-        ag = t._autograd()
+    ag = t._autograd()
     ag.grad_fn = node
     ag.output_nr = number
     ag.requires_grad = True

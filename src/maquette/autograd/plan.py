@@ -1,37 +1,43 @@
 """A page's derivative formulas, compiled for recording and running.
 
 `DerivativePlan` knows, for one overload, which parameters are differentiable. For each subset of
-them that requires grad, `variant` generates two functions: ``save`` packs exactly the values that
-the formulas in play name, ``apply`` unpacks them (checking versions) and calls the formulas. Both
-are made once, when a call with that subset is first recorded.
+them that requires grad, `node_class` makes a class of nodes with generated functions: ``save``
+packs exactly the values that the formulas in play name; ``formulas`` and ``step`` unpack them
+(checking versions) and call the formulas. ``formulas`` gives the list of gradients, ``step`` hands
+each to the node it is for, as the engine does. All are made when first needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from maquette.autograd.formulas import Derivatives, Rule
+from maquette.autograd.engine import Run, conform
+from maquette.autograd.formulas import Derivatives
 from maquette.autograd.graph import PackedTensor, watch
-from maquette.autograd.node import Grad, Node, OpNode, SavedOutput, SavedTensor, raise_modified
-from maquette.dispatch.call import compiled
+from maquette.autograd.node import (
+    AccumulateGrad,
+    Grad,
+    Node,
+    OpNode,
+    SavedOutput,
+    SavedTensor,
+    raise_modified,
+    reattached,
+)
+from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import ADINPLACE, Tensor
 
 
-class Variant:
-    """Recording and backward for one subset of differentiable parameters."""
+class Saved(NamedTuple):
+    """Source for one value that formulas need: what packs it, the names it unpacks to, what
+    opens it, and whether it is a tensor, whose memory a node can let go."""
 
-    __slots__ = ("apply", "save", "saves_tensors")
-
-    def __init__(
-        self,
-        save: Callable[..., tuple[object, ...]],
-        apply: Callable[[OpNode, list[Grad]], list[Grad]],
-        saves_tensors: bool,
-    ) -> None:
-        self.save = save
-        self.apply = apply
-        self.saves_tensors = saves_tensors
+    packs: list[str]
+    names: list[str]
+    opens: list[str]
+    tensor: bool
 
 
 class DerivativePlan:
@@ -57,9 +63,11 @@ class DerivativePlan:
         ]
         self.lists = [i for i in self.wrt if "[]" in arguments[i].type.written]
         self.written = [i for i, a in enumerate(arguments) if a.is_write]
+        returns = op._schema.returns
+        self.one_output = len(returns) == 1 and "[]" not in returns[0].type.written
         saved = [n for r in self.rules for n in r.needs]
         self.saves_written = any(self.names[i] in saved for i in self.written)
-        self._variants: dict[int, Variant] = {}
+        self.classes: dict[int, type[OpNode]] = {}
         self._check_names()
 
     def _check_names(self) -> None:
@@ -75,119 +83,238 @@ class DerivativePlan:
                         f"<parameter>_meta for its shape and dtype alone, which saves no data"
                     )
 
-    def variant(self, mask: int) -> Variant:
-        """The functions for the subset ``mask``: bit i for the i-th differentiable parameter."""
-        known = self._variants.get(mask)
+    def node_class(self, mask: int) -> type[OpNode]:
+        """The nodes for the subset ``mask``: bit i for the i-th differentiable parameter."""
+        known = self.classes.get(mask)
         if known is None:
-            known = self._variants[mask] = self._make(mask)
+            known = self.classes[mask] = _Maker(self, mask).node_class()
         return known
 
-    def _make(self, mask: int) -> Variant:
-        wanted = {self.names[i] for bit, i in enumerate(self.wrt) if mask >> bit & 1}
-        active = [r for r in self.rules if not wanted.isdisjoint(r.wrt)]
-        needed = dict.fromkeys(n for r in active for n in r.needs)
-        needed = {n: None for n in needed if n not in ("grad", "grads", "needs")}
-        packs: list[str] = []
-        slots: list[str] = []
-        opens: list[str] = []
-        saves_tensors = False
-        for number, name in enumerate(needed):
-            pack, names, opened, tensor = self._saved(name, f"s{number}")
-            packs += pack
-            slots += names
-            opens += opened
-            saves_tensors = saves_tensors or tensor
-        params = ", ".join(f"p{i}" for i in range(len(self.arguments)))
-        lines = [f"def _save(_result, {params}):" if params else "def _save(_result):"]
-        lines += [f"    return ({', '.join(packs)}{',' if packs else ''})"]
-        lines += ["def _apply(_node, _grads):", "    _saved = _node.saved"]
-        lines += ["    if _saved is None:", "        _freed(_node)"]
+
+class _Maker:
+    """Generates the class of nodes for one subset of differentiable parameters."""
+
+    def __init__(self, plan: DerivativePlan, mask: int) -> None:
+        self.plan = plan
+        self.wanted = {plan.names[i] for bit, i in enumerate(plan.wrt) if mask >> bit & 1}
+        self.active = [r for r in plan.rules if not self.wanted.isdisjoint(r.wrt)]
+        names = dict.fromkeys(n for r in self.active for n in r.needs)
+        self.needed = [n for n in names if n not in ("grad", "grads", "needs")]
+        # The metas of differentiable parameters are in the node's links: not saved twice.
+        self.linked = {
+            f"{plan.names[i]}_meta": f"_m{bit}"
+            for bit, i in enumerate(plan.wrt)
+            if not (plan.lists or plan.op.takes_numbers)
+            and plan.arguments[i].type.written == "Tensor"
+        }
+        self.saved = {
+            name: self._saved(name, f"s{number}")
+            for number, name in enumerate(self.needed)
+            if name not in self.linked
+        }
+
+    def node_class(self) -> type[OpNode]:
+        """The class, its ``save`` made; the others make themselves when first called."""
+        op = self.plan.op
+        words = "".join(w[:1].upper() + w[1:] for w in op._opname.strip("_").split("_"))
+        label = f"{words}Backward0"
+        made: Any = type(label, (OpNode,), {"__slots__": (), "op": op, "label": label})
+        made.plain = self.plan.one_output
+        made.saves_tensors = any(s.tensor for s in self.saved.values())
+        made.save = staticmethod(self._function("_save", self._save_source()))
+
+        def formulas(node: OpNode, grads: list[Grad]) -> list[Grad]:
+            made.formulas = self._function("_formulas", self._formulas_source())
+            answers: list[Grad] = made.formulas(node, grads)
+            return answers
+
+        def step(node: OpNode, grads: object, buffers: dict[Node, object], run: Run) -> None:
+            made.step = self._function("_step", self._step_source())
+            made.step(node, grads, buffers, run)
+
+        made.formulas = formulas
+        made.step = step
+        node_class: type[OpNode] = made
+        return node_class
+
+    # --- source ----------------------------------------------------------------------
+
+    def save_parts(self) -> list[str]:
+        """Source of the values to keep, over ``_result`` and parameters ``p0, p1, ...``."""
+        return [part for s in self.saved.values() for part in s.packs]
+
+    def _save_source(self) -> list[str]:
+        params = ", ".join(["_result", *(f"p{i}" for i in range(len(self.plan.arguments)))])
+        parts = self.save_parts()
+        return [f"def _save({params}):", f"    return ({', '.join(parts)}{',' if parts else ''})"]
+
+    def _formulas_source(self) -> list[str]:
+        """``_formulas(node, grads)``: the gradients as a list, lists of parameters flat."""
+        lines = ["def _formulas(_node, _grads):", *self._open(), *self._leave_early()]
+        answers, calls = self._calls("_grads[0]", "_grads")
+        return [*lines, *calls, f"    return [{', '.join(self._flat(answers))}]"]
+
+    def _step_source(self) -> list[str]:
+        """``_step(node, gradients, buffers, run)``: each gradient into its node's buffer."""
+        plain = self.plan.one_output
+        lines = ["def _step(_node, _grads, _buffers, _run):"]
+        nothing = "_grads is None" if plain else "_grads is None or all(g is None for g in _grads)"
+        lines += [f"    if {nothing}:", "        return _run.pass_by(_node)", *self._open()]
+        grad, grads = ("_grads", "[_grads]") if plain else ("_grads[0]", "_grads")
+        answers, calls = self._calls(grad, grads)
+        lines += calls
+        # As nobody else may need them any more, let go of what the formulas were given.
+        tensors = [s.names[0] for s in self.saved.values() if s.tensor]
+        lines += [f"    {' = '.join(['_grads', *tensors])} = None"]
+        if tensors:
+            lines += ["    if not _run.retain_graph:", "        _saved = _node.saved = None"]
+        if self.plan.lists:
+            return [*lines, f"    _run.hand_on(_node, [{', '.join(self._flat(answers))}])"]
+        for bit, i in enumerate(self.plan.wrt):
+            if self.plan.names[i] in self.wanted:
+                lines += [f"    {line}" for line in self._hand_on(bit, answers[bit])]
+        return lines
+
+    def _hand_on(self, bit: int, answer: str) -> list[str]:
+        """Lines that give one gradient to the node it is for: `Run.hand_on`, written out."""
+        n, k, m = f"_n{bit}", f"_k{bit}", f"_m{bit}"
+        return [
+            f"if {answer} is None:",
+            f"    if {n}.__class__ is _Leaf:",
+            f"        _run.arrived({n})",
+            "else:",
+            f"    _m = {answer}.meta",
+            f"    if _m is not {m} and (_m.shape != {m}.shape or _m.dtype is not {m}.dtype):",
+            f"        {answer} = _conform(_node, {answer}, {m}, {bit})",
+            f"    if {n}.plain and {n} not in _buffers:",
+            f"        _buffers[{n}] = {answer}",
+            "    else:",
+            f"        _run.deposit({n}, {k}, {answer})",
+            f"    {answer} = None",
+        ]
+
+    def _open(self) -> list[str]:
+        """Lines that unpack the node: its links, unless lists make them many, and saved values."""
+        lines: list[str] = []
+        if not self.plan.lists:
+            links = "".join(f"_n{bit}, _k{bit}, _m{bit}, " for bit in range(len(self.plan.wrt)))
+            lines += [f"    {links}= _node.links"]
+        slots = [name for s in self.saved.values() for name in s.names]
         if slots:
-            lines += [f"    {', '.join(slots)}, = _saved"]
-        lines += self._leave_early()
-        lines += [f"    {line}" for line in opens]
-        named = {n: f"s{k}" for k, n in enumerate(needed)}
-        named |= {"grad": "_grads[0]", "grads": "_grads"}
-        answers, body = self._calls(active, named, wanted)
-        lines += body
-        lines += [f"    return [{', '.join(answers)}]"]
-        return self._compile("\n".join(lines) + "\n", active, saves_tensors)
+            lines += ["    _saved = _node.saved", "    if _saved is None:"]
+            lines += ["        _freed(_node)", f"    {', '.join(slots)}, = _saved"]
+            lines += [f"    {line}" for s in self.saved.values() for line in s.opens]
+        return lines
 
     def _leave_early(self) -> list[str]:
         nothing = ", ".join(
-            f"*[None] * _node.list_sizes[{k}]" if i in self.lists else "None"
-            for k, i in enumerate(self.wrt)
+            f"*[None] * _node.list_sizes[{k}]" if i in self.plan.lists else "None"
+            for k, i in enumerate(self.plan.wrt)
         )
-        if len(self.op._schema.returns) == 1 and not self._returns_list():
-            return ["    if _grads[0] is None:", f"        return [{nothing}]"]
-        return ["    if all(g is None for g in _grads):", f"        return [{nothing}]"]
+        missing = "_grads[0] is None" if self.plan.one_output else "all(g is None for g in _grads)"
+        return [f"    if {missing}:", f"        return [{nothing}]"]
 
-    def _returns_list(self) -> bool:
-        return "[]" in self.op._schema.returns[0].type.written
-
-    def _saved(self, name: str, slot: str) -> tuple[list[str], list[str], list[str], bool]:
-        """Source that packs a value, names it unpacks to, source that opens it; is it a tensor."""
-        i = self.index.get(name)
+    def _saved(self, name: str, slot: str) -> Saved:
+        plan = self.plan
+        i = plan.index.get(name)
         if i is None and name.endswith("_meta"):
-            return [f"_metas(p{self.index[name.removesuffix('_meta')]})"], [slot], [], False
+            at = plan.index[name.removesuffix("_meta")]
+            exact = plan.arguments[at].type.written == "Tensor" and not plan.op.takes_numbers
+            return Saved([f"p{at}.meta" if exact else f"_metas(p{at})"], [slot], [], False)
         if i is None:
-            number = int(name[6:] or 0)
-            one = len(self.op._schema.returns) == 1 and not self._returns_list()
-            value = "_result" if one else f"_result[{number}]"
-            opened = f"{slot} = _open({slot}, _node)"
-            return [f"_keep_output({value}, {number})"], [slot], [opened], True
-        written = self.arguments[i].type.written
-        if written == "Tensor" and not self.op.takes_numbers and not self.watched:
-            version = f"0 if p{i}._vc is None else p{i}._vc.value"
-            packs = [f"p{i} if p{i}._keys & _version_bit else _refuse(p{i})", version]
-            check = (
-                f"if (0 if {slot}._vc is None else {slot}._vc.value) != {slot}v: "
-                f"_modified({slot}, {slot}.grad_fn, {slot}.output_nr, {slot}v)"
-            )
-            return packs, [slot, f"{slot}v"], [check], True
+            return self._saved_output(int(name[6:] or 0), slot)
+        written = plan.arguments[i].type.written
+        if written == "Tensor" and not plan.watched:
+            if plan.op.takes_numbers:
+                return _saved_operand(f"p{i}", slot)
+            packs = [f"p{i} if p{i}._keys & _version_bit else _refuse(p{i})", _version(f"p{i}")]
+            return Saved(packs, [slot, f"{slot}v"], _check(slot), True)
         if written.startswith("Tensor"):
-            return [f"_keep(p{i})"], [slot], [f"{slot} = _open({slot}, _node)"], True
-        return [f"p{i}"], [slot], [], False
+            return Saved([f"_keep(p{i})"], [slot], [f"{slot} = _open({slot}, _node)"], True)
+        return Saved([f"p{i}"], [slot], [], False)
 
-    def _calls(
-        self, active: list[Rule], named: dict[str, str], wanted: set[str]
-    ) -> tuple[list[str], list[str]]:
-        """Source of the formula calls, and of the flat list of gradients."""
-        body: list[str] = []
+    def _saved_output(self, number: int, slot: str) -> Saved:
+        one = self.plan.one_output
+        value = "_result" if one else f"_result[{number}]"
+        exact = one and self.plan.op._schema.returns[0].type.written == "Tensor"
+        if exact and not self.plan.watched and not self.plan.written:
+            # An alias of the fresh result, which knows nothing of its node: no cycle. Where the
+            # backward is itself recorded, it is given its history again.
+            opens = [f"if {slot}._vc.value != {slot}v:"]
+            opens += [f"    _modified({slot}, _node, {number}, {slot}v)"]
+            opens += [f"{slot} = _reattached({slot}, _node)"]
+            packs = [f"{value}._alias()", f"{value}._vc.value"]
+            return Saved(packs, [slot, f"{slot}v"], opens, True)
+        opened = [f"{slot} = _open({slot}, _node)"]
+        return Saved([f"_keep_output({value}, {number})"], [slot], opened, True)
+
+    def _calls(self, grad: str, grads: str) -> tuple[list[str], list[str]]:
+        """A name for each differentiable parameter's gradient, and lines that call the formulas."""
+        plan = self.plan
+        values = {n: s.names[0] for n, s in self.saved.items()} | self.linked
+        values |= {"grad": grad, "grads": grads}
+        lines: list[str] = []
         found: dict[str, str] = {}
-        for k, rule in enumerate(active):
-            flags = ", ".join(str(n in wanted) for n in rule.wrt)
-            values = [f"[{flags}]" if n == "needs" else named[n] for n in rule.needs]
+        for k, rule in enumerate(self.active):
+            flags = ", ".join(str(n in self.wanted) for n in rule.wrt)
+            given = [f"[{flags}]" if n == "needs" else values[n] for n in rule.needs]
             targets = [f"a{k}_{j}" for j in range(len(rule.wrt))]
             left = f"({', '.join(targets)},)" if rule.joint else targets[0]
-            body.append(f"    {left} = _f{k}({', '.join(values)})")
+            lines.append(f"    {left} = _f{k}({', '.join(given)})")
             found.update(zip(rule.wrt, targets, strict=True))
-        answers: list[str] = []
-        for k, i in enumerate(self.wrt):
-            answer = found.get(self.names[i], "None")
-            if self.names[i] not in wanted:
-                answer = "None"
-            if i in self.lists:
-                answers.append(f"*_spread({answer}, _node.list_sizes[{k}])")
-            else:
-                answers.append(answer)
-        return answers, body
+        names = [plan.names[i] for i in plan.wrt]
+        return [found.get(n, "None") if n in self.wanted else "None" for n in names], lines
 
-    def _compile(self, source: str, active: list[Rule], saves_tensors: bool) -> Variant:
-        space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(active)}
+    def _flat(self, answers: Sequence[str]) -> list[str]:
+        """Answers as members of one list, an answer for a list of parameters spread out."""
+        return [
+            f"*_spread({answer}, _node.list_sizes[{k}])" if i in self.plan.lists else answer
+            for k, (i, answer) in enumerate(zip(self.plan.wrt, answers, strict=True))
+        ]
+
+    def _function(self, name: str, lines: list[str]) -> Callable[..., object]:
+        watched = self.plan.watched
+        space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(self.active)}
         space |= {
+            "_Leaf": AccumulateGrad,
+            "_NUMBERS": NUMBERS,
+            "_conform": conform,
             "_freed": _raise_freed,
-            "_keep": _keep_watched if self.watched else _keep,
-            "_keep_output": _keep_output_watched if self.watched else _keep_output,
+            "_keep": _keep_watched if watched else _keep,
+            "_keep_output": _keep_output_watched if watched else _keep_output,
             "_metas": _metas,
-            "_open": _open,
             "_modified": raise_modified,
+            "_open": _open,
+            "_reattached": reattached,
             "_refuse": _refuse,
             "_spread": _spread,
             "_version_bit": ADINPLACE,
         }
-        exec(compiled(source, "derivative"), space)
-        return Variant(space["_save"], space["_apply"], saves_tensors)  # type: ignore[arg-type]  # functions, just made
+        exec(compiled("\n".join(lines) + "\n", "derivative"), space)
+        made = space[name]
+        assert callable(made)
+        return made
+
+
+def _version(name: str) -> str:
+    return f"0 if {name}._vc is None else {name}._vc.value"
+
+
+def _check(slot: str) -> list[str]:
+    """Lines that refuse a saved tensor written since."""
+    modified = f"_modified({slot}, {slot}.grad_fn, {slot}.output_nr, {slot}v)"
+    return [f"if ({_version(slot)}) != {slot}v:", f"    {modified}"]
+
+
+def _saved_operand(name: str, slot: str) -> Saved:
+    """An operand that may be a Python number instead of a tensor."""
+    packs = [
+        f"{name} if {name}.__class__ in _NUMBERS or {name}._keys & _version_bit "
+        f"else _refuse({name})",
+        f"None if {name}.__class__ in _NUMBERS else {_version(name)}",
+    ]
+    opens = [f"if {slot}v is not None:", *(f"    {line}" for line in _check(slot))]
+    return Saved(packs, [slot, f"{slot}v"], opens, True)
 
 
 def _raise_freed(node: Node) -> None:

@@ -8,12 +8,12 @@ to tensors rebase history: on a view, the base's too (`CopySlices`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from maquette.autograd.anomaly import remember_call
 from maquette.autograd.formulas import Derivatives
 from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import (
-    Edge,
     OpNode,
     RaisingNode,
     grad_edge,
@@ -22,15 +22,14 @@ from maquette.autograd.node import (
 )
 from maquette.autograd.plan import DerivativePlan
 from maquette.autograd.undifferentiated import undifferentiated_kernel
-from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
-from maquette.dispatch.call import compiled
+from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import AutogradMeta, Tensor, alias
+from maquette.tensor.tensor import Tensor, alias
 
 BELOW = ~(
     K.functionality_bits(DispatchKey.AutogradCPU)
@@ -41,18 +40,20 @@ BELOW = ~(
 
 
 def autograd_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
-    """The callable that serves the autograd keys for ``op``."""
-    below = _below(op)
+    """The callable that serves the autograd keys for ``op`` at the key set ``ks``."""
+    below = _below(op, ks)
     if not isinstance(op.derivatives, Derivatives):
         if op.shape_rule is None and op.namespace != "aten":
             return undifferentiated_kernel(op)
         return _without_formula(op, below)
     plan = DerivativePlan(op, watched=bool(ks & K.WATCHED))
     if not plan.rules:
-        return lambda ks, *params: below(ks, params)
+        return lambda ks, *params: below(*params)
     if plan.written and not _returns_only_fresh(op):
         return _recording_write(op, plan, below)
-    return _recording(op, plan, below)
+    if plan.watched or op.shape_rule is None:
+        return _recording(op, plan, below)
+    return _generated(op, plan, ks)
 
 
 def _returns_only_fresh(op: OpOverload) -> bool:
@@ -61,19 +62,14 @@ def _returns_only_fresh(op: OpOverload) -> bool:
     return bool(returns) and all(r.alias_info is None for r in returns)
 
 
-def _below(op: OpOverload) -> Callable[[int, Sequence[object]], object]:
+def _below(op: OpOverload, ks: int) -> Callable[..., object]:
     """Run ``op`` under autograd; kernels that speak operators must not record in turn."""
+    ks &= BELOW
     table, resolve = op._table, op.resolve
     if op.shape_rule is not None:
+        return lambda *params: (table.get(ks) or resolve(ks))(ks, *params)
 
-        def direct(ks: int, params: Sequence[object]) -> object:
-            ks &= BELOW
-            return (table.get(ks) or resolve(ks))(ks, *params)
-
-        return direct
-
-    def guarded(ks: int, params: Sequence[object]) -> object:
-        ks &= BELOW
+    def guarded(*params: object) -> object:
         with AutoDispatchBelowAutograd():
             return (table.get(ks) or resolve(ks))(ks, *params)
 
@@ -81,85 +77,64 @@ def _below(op: OpOverload) -> Callable[[int, Sequence[object]], object]:
 
 
 def _recording(
-    op: OpOverload, plan: DerivativePlan, below: Callable[[int, Sequence[object]], object]
+    op: OpOverload, plan: DerivativePlan, below: Callable[..., object]
 ) -> Callable[..., object]:
-    single = len(op._schema.returns) == 1 and op._schema.returns[0].type.written == "Tensor"
-    if single and not plan.lists and op.shape_rule is not None and not plan.watched:
-        return _generated(op, plan)
+    """The plain form of `_generated`."""
 
     def kernel(ks: int, *params: object) -> object:
-        result = below(ks, params)
+        result = below(*params)
         outputs = outputs_of(result)
         node = make_node(op, plan, params, len(outputs))
         if node is not None:
             for number, out in enumerate(outputs):
                 if isinstance(out, Tensor) and _differentiable(out, number, plan):
                     set_history(out, node, number)
-            node.saved = node.variant.save(result, *params)
+            node.saved = node.save(result, *params)
         return result
 
     return kernel
 
 
-def _generated(op: OpOverload, plan: DerivativePlan) -> Callable[..., object]:
-    """One tensor result, no lists: 3 us a call of this common case, 6.3 by the plain kernel."""
+def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., object]:
+    """`_recording`, written out for the operator: 2 us a call less (make bench)."""
     names = [f"p{i}" for i in range(len(plan.arguments))]
     passed = ", ".join(names)
-    lines = [
-        f"def _kernel(_ks, {passed}):",
-        "    _b = _ks & _below",
-        "    try:",
-        "        _f = _table[_b]",
-        "    except KeyError:",
-        "        _f = _resolve(_b)",
-        f"    _r = _f(_b, {passed})",
-        "    _d = _r.meta.dtype",
-        "    if not (_d.is_floating_point or _d.is_complex):",
-        "        return _r",
-        "    _mask = 0",
-    ]
-    for bit, i in enumerate(plan.wrt):
-        optional = op.takes_numbers or plan.arguments[i].type.written == "Tensor?"
-        lines += _edge_lines(f"p{i}", bit, optional)
-    edges = ", ".join(f"_e{bit}" for bit in range(len(plan.wrt)))
-    metas = ", ".join(f"_m{bit}" for bit in range(len(plan.wrt)))
+    # The kernel below is looked up once: registration forgets it and this kernel together.
+    ks &= BELOW
+    lines = [f"def _kernel(_ks, {passed}):", f"    _r = _below({ks}, {passed})"]
+    single = plan.one_output
+    if single:
+        lines += [
+            "    _d = _r.meta.dtype",
+            "    if not (_d.is_floating_point or _d.is_complex):",
+            "        return _r",
+        ]
+    lines += [f"    {line}" for line in _link_lines(op, plan)]
     lines += [
-        "    if not _mask:",
-        "        return _r",
-        "    _n = _new(_Node)",
-        f"    _n.edges = [{edges}]",
-        f"    _n.metas = [{metas}]",
+        "    _n = _new(_class)",
+        "    _n.links = _links",
         "    _n.sequence = _next()",
         "    _n.context = _tls.st.node_context",
-        "    _n.pre_hooks = _n.post_hooks = None",
-        "    _n.op = _op",
-        "    _n.count = 1",
-        "    _n.variant = _v = _variants.get(_mask) or _variant(_mask)",
-        # set_history(_r, _n, 0), written out.
-        "    _a = _r._ag",
-        "    if _a is None:",
-        "        _a = _r._ag = _Meta()",
-        "    _a.grad_fn = _n",
-        "    if _r._base is not None:",
-        "        _a.view_version = _r._vc.value",
-        "    _r._keys |= _req",
-        f"    _n.saved = _v.save(_r, {passed})",
-        "    return _r",
+        "    _n.pre_hooks = None",
     ]
+    lines += [f"    {line}" for line in (_history_lines(op) if single else _HISTORY_OF_MANY)]
+    if plan.lists:
+        lines += ["    _n.list_sizes = _sizes"]
+    lines += [f"    _n.saved = _class.save(_r, {passed})", "    return _r"]
     space: dict[str, object] = {
-        "_below": BELOW & K.ALL_BITS,
-        "_table": op._table,
-        "_resolve": op.resolve,
+        "_below": op._table.get(ks) or op.resolve(ks),
         "_edge": grad_edge,
+        "_gather": _gather,
+        "_history": set_history,
+        "_histories": _histories,
         "_req": K.REQUIRES_GRAD,
         "_new": object.__new__,
-        "_Node": OpNode,
         "_next": next_sequence,
         "_tls": tls,
-        "_op": op,
-        "_variants": plan._variants,
-        "_variant": plan.variant,
-        "_Meta": AutogradMeta,
+        "_NUMBERS": NUMBERS,
+        "_plan": plan,
+        "_classes": plan.classes,
+        "_node_class": plan.node_class,
     }
     exec(compiled("\n".join(lines) + "\n", "record"), space)
     kernel = space["_kernel"]
@@ -167,34 +142,86 @@ def _generated(op: OpOverload, plan: DerivativePlan) -> Callable[..., object]:
     return kernel
 
 
+def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
+    """Source that makes the links and the class of the node, or returns if nothing is recorded."""
+    if plan.lists:
+        lines = ["_links = []", "_sizes = []", "_mask = 0"]
+        for bit, i in enumerate(plan.wrt):
+            lines += [f"if _gather(p{i}, _links, _sizes):", f"    _mask |= {1 << bit}"]
+        lines += ["_links = tuple(_links)"]
+    else:
+        lines = ["_mask = 0"]
+        for bit, i in enumerate(plan.wrt):
+            optional = op.takes_numbers or plan.arguments[i].type.written == "Tensor?"
+            lines += _edge_lines(f"p{i}", bit, optional)
+        parts = "".join(f"_n{bit}, _k{bit}, _m{bit}, " for bit in range(len(plan.wrt)))
+        lines += [f"_links = ({parts})"]
+    lines += ["if not _mask:", "    return _r"]
+    return [*lines, "_class = _classes.get(_mask) or _node_class(_mask)"]
+
+
 def _edge_lines(name: str, bit: int, optional: bool) -> list[str]:
-    """Source that makes the edge of one parameter: the grad_fn itself where nothing is special."""
+    """Source that makes the edge of one parameter: its history itself where nothing is special."""
     lines = [
         f"if {name}._keys & _req:",
         f"    _mask |= {1 << bit}",
-        f"    _a = {name}._ag",
-        "    if _a is not None and _a.grad_fn is not None and (",
-        f"        {name}._base is None or {name}._vc.value == _a.view_version",
+        f"    _n{bit} = {name}._ag",
+        f"    _k{bit} = 0",
+        f"    if _n{bit} is None or not _n{bit}.plain or (",
+        f"        {name}._base is not None and {name}._vc.value != _n{bit}.view_version",
         "    ):",
-        f"        _e{bit} = (_a.grad_fn, _a.output_nr)",
-        "    else:",
-        f"        _e{bit} = _edge({name})",
+        f"        _n{bit}, _k{bit} = _edge({name})",
         "else:",
-        f"    _e{bit} = None",
+        f"    _n{bit} = None",
+        f"    _k{bit} = 0",
         f"_m{bit} = {name}.meta",
     ]
     if optional:
         lines = [
-            f"if hasattr({name}, '_keys'):",
-            *(f"    {line}" for line in lines),
+            f"if {name} is None or {name}.__class__ in _NUMBERS:",
+            f"    _n{bit} = _m{bit} = None",
+            f"    _k{bit} = 0",
             "else:",
-            f"    _e{bit} = _m{bit} = None",
+            *(f"    {line}" for line in lines),
         ]
-    return [f"    {line}" for line in lines]
+    return lines
+
+
+def _gather(p: object, links: list[object], sizes: list[int]) -> bool:
+    """Add the links of a parameter, a tensor or a list of tensors; whether any requires grad."""
+    found = False
+    members = p if p.__class__ is tuple else (p,)
+    for t in cast(tuple[object, ...], members):
+        edge = None
+        if isinstance(t, Tensor):
+            edge = grad_edge(t)
+            links += (None, 0, t.meta) if edge is None else (*edge, t.meta)
+            found = found or edge is not None
+        else:
+            links += (None, 0, None)
+    sizes.append(len(cast(tuple[object, ...], members)))
+    return found
+
+
+def _history_lines(op: OpOverload) -> list[str]:
+    """Source that makes the node the history of the only result."""
+    lines = ["if _r._ag is None:", "    _r._ag = _n", "    _r._keys |= _req"]
+    if op.is_view:
+        lines += ["    if _r._base is not None:", "        _n.view_version = _r._vc.value"]
+    return [*lines, "else:", "    _history(_r, _n, 0)"]
+
+
+_HISTORY_OF_MANY = ["_n.count = len(_r)", "_histories(_r, _n, _plan)"]
+
+
+def _histories(outputs: Sequence[object], node: OpNode, plan: DerivativePlan) -> None:
+    for number, out in enumerate(outputs):
+        if isinstance(out, Tensor) and _differentiable(out, number, plan):
+            set_history(out, node, number)
 
 
 def _recording_write(
-    op: OpOverload, plan: DerivativePlan, below: Callable[[int, Sequence[object]], object]
+    op: OpOverload, plan: DerivativePlan, below: Callable[..., object]
 ) -> Callable[..., object]:
     """Record an operator that writes arguments: history moves from before to after the write."""
     relays = Tag.inplace_view in op.tags
@@ -214,12 +241,12 @@ def _recording_write(
             # Formulas ask for the geometry before the write too.
             kept = [alias(p) if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[arg-type]  # tensors
         node = make_node(op, plan, params, len(targets))
-        result = below(ks, params)
+        result = below(*params)
         if node is not None:
             for number, target in enumerate(targets):
                 if isinstance(target, Tensor) and _differentiable(target, number, plan):
                     rebase_history(target, node, number)
-            node.saved = node.variant.save(result, *kept)
+            node.saved = node.save(result, *kept)
         return result
 
     return kernel
@@ -248,26 +275,19 @@ def make_node(
     op: OpOverload, plan: DerivativePlan, params: Sequence[object], count: int
 ) -> OpNode | None:
     """The node of a call, its edges made; None if no differentiable argument requires grad."""
-    edges: list[Edge | None] = []
-    metas: list[TensorMeta | None] = []
+    links: list[object] = []
     sizes: list[int] = []
     mask = 0
     for bit, i in enumerate(plan.wrt):
-        p = params[i]
-        members = p if p.__class__ is tuple else (p,)
-        sizes.append(len(members))
-        for t in members:
-            keys = getattr(t, "_keys", 0)
-            edge = grad_edge(t) if keys & K.REQUIRES_GRAD else None
-            edges.append(edge)
-            metas.append(t.meta if keys else None)
-            if edge is not None:
-                mask |= 1 << bit
+        if _gather(params[i], links, sizes):
+            mask |= 1 << bit
     if not mask:
         return None
-    node = OpNode(edges, metas)
-    node.op = op
-    node.variant = plan.variant(mask)
+    node: OpNode = object.__new__(plan.node_class(mask))
+    node.links = tuple(links)
+    node.sequence = next_sequence()
+    node.context = tls.st.node_context
+    node.pre_hooks = None
     node.saved = ()
     node.count = count
     node.list_sizes = sizes
@@ -276,9 +296,7 @@ def make_node(
     return node
 
 
-def _without_formula(
-    op: OpOverload, below: Callable[[int, Sequence[object]], object]
-) -> Callable[..., object]:
+def _without_formula(op: OpOverload, below: Callable[..., object]) -> Callable[..., object]:
     """For an operator without formula: inputs that require grad are an error in backward."""
     name = "NotImplemented"
     message = (
@@ -287,7 +305,7 @@ def _without_formula(
     )
 
     def kernel(ks: int, *params: object) -> object:
-        result = below(ks, params)
+        result = below(*params)
         tensors = [t for p in params for t in (p if p.__class__ is tuple else (p,))]
         differentiable = [t for t in tensors if isinstance(t, Tensor)]
         for out in outputs_of(result):

@@ -18,7 +18,6 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import (
     ADINPLACE,
-    FAKE_ALIAS,
     NOT_INHERITED,
     Tensor,
     fake_keys_for,
@@ -47,6 +46,18 @@ class FakeTensor(Tensor):
     def fake_device(self) -> device:
         """The modelled device."""
         return self.meta.device
+
+    def _alias(self) -> FakeTensor:
+        keys = self._keys
+        other = make_fake(self.fake_mode, self.meta, self._storage, keys & NOT_INHERITED)
+        if keys & ADINPLACE:
+            vc = self._vc
+            other._vc = self._version_counter() if vc is None else vc
+        if self.constant is not None:
+            other.constant = self.constant
+            other._keys |= K.CONSTANT
+            other.fake_mode.constants.track(other)
+        return other
 
 
 # The class defines slots over class attributes of Tensor; it adds no keys of its own.
@@ -110,17 +121,3 @@ def fake_view(source: Tensor, meta: TensorMeta) -> FakeTensor:
     if meta.dtype is not source.meta.dtype:
         keys = fake_keys_for(meta)
     return make_fake(source.fake_mode, meta, source._storage, keys)
-
-
-def _alias(source: Tensor) -> Tensor:
-    other = fake_view(source, source.meta)
-    if source._keys & ADINPLACE:
-        other._vc = source._version_counter()
-    if source.constant is not None:
-        other.constant = source.constant
-        other._keys |= K.CONSTANT
-        other.fake_mode.constants.track(other)
-    return other
-
-
-FAKE_ALIAS[0] = _alias
