@@ -29,7 +29,7 @@ def program(steps: list[Step], leaf: mq.Tensor) -> mq.Tensor:
         if kind == "add":
             made.append(a + b)
         elif kind == "mul":
-            made.append(a * b.sigmoid())
+            made.append(a.clone() * b.sigmoid())  # saves nothing that is written
         elif kind == "view":
             made.append(a.view(2, 2).t().reshape(4))
         elif kind == "write":
@@ -45,7 +45,9 @@ def program(steps: list[Step], leaf: mq.Tensor) -> mq.Tensor:
     return mq.stack(made).sum()
 
 
-steps = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 9), st.integers(0, 9)), max_size=9)
+steps = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 9), st.integers(0, 9)), max_size=9
+)
 
 
 @given(steps)
