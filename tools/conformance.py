@@ -30,10 +30,7 @@ SUMMARY_LINES = ("grad: ", "errors: ", "real: ", "fake: ")
 
 # Where we know of a difference and say so: (kind, name) and why. An entry that no longer fails is
 # an error too, so that the table cannot outlive its reasons.
-KNOWN = {
-    ("grad", "as_strided_scatter"): "PyTorch gives self the gradient of the overwritten elements",
-    ("error", "aten.kthvalue.values"): "an out= that overlaps the input is not refused yet",
-}
+KNOWN: dict[tuple[str, str], str] = {}
 
 
 class Failure(NamedTuple):

@@ -47,3 +47,14 @@ def test_transformed_dimension_lies_closest() -> None:
 def test_real_transform_refuses_complex_input() -> None:
     with pytest.raises(RuntimeError, match="rfft expects a real input tensor"):
         F.fft_rfft(mq.ones(4, dtype=mq.complex64))
+
+
+def test_ihfftn_writes_its_out_where_several_dimensions_are_transformed() -> None:
+    x, out = mq.from_numpy(RANDOM.standard_normal((3, 6))), mq.empty(0, dtype=mq.complex128)
+    assert F.fft_ihfftn(x, out=out) is out
+    assert mq.equal(out, F.fft_ihfftn(x))
+
+
+def test_ihfftn_leaves_its_out_alone_for_one_dimension() -> None:
+    out = mq.zeros(4, dtype=mq.complex64)
+    assert F.fft_ihfftn(mq.ones(6), out=out).tolist() == [0] * 4

@@ -145,3 +145,12 @@ def test_pools_name_what_is_wrong(call: object, words: str) -> None:
 def test_pools_refuse_dtypes_that_pytorchs_have_no_kernel_for() -> None:
     with pytest.raises(NotImplementedError, match="\"avg_pool2d\" not implemented for 'Int'"):
         aten.avg_pool2d(mq.zeros(1, 4, 4, dtype=mq.int32), [2, 2])
+
+
+@pytest.mark.parametrize("name", ["max_pool2d_with_indices", "avg_pool2d"])
+def test_pads_are_refused_before_the_input(name: str) -> None:
+    pool = getattr(aten, name)
+    with pytest.raises(RuntimeError, match="pad must be non-negative, but got pad: -1"):
+        pool(mq.ones(0, 1, 4), [2, 2], [1, 1], [-1, -1])
+    with pytest.raises(RuntimeError, match="at most half of effective kernel size, but got pad=4"):
+        pool(mq.ones(0, 1, 4), [2, 2], [1, 1], [4, 4])

@@ -159,3 +159,15 @@ def test_reduced_shapes_are_numpys(shape: list[int], data: st.DataObject) -> Non
     axes = tuple(dims) if dims and shape else None
     expected = x.sum(axis=axes, keepdims=keepdim)
     assert tuple(mq.from_numpy(x).sum(tuple(dims), keepdim).shape) == np.shape(expected)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "aminmax", "sum", "all", "argmax", "logsumexp"])
+def test_dimensions_are_reduced_of_64_at_most(name: str) -> None:
+    wide = mq.ones(1).as_strided((1,) * 65, (1,) * 65)
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        getattr(wide, name)(dim=-1)
+
+
+def test_a_mean_names_the_dtype_that_it_cannot_have() -> None:
+    with pytest.raises(RuntimeError, match=r"Optional dtype must be .* Got: Long"):
+        mq.ones(2).mean(dtype=mq.int64)

@@ -233,11 +233,32 @@ def test_derivative_of_in_place_views() -> None:
         lambda x, y: x.select_scatter(y[0], 0, 1),
         lambda x, y: x.slice_scatter(y[:, :2], 1, 1, 3),
         lambda x, y: x.diagonal_scatter(y.diagonal(), 0),
-        lambda x, y: x.as_strided_scatter(y[:2, :2], (2, 2), (3, 1), 2),
     ],
 )
 def test_derivative_of_scattered_views(function: object) -> None:
     check_gradients(function, A, A + 1)  # type: ignore[arg-type]  # a function
+
+
+def test_gradient_of_as_strided_scatter_is_that_of_the_written_elements_for_both() -> None:
+    x = mq.zeros(6, requires_grad=True)
+    y = mq.ones(2, requires_grad=True)
+    slope = mq.arange(1.0, 7.0)
+    by_x, by_y = mq.autograd.grad(x.as_strided_scatter(y, (2,), (3,), 1), [x, y], slope)
+    assert by_y.tolist() == slope.as_strided((2,), (3,), 1).tolist()
+    assert by_x.tolist() == mq.zeros(6).as_strided_scatter(by_y, (2,), (3,), 1).tolist()
+
+
+def test_derivative_of_as_strided_scatter_by_its_source() -> None:
+    x = mq.tensor(A)
+    check_gradients(lambda y: x.as_strided_scatter(y[:2, :2], (2, 2), (3, 1), 2), A + 1)
+
+
+def test_a_view_may_have_more_dimensions_than_numpy_arrays() -> None:
+    x = mq.ones(1).as_strided((1,) * 65, (1,) * 65)
+    assert x.ndim == 65
+    assert x[0].sum().item() == 1
+    with pytest.raises(NotImplementedError, match="at most 64 dims"):
+        x.neg()
 
 
 def test_copies_of_views_share_nothing() -> None:

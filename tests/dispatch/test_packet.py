@@ -210,5 +210,5 @@ def test_D140_remembered_choices_are_bounded(packet, x):
     for i in range(_REMEMBERED + 100):
         kind = type(f"Int{i}", (int,), {})
         assert packet(x, kind(1)) == "int"
-    assert len(packet._by_class) <= _REMEMBERED
+    assert len(packet.by_class) <= _REMEMBERED
     assert len(packet._by_value) <= _REMEMBERED

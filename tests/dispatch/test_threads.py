@@ -180,7 +180,7 @@ def test_D139_the_dispatcher_loads_nothing_above_it():
 
 def test_D140_calls_grow_no_table(x):
     op, packet = mq.ops.aten.add.Tensor, mq.ops.aten.add
-    tables = (op._table, op.infer_cache, packet._by_class, packet._by_value)
+    tables = (op._table, op.infer_cache, packet.by_class, packet._by_value)
     packet(x, x), packet(x, 1)
     before = [len(table) for table in tables]
     for _ in range(20_000):

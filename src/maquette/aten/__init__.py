@@ -6,7 +6,6 @@ One line each, in an order that does not matter: pages find one another by name.
 from maquette.backends import numpy as _numpy  # noqa: F401  # data on cpu
 from maquette.tensor import aliasing as _aliasing  # noqa: F401  # views and writes
 from maquette.autograd import record as _record  # noqa: F401  # recording
-from maquette.aten import methods as _methods  # noqa: F401  # Python's operators
 
 # Families:
 from maquette.aten import arithmetic as _arithmetic  # noqa: F401
@@ -69,6 +68,7 @@ from maquette.aten import foreach as _foreach  # noqa: F401
 from maquette.aten import pairs as _pairs  # noqa: F401
 from maquette.aten import special_functions as _special_functions  # noqa: F401
 from maquette.aten import special_polynomials as _special_polynomials  # noqa: F401
+from maquette.aten import special_airy as _special_airy  # noqa: F401
 from maquette.aten import indexing as _indexing  # noqa: F401
 from maquette.aten import gathering as _gathering  # noqa: F401
 from maquette.aten import uniqueness as _uniqueness  # noqa: F401
@@ -98,8 +98,17 @@ from maquette.aten import spectra as _spectra  # noqa: F401
 from maquette.aten import cholesky as _cholesky  # noqa: F401
 from maquette.aten import lu as _lu  # noqa: F401
 from maquette.aten import solving as _solving  # noqa: F401
+from maquette.aten import qr_factors as _qr_factors  # noqa: F401
+from maquette.aten import ldl as _ldl  # noqa: F401
 from maquette.aten import masked_indexing as _masked_indexing  # noqa: F401
 from maquette.aten import matrix_functions as _matrix_functions  # noqa: F401
+from maquette.aten import least_squares as _least_squares  # noqa: F401
 from maquette.aten import padding as _padding  # noqa: F401
 from maquette.aten import fourier as _fourier  # noqa: F401
+from maquette.aten import assertions as _assertions  # noqa: F401
+from maquette.aten import spectrograms as _spectrograms  # noqa: F401
+from maquette.aten import signal_windows as _signal_windows  # noqa: F401
 from maquette.aten import noisy_relu as _noisy_relu  # noqa: F401
+
+# Once the overloads are there that it binds:
+from maquette.aten import methods as _methods  # noqa: F401  # Python's operators

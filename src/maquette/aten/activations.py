@@ -378,6 +378,7 @@ hardshrink = unary(
     takes=REAL_FLOATS,
     variants=[Variant.OUT],
 )
+hardshrink.exact_out()
 hardshrink.derivative(self=lambda grad, self, lambd: hardshrink_backward(grad, self, lambd))
 
 
@@ -415,6 +416,7 @@ def softshrink_kernel(xp: ModuleType, self: Array, lambd: float) -> Array:
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, x * 0))
 
 
+softshrink.exact_out()
 softshrink.cost(elementwise_cost(1))
 softshrink.derivative(self=lambda grad, self, lambd: softshrink_backward(grad, self, lambd))
 softshrink_backward: OperatorPage = linear_backward(

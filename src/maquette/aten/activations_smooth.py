@@ -73,6 +73,7 @@ def gelu_kernel(xp: ModuleType, self: Array, approximate: str) -> Array:
     return 0.5 * x * (1 + xp.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x)))
 
 
+gelu.exact_out()
 gelu.cost(elementwise_cost(5))
 gelu.derivative(
     self=lambda grad, self, approximate: gelu_backward(grad, self, approximate=approximate)
@@ -186,6 +187,7 @@ softplus = unary(
     variants=[Variant.OUT],
     flops=4,
 )
+softplus.exact_out()
 softplus.derivative(
     self=lambda grad, self, beta, threshold: softplus_backward(grad, self, beta, threshold)
 )
@@ -239,6 +241,7 @@ def log_sigmoid_forward_kernel(xp: ModuleType, self: Array) -> tuple[Array, Arra
     return xp.minimum(x, 0) - xp.log1p(buffer), buffer
 
 
+log_sigmoid_forward.exact_out()
 log_sigmoid_forward.cost(elementwise_cost(4))
 log_sigmoid_forward.nondifferentiable(1)
 

@@ -46,7 +46,7 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         f"int? divisor_override=None) -> Tensor",
         tags=[Tag.core],
         variants=[Variant.OUT],
-    )
+    ).exact_out()
     backward = define(
         f"aten::{name}_backward(Tensor grad_output, Tensor self, int[{dims}] kernel_size, "
         f"int[{dims}] stride, int[{dims}] padding, bool ceil_mode, bool count_include_pad, "
@@ -61,7 +61,7 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         self: TensorMeta, steps: Steps, ceil: bool, divisor: int | None
     ) -> tuple[int, ...]:
         check(divisor != 0, lambda: "divisor must be not zero")
-        check_pool_input(name, self, dims)
+        check_pool_input(name, self, steps[0], steps[2], (1,) * dims)
         kind = self.dtype
         loop = name if dims == 2 else f"{name}_out_frame"
         check_kind(loop, self, kind.is_floating_point or kind is int64)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.dtype import dtype
-from maquette.core.errors import check_index
+from maquette.core.errors import check, check_index
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.core.symbols import is_true
@@ -29,12 +29,15 @@ Dims: TypeAlias = int | Sequence[int] | None
 
 # NumPy adds pairwise along memory only; across it, errors grow with the count.
 _LONG_SUM = 1024
+# PyTorch keeps the dimensions of a reduction as bits of a word.
+_MOST_DIMS = 64
 
 
 def dims_of(dim: Dims, ndim: int) -> tuple[int, ...]:
     """The dimensions named by ``dim``, from the front; None and an empty list name all."""
     if dim is None or dim == ():
         return tuple(range(ndim))
+    check(ndim <= _MOST_DIMS, lambda: "only tensors with up to 64 dims are supported")
     return wrap_dims((dim,) if isinstance(dim, int) else dim, ndim)
 
 

@@ -114,6 +114,10 @@ def batch_norm_arrays(
         _move(running_mean, mean.reshape(-1), momentum)
         with np.errstate(divide="ignore", invalid="ignore"):
             _move(running_var, variance.reshape(-1) * (count / np.float64(count - 1)), momentum)
+        # What is saved is what normalizes: statistics of 16 bits are rounded first.
+        parameters = (weight, bias, running_mean, running_var)
+        kind = next((p.dtype for p in parameters if p is not None), input.dtype)
+        mean, rstd = (s.astype(kind).astype(x.dtype) for s in (mean, rstd))
         saved = mean.reshape(-1), rstd.reshape(-1)
     else:
         assert running_mean is not None

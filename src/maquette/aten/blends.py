@@ -87,6 +87,7 @@ for _page in (lerp, lerp_number):
     _page.shape(lerp_shape)
     _page.kernel(lerp_kernel)
     _page.cost(elementwise_cost(3))
+lerp.exact_out()
 lerp_number.derivative(self=lerp_self_grad, end=lambda grad, weight: grad * conj(weight))
 lerp.derivative(
     self=lerp_self_grad,

@@ -40,7 +40,7 @@ linalg_cholesky_ex = define(
         f"aten::linalg_cholesky_ex.L({_EX}, Tensor(a!) L, Tensor(b!) info) "
         "-> (Tensor(a!) L, Tensor(b!) info)"
     ],
-)
+).exact_out()
 
 
 @linalg_cholesky_ex.shape

@@ -1,4 +1,4 @@
-"""Functions of PyTorch's Python layer that choose an operator by their arguments: norm, unique."""
+"""Functions of PyTorch's Python layer that choose an operator: norm, unique, cdist, stft."""
 
 from __future__ import annotations
 
@@ -113,3 +113,27 @@ def attach() -> None:
 
 
 attach()
+
+
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> object:
+    """Short-time Fourier transform: (..., samples) to (..., frequencies, frames).
+
+    ``center`` continues the signal at both ends by ``pad_mode``, so that frame t is centred on
+    sample ``t * hop_length``.
+    """
+    return _call(
+        "stft", "center", input, n_fft, hop_length, win_length, window, center, pad_mode,
+        normalized, onesided, return_complex, align_to_window,
+    )  # fmt: skip

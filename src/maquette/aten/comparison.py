@@ -193,7 +193,7 @@ bitwise_not = unary(
     result=lambda kind: kind,
     takes=BITS,
     tags=CORE_POINTWISE,
-)
+).exact_out()
 
 
 # --- nearness -------------------------------------------------------------------------

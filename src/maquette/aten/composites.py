@@ -6,11 +6,12 @@ composed.
 
 from __future__ import annotations
 
+from functools import partial
 from types import ModuleType
 
 from maquette.aten import functions as F
 from maquette.aten.axes import Array
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out, write_out
 from maquette.aten.numeric import wide
 from maquette.aten.vector_norms import norm_array, norm_grad
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
@@ -114,6 +115,7 @@ def renorm_grad(grad: Tensor, self: Tensor, p: Number, dim: int, maxnorm: Number
 
 
 renorm.derivative(self=lambda grad, self, p, dim, maxnorm: renorm_grad(grad, self, p, dim, maxnorm))
+renorm.exact_out()
 renorm.cost(lambda self, *rest: Cost(flops=3 * self.numel))
 
 
@@ -124,12 +126,37 @@ diff = define(f"aten::diff({_DIFF}) -> Tensor")
 diff_out = define(f"aten::diff.out({_DIFF}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
 
 
+def _check_extension(self: TensorMeta, dim: int, more: Grad) -> None:
+    """Refuse what cannot be put before or after a tensor along ``dim``."""
+    if more is None:
+        return
+    given = more.meta.shape
+    check(
+        len(given) == self.ndim,
+        lambda: "diff expects prepend or append to be the same dimension as input",
+    )
+    for d, (have, want) in enumerate(zip(given, self.shape, strict=True)):
+        check(
+            d == dim or have == want,
+            partial(
+                "diff expects the shape of tensor to prepend or append to match that of input "
+                "except along the differencing dimension; input.size({0}) = {1}, but got "
+                "tensor.size({0}) = {2}".format,
+                d,
+                want,
+                have,
+            ),
+        )
+
+
 @diff.composite
 def diff_composite(self: Tensor, n: int, dim: int, prepend: Grad, append: Grad) -> Tensor:
     """Differences of neighbours, n times over; of booleans: where neighbours differ."""
     check(self.meta.ndim >= 1, lambda: "diff expects input to be at least one-dimensional")
     check(n >= 0, lambda: f"order must be non-negative but got {n}")
     dim = wrap_dim(dim, self.meta.ndim)
+    for more in (prepend, append):
+        _check_extension(self.meta, dim, more)
     if n == 0:
         return self.clone()
     parts = [t for t in (prepend, self, append) if t is not None]
@@ -339,12 +366,12 @@ def _quantile_pages(name: str) -> None:
     )
     by_number.composite(of_number)
     out.composite(
-        lambda self, q, dim, keepdim, way, out: write_out(
+        lambda self, q, dim, keepdim, way, out: write_exact_out(
             out, _quantile(name, self, q, dim, keepdim, way)
         )
     )
     number_out.composite(
-        lambda self, q, dim, keepdim, way, out: write_out(
+        lambda self, q, dim, keepdim, way, out: write_exact_out(
             out, of_number(self, q, dim, keepdim, way)
         )
     )
@@ -377,6 +404,7 @@ def _check_weights(name: str, weights: Grad, observations: int) -> None:
             f"input but got {weights.meta.numel} != {observations}"
         ),
     )
+    check(not bool((weights < 0).any()), lambda: f"cov(): {name} cannot be negative")
 
 
 @cov.composite

@@ -93,6 +93,7 @@ _conj_physical = define(
 )
 _conj_physical.shape(lambda self: elementwise([self], self.dtype))
 _conj_physical.kernel(lambda xp, self: xp.conj(self))
+_conj_physical.exact_out()
 _conj_physical.cost(elementwise_cost(1))
 _conj_physical.derivative(self=lambda grad: grad.conj_physical())
 

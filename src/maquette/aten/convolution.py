@@ -166,9 +166,17 @@ def _transposed_space(
 
 
 def result_format(input: TensorMeta, weight: TensorMeta) -> MemoryFormat:
-    """The order of the output and the gradients: channels-last if input or weight is (F61)."""
-    wanted = {4: channels_last, 5: channels_last_3d}.get(input.ndim)
-    if wanted is None or wanted not in (input.suggested_format, weight.suggested_format):
+    """The order of the output and the gradients: channels-last if input or weight is (F61).
+
+    Along one dimension the weight alone decides, seen as an image one row high: the input is made
+    contiguous first.
+    """
+    if input.ndim == 3:
+        given = {_as_image(weight).suggested_format}
+    else:
+        given = {input.suggested_format, weight.suggested_format}
+    wanted = channels_last_3d if input.ndim == 5 else channels_last
+    if wanted not in given:
         return contiguous_format
     plain = float64 if input.device.type == "cuda" or input.ndim == 5 else None
     if input.dtype is plain or (input.ndim == 5 and not input.dtype.is_floating_point):
@@ -176,7 +184,18 @@ def result_format(input: TensorMeta, weight: TensorMeta) -> MemoryFormat:
     return wanted
 
 
+def _as_image(meta: TensorMeta) -> TensorMeta:
+    """(n, c, l) as (n, c, 1, l)."""
+    (n, c, length), (by_n, by_c, by_l) = meta.shape, meta.strides
+    strides = (by_n, by_c, length * by_l, by_l)
+    return TensorMeta.of(meta.dtype, (n, c, 1, length), strides, meta.offset, meta.device)
+
+
 def _in_format(meta: TensorMeta, shape: Shape, order: MemoryFormat) -> TensorMeta:
+    if len(shape) == 3 and order is channels_last:
+        _, channels, length = shape
+        strides = (channels * length, 1, channels)
+        return TensorMeta.of(meta.dtype, shape, strides, 0, meta.device)
     return meta.fresh(shape).like(memory_format=order)
 
 
@@ -352,10 +371,11 @@ def convolution_gradients(
     needs: list[bool],
 ) -> object:
     bias_sizes = [0] if bias_meta is None else bias_meta.shape
+    complex_valued = grad.is_complex()
     return convolution_backward(
         grad,
-        input,
-        weight,
+        input.conj() if complex_valued else input,
+        weight.conj() if complex_valued else weight,
         bias_sizes,
         stride,
         padding,
@@ -483,6 +503,8 @@ def convolution_backward_gradients(
     needs: list[bool],
 ) -> tuple[Tensor | None, ...]:
     """The maps are bilinear: each gradient is one of them, with a gradient for an operand."""
+    if grad_output.is_complex():
+        grad_output, input, weight = grad_output.conj(), input.conj(), weight.conj()
     by_input, by_weight, by_bias = grads
     rest = (stride, padding, dilation, transposed, output_padding, groups)
     terms: list[Tensor] = []

@@ -26,7 +26,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import warn_resized
 from maquette.library.page import define
-from maquette.library.variants import check_castable, check_writable
+from maquette.library.variants import check_castable, check_same_dtype, check_writable
 from maquette.tensor.tensor import Tensor
 
 clone = define(
@@ -109,6 +109,14 @@ def write_out(out: object, result: object) -> Tensor:
         out.resize_(result.meta.shape)
     copy_(out, result)
     return out
+
+
+def write_exact_out(out: object, result: object) -> Tensor:
+    """`write_out` for operators that do not convert: the dtype of ``out`` is the result's (T34)."""
+    assert isinstance(out, Tensor)
+    assert isinstance(result, Tensor)
+    check_same_dtype("out", result.meta.dtype, out.meta.dtype)
+    return write_out(out, result)
 
 
 def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:

@@ -14,7 +14,6 @@ import numpy as np
 
 from maquette.aten.faces import DEFAULT_DEVICE
 from maquette.aten.factories import empty
-from maquette.aten.methods import NUMPY_DOOR
 from maquette.aten.options import check_fits
 from maquette.aten.views import lift_fresh
 from maquette.core.device import canonical, cpu
@@ -378,13 +377,6 @@ def frombuffer(
     made = from_array(raw[offset : offset + taken * size].view(dtype.numpy))
     return made.requires_grad_() if requires_grad else made
 
-
-def _as_operand(array: object) -> Tensor:
-    """What ``tensor + array`` adds."""
-    return as_tensor(array)
-
-
-NUMPY_DOOR[0] = _as_operand
 
 # --- the class's own constructor -----------------------------------------------------
 

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.operands import narrow_type
 from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
@@ -84,14 +85,19 @@ def divided_kernel(xp: ModuleType, self: Array, other: Array, rounding_mode: str
         return div_kernel(xp, self, other)
     a, b = promoted(xp, self, other)
     if a.dtype.kind not in "iu":
-        return xp.floor_divide(a, b) if rounding_mode == "floor" else xp.trunc(xp.true_divide(a, b))
-    check_divisor(xp, b)
+        if rounding_mode == "floor":
+            return xp.floor_divide(a, b)
+        quotient = xp.true_divide(a, b)
+        narrow = narrow_type(self, other)
+        # In 16 bits the quotient may round up to a whole number before it is cut.
+        return xp.trunc(quotient.astype(narrow).astype(a.dtype) if narrow else quotient)
+    check_divisor(xp, a, b)
     return xp.floor_divide(a, b) if rounding_mode == "floor" else truncated_quotient(xp, a, b)
 
 
-def check_divisor(xp: ModuleType, divisor: Array) -> None:
-    """Refuse an integer division by zero, which has no answer."""
-    check_data(bool(xp.all(divisor)), lambda: "ZeroDivisionError")
+def check_divisor(xp: ModuleType, dividend: Array, divisor: Array) -> None:
+    """Refuse an integer division by zero, which has no answer, unless nothing is divided."""
+    check_data(not dividend.size or bool(xp.all(divisor)), lambda: "ZeroDivisionError")
 
 
 def truncated_quotient(xp: ModuleType, a: Array, b: Array) -> Array:
@@ -157,13 +163,13 @@ floor_divide = binary(
 
 def remainder_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":
-        check_divisor(xp, b)
+        check_divisor(xp, a, b)
     return xp.remainder(a, b)
 
 
 def fmod_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":
-        check_divisor(xp, b)
+        check_divisor(xp, a, b)
     return xp.fmod(a, b)
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from maquette.aten.axes import Array, Dims, axes_of, check_reducible, dims_of, reduced, spread
 from maquette.aten.numeric import wide
 from maquette.aten.reductions import CORE, REDUCTION, reduction_cost
-from maquette.core.dtype import int64
+from maquette.core.dtype import bool_, int64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
@@ -202,6 +202,7 @@ def _extreme_position(name: str) -> OperatorPage:
 
     def shape(self: TensorMeta, dim: int | None, keepdim: bool) -> TensorMeta:
         check_ordered(name, self)
+        check(self.dtype is not bool_, lambda: f"{name}(): does not support bool input")
         check_reducible(name, self, dim)
         return reduced(self, dim, keepdim, int64)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
-from maquette.aten.catalogue import explain, schemas
 from maquette.core.device import device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
+from maquette.core.size import Size
 from maquette.dispatch.matching import MatchError, bind
 from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
@@ -29,6 +30,7 @@ _PYTHON_DTYPES: dict[object, dtype] = {
     bool: bool_,
     complex: complex128,
 }
+_LISTS = frozenset((list, tuple, Size))
 DEFAULT_DEVICE: list[device | None] = [None]
 
 
@@ -90,22 +92,27 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
                 raise
         return translated(args, kwargs)
 
-    def simple(*args: object, **kwargs: object) -> object:
-        """`full` for one overload that takes no separate sizes and is no factory."""
-        if kwargs:
+    by_class = packet.by_class
+
+    def quick(*args: object, **kwargs: object) -> object:
+        """`full` for the common form of a call: no keywords, lists as lists."""
+        if kwargs or (listed and (len(args) != at + 1 or args[at].__class__ not in _LISTS)):
             return full(*args, **kwargs)
+        chosen = only or by_class.get(tuple(map(type, args)))
+        if chosen is None:
+            return full(*args)
         try:
-            return entry._call(*args)
+            return chosen._call(*args)
         except MatchError as error:
+            if only is None and not fits(chosen, args, kwargs):
+                return full(*args)
             raise TypeError(f"{name}(): {error}") from None
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
-        return translated(args, kwargs)
+        return full(*args)
 
-    face: Face = full
-    if only is not None and not listed and not factory:
-        entry, face = only, simple
+    face: Face = full if lenient or factory else quick
     if any(_gives_list(o) for o in overloads):
         face = _giving_tuples(face)
     named = _named_results(name, overloads)
@@ -255,20 +262,16 @@ def find_function(name: str) -> Face | None:
     return None if packet is None else face_of(packet, method=False)
 
 
-def find_method(name: str) -> Face | None:
-    """The face of the aten operator ``name`` as a method: some overload begins with ``self``."""
+def method_face(name: str) -> Face:
+    """The face of the aten operator ``name`` as a method."""
     packet = find_packet(f"aten::{name}")
-    if packet is None:
-        if name in schemas():
-            raise AttributeError(
-                f"'Tensor' object has no attribute '{name}'.{explain('aten', name)}"
-            )
-        return None
-    if not any(_begins_with_self(o) for o in packet.op_overloads()):
-        return None
+    assert packet is not None
     return face_of(packet, method=True)
 
 
-def _begins_with_self(op: OpOverload) -> bool:
-    arguments = op._schema.arguments
-    return bool(arguments) and (arguments[0].name, arguments[0].type.written) == ("self", "Tensor")
+_BEGINS_WITH_SELF = re.compile(r"[^(]*\(Tensor(\([^)]*\))? self\b")
+
+
+def gives_method(packet: OpOverloadPacket) -> bool:
+    """Whether some overload begins with ``self``; told by the text, for schemas are parsed late."""
+    return any(_BEGINS_WITH_SELF.match(text) for text in _schemas(packet))

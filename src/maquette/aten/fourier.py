@@ -20,6 +20,7 @@ from maquette.core.promotion import get_default_dtype
 from maquette.core.strides import Shape, Strides, contiguous_strides
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
+from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -213,10 +214,11 @@ def _promoted(self: Tensor, *, to_complex: bool) -> Tensor:
     kind = self.dtype
     if not (kind.is_floating_point or kind.is_complex):
         kind = get_default_dtype()
+    narrow = kind.itemsize < (8 if kind.is_complex else 4)
     if to_complex and not kind.is_complex:
         kind = kind.to_complex()
     check(
-        kind.itemsize >= (8 if kind.is_complex else 4),
+        not narrow,
         lambda: f"Unsupported dtype {self.dtype.scalar_name}: transforms take float32 and wider",
     )
     return self if kind is self.dtype else self.to(kind)
@@ -401,15 +403,32 @@ def _page(name: str, arguments: str, function: Callable[..., Tensor], forward: b
         return function(self, sizes, dim, norm, forward=forward)
 
     def into(self: Tensor, sizes: object, dim: object, norm: str | None, out: Tensor) -> Tensor:
+        check(
+            out.is_floating_point() or not name.startswith(("ir", "h")),
+            lambda: (
+                f"{name} expects a floating point output tensor, but got {out.dtype.scalar_name}"
+            ),
+        )
         return write_out(out, function(self, sizes, dim, norm, forward=forward))
 
     define(f"aten::fft_{name}(Tensor self, {arguments}) -> Tensor").composite(direct)
-    if name == "ihfftn":
-        return  # PyTorch's own leaves ``out`` as it was when one dimension is transformed
     define(
         f"aten::fft_{name}.out(Tensor self, {arguments}, *, Tensor(a!) out) -> Tensor(a!)",
         tags=[Tag.out],
-    ).composite(into)
+    ).composite(_ihfftn_into if name == "ihfftn" else into)
+
+
+def _ihfftn_into(
+    self: Tensor, s: Ints | None, dim: Ints | None, norm: str | None, out: Tensor
+) -> Tensor:
+    """``out=`` of ``ihfftn``; where one dimension is transformed, ``out`` stays as it was.
+
+    That is PyTorch 2.13's answer too, surely a mistake: use ``ihfft`` with ``out=`` there.
+    """
+    result = _rfftn(self, s, dim, norm, forward=False)
+    check_castable("fft_ihfftn", result.dtype, out.dtype)
+    dims, _ = _dims_and_sizes(self, s, dim)
+    return write_out(out, result) if len(dims) > 1 else out
 
 
 for _family, (_one, _several, _forward) in _FAMILIES.items():

@@ -43,8 +43,9 @@ def _check_fractional(
     )
     check_kind(name, self, self.dtype.is_floating_point)
     sizes = list(zip(self.shape[-dims:], kernel, output_size))
+    spare = 1 if dims == 3 else 0  # PyTorch asks a volume for one place more
     check(
-        all(out + k - 1 <= n for n, k, out in sizes),
+        all(out + k - 1 + spare <= n for n, k, out in sizes),
         lambda: (
             f"{name}(): pool size {list(kernel)} too large relative to input size "
             f"{list(self.shape[-dims:])} for output size {list(output_size)}"

@@ -11,6 +11,7 @@ from maquette.aten.choosing_functions import (
     _segment_reduce,
     cdist,
     norm,
+    stft,
     unique,
     unique_consecutive,
 )
@@ -24,6 +25,7 @@ from maquette.aten.creation import (
     tensor,
 )
 from maquette.aten.faces import Face, find_function
+from maquette.aten.lu_function import lu
 from maquette.aten.product_functions import chain_matmul, einsum, tensordot
 from maquette.aten.random import (
     Generator,
@@ -80,8 +82,10 @@ __all__ = [
     "from_numpy",
     "frombuffer",
     "get_default_device",
+    "lu",
     "norm",
     "set_default_device",
+    "stft",
     "tensor",
     "unique",
     "unique_consecutive",

@@ -10,7 +10,7 @@ from functools import partial
 from types import ModuleType
 
 from maquette.aten.axes import Array
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out
 from maquette.aten.dynamic import dynamic_kernel
 from maquette.aten.factories import resized
 from maquette.aten.overlap import refuse_overlap
@@ -114,6 +114,7 @@ def index_select_backward_composite(
     return grad.new_zeros(self_sizes).index_add_(dim, index, grad)
 
 
+index_select.exact_out()
 index_select.derivative(
     self=lambda grad, self_meta, dim, index: index_select_backward(
         grad, self_meta.shape, dim, index
@@ -327,10 +328,10 @@ take_along_dim = define(
 )
 
 
-@take_along_dim.composite
-def take_along_dim_composite(self: Tensor, indices: Tensor, dim: int | None) -> object:
+def _along(self: Tensor, indices: Tensor, dim: int | None) -> tuple[Tensor, int, Tensor]:
+    """What ``gather`` takes: source and index of shapes that agree but along ``dim``."""
     if dim is None:
-        return self.reshape((-1,)).gather(0, indices.reshape((-1,)))
+        return self.reshape((-1,)), 0, indices.reshape((-1,))
     check(
         self.meta.ndim == indices.meta.ndim,
         lambda: (
@@ -353,8 +354,10 @@ def take_along_dim_composite(self: Tensor, indices: Tensor, dim: int | None) -> 
     )
     whole = self.expand((*common[:axis], own[axis], *common[axis + 1 :]))
     places = indices.expand((*common[:axis], wanted[axis], *common[axis + 1 :]))
-    return whole.gather(axis, places.remainder(own[axis]))
+    return whole, axis, places.remainder(own[axis])
 
+
+take_along_dim.composite(lambda self, indices, dim: gather(*_along(self, indices, dim)))
 
 take_along_dim_out = define(
     "aten::take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) "
@@ -362,7 +365,7 @@ take_along_dim_out = define(
     tags=[Tag.out],
 )
 take_along_dim_out.composite(
-    lambda self, indices, dim, out: write_out(out, take_along_dim_composite(self, indices, dim))
+    lambda self, indices, dim, out: gather_out(*_along(self, indices, dim), out=out)
 )
 
 # --- by truth ------------------------------------------------------------------------
@@ -465,7 +468,7 @@ def _dynamic_out(base: OperatorPage, schema: str) -> None:
         out = params[-1]
         assert isinstance(out, Tensor)
         check_writable(base.op._opname, out.meta)
-        return write_out(out, base(*params[:-1]))
+        return write_exact_out(out, base(*params[:-1]))
 
     page.explicit(into)
     refuse_overlap(page, "self", "mask")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from maquette.aten import functions as F
 from maquette.core.broadcast import wrap_dims
+from maquette.core.dtype import uint8
 from maquette.core.errors import check
 from maquette.core.promotion import Number
 from maquette.library.page import define
@@ -52,6 +53,7 @@ def _check(self: Tensor, dims: Dims, spacings: int, edge_order: int) -> Dims:
             f"for each dimension; got {spacings} for {len(dims)} dimensions"
         ),
     )
+    check(self.dtype is not uint8, lambda: "torch.gradient does not support uint8 input.")
     wrapped = wrap_dims(dims, self.meta.ndim)
     short = [d for d in wrapped if self.meta.shape[d] < edge_order + 1]
     check(

@@ -68,6 +68,7 @@ def _written(
     pages = [plain, inplace]
     if out:
         pages.append(_out_page(name, arguments, plain_shape, plain_kernel))
+        refuse_overlap(pages[-1], "index", "source")
     return pages
 
 
@@ -248,7 +249,7 @@ for _page in (index_copy, index_copy_, index_copy_out):
 def _check_fill(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta | Number) -> None:
     wrap_dim(dim, self.ndim)
     check_index(
-        index.dtype is int64 or index.dtype is int32,
+        index.dtype is int64,
         lambda: "index_fill_(): Expected dtype int64 for index.",
     )
     check(index.ndim <= 1, lambda: "Index has to be a vector/scalar")
@@ -281,12 +282,21 @@ index_fill_scalar = _written(
 index_fill_tensor = _written(
     "index_fill", "int_Tensor", "int dim, Tensor index, Tensor value", _check_fill, _fill, out=False
 )
+
+
+def _filled(grad: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The gradient where it was filled, each position once however often it is named."""
+    elsewhere = grad.new_ones(grad.shape, dtype=bool_).index_fill(dim, index, False)
+    found: Tensor = grad.masked_fill(elsewhere, 0)
+    return found
+
+
 for _page in index_fill_scalar:
     _page.derivative(self=lambda grad, dim, index: grad.index_fill(dim, index, 0))
 for _page in index_fill_tensor:
     _page.derivative(
         self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
-        value=lambda grad, dim, index: grad.index_select(dim, index).sum(),
+        value=lambda grad, dim, index: _filled(grad, dim, index).sum(),
     )
 
 # --- index_reduce --------------------------------------------------------------------
@@ -335,6 +345,7 @@ index_reduce = _written(
     _check_reduce,
     _reduce,
     out=True,
+    dense=True,
 )
 
 

@@ -264,9 +264,7 @@ def index_put__shape(
 
 
 def _check_values(target: TensorMeta, values: TensorMeta) -> None:
-    missing = values.ndim - target.ndim
-    leading = values.shape[: max(missing, 0)]
-    fits = all(n == 1 for n in leading) and all(
+    fits = values.ndim <= target.ndim and all(
         n in (1, wanted)
         for n, wanted in zip(reversed(values.shape), reversed(target.shape), strict=False)
     )

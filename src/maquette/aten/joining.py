@@ -1,9 +1,10 @@
-"""Tensors joined to a larger one: cat, stack and the stacks defined by them."""
+"""Tensors joined to a larger one: cat, stack, and chunks of several, ``_chunk_cat``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from types import ModuleType
 
 from maquette.aten.axes import Array
@@ -15,6 +16,7 @@ from maquette.core.errors import check, check_value
 from maquette.core.layout import contiguous_format, memory_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
+from maquette.core.symbols import is_true
 from maquette.core.views import view_strides
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -151,6 +153,81 @@ def stack_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
 stack.derivative(tensors=lambda grad, dim: grad.unbind(dim))
 
 
+# --- chunks of several tensors -------------------------------------------------------
+
+# Sharded data parallelism packs parameters so: every tensor is cut in as many chunks as there are
+# workers, and the chunks of one worker are joined to a row.
+_chunk_cat = define(
+    "aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
+    variants=[Variant.OUT],
+)
+
+
+def _cut_dim(tensors: Metas, dim: int, num_chunks: int) -> int:
+    """The dimension that is cut, from the front, of tensors that go together."""
+    check(len(tensors) > 0, lambda: "_chunk_cat expects a non-empty input tensor list")
+    check(num_chunks > 0, lambda: "_chunk_cat expects positive num_chunks")
+    first = tensors[0]
+    check(
+        all(t.dtype is first.dtype for t in tensors),
+        lambda: (
+            f"_chunk_cat expects all input tensors with the same dtype; got {_listed(tensors)}"
+        ),
+    )
+    check(
+        not any(is_true(t.numel == 0) for t in tensors),
+        lambda: "_chunk_cat expects non-empty tensor",
+    )
+    check(
+        dim >= 0 or len({t.ndim for t in tensors}) == 1,
+        lambda: "_chunk_cat expects non-negative dim when input tensors have different ndims",
+    )
+    axis = wrap_dim(dim, first.ndim)
+    check(
+        all(axis < t.ndim for t in tensors),
+        lambda: "_chunk_cat expects dim < ndim for all input tensors",
+    )
+    check(
+        all(t.shape[:axis] == first.shape[:axis] for t in tensors),
+        lambda: "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors",
+    )
+    return axis
+
+
+def _listed(tensors: Metas) -> str:
+    return ", ".join(str(t) for t in tensors)
+
+
+def _per_chunk(size: int, num_chunks: int) -> int:
+    return -(-size // num_chunks)
+
+
+@_chunk_cat.shape
+def chunk_cat_shape(tensors: Metas, dim: int, num_chunks: int) -> TensorMeta:
+    axis = _cut_dim(tensors, dim, num_chunks)
+    width = sum(
+        _per_chunk(t.shape[axis], num_chunks) * prod(t.shape[axis + 1 :]) for t in tensors
+    )
+    return tensors[0].fresh((*tensors[0].shape[:axis], num_chunks, width))
+
+
+@_chunk_cat.kernel
+def chunk_cat_kernel(
+    xp: ModuleType, tensors: Sequence[Array], dim: int, num_chunks: int
+) -> Array:
+    """Chunks of one size: what is missing of the last ones is zero."""
+    axis = dim % tensors[0].ndim
+    rows = []
+    for t in tensors:
+        size = t.shape[axis]
+        whole = (*t.shape[:axis], _per_chunk(size, num_chunks) * num_chunks, *t.shape[axis + 1 :])
+        padded = xp.zeros(whole, t.dtype)
+        padded[(slice(None),) * axis + (slice(size),)] = t
+        rows.append(padded.reshape(*t.shape[:axis], num_chunks, -1))
+    joined: Array = xp.concatenate(rows, -1)
+    return joined
+
+
 def _refuse_nothing(op: OpOverload, ks: int) -> Callable[..., object]:
     """Without tensors there are no keys: the shape rule says what is wrong."""
     rule = op.shape_rule
@@ -158,5 +235,5 @@ def _refuse_nothing(op: OpOverload, ks: int) -> Callable[..., object]:
     return lambda ks, *params: rule(*params)
 
 
-for _page in (cat, stack):
+for _page in (cat, stack, _chunk_cat):
     _page.op.register(DispatchKey.Undefined, Kernel(_refuse_nothing))

@@ -125,16 +125,18 @@ def conj(tensor: Tensor) -> Tensor:
 
 def mm_left_gradient(grad: Tensor, right: Tensor, left: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the left factor, in the left factor's layout."""
-    if transposed_layout(left):
-        return multiplied(t(mm(conj(right), t(grad))), conjugate(alpha))
-    return multiplied(mm(grad, conj(t(right))), conjugate(alpha))
+    if right.meta.dtype.is_complex:
+        right = right.conj()
+    found = t(mm(right, t(grad))) if transposed_layout(left) else mm(grad, t(right))
+    return found if alpha == 1 else found * conjugate(alpha)
 
 
 def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the right factor, in the right factor's layout."""
-    if transposed_layout(right):
-        return multiplied(t(mm(t(grad), conj(left))), conjugate(alpha))
-    return multiplied(mm(conj(t(left)), grad), conjugate(alpha))
+    if left.meta.dtype.is_complex:
+        left = left.conj()
+    found = t(mm(t(grad), left)) if transposed_layout(right) else mm(t(left), grad)
+    return found if alpha == 1 else found * conjugate(alpha)
 
 
 mm.derivative(

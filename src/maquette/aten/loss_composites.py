@@ -31,6 +31,10 @@ kl_div = define(
 @kl_div.composite
 def kl_div_composite(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Tensor:
     check(
+        self.dtype.category != 1 and target.dtype.category != 1,
+        lambda: "kl_div: Integral inputs not supported.",
+    )
+    check(
         self.dtype.category == target.dtype.category != 3,
         lambda: (
             f"kl_div: Complex inputs not supported, and both operands must be of one kind; "
@@ -90,6 +94,7 @@ cosine_similarity = define(
 @cosine_similarity.composite
 def cosine_similarity_composite(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     """The product of both operands divided by their lengths, which count at least ``eps``."""
+    check(eps >= 0, lambda: f"eps must be non-negative, got: {eps}")
     kind = result_type_of((x1.meta, x2.meta))
     check(
         kind.is_floating_point,
@@ -153,7 +158,8 @@ def hinge_embedding_loss_composite(
     self: Tensor, target: Tensor, margin: float, reduction: int
 ) -> Tensor:
     nothing = self.new_zeros(self.meta.shape)
-    outside: Tensor = F.where(target != 1, (margin - self).clamp_min(0), nothing)
+    beyond = (margin - self).to(self.dtype).clamp_min(0)  # of integers, the whole part
+    outside: Tensor = F.where(target != 1, beyond, nothing)
     inside: Tensor = F.where(target != -1, self, nothing)
     return reduced_tensor(outside + inside, reduction)
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out
 from maquette.aten.failures import ZERO_PIVOT, _linalg_check_errors
 from maquette.aten.gradient_checks import check_sizes
 from maquette.aten.joining import cat
@@ -75,7 +75,7 @@ _EX_OUT = "Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info"
 linalg_lu_factor_ex = define(
     f"aten::linalg_lu_factor_ex({_EX}) -> (Tensor LU, Tensor pivots, Tensor info)",
     variants=[f"aten::linalg_lu_factor_ex.out({_EX}, {_EX_OUT}) -> ({_EX_OUT})"],
-)
+).exact_out()
 
 
 def _check_pivot(name: str, pivot: bool, A: TensorMeta) -> None:
@@ -222,7 +222,7 @@ _PLU_OUT = "Tensor(a!) P, Tensor(b!) L, Tensor(c!) U"
 linalg_lu = define(
     f"aten::linalg_lu(Tensor A, *, bool pivot=True) -> {_PLU}",
     variants=[f"aten::linalg_lu.out(Tensor A, *, bool pivot=True, {_PLU_OUT}) -> ({_PLU_OUT})"],
-)
+).exact_out()
 
 
 @linalg_lu.shape
@@ -254,7 +254,7 @@ _UNPACK = "Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_
 lu_unpack = define(
     f"aten::lu_unpack({_UNPACK}) -> {_PLU}",
     variants=[f"aten::lu_unpack.out({_UNPACK}, *, {_PLU_OUT}) -> ({_PLU_OUT})"],
-)
+).exact_out()
 
 
 @lu_unpack.shape
@@ -465,5 +465,7 @@ lu_solve_out = define(
     tags=[Tag.out],
 )
 lu_solve_out.composite(
-    lambda self, LU_data, LU_pivots, out: write_out(out, linalg_lu_solve(LU_data, LU_pivots, self))
+    lambda self, LU_data, LU_pivots, out: write_exact_out(
+        out, linalg_lu_solve(LU_data, LU_pivots, self)
+    )
 )

@@ -9,16 +9,17 @@ import math
 from types import ModuleType
 
 from maquette.aten import functions as F
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out, write_out
 from maquette.aten.gradient_checks import check_numbers
 from maquette.aten.matrices import check_inexact, check_matrix, check_same, check_square
 from maquette.aten.norms import matrix_norm
 from maquette.aten.numeric import Array, wide
+from maquette.aten.overlap import refuse_overlap
 from maquette.aten.solving import inverse_of
 from maquette.aten.spectra import hermitian_values, singular_values
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import finfo, int64
-from maquette.core.errors import check, check_not_implemented
+from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
@@ -205,7 +206,14 @@ linalg_matrix_power_out = define(
     "aten::linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
     tags=[Tag.out],
 )
-linalg_matrix_power_out.composite(lambda self, n, out: write_out(out, matrix_power(self, n)))
+
+
+@linalg_matrix_power_out.composite
+def matrix_power_out_composite(self: Tensor, n: int, out: Tensor) -> Tensor:
+    """Powers that are copies may be converted, products may not."""
+    write = write_out if n in (0, 1) else write_exact_out
+    return write(out, matrix_power(self, n))
+
 
 linalg_matrix_exp = define("aten::linalg_matrix_exp(Tensor self) -> Tensor")
 
@@ -219,19 +227,27 @@ def matrix_exp_shape(self: TensorMeta) -> TensorMeta:
             f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {self}"
         ),
     )
-    # PyTorch's series gives NaN in narrow types where the result would not: refused, not imitated.
-    check_not_implemented(
-        self.dtype.itemsize >= 4,
-        lambda: f"linalg.matrix_exp: too narrow for its series; convert {self} to float32 first",
-    )
     return self.fresh(self.shape)
 
 
 @linalg_matrix_exp.kernel
 def matrix_exp_kernel(xp: ModuleType, self: Array) -> Array:
+    """Of narrow floats it is known for zero and one by one matrices only; others give NaN.
+
+    PyTorch 2.13 reads the coefficients of its series, which are doubles, as if they were float16 or
+    bfloat16: exp(A) comes out as 0 for a small A, as -21072 on the diagonal for a larger one, as
+    NaN beyond. Those numbers are not repeated here, and NaN, which it gives for most matrices, is
+    given for all: convert to float32 first.
+    """
     from scipy.linalg import expm
 
-    exponential: Array = expm(self) if self.size else self.copy()
+    if not self.size:
+        return self.copy()
+    narrow = self.dtype.itemsize < 4
+    exponential: Array = expm(wide(self))
+    if narrow and self.shape[-1] > 1:
+        known = ~self.any((-2, -1), keepdims=True)
+        exponential = xp.where(known, exponential, xp.nan)
     return exponential
 
 
@@ -370,8 +386,8 @@ def cross_shape(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
 
 @linalg_cross.kernel
 def cross_kernel(xp: ModuleType, self: Array, other: Array, dim: int) -> Array:
-    a = xp.moveaxis(wide(self), dim, 0)
-    b = xp.moveaxis(wide(other), dim, 0)
+    # Not widened: PyTorch rounds each product and the difference to 16 bits too.
+    a, b = xp.moveaxis(self, dim, 0), xp.moveaxis(other, dim, 0)
     parts = [a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))]
     return xp.moveaxis(xp.stack(parts), 0, dim)
 
@@ -382,22 +398,30 @@ linalg_cross.derivative(
 )
 
 
-def _cross(self: Tensor, other: Tensor, dim: int | None) -> Tensor:
-    if dim is None:
-        threes = [d for d, n in enumerate(self.meta.shape) if n == 3]
-        check(bool(threes), lambda: f"no dimension of size 3 in input {self.meta}")
-        dim = threes[0]
-    product: Tensor = linalg_cross(self, other, dim=dim)
-    return product
+linalg_cross.exact_out()
+refuse_overlap(linalg_cross.variants[0], "self", "other")
+
+
+def _first_three(self: Tensor, dim: int | None) -> int:
+    """The dimension given, else the first of size 3."""
+    if dim is not None:
+        return dim
+    threes = [d for d, n in enumerate(self.meta.shape) if n == 3]
+    check(bool(threes), lambda: f"no dimension of size 3 in input {self.meta}")
+    return threes[0]
 
 
 cross = define("aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
-cross.composite(_cross)
+cross.composite(lambda self, other, dim: linalg_cross(self, other, dim=_first_three(self, dim)))
 cross_out = define(
     "aten::cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
     tags=[Tag.out],
 )
-cross_out.composite(lambda self, other, dim, out: write_out(out, _cross(self, other, dim)))
+cross_out.composite(
+    lambda self, other, dim, out: linalg_cross.variants[0](
+        self, other, dim=_first_three(self, dim), out=out
+    )
+)
 
 linalg_vander = define("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor")
 

@@ -64,7 +64,7 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         self: TensorMeta, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
     ) -> tuple[TensorMeta, TensorMeta]:
         steps = _windows_of(name, dims, kernel, stride, padding, dilation)
-        check_pool_input(name, self, dims)
+        check_pool_input(name, self, steps[0], steps[2], steps[3])
         check_kind(name, self, 0 < self.dtype.category < 3)
         out = pool_meta(self, pooled_shape(self, *steps, ceil), dims)
         return out, out.with_dtype(int64)
@@ -111,7 +111,7 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         indices: TensorMeta,
     ) -> TensorMeta:
         steps = _windows_of(name, dims, kernel, stride, padding, dilation)
-        check_pool_input(name, self, dims)
+        check_pool_input(name, self, steps[0], steps[2], steps[3])
         _check_gradient(name, grad_output, indices, pooled_shape(self, *steps, ceil))
         return pool_meta(self, self.shape, dims)
 
@@ -234,6 +234,14 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
                 f"tensor with {self.ndim} dimensions."
             ),
         )
+        for what, values in zip(("stride", "padding"), rest):
+            check(
+                len(values) == dims and (what == "padding" or min(values) > 0),
+                lambda what=what, values=values: (
+                    f"{name}: {what} takes exactly {dims} elements, those of stride greater than "
+                    f"zero; got {list(values)}"
+                ),
+            )
         check(
             self.shape == indices.shape,
             lambda: (

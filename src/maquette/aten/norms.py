@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from maquette.aten import functions as F
 from maquette.aten.axes import Dims
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
@@ -114,7 +114,7 @@ def _with_out(schema: str, out: str, function: Callable[..., Tensor]) -> Operato
         tags=[Tag.out],
     )
     page.composite(function)
-    written.composite(lambda *args: write_out(args[-1], function(*args[:-1])))
+    written.composite(lambda *args: write_exact_out(args[-1], function(*args[:-1])))
     return page
 
 

@@ -184,10 +184,22 @@ def _kind_and_rank(value: Array | Number) -> object:
     return value.dtype, value.ndim > 0
 
 
+def narrow_type(*operands: Array | Number) -> np.dtype[np.generic] | None:
+    """The float type of 16 bits that arrays and numbers promote to; None if it is another."""
+    kinds = tuple([_kind_and_rank(o) for o in operands])
+    common = _promoted_kind(kinds, False, get_default_dtype())
+    return common.numpy if common.category == FLOATS and common.itemsize == 2 else None
+
+
 @lru_cache(maxsize=4096)
 def _computing_type(
     kinds: tuple[object, ...], floats: bool, default: dtype
 ) -> np.dtype[np.generic]:
+    return wide_type(_promoted_kind(kinds, floats, default))
+
+
+@lru_cache(maxsize=4096)
+def _promoted_kind(kinds: tuple[object, ...], floats: bool, default: dtype) -> dtype:
     operands: list[Operand] = []
     for kind in kinds:
         if isinstance(kind, tuple):
@@ -195,7 +207,7 @@ def _computing_type(
         else:
             assert isinstance(kind, type)
             operands.append(kind(0))
-    return wide_type(common_type(operands, floats=floats))
+    return common_type(operands, floats=floats)
 
 
 def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Kernel:

@@ -20,10 +20,10 @@ from maquette.tensor.tensor import Tensor
 
 
 def refuse_overlap(page: OperatorPage | OpOverload, *names: str) -> None:
-    """Refuse a call whose written tensor overlaps itself or one of the parameters ``names``."""
-    target_op = page.op if isinstance(page, OperatorPage) else page
+    """Refuse a call that writes to a tensor over itself or over one of the parameters ``names``."""
+    target_op = page if isinstance(page, OpOverload) else page.op
     arguments = target_op._schema.arguments
-    target = next(i for i, a in enumerate(arguments) if a.is_write)
+    targets = [i for i, a in enumerate(arguments) if a.is_write]
     read = [i for i, a in enumerate(arguments) if a.name in names]
 
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
@@ -31,16 +31,10 @@ def refuse_overlap(page: OperatorPage | OpOverload, *names: str) -> None:
         assert below is not None
 
         def kernel(ks: int, *params: object) -> object:
-            written = params[target]
-            assert isinstance(written, Tensor)
-            check_writable(op._opname, written.meta)
-            geometry = written.meta
-            if op.shape_rule is not None:
-                # The tensor may be resized first: what counts is where it will then lie.
-                value = lookup(op, params).value
-                geometry = value if isinstance(value, TensorMeta) else geometry
-            for i in read:
-                _check(op, written, geometry, params[i])
+            written = [params[i] for i in targets]
+            for target, geometry in zip(written, _geometries(op, params, written), strict=True):
+                for i in read:
+                    _check(op, target, geometry, params[i])
             return below(ks, *params)
 
         return kernel
@@ -48,11 +42,26 @@ def refuse_overlap(page: OperatorPage | OpOverload, *names: str) -> None:
     target_op.register(DispatchKey.ADInplaceOrView, Kernel(factory))
 
 
-def _check(op: OpOverload, target: Tensor, geometry: TensorMeta, read: object) -> None:
+def _geometries(
+    op: OpOverload, params: tuple[object, ...], written: list[object]
+) -> list[TensorMeta]:
+    """Where the written tensors lie when they are written: an ``out=`` may be resized first."""
+    for target in written:
+        assert isinstance(target, Tensor)
+        check_writable(op._opname, target.meta)
+    if op.shape_rule is None:
+        return [target.meta for target in written if isinstance(target, Tensor)]
+    value = lookup(op, params).value
+    metas = [value] if isinstance(value, TensorMeta) else value
+    return [meta for meta in metas if isinstance(meta, TensorMeta)]  # type: ignore[attr-defined]  # a tuple of metas, by the schema
+
+
+def _check(op: OpOverload, target: object, geometry: TensorMeta, read: object) -> None:
+    assert isinstance(target, Tensor)
     for other in read if isinstance(read, tuple) else (read,):
         if not isinstance(other, Tensor) or other._storage is not target._storage:
             continue
-        if _meet(geometry, other.meta):
+        if (other is target and other.numel()) or _meet(geometry, other.meta):
             raise RuntimeError(
                 f"{op._opname}: unsupported operation: some elements of the input tensor and the "
                 f"written-to tensor refer to a single memory location. Please clone() the tensor "

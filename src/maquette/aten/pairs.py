@@ -25,7 +25,7 @@ from maquette.aten.pointwise import (
     special,
 )
 from maquette.aten.slopes import Value, aten, conj, no_slope
-from maquette.core.dtype import int32
+from maquette.core.dtype import float32, int32
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -125,8 +125,11 @@ ldexp = define(
 @ldexp.shape
 def ldexp_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
     common = common_type((self, other), floats=True)
-    power = other.fresh(other.shape, common)
-    return elementwise((self, power), common, common_dtype=common, op_name="ldexp")
+    # As PyTorch 2.13 lays it out: where it makes the power first, that one is contiguous.
+    whole_self, whole_other = (kind.category < 2 for kind in (self.dtype, other.dtype))
+    if whole_self or (self.dtype is float32 and not whole_other):
+        other = other.fresh(other.shape, common)
+    return elementwise((self, other), common, common_dtype=common, op_name="ldexp")
 
 
 @ldexp.kernel
@@ -166,6 +169,7 @@ def frexp_kernel(xp: ModuleType, self: Array) -> tuple[Array, Array]:
     return mantissa, exponent
 
 
+frexp.exact_out()
 frexp.cost(elementwise_cost(1))
 frexp.nondifferentiable(1)
 

@@ -38,22 +38,24 @@ def all_dims(name: str, argument: str, values: Ints, dims: int) -> tuple[int, ..
     return tuple(values) * dims if len(values) == 1 else tuple(values)
 
 
-def check_pool_input(name: str, self: TensorMeta, dims: int) -> None:
-    """Refuse a wrong rank and empty dimensions other than the batch."""
+def check_pool_input(
+    name: str, self: TensorMeta, kernel: Ints, padding: Ints, dilation: Ints
+) -> None:
+    """Refuse bad padding, whatever the input; then a wrong rank and empty dimensions."""
+    dims = len(kernel)
+    for each in zip(kernel, padding, dilation, strict=True):
+        _check_pad(*each)
     nonempty = self.shape[self.ndim - dims - 1 :]
     check(
         self.ndim in (dims + 1, dims + 2) and not any(is_true(n == 0) for n in nonempty),
         lambda: (
             f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but got:{list(self.shape)} ({name}: non-empty {dims + 1}D or "
-            f"{dims + 2}D (batch mode) tensor expected for input)"
+            f"batch size for input, but got:{list(self.shape)}"
         ),
     )
 
 
-def pooled_size(size: int, kernel: int, stride: int, pad: int, dilation: int, ceil: bool) -> int:
-    """The number of windows along a dimension; the last must begin within the padded input."""
-    check(stride != 0, lambda: "stride should not be zero")
+def _check_pad(kernel: int, pad: int, dilation: int) -> None:
     check(pad >= 0, lambda: f"pad must be non-negative, but got pad: {pad}")
     check(
         pad <= reach(kernel, dilation) // 2,
@@ -62,6 +64,11 @@ def pooled_size(size: int, kernel: int, stride: int, pad: int, dilation: int, ce
             f"kernel_size={kernel} and dilation={dilation}"
         ),
     )
+
+
+def pooled_size(size: int, kernel: int, stride: int, pad: int, dilation: int, ceil: bool) -> int:
+    """The number of windows along a dimension; the last must begin within the padded input."""
+    check(stride != 0, lambda: "stride should not be zero")
     check(
         kernel > 0 and stride > 0 and dilation > 0,
         lambda: (

@@ -7,6 +7,7 @@ decides what memory a program takes. `einsum` has a file of its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from types import ModuleType
@@ -113,6 +114,9 @@ def _folds(left: Tensor, right: Tensor) -> bool:
 
 
 def _folded(left: Tensor, right: Tensor) -> Tensor:
+    if right.meta.ndim == 2 and left.meta.ndim > 2:
+        rows, folded = _rows_by_columns(left.meta.shape, right.meta.shape[1])
+        return _unsafe_view(mm(reshape(left, rows), right), folded)
     turned = left.meta.ndim < right.meta.ndim
     many = right.mT if turned else left
     few = (left.t() if left.meta.ndim == 2 else left) if turned else right
@@ -126,6 +130,12 @@ def _folded(left: Tensor, right: Tensor) -> Tensor:
     if turned and is_matrix:
         return result.mT.contiguous()
     return result
+
+
+@functools.lru_cache(4096)
+def _rows_by_columns(many: Ints, columns: int) -> tuple[Ints, Ints]:
+    """The shape of many dimensions as a matrix, and that of its product with so many columns."""
+    return (prod(many[:-1]), many[-1]), (*many[:-1], columns)
 
 
 def _batched(left: Tensor, right: Tensor) -> Tensor:

@@ -41,13 +41,7 @@ def _range_dtype(dtype: DType | None, *bounds: Real) -> DType:
     return int64 if all(isinstance(b, int) for b in bounds) else get_default_dtype()
 
 
-def _as_bound(value: Real, kind: DType) -> Real:
-    """A bound as PyTorch computes with it."""
-    return int(value) if kind is int64 and math.isfinite(value) else value
-
-
 def _check_range(start: Real, end: Real, step: Real, kind: DType) -> None:
-    first, last = _as_bound(start, kind), _as_bound(end, kind)
     stride = int(step) if kind.category == 1 and math.isfinite(step) else step
     check(step > 0 or step < 0, lambda: "step must be nonzero")
     check_value(stride != 0, lambda: "step must be nonzero")
@@ -56,7 +50,7 @@ def _check_range(start: Real, end: Real, step: Real, kind: DType) -> None:
         lambda: f"unsupported range: {start} -> {end}",
     )
     check(
-        last >= first if stride > 0 else last <= first,
+        end >= start if stride > 0 else end <= start,
         lambda: "upper bound and lower bound inconsistent with step sign",
     )
 
@@ -163,6 +157,8 @@ def linspace_values(xp: ModuleType, start: Number, end: Number, steps: int, kind
 def logspace_values(
     xp: ModuleType, start: Number, end: Number, steps: int, base: float, kind: DType
 ) -> Array:
+    if kind.category == 1:  # whole bounds, but steps of any size between them
+        start, end = int(start.real), int(end.real)
     with np.errstate(all="ignore"):
         exponents = _spaced(xp, start, end, steps, kind)
         if kind.category < 3 and base < 0:
@@ -273,14 +269,15 @@ def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
         _check_spaced(name, start, end, steps)
         out = rest[-1]
         assert isinstance(out, TensorMeta)
-        return resized(out, (steps,))
+        return out if out.numel == steps else resized(out, (steps,))
 
     @page.kernel
     def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> None:
         out = rest[-1]
         assert isinstance(out, np.ndarray)
         kind = from_numpy_dtype(out.dtype)
-        write(xp, out, values(xp, _bound(start), _bound(end), steps, *rest[:-1], kind))
+        found = values(xp, _bound(start), _bound(end), steps, *rest[:-1], kind)
+        write(xp, out, found.reshape(out.shape))
 
 
 linspace = _spaced_family("linspace", linspace_values, "")

@@ -156,13 +156,15 @@ def sum_to_size_composite(self: Tensor, size: Shape) -> Tensor:
 
 def mean_dtype(self: TensorMeta, kind: dtype | None) -> dtype:
     """The dtype of a mean; RuntimeError unless it is a float or complex type."""
-    kind = kind or self.dtype
+    source, advice = "Optional", ""
+    if kind is None:
+        source, advice = "Input", ". Pass dtype=float32, or convert the input first."
+        kind = self.dtype
     check(
         kind.category > 1,
         lambda: (
-            f"mean(): could not infer output dtype. Input dtype must be either a floating "
-            f"point or complex dtype. Got: {self.dtype.scalar_name}. Pass dtype=float32, or "
-            f"convert the input first."
+            f"mean(): could not infer output dtype. {source} dtype must be either a floating "
+            f"point or complex dtype. Got: {kind.scalar_name}{advice}"
         ),
     )
     return kind
@@ -316,6 +318,14 @@ prod_dim.cost(reduction_cost)
 # --- truth ---------------------------------------------------------------------------
 
 
+def check_truth_out(name: str, result: dtype, target: dtype) -> None:
+    """Refuse an output that is neither bool nor uint8, whichever of them the result would be."""
+    check(
+        target is bool_ or target is uint8,
+        lambda: f"{name} only supports bool tensor for result, got: {target.scalar_name}",
+    )
+
+
 def _truth(name: str, ufunc: str) -> list[OperatorPage]:
     """The pages of any or all: over everything, a dimension, several dimensions."""
     whole = define(
@@ -362,6 +372,8 @@ def _truth(name: str, ufunc: str) -> list[OperatorPage]:
     )
     pages = [whole, along, several]
     for page in pages:
+        (out,) = page.variants
+        set_shape_rule(out, out_shape(page.op, 1, check_truth_out))
         page.nondifferentiable()
         page.cost(reduction_cost)
     return pages

@@ -55,7 +55,7 @@ def rounding(name: str) -> OperatorPage:
 
     op = unary(name, kernel, result=result, takes=REALS, label=f"{name}_vml", tags=CORE_POINTWISE)
     op.derivative(self=no_slope)
-    return op
+    return op.exact_out()
 
 
 ceil = rounding("ceil")
@@ -80,9 +80,11 @@ round_decimals = unary(
     takes=REAL_FLOATS,
 )
 round_decimals.derivative(self=no_slope)
+round_decimals.exact_out()
 
 frac = unary("frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS)
 frac.derivative(self=lambda grad: grad)
+frac.exact_out()
 
 
 # --- predicates -----------------------------------------------------------------------
@@ -128,13 +130,15 @@ def _infinite(name: str, infinity: float) -> OperatorPage:
 
 isposinf = _infinite("isposinf", math.inf)
 isneginf = _infinite("isneginf", -math.inf)
+for _page in (isposinf, isneginf):
+    _page.exact_out()
 
 
 def signbit_kernel(xp: ModuleType, self: Array) -> Array:
     return _never(xp, self) if self.dtype.kind in "bu" else xp.signbit(self)
 
 
-signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=_OUT)
+signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=_OUT).exact_out()
 
 isfinite = define("aten::isfinite(Tensor self) -> Tensor", tags=POINTWISE)
 
@@ -223,5 +227,6 @@ def nan_to_num_kernel(
     return xp.where(x == -math.inf, limits.min if neginf is None else neginf, repaired)
 
 
+nan_to_num.exact_out()
 nan_to_num.cost(elementwise_cost(1))
 nan_to_num.derivative(self=lambda grad, self: grad * aten.isfinite(self))

@@ -165,7 +165,7 @@ def bernoulli_out_kernel(xp: ModuleType, self: Array, generator: object, out: Ar
 @bernoulli_p.shape
 def bernoulli_p_shape(self: TensorMeta, p: float, generator: object) -> TensorMeta:
     check_probability("bernoulli", p)
-    return self.like()
+    return self.fresh(self.shape)
 
 
 @bernoulli_p.kernel

@@ -136,7 +136,8 @@ def check_scattered(
 ) -> None:
     """Refuse an index of another dtype or rank, or larger than what it speaks of."""
     axis = wrap_dim(dim, self.ndim)
-    check_positions(name, index)
+    if index.numel:  # an empty index may be of any dtype
+        check_positions(name, index)
     if isinstance(src, TensorMeta):
         check(
             self.dtype is src.dtype,

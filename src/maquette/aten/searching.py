@@ -9,8 +9,9 @@ import numpy as np
 
 from maquette.aten.axes import Array
 from maquette.aten.numeric import wide
-from maquette.core.dtype import bool_, int32, int64
-from maquette.core.errors import check, of_data
+from maquette.aten.operands import common_type, promoted
+from maquette.core.dtype import bool_, dtype, int32, int64
+from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.library.page import Cost, OperatorPage, Variant, define
@@ -85,13 +86,10 @@ def searchsorted_shape(
             f"{list(self.shape)}"
         ),
     )
-    check(
-        sorted_sequence.dtype is self.dtype,
-        lambda: (
-            f"torch.searchsorted(): boundary tensor and input value tensor should have same "
-            f"dtype, but got boundary tensor dtype {sorted_sequence.dtype.scalar_name} and input "
-            f"value tensor dtype {self.dtype.scalar_name}"
-        ),
+    common = common_type((sorted_sequence, self))
+    check_not_implemented(
+        not common.is_complex,
+        lambda: f"\"searchsorted_out_cpu\" not implemented for '{common.scalar_name}'",
     )
     return self.fresh(self.shape, int32 if out_int32 else int64)
 
@@ -106,7 +104,7 @@ def searchsorted_kernel(
     side: str | None,
     sorter: Array | None,
 ) -> Array:
-    values, sequence = wide(self), wide(sorted_sequence)
+    sequence, values = promoted(xp, sorted_sequence, self)
     if sorter is not None:
         sequence = xp.take_along_axis(sequence, sorter, -1)
     where = "right" if right or side == "right" else "left"
@@ -186,7 +184,7 @@ _ISIN = "*, bool assume_unique=False, bool invert=False"
 isin = define(
     f"aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, {_ISIN}) -> Tensor",
     variants=["Tensor_Tensor_out"],
-)
+).exact_out()
 isin_tensor_scalar = define(
     f"aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, {_ISIN}) -> Tensor",
     variants=["Tensor_Scalar_out"],
@@ -204,11 +202,27 @@ def _isin_array(
     return found
 
 
-isin.shape(lambda elements, test, unique, invert: elements.fresh(elements.shape, bool_))
-isin_tensor_scalar.shape(
-    lambda elements, test, unique, invert: elements.fresh(elements.shape, bool_)
-)
-isin_scalar_tensor.shape(lambda element, test, unique, invert: test.fresh((), bool_))
+def _isin_shape(
+    elements: TensorMeta | Number, test: TensorMeta | Number, unique: bool, invert: bool
+) -> TensorMeta:
+    for side in (elements, test):
+        if isinstance(side, TensorMeta):
+            _check_comparable(side.dtype)
+    if isinstance(elements, TensorMeta):
+        return elements.fresh(elements.shape, bool_)
+    assert isinstance(test, TensorMeta)
+    return test.fresh((), bool_)
+
+
+def _check_comparable(kind: dtype) -> None:
+    check(
+        kind is not bool_ and not kind.is_complex,
+        lambda: f"Unsupported input type encountered for isin(): {kind.scalar_name}",
+    )
+
+
+for _page in (isin, isin_tensor_scalar, isin_scalar_tensor):
+    _page.shape(_isin_shape)
 
 
 # --- histograms ----------------------------------------------------------------------

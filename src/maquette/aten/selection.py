@@ -35,7 +35,7 @@ where = define(
     "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
     tags=CORE_POINTWISE,
     variants=["self_out"],
-)
+).exact_out()
 
 
 @where.shape

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from math import prod
 
 from maquette.aten.copies import clone
-from maquette.aten.views import _reshape_alias, _unsafe_view, expand, view
+from maquette.aten.views import _reshape_alias, _unsafe_view, expand, slice, view
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
@@ -85,17 +86,20 @@ flatten = define(
 
 @flatten.composite
 def flatten_composite(self: Tensor, start_dim: int, end_dim: int) -> object:
-    shape = self.meta.shape
+    shape = _flat(self.meta.shape, start_dim, end_dim)
+    return self if shape is None else reshape(self, shape)
+
+
+@functools.lru_cache(4096)
+def _flat(shape: Ints, start_dim: int, end_dim: int) -> Ints | None:
+    """The shape with some dimensions made one; None if it is what it was."""
     start, end = wrap_dim(start_dim, len(shape)), wrap_dim(end_dim, len(shape))
     check(start <= end, lambda: "flatten() has invalid args: start_dim cannot come after end_dim")
     if not shape:
-        return reshape(self, (1,))
+        return (1,)
     if start == end:
-        return self
-    numel = 1
-    for size in shape[start : end + 1]:
-        numel = numel * size
-    return reshape(self, (*shape[:start], numel, *shape[end + 1 :]))
+        return None
+    return (*shape[:start], prod(shape[start : end + 1]), *shape[end + 1 :])
 
 
 unflatten = define("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)")
@@ -103,7 +107,12 @@ unflatten = define("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes)
 
 @unflatten.composite
 def unflatten_composite(self: Tensor, dim: int, sizes: Ints) -> object:
-    shape = self.meta.shape
+    return view(self, _unflattened(self.meta.shape, dim, sizes))
+
+
+@functools.lru_cache(4096)
+def _unflattened(shape: Ints, dim: int, sizes: Ints) -> Ints:
+    """The shape with one dimension made several; RuntimeError where they are not of its size."""
     axis = wrap_dim(dim, len(shape))
     check(len(sizes) > 0, lambda: "unflatten: sizes must be non-empty")
     try:
@@ -115,7 +124,7 @@ def unflatten_composite(self: Tensor, dim: int, sizes: Ints) -> object:
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {axis} "
             f"({shape[axis]}) in the input tensor"
         ) from None
-    return self.view((*shape[:axis], *inner, *shape[axis + 1 :]))
+    return (*shape[:axis], *inner, *shape[axis + 1 :])
 
 
 # --- other orders of dimensions ------------------------------------------------------
@@ -247,6 +256,7 @@ narrow_tensor = define(
 )
 
 
+@functools.lru_cache(4096)
 def narrow_start(self: TensorMeta, dim: int, start: int, length: int) -> int:
     """The first element of the window, counted from the front; RuntimeError if it does not fit."""
     check(self.ndim > 0, lambda: "narrow() cannot be applied to a 0-dim tensor.")
@@ -268,7 +278,7 @@ def narrow_composite(self: Tensor, dim: int, start: int, length: int) -> object:
     check(self.meta.ndim > 0, lambda: "narrow() cannot be applied to a 0-dim tensor.")
     check(length >= 0, lambda: "narrow(): length must be non-negative.")
     first = narrow_start(self.meta, dim, start, length)
-    return self.slice(dim, first, first + length, 1)
+    return slice(self, dim, first, first + length, 1)
 
 
 @narrow_tensor.composite

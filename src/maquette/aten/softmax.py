@@ -107,7 +107,9 @@ def _backward(name: str) -> OperatorPage:
             ),
         )
         check_numbers(name, grad_output, output)
-        return grad_output.fresh(grad_output.shape, input_dtype)
+        # Only where half went in and float32 came out does the gradient change its type.
+        widened = grad_output.dtype is float32 and input_dtype is float16
+        return grad_output.fresh(grad_output.shape, input_dtype if widened else None)
 
     page.shape(shape)
     page.cost(lambda grad_output, *rest: Cost(flops=4 * grad_output.numel))

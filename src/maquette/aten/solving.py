@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out
 from maquette.aten.failures import SINGULAR, UNSOLVABLE, _linalg_check_errors
 from maquette.aten.lu import (
     check_fits,
@@ -54,7 +54,7 @@ _SOLVED = "Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info"
 _linalg_solve_ex = define(
     f"aten::_linalg_solve_ex({_SOLVE}) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
     variants=[f"aten::_linalg_solve_ex.result({_SOLVE}, {_SOLVED}) -> ({_SOLVED})"],
-)
+).exact_out()
 
 
 def is_vector(A: TensorMeta, B: TensorMeta) -> bool:
@@ -190,7 +190,7 @@ linalg_solve_triangular = define(
     "aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, "
     "bool unitriangular=False) -> Tensor",
     variants=[Variant.OUT],
-)
+).exact_out()
 
 
 def _triangular_meta(name: str, A: TensorMeta, B: TensorMeta, left: bool) -> TensorMeta:
@@ -280,7 +280,7 @@ triangular_solve = define(
         f"aten::triangular_solve.X({_TRIANGULAR}, *, Tensor(a!) X, Tensor(b!) M) "
         "-> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)"
     ],
-)
+).exact_out()
 
 
 @triangular_solve.shape
@@ -327,7 +327,7 @@ linalg_inv_ex = define(
         f"aten::linalg_inv_ex.inverse({_INV}, Tensor(a!) inverse, Tensor(b!) info) "
         "-> (Tensor(a!) inverse, Tensor(b!) info)"
     ],
-)
+).exact_out()
 
 
 @linalg_inv_ex.shape
@@ -394,7 +394,7 @@ _DET_OUT = "Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots"
 _linalg_det = define(
     "aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)",
     variants=[f"aten::_linalg_det.result(Tensor A, *, {_DET_OUT}) -> ({_DET_OUT})"],
-)
+).exact_out()
 
 
 def _parity(pivots: Array) -> Array:
@@ -455,7 +455,7 @@ linalg_det.composite(lambda A: _linalg_det(A)[0])
 linalg_det_out = define(
     "aten::linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 )
-linalg_det_out.composite(lambda A, out: write_out(out, _linalg_det(A)[0]))
+linalg_det_out.composite(lambda A, out: write_exact_out(out, _linalg_det(A)[0]))
 det = define("aten::det(Tensor self) -> Tensor")
 det.composite(lambda self: _linalg_det(self)[0])
 
@@ -464,7 +464,7 @@ _SLOGDET_OUT = f"{_SIGNED}, Tensor(c!) LU, Tensor(d!) pivots"
 _linalg_slogdet = define(
     "aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)",
     variants=[f"aten::_linalg_slogdet.sign(Tensor A, *, {_SLOGDET_OUT}) -> ({_SLOGDET_OUT})"],
-)
+).exact_out()
 
 
 @_linalg_slogdet.shape
@@ -508,7 +508,7 @@ linalg_slogdet_out = define(
 @linalg_slogdet_out.composite
 def slogdet_out_composite(A: Tensor, sign: Tensor, logabsdet: Tensor) -> tuple[Tensor, Tensor]:
     found = _linalg_slogdet(A)
-    return write_out(sign, found[0]), write_out(logabsdet, found[1])
+    return write_exact_out(sign, found[0]), write_exact_out(logabsdet, found[1])
 
 
 slogdet = define("aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")

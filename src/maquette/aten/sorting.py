@@ -11,6 +11,7 @@ from types import ModuleType
 from maquette.aten.axes import Array, check_reducible, reduced
 from maquette.aten.extremes import check_ordered, selected_grad, whole_extreme_grad
 from maquette.aten.numeric import wide
+from maquette.aten.overlap import refuse_overlap
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int64
 from maquette.core.errors import check
@@ -208,8 +209,8 @@ def kthvalue_shape(self: TensorMeta, k: int, dim: int, keepdim: bool) -> Pair:
     check(
         1 <= k <= size,
         lambda: (
-            f"kthvalue(): selected number k out of range for dimension {dim}: it has {size} "
-            f"elements, got k={k}"
+            f"kthvalue(): selected number k out of range for dimension "
+            f"{wrap_dim(dim, self.ndim or 1)}"
         ),
     )
     return metas
@@ -222,6 +223,9 @@ def kthvalue_kernel(
     order = order_of(xp, self, dim, False) if self.ndim else self
     where = xp.take(order, k - 1, axis=dim) if self.ndim else order
     return _pick(xp, self, where, dim, keepdim)
+
+
+refuse_overlap(kthvalue.variants[0], "self")
 
 
 def _median_position(xp: ModuleType, x: Array, axis: int, skip_nan: bool) -> Array:

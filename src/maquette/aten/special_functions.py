@@ -29,6 +29,7 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
 
 _OUT = (Variant.OUT,)
@@ -74,6 +75,19 @@ lgamma.diagonal(self=lambda self: digamma(self))
 digamma: OperatorPage = unary("digamma", digamma_kernel, takes=REAL_FLOATS)
 digamma.diagonal(self=lambda self: polygamma(1, self))
 
+def trigamma_array(xp: ModuleType, x: Array) -> Array:
+    """The derivative of digamma, by reflection below 1/2: ``psi1(x) + psi1(1 - x) = (pi/sin)^2``.
+
+    At a pole the sine is not exactly zero, so the result there is large but finite, as PyTorch's.
+    """
+    real = x.dtype.type
+    below = x < real(0.5)
+    y = xp.where(below, 1 - x, x)
+    found = xp.where(xp.isposinf(y), real(0), zeta_kernel(xp, xp.asarray(2, x.dtype), y))
+    sine = xp.sin(real(math.pi) * x)
+    return xp.where(below, real(math.pi**2) / (sine * sine) - found, found)
+
+
 polygamma: OperatorPage = define(
     "aten::polygamma(int n, Tensor self) -> Tensor", tags=POINTWISE, variants=_OUT
 )
@@ -92,6 +106,8 @@ def polygamma_kernel(xp: ModuleType, n: int, self: Array) -> Array:
     x = widened(self)
     if n == 0:
         return digamma_kernel(xp, x)
+    if n == 1:
+        return trigamma_array(xp, x)
     return (-1.0) ** (n + 1) * math.gamma(n + 1) * zeta_kernel(xp, xp.asarray(n + 1, x.dtype), x)
 
 
@@ -101,7 +117,14 @@ polygamma.derivative(self=lambda grad, n, self: grad * polygamma(n + 1, self))
 polygamma_ = define(
     "aten::polygamma_(Tensor(a!) self, int n) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]
 )
-polygamma_.explicit(lambda self, n: self.copy_(polygamma(n, self)))
+
+
+@polygamma_.explicit
+def polygamma__explicit(self: Tensor, n: int) -> Tensor:
+    check_castable("polygamma_", floating(self.meta.dtype), self.meta.dtype)
+    return self.copy_(polygamma(n, self))
+
+
 special_polygamma = define("aten::special_polygamma(int n, Tensor self) -> Tensor")
 special_polygamma.composite(lambda n, self: polygamma(n, self))
 define(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten import functions as F
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out, write_out
 from maquette.aten.joining import cat
 from maquette.aten.matrices import (
     LinAlgError,
@@ -39,7 +39,7 @@ _SVD_WRITTEN = "(Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)"
 _linalg_svd = define(
     f"aten::_linalg_svd({_SVD}) -> (Tensor U, Tensor S, Tensor Vh)",
     variants=[f"aten::_linalg_svd.U({_SVD}, {_SVD_OUT}) -> {_SVD_WRITTEN}"],
-)
+).exact_out()
 
 
 @_linalg_svd.shape
@@ -189,7 +189,9 @@ linalg_svdvals_out = define(
     "aten::linalg_svdvals.out(Tensor A, *, str? driver=None, Tensor(a!) out) -> Tensor(a!)",
     tags=[Tag.out],
 )
-linalg_svdvals_out.composite(lambda A, driver, out: write_out(out, singular_values(A, driver)))
+linalg_svdvals_out.composite(
+    lambda A, driver, out: write_exact_out(out, singular_values(A, driver))
+)
 
 svd = define(
     "aten::svd(Tensor self, bool some=True, bool compute_uv=True) "
@@ -217,7 +219,7 @@ def svd_old_out_composite(
     self: Tensor, some: bool, compute_uv: bool, U: Tensor, S: Tensor, V: Tensor
 ) -> tuple[Tensor, ...]:
     results = svd_composite(self, some, compute_uv)
-    return tuple(write_out(o, r) for o, r in zip((U, S, V), results, strict=True))
+    return tuple(write_exact_out(o, r) for o, r in zip((U, S, V), results, strict=True))
 
 
 # --- orthogonal and triangular -------------------------------------------------------
@@ -229,7 +231,7 @@ linalg_qr = define(
         'aten::linalg_qr.out(Tensor A, str mode="reduced", *, Tensor(a!) Q, Tensor(b!) R) '
         f"-> {_QR_WRITTEN}"
     ],
-)
+).exact_out()
 
 
 @linalg_qr.shape
@@ -328,7 +330,7 @@ _linalg_eigh = define(
         f"aten::_linalg_eigh.eigenvalues({_EIGH}, *, Tensor(a!) eigenvalues, "
         f"Tensor(b!) eigenvectors) -> {_PAIR_WRITTEN}"
     ],
-)
+).exact_out()
 
 
 @_linalg_eigh.shape
@@ -397,7 +399,7 @@ linalg_eigvalsh_out = define(
     tags=[Tag.out],
 )
 linalg_eigvalsh_out.composite(
-    lambda self, UPLO, out: write_out(out, hermitian_values(self, UPLO))
+    lambda self, UPLO, out: write_exact_out(out, hermitian_values(self, UPLO))
 )
 
 

@@ -62,12 +62,28 @@ def variance(
     count = count_of(x.shape, dim)
     kind = xp.complex128 if x.dtype.kind == "c" else xp.float64
     freedom = max(count - (1 if correction is None else float(correction.real)), 0)
+    freedom = freedom if count else 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=True) / xp.float64(count)
         centered = x - mean
         squares = (centered * centered.conj()).real if x.dtype.kind == "c" else centered**2
         summed = xp.add.reduce(squares, axis=axes, keepdims=keepdim)
         return summed / xp.float64(freedom), mean if keepdim else mean.squeeze(axes)
+
+
+def updated_mean(xp: ModuleType, x: Array, dim: Dims, keepdim: bool, mean: Array) -> Array:
+    """The mean as a running update ``mean += (x - mean) / n`` has it.
+
+    It differs from the sum's only in that an element after an infinite one makes it NaN.
+    """
+    infinite = xp.isinf(x)
+    if not infinite.any():
+        return mean
+    axes = axes_of(dim, x.ndim)
+    last = tuple(-1 if axis in axes else slice(None) for axis in range(x.ndim))
+    infinite[last] = False
+    spoiled = infinite.any(axis=axes, keepdims=keepdim)
+    return xp.where(spoiled, xp.nan, mean)
 
 
 def variance_grad(
@@ -203,6 +219,7 @@ def _with_mean_page(name: str, root: bool) -> OperatorPage:
         xp: ModuleType, self: Array, dim: Dims, correction: Correction, keepdim: bool
     ) -> tuple[Array, Array]:
         found, mean = variance(xp, wide(self), dim, correction, keepdim)
+        mean = updated_mean(xp, wide(self), dim, keepdim, mean)
         return (xp.sqrt(found) if root else found), mean
 
     def grad_of(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from maquette.aten.choosing_functions import stft
 from maquette.aten.copies import _local_scalar_dense, converted
 from maquette.aten.creation import tensor
 from maquette.aten.shapes import matrix_H, mH, mT, numpy_T
@@ -241,6 +242,7 @@ def attach() -> None:
         "new_tensor": new_tensor,
         "is_same_size": is_same_size,
         "is_set_to": is_set_to,
+        "stft": stft,
     }
     for name, method in methods.items():
         setattr(Tensor, name, method)

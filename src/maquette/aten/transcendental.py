@@ -160,7 +160,9 @@ sigmoid.derivative(self=lambda grad, result: sigmoid_backward(grad, result))
 
 
 def logit_kernel(xp: ModuleType, self: Array, eps: float | None) -> Array:
-    x = self if eps is None else xp.clip(self, eps, 1 - eps)
+    x = self
+    if eps is not None:  # the lower bound first: above 1/2 the two are the wrong way round
+        x = xp.where(self < eps, eps, xp.where(self > 1 - eps, 1 - eps, self)).astype(self.dtype)
     return xp.log(x / (1 - x))
 
 

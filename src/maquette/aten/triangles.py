@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.axes import Array
-from maquette.aten.copies import write_out
+from maquette.aten.copies import write_exact_out
 from maquette.aten.joining import in_dtype, result_type
 from maquette.aten.view_gradients import write_diagonal
 from maquette.core.broadcast import wrap_dim
@@ -38,7 +38,7 @@ def _triangle(name: str) -> OperatorPage:
         return part
 
     page.derivative(self=lambda grad, diagonal: getattr(grad, name)(diagonal))
-    return page
+    return page.exact_out()
 
 
 tril = _triangle("tril")
@@ -83,7 +83,7 @@ diag_embed_out = define(
     tags=[Tag.generated, Tag.out],
 )
 diag_embed_out.explicit(
-    lambda self, offset, dim1, dim2, out: write_out(out, diag_embed(self, offset, dim1, dim2))
+    lambda self, offset, dim1, dim2, out: write_exact_out(out, diag_embed(self, offset, dim1, dim2))
 )
 
 diag = define("aten::diag(Tensor self, int diagonal=0) -> Tensor")
@@ -103,7 +103,7 @@ def diag_composite(self: Tensor, diagonal: int) -> object:
     return self.diagonal_copy(diagonal)
 
 
-diag_out.composite(lambda self, diagonal, out: write_out(out, diag_composite(self, diagonal)))
+diag_out.composite(lambda self, diagonal, out: write_exact_out(out, diag_composite(self, diagonal)))
 diagflat = define("aten::diagflat(Tensor self, int offset=0) -> Tensor")
 diagflat.composite(lambda self, offset: self.contiguous().view((-1,)).diag(offset))
 

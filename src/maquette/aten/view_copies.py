@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from maquette.aten import views
-from maquette.aten.copies import clone, write_out
+from maquette.aten.copies import clone, write_exact_out
 from maquette.aten.shapes import narrow_start, reshape
 from maquette.aten.view_gradients import slice_backward
 from maquette.aten.view_lists import split, split_with_sizes, unbind
+from maquette.core.broadcast import wrap_dim
 from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
@@ -86,7 +87,7 @@ def _out_page(page: OperatorPage, schema: str) -> None:
 def write_results(out: object, result: object, listed: bool) -> object:
     """Write one result, or several, to what ``out=`` names."""
     if not listed:
-        return write_out(out, result)
+        return write_exact_out(out, result)
     assert isinstance(out, tuple)
     assert isinstance(result, (list, tuple))
     check(
@@ -94,7 +95,7 @@ def write_results(out: object, result: object, listed: bool) -> object:
         lambda: f"out= expects {len(result)} tensors, got {len(out)}",
     )
     for target, part in zip(out, result, strict=True):
-        write_out(target, part)
+        write_exact_out(target, part)
     return None
 
 
@@ -143,10 +144,13 @@ narrow_copy = define(
 
 
 def _narrow_copy(self: Tensor, dim: int, start: int, length: int) -> object:
-    check(
-        self.meta.ndim == 0 or -self.meta.ndim <= dim < self.meta.ndim,
-        lambda: f"narrow_copy: dimension {dim} is out of range for {self.meta}",
-    )
+    if self.meta.ndim:
+        # A RuntimeError for one too large, an IndexError for one too small, as in PyTorch.
+        check(
+            dim < self.meta.ndim,
+            lambda: f"narrow_copy: dimension {dim} is out of range for {self.meta}",
+        )
+        wrap_dim(dim, self.meta.ndim)
     first = narrow_start(self.meta, dim, start, length)
     check(length >= 0, lambda: "narrow(): length must be non-negative.")
     return _copied(self.slice(dim, first, first + length, 1))
@@ -169,5 +173,7 @@ narrow_copy_out = define(
     tags=[Tag.out],
 )
 narrow_copy_out.explicit(
-    lambda self, dim, start, length, out: write_out(out, _narrow_copy(self, dim, start, length))
+    lambda self, dim, start, length, out: write_exact_out(
+        out, _narrow_copy(self, dim, start, length)
+    )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from maquette.core.errors import check, check_index
 from maquette.core.meta import TensorMeta
 from maquette.core.views import select_view, slice_view
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -150,28 +151,29 @@ def unbind_grad(grads: list[Tensor | None], self_meta: TensorMeta, dim: int) -> 
 # --- defined by these ----------------------------------------------------------------
 
 
-def _chunked(divide: str) -> Callable[..., object]:
+@functools.lru_cache(4096)
+def chunk_size(shape: Ints, chunks: int, dim: int) -> int:
+    """The size of all chunks but the last, 0 if there is nothing to divide."""
+    check(len(shape) > 0, lambda: "chunk expects at least a 1-dimensional tensor")
+    check(chunks > 0, lambda: f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    return (shape[wrap_dim(dim, len(shape))] + chunks - 1) // chunks
+
+
+def _chunked(divide: OperatorPage, by_sizes: OperatorPage) -> Callable[..., object]:
     def chunk(self: Tensor, chunks: int, dim: int) -> object:
-        check(self.meta.ndim > 0, lambda: "chunk expects at least a 1-dimensional tensor")
-        check(
-            chunks > 0,
-            lambda: f"chunk expects `chunks` to be greater than 0, got: {chunks}",
-        )
-        size = self.meta.shape[wrap_dim(dim, self.meta.ndim)]
-        if size == 0:
-            return getattr(self, f"{divide}_with_sizes")((0,) * chunks, dim)
-        return getattr(self, divide)((size + chunks - 1) // chunks, dim)
+        size = chunk_size(self.meta.shape, chunks, dim)
+        return divide(self, size, dim) if size else by_sizes(self, (0,) * chunks, dim)
 
     return chunk
 
 
 chunk = define("aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]")
-chunk.composite(_chunked("split"))
+chunk.composite(_chunked(split, split_with_sizes))
 unsafe_chunk = define(
     "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
     tags=[Tag.maybe_aliasing_or_mutating],
 )
-unsafe_chunk.composite(_chunked("unsafe_split"))
+unsafe_chunk.composite(_chunked(unsafe_split, unsafe_split_with_sizes))
 
 
 def _in_sections(self: Tensor, sections: int, dim: int) -> list[object]:

@@ -169,24 +169,23 @@ def as_strided_scatter_explicit(
 def as_strided_scatter_grad(
     grad: Tensor,
     self_meta: TensorMeta,
-    src_meta: TensorMeta,
     size: Ints,
     stride: Ints,
     storage_offset: int | None,
     needs: list[bool],
 ) -> tuple[object, object]:
-    """The gradient by the elements that stay and by those that were written.
+    """The gradient by both tensors: what arrives at the elements that were written.
 
-    Differs: PyTorch gives ``self`` the gradient of the elements that were overwritten.
+    ``self`` is given it too, as by PyTorch 2.13, though no element written over reaches the result;
+    the elements that do reach it get none. Use ``slice_scatter`` or ``index_put`` to differentiate.
     """
     offset = self_meta.offset if storage_offset is None else storage_offset
     flat, first = on_storage(grad, self_meta, size, stride, offset)
+    part = flat.as_strided(size, stride, offset - first)
     whole = None
     if needs[0]:
-        cleared = as_strided_scatter(
-            flat, flat.new_zeros(src_meta.shape), size, stride, offset - first
-        )
-        assert isinstance(cleared, Tensor)
-        whole = cleared.as_strided(self_meta.shape, self_meta.strides, self_meta.offset - first)
-    part = flat.as_strided(size, stride, offset - first) if needs[1] else None
+        nothing = flat.new_zeros(flat.meta.shape)
+        placed = as_strided_scatter(nothing, part, size, stride, offset - first)
+        assert isinstance(placed, Tensor)
+        whole = placed.as_strided(self_meta.shape, self_meta.strides, self_meta.offset - first)
     return whole, part

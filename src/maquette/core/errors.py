@@ -14,31 +14,31 @@ Message = Callable[..., str]  # called without arguments; in a loop it binds the
 
 def check(condition: bool, message: Message) -> None:
     """Raise RuntimeError unless the condition holds."""
-    if not expect_true(condition):
+    if condition is not True and not expect_true(condition):
         raise RuntimeError(message())
 
 
 def check_index(condition: bool, message: Message) -> None:
     """Raise IndexError unless the condition holds."""
-    if not expect_true(condition):
+    if condition is not True and not expect_true(condition):
         raise IndexError(message())
 
 
 def check_type(condition: bool, message: Message) -> None:
     """Raise TypeError unless the condition holds."""
-    if not expect_true(condition):
+    if condition is not True and not expect_true(condition):
         raise TypeError(message())
 
 
 def check_value(condition: bool, message: Message) -> None:
     """Raise ValueError unless the condition holds."""
-    if not expect_true(condition):
+    if condition is not True and not expect_true(condition):
         raise ValueError(message())
 
 
 def check_not_implemented(condition: bool, message: Message) -> None:
     """Raise NotImplementedError unless the condition holds."""
-    if not expect_true(condition):
+    if condition is not True and not expect_true(condition):
         raise NotImplementedError(message())
 
 

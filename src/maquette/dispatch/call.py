@@ -9,9 +9,10 @@ and plain version, which is also the oracle of the tests.
 
 from __future__ import annotations
 
+import builtins
 import keyword
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING
 
 from maquette.core.device import device
@@ -61,6 +62,13 @@ def is_entry(frame: FrameType) -> bool:
     return frame.f_code.co_filename == _file(_ENTRY)
 
 
+def _function_code(source: str) -> CodeType:
+    """The code of the only function that generated source defines."""
+    code = compiled(source, _ENTRY).co_consts[0]
+    assert isinstance(code, CodeType)
+    return code
+
+
 def parameter_names(op: OpOverload) -> list[str] | None:
     """The schema's parameter names, or None where one cannot be a parameter of generated code."""
     names = [a.name for a in op._schema.arguments]
@@ -70,12 +78,29 @@ def parameter_names(op: OpOverload) -> list[str] | None:
     return names if plain else None
 
 
-def build_call(op: OpOverload) -> Callable[..., object]:
-    """The entry function of ``op``."""
+Slow = Callable[[tuple[object, ...], dict[str, object]], object]
+
+
+def new_entry(op: OpOverload, name: str, slow: Slow | None = None) -> FunctionType:
+    """An entry function of ``op``, which generates its own body when first called.
+
+    It stays the same object: whoever calls an operator often may keep it. A plain function costs
+    0.35 us less to call than an object with ``__call__`` (timeit, CPython 3.11).
+    slow: what takes over where an argument is not in its exact form; else `call_slow` of ``op``.
+    """
+    space = {"_op": op, "_slow": slow or op.call_slow, "__builtins__": builtins}
+    entry = FunctionType(_UNBUILT, space, name)
+    space["_entry"] = entry
+    return entry
+
+
+def build_entry(entry: FunctionType, op: OpOverload) -> None:
+    """Give an entry function its body, generated from the schema; its caller holds the lock."""
+    if entry.__code__ is not _UNBUILT:
+        return
     arguments = op._schema.arguments
-    defaults = {f"_d{i}": a.default for i, a in enumerate(arguments) if a.has_default_value()}
-    space: dict[str, object] = {
-        "_slow": op.call_slow,
+    space = entry.__globals__
+    space |= {
         "_table": op._table,
         "_resolve": op.resolve,
         "_tls": tls,
@@ -83,16 +108,21 @@ def build_call(op: OpOverload) -> Callable[..., object]:
         "_Size": Size,
         "_LIMIT": _LIMIT,
         "_LEAST": -_LIMIT,
-        **{f"_{kind}": cls for kind, cls in _CLASSES.items()},
-        **defaults,
     }
+    space |= {f"_{kind}": cls for kind, cls in _CLASSES.items()}
+    space |= {f"_d{i}": a.default for i, a in enumerate(arguments) if a.has_default_value()}
     exec(compiled(_source(op) if _has_fast_form(op) else _SLOW_SOURCE, _ENTRY), space)
-    call = space["_call"]
-    assert callable(call)
-    return call
+    built = space.pop("_call")
+    assert isinstance(built, FunctionType)
+    entry.__defaults__ = built.__defaults__
+    entry.__kwdefaults__ = built.__kwdefaults__
+    entry.__code__ = built.__code__  # last: other threads may be calling
 
 
 _SLOW_SOURCE = "def _call(*args, **kwargs):\n    return _slow(args, kwargs)\n"
+_UNBUILT = _function_code(
+    "def _call(*args, **kwargs):\n    return _op._first_call(_entry, args, kwargs)\n"
+)
 
 
 def _has_fast_form(op: OpOverload) -> bool:

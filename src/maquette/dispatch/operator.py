@@ -14,12 +14,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import OperatorBase
-from maquette.dispatch.call import build_call, is_entry
+from maquette.dispatch.call import build_entry, is_entry, new_entry
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 from maquette.dispatch.matching import bind, normalise
@@ -105,7 +105,7 @@ class OpOverload(OperatorBase):
         self.derivatives: object | None = None
         self.free_devices = False
         self.infer_cache: dict[object, object] = {}
-        self._call: Boxed = self._first_call
+        self._call = new_entry(self, self._opname)
 
     # --- calling ---------------------------------------------------------------------
 
@@ -118,16 +118,15 @@ class OpOverload(OperatorBase):
                 raise
         return self.call_slow(args, kwargs)
 
-    def _first_call(self, /, *args: object, **kwargs: object) -> object:
-        """Compile the entry function at the first call: definitions must stay cheap to import."""
-        self._compile()
-        return self(*args, **kwargs)
-
-    def _compile(self) -> None:
+    def _first_call(
+        self, entry: FunctionType, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Build an entry function at its first call: definitions must stay cheap to import."""
         if not self.alive:
             self._raise_stale()
-        if self._call == self._first_call:
-            self._call = build_call(self)
+        with LOCK:
+            build_entry(entry, self)
+        return self(*args, **kwargs) if entry is self._call else entry(*args, **kwargs)
 
     def call_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Match exactly (D38-D49), then dispatch. The plain version of the generated entry."""

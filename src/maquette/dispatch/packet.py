@@ -33,7 +33,7 @@ class OpOverloadPacket:
     There is one object per name: copies and pickles give it back.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_by_class")
+    __slots__ = ("__dict__", "__weakref__", "by_class")
 
     def __init__(self, qualified: str) -> None:
         self._qualified_op_name = qualified
@@ -45,14 +45,14 @@ class OpOverloadPacket:
         self._bound: list[str] = []
         # The overload that a call with arguments of these classes means, or None where values
         # decide too: then `_by_value` has it.
-        self._by_class: dict[object, OpOverload | None] = {}
+        self.by_class: dict[object, OpOverload | None] = {}
         self._by_value: dict[object, OpOverload] = {}
 
     # --- calling ---------------------------------------------------------------------
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:  # as the schema says
         try:
-            chosen = self._by_class[classes_of(args, kwargs) if kwargs else tuple(map(type, args))]
+            chosen = self.by_class[classes_of(args, kwargs) if kwargs else tuple(map(type, args))]
         except KeyError:
             chosen = None
         if chosen is None:
@@ -93,16 +93,16 @@ class OpOverloadPacket:
         return chosen
 
     def _remember(self, chosen: OpOverload, by_class: object, by_value: object | None) -> None:
-        if max(len(self._by_class), len(self._by_value)) >= _REMEMBERED:
+        if max(len(self.by_class), len(self._by_value)) >= _REMEMBERED:
             self._forget_choices()
         if by_value is None:
-            self._by_class[by_class] = chosen
+            self.by_class[by_class] = chosen
         else:
-            self._by_class[by_class] = None
+            self.by_class[by_class] = None
             self._by_value[by_value] = chosen
 
     def _forget_choices(self) -> None:
-        self._by_class.clear()
+        self.by_class.clear()
         self._by_value.clear()
 
     def resolve(self, args: tuple[object, ...], kwargs: dict[str, object]) -> OpOverload:

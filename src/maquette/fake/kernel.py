@@ -202,7 +202,7 @@ def _tail(op: OpOverload, kinds: list[tuple[str, int]]) -> str | None:
     if len(kinds) > 1:
         fresh = names == {"fresh"} and set(types) == {"Tensor"}
         # A rule says None (or a number) for a result that is no tensor this time.
-        each = "_fresh(_m, _v) if _v.__class__ is _Meta else _v"
+        each = "_fresh(_m, _v) if isinstance(_v, _Meta) else _v"
         return f"return tuple([{each} for _v in _e.value])" if fresh else None
     if len(kinds) != 1 or not types[0].startswith("Tensor"):
         return None

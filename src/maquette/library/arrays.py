@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from maquette.tensor.tensor import (
     ADINPLACE,
     NOT_INHERITED,
     Array,
+    NoArray,
     Tensor,
     array_over,
     inference_keys,
@@ -269,11 +271,19 @@ def _new_keys(meta: TensorMeta) -> int:
     return inference_keys(meta) if tls.st.inference else keys_for(meta)
 
 
+MOST_DIMS = 64  # NumPy's arrays have no more
+
+
 def view_of(source: Tensor, meta: TensorMeta) -> Tensor:
     """A tensor of ``meta`` over the storage of ``source``."""
     keys = source._keys & NOT_INHERITED
     if meta.dtype is not source.meta.dtype:
         keys = keys_for(meta)
+    if meta.ndim > MOST_DIMS and source._storage.data is not None:
+        # Refused when a kernel asks for it: shape rules need no array.
+        why = f"{meta}: NumPy arrays have at most {MOST_DIMS} dims"
+        missing = NoArray(why, NotImplementedError)
+        return wrap(meta, source._storage, cast(Array, missing), keys)
     data = None if source._storage.data is None else array_over(source._storage, meta)
     return wrap(meta, source._storage, data, keys)
 

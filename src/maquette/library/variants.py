@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from maquette.core.dtype import can_cast, dtype
+from maquette.core.dtype import can_cast, dtype, from_numpy_dtype
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
@@ -48,7 +48,7 @@ def check_writable(name: str, target: TensorMeta) -> None:
     """Refuse to write where one memory location stands for several elements (T41)."""
     overlapping = any(s == 0 and n > 1 for s, n in zip(target.strides, target.shape, strict=True))
     check(
-        not overlapping,
+        not overlapping or target.numel == 0,
         lambda: (
             f"{name}: unsupported operation: more than one element of the written-to tensor "
             f"refers to a single memory location. Please clone() the tensor before performing the "
@@ -183,11 +183,48 @@ def writing_out(base: OpOverload, count: int) -> Rule:
 
     def kernel(xp: object, *args: object) -> None:
         assert base.array_kernel is not None
-        results = base.array_kernel(xp, *args[:-count])
-        for target, result in zip(args[-count:], _listed(results, count), strict=True):
+        operands, targets = args[:-count], args[-count:]
+        results = _listed(base.array_kernel(xp, *operands), count)
+        if any(_is_half(a) for a in operands) and not all(_is_half(t) for t in targets):
+            results = _rounded(base, operands, results)
+        for target, result in zip(targets, results, strict=True):
             _write(target, result)
 
     return kernel
+
+
+def _is_half(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.name in ("float16", "bfloat16")
+
+
+def _rounded(
+    base: OpOverload, operands: Sequence[object], results: Sequence[object]
+) -> list[object]:
+    """Results with the precision of the functional form, whatever the outputs could hold.
+
+    Kernels work on 16-bit floats in single precision and leave the rounding to the array that takes
+    the values; a wider ``out=`` would not round them.
+    """
+    assert base.shape_rule is not None
+    metas = _listed(base.shape_rule(*map(_meta_of, operands)), len(results))
+    return [
+        values.astype(meta.dtype.numpy)
+        if isinstance(meta, TensorMeta)
+        and isinstance(values, np.ndarray | np.generic)
+        and meta.itemsize == 2
+        else values
+        for values, meta in zip(results, metas, strict=True)
+    ]
+
+
+def _meta_of(value: object) -> object:
+    """The meta of an array, an argument of another kind itself."""
+    if isinstance(value, tuple):
+        return tuple(map(_meta_of, value))
+    if not isinstance(value, np.ndarray):
+        return value
+    steps = tuple(step // value.itemsize for step in value.strides)
+    return TensorMeta.of(from_numpy_dtype(value.dtype), value.shape, steps)
 
 
 def _write(target: object, values: object) -> None:

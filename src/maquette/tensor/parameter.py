@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar, cast
 
 from maquette.dispatch.abstract import disabled_torch_function
-from maquette.tensor.tensor import Tensor, TensorType, alias
+from maquette.tensor.tensor import Tensor, alias
 
 T = TypeVar("T", bound=Tensor)
 _new = object.__new__
 
 
-class _ParameterType(TensorType):
+class _ParameterType(type):
     """Makes tensors that carry the mark ``_is_param`` instances of `Parameter`."""
 
     def __instancecheck__(cls, instance: object) -> bool:

@@ -2,11 +2,12 @@
 
 Methods that are operators are attached from their pages at run time (`maquette.aten.methods`), so
 no checker can see them. This class declares them under ``TYPE_CHECKING`` and is empty otherwise; a
-method that is not here is any callable, for `Tensor.__getattr__` finds it.
+method that is not here is any callable.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,6 +28,9 @@ class TensorSurface(TensorBase):
     __slots__ = ()
 
     if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
         # A number of the kind of the dtype, which only the caller knows: hence Any, as in NumPy.
         def item(self) -> Any: ...
         def alias(self) -> Tensor: ...
