@@ -96,8 +96,12 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
 
     def quick(*args: object, **kwargs: object) -> object:
         """`full` for the common form of a call: no keywords, lists as lists."""
-        if kwargs or (listed and (len(args) != at + 1 or args[at].__class__ not in _LISTS)):
+        if kwargs:
             return full(*args, **kwargs)
+        if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):
+            if len(args) <= at or args[at].__class__ is not int:
+                return full(*args)
+            args = (*args[:at], args[at:])  # sizes one by one
         chosen = only or by_class.get(tuple(map(type, args)))
         if chosen is None:
             return full(*args)

@@ -28,7 +28,7 @@ from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.tags import Tag
-from maquette.dispatch.tls import tls
+from maquette.dispatch.tls import node_observers, tls
 from maquette.tensor.tensor import Tensor, alias
 
 BELOW = ~(
@@ -114,7 +114,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "    _n = _new(_class)",
         "    _n.links = _links",
         "    _n.sequence = _next()",
-        "    _n.context = _tls.st.node_context",
+        "    _n.context = _tls.st.node_context if _observers else None",
         "    _n.pre_hooks = None",
     ]
     lines += [f"    {line}" for line in (_history_lines(op) if single else _HISTORY_OF_MANY)]
@@ -130,6 +130,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "_req": K.REQUIRES_GRAD,
         "_new": object.__new__,
         "_next": next_sequence,
+        "_observers": node_observers,
         "_tls": tls,
         "_NUMBERS": NUMBERS,
         "_plan": plan,
@@ -205,7 +206,8 @@ def _gather(p: object, links: list[object], sizes: list[int]) -> bool:
 
 def _history_lines(op: OpOverload) -> list[str]:
     """Source that makes the node the history of the only result."""
-    lines = ["if _r._ag is None:", "    _r._ag = _n", "    _r._keys |= _req"]
+    lines = ["if _r._ag is None:", "    _r._ag = _n", "    _m = _r.meta"]
+    lines += ["    _r._keys = _m.fake_grad_keys if _r._keys is _m.fake_keys else _r._keys | _req"]
     if op.is_view:
         lines += ["    if _r._base is not None:", "        _n.view_version = _r._vc.value"]
     return [*lines, "else:", "    _history(_r, _n, 0)"]

@@ -28,15 +28,15 @@ class TensorMeta:
     """The geometry, type and place of a tensor. Made by `TensorMeta.of`; equal ones are one.
 
     Derived facts (`numel`, `storage_bytes`, `is_contiguous`, `is_dense`, `suggested_format`,
-    `size`) are worked out when it is made, those of symbolic sizes when first asked for. `keys` and
-    `fake_keys`, 0 at first, are the only attributes that may be assigned: the tensor layer keeps
-    the key sets of such tensors there.
+    `size`) are worked out when it is made, those of symbolic sizes when first asked for. `keys`,
+    `fake_keys` and `fake_grad_keys`, 0 at first, are the only attributes that may be assigned: the
+    tensor layer keeps the key sets of such tensors there.
     """
 
     __slots__ = (
-        "__weakref__", "device", "dtype", "fake_keys", "is_contiguous", "is_dense", "itemsize",
-        "keys", "layout", "ndim", "numel", "offset", "shape", "size", "storage_bytes", "strides",
-        "suggested_format",
+        "__weakref__", "device", "dtype", "fake_grad_keys", "fake_keys", "is_contiguous",
+        "is_dense", "itemsize", "keys", "layout", "ndim", "numel", "offset", "shape", "size",
+        "storage_bytes", "strides", "suggested_format",
     )  # fmt: skip
 
     dtype: DType
@@ -49,6 +49,7 @@ class TensorMeta:
     itemsize: int
     keys: int
     fake_keys: int
+    fake_grad_keys: int
 
     numel: int
     """The number of elements."""
@@ -158,7 +159,7 @@ class TensorMeta:
         )
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in ("keys", "fake_keys"):
+        if name not in ("keys", "fake_keys", "fake_grad_keys"):
             raise AttributeError(
                 f"cannot set {name!r}: a TensorMeta is immutable; make another with .view(), "
                 f".fresh(), .like(), .with_dtype() or .with_device()"
@@ -321,6 +322,7 @@ def _make(
     fill(meta, "itemsize", dtype.itemsize)
     fill(meta, "keys", 0)
     fill(meta, "fake_keys", 0)
+    fill(meta, "fake_grad_keys", 0)
     if cls is TensorMeta:
         for name, rule in _DERIVED.items():
             fill(meta, name, rule(meta))

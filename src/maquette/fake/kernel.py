@@ -28,7 +28,13 @@ from maquette.fake.exceptions import (
     DynamicOutputShapeException,
     UnsupportedOperatorException,
 )
-from maquette.fake.mode import FakeTensorMode, arguments_in_one_mode, make_constant
+from maquette.fake.mode import (
+    ACTIVE,
+    FakeTensorMode,
+    arguments_in_one_mode,
+    is_elsewhere,
+    make_constant,
+)
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake
 from maquette.library.arrays import build, resize_outputs, returns_of
 from maquette.library.fakes import FAKE_RUNNER
@@ -67,10 +73,11 @@ def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
             return _raising(op, DynamicOutputShapeException)
         return _decomposed(op, ks)
     kinds = returns_of(op)
-    tail = _tail(op, kinds)
+    inference = bool(ks & K.INFERENCE)
+    tail = _tail(op, kinds, inference)
     if tail is None:
         return _general(op, kinds)
-    return _generated(op, kinds, tail, bool(ks & K.INFERENCE))
+    return _generated(op, kinds, tail, inference)
 
 
 def _or_dynamic(op: OpOverload, plain: Callable[..., object]) -> Callable[..., object]:
@@ -195,7 +202,7 @@ def from_outcome(
     return build(op, kinds, outcome, params, None, fresh, fake_view)
 
 
-def _tail(op: OpOverload, kinds: list[tuple[str, int]]) -> str | None:
+def _tail(op: OpOverload, kinds: list[tuple[str, int]], inference: bool) -> str | None:
     """Source that builds the results of an outcome ``_e`` in mode ``_m``; None: too unusual."""
     types = [r.type.written for r in op._schema.returns]
     names = {kind for kind, _ in kinds}
@@ -211,8 +218,8 @@ def _tail(op: OpOverload, kinds: list[tuple[str, int]]) -> str | None:
         return f"return [_view(p{source}, _v) for _v in _e.value]" if kind == "view" else None
     if kind == "written":
         return f"return p{source} if p{source}.meta is _e.meta else _slow(_ks, _PARAMS_)"
-    parts = [_storage_lines(kinds[0]), "_t._data = None", "_t._vc = None", "_t._base = None"]
-    parts += ["_t._ag = None", "_t.fake_mode = _m", "_t.constant = None", "return _t"]
+    parts = [_storage_lines(kinds[0], inference), "_t._data = None", "_t._vc = None"]
+    parts += ["_t._base = _t._ag = None", "_t.fake_mode = _m", "_t.constant = None", "return _t"]
     return "\n    ".join(["_t = _new(_Fake)", "_t.meta = _e.meta", *parts])
 
 
@@ -240,8 +247,8 @@ def _kernel(_ks, {params}):
         _m = {first}
     except (KeyError, TypeError, AttributeError, IndexError):
         return _slow(_ks, {params})
-    _a = _tls.st.fake_mode
-    if _m is None or (_a is not None and _a is not _m){refuse}:
+    _a = _active[0]
+    if _m is None or (_a is not _m and _a is not None and _is_elsewhere(_m)){refuse}:
         return _slow(_ks, {params})
     {tail.replace("_PARAMS_", params)}
 """
@@ -253,6 +260,8 @@ def _kernel(_ks, {params}):
         "_view": fake_view,
         "_Meta": TensorMeta,
         "_tls": tls,
+        "_active": ACTIVE,
+        "_is_elsewhere": is_elsewhere,
         "_Fake": FakeTensor,
         "_new": _new,
         "_Storage": UntypedStorage,
@@ -262,7 +271,7 @@ def _kernel(_ks, {params}):
         "_NUMBERS": NUMBERS,
         "_mixed": _mixed,
         "_inherit": NOT_INHERITED,
-        "_mask": INFERENCE_MASK if inference else -1,
+        "_mask": INFERENCE_MASK,
     }
     exec(compiled(source, "fake"), space)
     kernel = space["_kernel"]
@@ -270,15 +279,18 @@ def _kernel(_ks, {params}):
     return kernel
 
 
-def _storage_lines(kind: tuple[str, int]) -> str:
+def _storage_lines(kind: tuple[str, int], inference: bool) -> str:
     if kind[0] == "view":
         origin = f"p{kind[1]}"
-        return (
-            f"_t._keys = {origin}._keys & _inherit "
-            f"if _e.meta.dtype is {origin}.meta.dtype else _e.fake_keys\n"
-            f"    _t._storage = {origin}._storage"
-        )
-    return """_t._keys = _e.fake_keys & _mask
+        return f"""_k = {origin}._keys
+    _o = {origin}.meta
+    if _k is _o.fake_keys or _k is _o.fake_grad_keys or _e.meta.dtype is not _o.dtype:
+        _t._keys = _e.fake_keys
+    else:
+        _t._keys = _k & _inherit
+    _t._storage = {origin}._storage"""
+    keys = "_e.fake_keys & _mask" if inference else "_e.fake_keys"
+    return f"""_t._keys = {keys}
     _s = _new(_Storage)
     _s._nbytes = _e.nbytes
     _s.device = _e.device

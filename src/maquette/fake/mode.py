@@ -7,8 +7,10 @@ answer of an operator is its shape rule's (`kernel.py`); how real tensors become
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
@@ -62,11 +64,13 @@ class FakeTensorMode:
         self._entered.append((before, st.include))
         st.fake_mode = self
         st.set_include(st.include | FAKE)
+        _count(self, 1)
         return self
 
     def __exit__(self, *exc: object) -> None:
         st = tls.st
         before, include = self._entered.pop()
+        _count(self, -1)
         st.fake_mode = before
         st.set_include((st.include & ~FAKE) | (include & FAKE))
 
@@ -79,6 +83,28 @@ class FakeTensorMode:
     def is_our_fake(self, t: object) -> bool:
         """Whether ``t`` is a fake of this mode."""
         return isinstance(t, FakeTensor) and t.fake_mode is self
+
+
+# The mode that is active, in whatever thread; None if none is, False if several are. Kernels ask
+# it before they ask their thread: 10 ns instead of 75.
+ACTIVE: list[FakeTensorMode | Literal[False] | None] = [None]
+_counts: dict[FakeTensorMode, int] = {}
+_lock = threading.Lock()
+
+
+def _count(mode: FakeTensorMode, change: int) -> None:
+    """Note that a thread enters a mode, or leaves it."""
+    with _lock:
+        left = _counts[mode] = _counts.get(mode, 0) + change
+        if not left:
+            del _counts[mode]
+        ACTIVE[0] = False if len(_counts) > 1 else next(iter(_counts), None)
+
+
+def is_elsewhere(mode: FakeTensorMode) -> bool:
+    """Whether another mode than this is active in the calling thread."""
+    active = tls.st.fake_mode
+    return active is not None and active is not mode
 
 
 @contextmanager

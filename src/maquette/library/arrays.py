@@ -135,7 +135,7 @@ def _kernel(_ks, {', '.join(names)}):
         _s, _r = _settle(_op, _e.meta, _r)
     _t = _new(_Tensor)
     _t.meta = _e.meta
-    _t._keys = _e.keys & _mask
+    _t._keys = {'_e.keys & _mask' if ks & K.INFERENCE else '_e.keys'}
     _t._storage = _s
     _t._data = _r
     _t._vc = None
@@ -160,7 +160,7 @@ def _kernel(_ks, {', '.join(names)}):
         "_outline": outline,
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
-        "_mask": ~(ADINPLACE | K.AUTOGRAD) if ks & K.INFERENCE else -1,
+        "_mask": ~(ADINPLACE | K.AUTOGRAD),
     }
     exec(compiled(source, "kernel"), space)
     kernel = space["_kernel"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from maquette.dispatch.matching import bind
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.tls import tls
+from maquette.dispatch.tls import node_observers, tls
 from maquette.library.infer import rule_argument
 from maquette.library.page import Cost
 from maquette.tensor.storage import UntypedStorage, observe_allocations
@@ -174,6 +174,8 @@ class Recorder(TorchDispatchMode):
     def __enter__(self) -> Recorder:
         self._stack = ExitStack()
         self._stack.enter_context(observe_allocations(self))
+        node_observers.append(self)
+        self._stack.callback(node_observers.remove, self)
         super().__enter__()
         return self
 

@@ -70,6 +70,10 @@ _PYTHON = K.functionality_bits(DispatchKey.Python) | K.functionality_bits(
 NOT_INHERITED = ~(K.REQUIRES_GRAD | K.CONSTANT | K.TORCH_FUNCTION)
 
 
+# Key sets of plain tensors, each one object: calls compare them by identity first.
+_KEYS: dict[int, int] = {}
+
+
 def keys_for(meta: TensorMeta) -> int:
     """The key set of a plain tensor of this meta (D14), computed once per meta."""
     known = meta.keys
@@ -81,8 +85,10 @@ def keys_for(meta: TensorMeta) -> int:
     autocast = K.parse_dispatch_key("Autocast" + backend)
     if autocast is not None:
         ks |= K.key_bits(autocast)
-    meta.keys = ks
-    meta.fake_keys = ks | FAKE
+    ks = meta.keys = _KEYS.setdefault(ks, ks)
+    fake = ks | FAKE
+    meta.fake_keys = _KEYS.setdefault(fake, fake)
+    meta.fake_grad_keys = _KEYS.setdefault(fake | K.REQUIRES_GRAD, fake | K.REQUIRES_GRAD)
     return ks
 
 
