@@ -82,3 +82,120 @@ def test_positions_of_extremes_take_no_bool(name: str) -> None:
 def test_transforms_take_no_bfloat16(name: str) -> None:
     with pytest.raises(RuntimeError, match="Unsupported dtype BFloat16"):
         getattr(aten, name).default(mq.ones(3, 3, dtype=mq.bfloat16))
+
+
+def test_an_exponent_has_no_more_bits_than_16_bit_elements() -> None:
+    # bfloat16 has 3.0089 as 3.015625.
+    x = mq.tensor([7.0625], dtype=mq.bfloat16)
+    found = aten.pow.Tensor_Scalar(x, 3.0089)
+    assert found.item() == mq.tensor(7.0625**3.015625, dtype=mq.bfloat16).item()
+
+
+def test_batch_norm_normalizes_by_the_statistics_that_it_saves() -> None:
+    x = mq.tensor([[1.0, 2.0, 4.0, 4.125]], dtype=mq.bfloat16).reshape(4, 1)
+    out, mean, rstd = aten.native_batch_norm.default(x, None, None, None, None, True, 0.1, 0.5)
+    expected = (x.double() - mean.double()) * rstd.double()
+    assert out.tolist() == expected.to(mq.bfloat16).tolist()
+
+
+def test_logit_clamps_from_below_first() -> None:
+    # With eps above 1/2 the bounds are the wrong way round: 0 becomes 0.7, 1 becomes 0.3.
+    low, high = aten.logit.default(mq.tensor([0.0, 1.0], dtype=mq.float64), 0.7).tolist()
+    assert low == pytest.approx(math.log(0.7 / 0.3))
+    assert high == pytest.approx(math.log(0.3 / 0.7))
+
+
+def test_the_hinge_of_integers_stays_an_integer() -> None:
+    x, target = mq.tensor([1, -3, 4]), mq.tensor([-1, -1, 1])
+    found = aten.hinge_embedding_loss.default(x, target, 2.7, 0)
+    assert found.dtype is mq.int64
+    assert found.tolist() == [1, 5, 4]  # 2.7 - 1 and 2.7 + 3 without their fractions; 4 itself
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_nothing_divided_by_zero_is_nothing(name: str) -> None:
+    op = getattr(aten, name)
+    found = op(mq.zeros((0, 3), dtype=mq.int64), mq.zeros(3, dtype=mq.int64))
+    assert found.shape == (0, 3)
+
+
+def test_a_search_among_values_of_another_dtype_compares_in_the_common_one() -> None:
+    whole = mq.tensor([1, 3, 5, 7])
+    assert aten.searchsorted.Tensor(whole, mq.tensor([3.5, 5.0])).tolist() == [2, 2]
+    assert aten.bucketize.Tensor(mq.tensor([4]), mq.tensor([1.0, 4.5])).tolist() == [1]
+
+
+def test_a_0_dim_value_does_not_widen_the_search() -> None:
+    # Just above 3 in double precision, 3 itself in that of the sequence.
+    value = 3.0000000001
+    sequence = mq.tensor([1.0, 3.0])
+    assert aten.searchsorted.Tensor(sequence, mq.tensor(value, dtype=mq.float64)).item() == 1
+    assert aten.searchsorted.Tensor(sequence, mq.tensor([value], dtype=mq.float64)).item() == 2
+
+
+def test_isin_takes_no_bool() -> None:
+    with pytest.raises(RuntimeError, match="Unsupported input type encountered for isin"):
+        aten.isin.Tensor_Tensor(mq.ones(2), mq.tensor([True]))
+
+
+def test_a_range_against_its_step_is_refused_though_its_whole_bounds_agree() -> None:
+    with pytest.raises(RuntimeError, match="inconsistent with step sign"):
+        aten.arange.start_step(0.0, 0.5, -4.0, dtype=mq.int64)
+
+
+def test_values_of_more_dimensions_than_their_place_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="cannot be broadcast to indexing result of shape"):
+        aten.index_put.default(mq.zeros(5, 5), [mq.tensor(2)], mq.ones(1, 5))
+
+
+@pytest.mark.parametrize("more", [mq.ones(5), mq.ones(1, 5)])
+def test_diff_refuses_what_cannot_be_put_before_a_tensor(more: mq.Tensor) -> None:
+    with pytest.raises(RuntimeError, match="diff expects"):
+        aten.diff.default(mq.ones(5, 5), 1, 1, more)
+
+
+@pytest.mark.parametrize("name", ["fweights", "aweights"])
+def test_cov_refuses_negative_weights(name: str) -> None:
+    weights = {"fweights": mq.tensor([1, -1]), "aweights": mq.tensor([1.0, -1.0])}[name]
+    with pytest.raises(RuntimeError, match=f"{name} cannot be negative"):
+        aten.cov.default(mq.ones(2), **{name: weights})
+
+
+@pytest.mark.parametrize("op", ["_softmax_backward_data", "_log_softmax_backward_data"])
+def test_the_gradient_of_softmax_has_the_dtype_of_what_comes_back(op: str) -> None:
+    back = mq.ones(3, dtype=mq.float64)
+    assert getattr(aten, op).default(back, back, 0, mq.float32).dtype is mq.float64
+
+
+@pytest.mark.parametrize("kind", [mq.float16, mq.bfloat16])
+def test_a_number_beside_16_bit_elements_is_rounded_to_them(kind: mq.dtype) -> None:
+    x = mq.tensor([0.1], dtype=kind)
+    assert (x == 0.1).tolist() == [True]
+    assert (x == mq.tensor(0.1, dtype=mq.float64)).tolist() == [True]
+    assert (x - 0.1).tolist() == [0.0]
+    assert aten.remainder.Scalar(x, 0.1).tolist() == [0.0]
+
+
+def test_integers_beside_16_bit_elements_are_rounded_to_them() -> None:
+    # 2049 has 12 bits, float16 keeps 11.
+    assert (mq.tensor([2048.0], dtype=mq.float16) == mq.tensor([2049])).tolist() == [True]
+
+
+def test_a_number_that_multiplies_16_bit_elements_is_not_rounded() -> None:
+    # 1.328125 * 3.14159 is 4.1724, nearest to 4.1875; by bfloat16's 3.140625 it is 4.1711, nearest
+    # to 4.15625 (between 4 and 8 the steps are 0.03125, so 4.171875 divides the two).
+    x = mq.tensor([1.328125], dtype=mq.bfloat16)
+    assert (x * 3.14159).tolist() == [4.1875]
+    assert (x * mq.tensor(3.14159)).tolist() == [4.1875]
+    assert (x * mq.tensor(3.14159, dtype=mq.bfloat16)).tolist() == [4.15625]
+
+
+def test_tensors_of_different_dtypes_may_be_equal() -> None:
+    assert aten.equal.default(mq.ones(2), mq.ones(2, dtype=mq.int64))
+    assert not aten.equal.default(mq.tensor([0.1]), mq.tensor([0.1], dtype=mq.float64))
+
+
+def test_counts_of_nothing_are_integers_whatever_the_weights() -> None:
+    found = aten.bincount.default(mq.zeros(0, dtype=mq.int64), mq.zeros(0), 4)
+    assert found.dtype is mq.int64
+    assert found.tolist() == [0, 0, 0, 0]

@@ -63,3 +63,46 @@ def test_polygamma_refuses_to_write_fractions_into_integers() -> None:
 def test_real_transforms_refuse_a_complex_output(name: str) -> None:
     with pytest.raises(RuntimeError, match="expects a floating point output tensor"):
         getattr(aten, name).out(mq.ones(4, 4), out=mq.zeros(4, 6, dtype=mq.complex64))
+
+
+@pytest.mark.parametrize("name", ["ceil", "bitwise_not", "tril", "conj_physical", "softplus"])
+def test_operators_that_do_not_convert_refuse_an_output_of_another_dtype(name: str) -> None:
+    kind = mq.int32 if name == "bitwise_not" else mq.float32
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        getattr(aten, name).out(mq.ones(2, 2, dtype=kind), out=mq.zeros(2, 2, dtype=mq.float64))
+
+
+def test_copies_of_views_refuse_an_output_of_another_dtype() -> None:
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        aten.t_copy.out(mq.ones(2, 3), out=mq.zeros(3, 2, dtype=mq.float64))
+
+
+@pytest.mark.parametrize("power", [0, 1])
+def test_a_matrix_power_that_is_a_copy_may_be_converted(power: int) -> None:
+    found = aten.linalg_matrix_power.out(mq.ones(1, 1), power, out=mq.zeros(1, 1, dtype=mq.float64))
+    assert found.tolist() == [[1.0]]
+
+
+def test_a_matrix_power_that_is_a_product_may_not_be_converted() -> None:
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+        aten.linalg_matrix_power.out(mq.ones(1, 1), 2, out=mq.zeros(1, 1, dtype=mq.float64))
+
+
+def test_cat_refuses_to_write_over_what_it_reads() -> None:
+    x = mq.ones(4, 6)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        aten.cat.out([mq.zeros(0), x], 0, out=x)
+
+
+def test_cat_refuses_an_empty_output_that_it_reads_and_would_resize() -> None:
+    empty = mq.zeros(0)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        aten.cat.out([empty, mq.ones(4, 6)], 0, out=empty)
+
+
+@pytest.mark.parametrize("name", ["cumsum_", "cumprod_"])
+def test_a_running_sum_in_place_keeps_the_dtype_of_its_tensor(name: str) -> None:
+    op = getattr(aten, name).default
+    assert op(mq.tensor([1, 2], dtype=mq.int32), 0, dtype=mq.int32).dtype is mq.int32
+    with pytest.raises(RuntimeError, match="Bad in-place call"):
+        op(mq.tensor([1, 2], dtype=mq.int32), 0, dtype=mq.int64)

@@ -77,6 +77,9 @@ def test_compile_gives_the_function_back() -> None:
 
     assert torch.compile(double) is double
     assert torch.compile(mode="max-autotune")(double) is double
+    module = mq.nn.Linear(1, 1)
+    module.compile()
+    assert list(torch.compile(module).state_dict()) == ["weight", "bias"]
 
 
 def test_checks_raise_their_kind() -> None:
@@ -93,6 +96,26 @@ def test_questions_about_objects() -> None:
     assert torch.is_storage(torch.ones(1).untyped_storage())
     assert torch.typename(torch.ones(1)).endswith("Tensor")
     assert torch.broadcast_shapes((2, 1), (3,)) == torch.Size([2, 3])
+
+
+def test_questions_about_tensors() -> None:
+    x = torch.ones(2, 3)
+    assert torch.numel(x) == 6
+    assert torch.is_signed(x)
+    assert not torch.is_signed(x.to(torch.uint8))
+    assert not torch.is_inference(x)
+    assert not torch.is_conj(x)
+    assert not torch.is_neg(x)
+    assert torch.get_device(x) == -1
+
+
+def test_a_flat_place_is_unravelled() -> None:
+    places = torch.arange(24).reshape(2, 3, 4)
+    for i, found in enumerate(torch.unravel_index(places, (2, 3, 4))):
+        expected = torch.arange((2, 3, 4)[i]).reshape([-1 if d == i else 1 for d in range(3)])
+        assert torch.equal(found, expected.expand(2, 3, 4))
+    with pytest.raises(ValueError, match="integer dtype"):
+        torch.unravel_index(torch.ones(1), (2, 3))
 
 
 def test_version_says_what_this_is() -> None:

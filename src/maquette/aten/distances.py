@@ -167,7 +167,7 @@ def cdist_composite(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) 
         return _cdist_forward(x1, x2, p, compute_mode)
     batch = broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2])
     if 0 in (*x1.meta.shape, *x2.meta.shape, *batch):
-        return x1.new_zeros((*batch, x1.meta.shape[-2], x2.meta.shape[-2]))
+        return _cdist_forward(x1, x2, p, compute_mode)  # zeros, which keep their place in the graph
     return _euclidean_dist(
         x1.expand((*batch, *x1.meta.shape[-2:])), x2.expand((*batch, *x2.meta.shape[-2:]))
     )

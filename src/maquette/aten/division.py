@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten.operands import narrow_type
+from maquette.aten.operands import factors, narrow_type, promoted
 from maquette.aten.pointwise import (
     BOTH,
     CORE_POINTWISE,
@@ -22,7 +22,6 @@ from maquette.aten.pointwise import (
     common_type,
     direct,
     elementwise_cost,
-    promoted,
     write_directly,
 )
 from maquette.aten.slopes import Value, aten, conj, no_slope
@@ -83,16 +82,17 @@ def divided_shape(self: Operand, other: Operand, rounding_mode: str | None) -> T
 def divided_kernel(xp: ModuleType, self: Array, other: Array, rounding_mode: str | None) -> Array:
     if rounding_mode is None:
         return div_kernel(xp, self, other)
-    a, b = promoted(xp, self, other)
+    whole = rounding_mode == "floor"
+    a, b = factors(xp, self, other) if whole else promoted(xp, self, other)
     if a.dtype.kind not in "iu":
-        if rounding_mode == "floor":
+        if whole:
             return xp.floor_divide(a, b)
         quotient = xp.true_divide(a, b)
         narrow = narrow_type(self, other)
         # In 16 bits the quotient may round up to a whole number before it is cut.
         return xp.trunc(quotient.astype(narrow).astype(a.dtype) if narrow else quotient)
     check_divisor(xp, a, b)
-    return xp.floor_divide(a, b) if rounding_mode == "floor" else truncated_quotient(xp, a, b)
+    return xp.floor_divide(a, b) if whole else truncated_quotient(xp, a, b)
 
 
 def check_divisor(xp: ModuleType, dividend: Array, divisor: Array) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -273,9 +272,10 @@ def method_face(name: str) -> Face:
     return face_of(packet, method=True)
 
 
-_BEGINS_WITH_SELF = re.compile(r"[^(]*\(Tensor(\([^)]*\))? self\b")
-
-
 def gives_method(packet: OpOverloadPacket) -> bool:
     """Whether some overload begins with ``self``; told by the text, for schemas are parsed late."""
-    return any(_BEGINS_WITH_SELF.match(text) for text in _schemas(packet))
+    for overload in packet._overloads.values():
+        kind, found, _ = overload._schema_text.partition("(")[2].partition(" self")
+        if found and (kind == "Tensor" or (kind.startswith("Tensor(") and kind.endswith(")"))):
+            return True
+    return False

@@ -415,13 +415,13 @@ def _page(name: str, arguments: str, function: Callable[..., Tensor], forward: b
     define(
         f"aten::fft_{name}.out(Tensor self, {arguments}, *, Tensor(a!) out) -> Tensor(a!)",
         tags=[Tag.out],
-    ).composite(_ihfftn_into if name == "ihfftn" else into)
+    ).composite(_ihfftn_into if name in ("ihfft2", "ihfftn") else into)
 
 
 def _ihfftn_into(
     self: Tensor, s: Ints | None, dim: Ints | None, norm: str | None, out: Tensor
 ) -> Tensor:
-    """``out=`` of ``ihfftn``; where one dimension is transformed, ``out`` stays as it was.
+    """``out=`` of ``ihfftn`` and ``ihfft2``; of one dimension transformed it keeps what it had.
 
     That is PyTorch 2.13's answer too, surely a mistake: use ``ihfft`` with ``out=`` there.
     """

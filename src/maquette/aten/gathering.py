@@ -468,7 +468,11 @@ def _dynamic_out(base: OperatorPage, schema: str) -> None:
         out = params[-1]
         assert isinstance(out, Tensor)
         check_writable(base.op._opname, out.meta)
-        return write_exact_out(out, base(*params[:-1]))
+        found = base(*params[:-1])
+        assert isinstance(found, Tensor)
+        if found.meta.ndim == 2 and out.meta.shape != found.meta.shape and out.dtype is found.dtype:
+            out.resize_(found.meta.shape[::-1]).t_()  # positions by dimension, as they are found
+        return write_exact_out(out, found)
 
     page.explicit(into)
     refuse_overlap(page, "self", "mask")

@@ -9,6 +9,7 @@ from types import ModuleType
 
 from maquette.aten.axes import Array
 from maquette.aten.options import cast
+from maquette.aten.overlap import refuse_overlap
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import from_numpy_dtype, promote_types, result_type_of
@@ -117,6 +118,9 @@ def cat_grad(grad: Tensor, tensors_meta: Metas, dim: int) -> tuple[object]:
         grads.append(grad.narrow(axis, begin, meta.shape[axis]))
         begin += meta.shape[axis]
     return (grads,)
+
+
+refuse_overlap(cat.variants[0], "tensors")
 
 
 stack = define("aten::stack(Tensor[] tensors, int dim=0) -> Tensor", variants=[Variant.OUT])

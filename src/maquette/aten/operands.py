@@ -167,14 +167,41 @@ def computed(array: Array) -> Array:
 
 
 def promoted(xp: ModuleType, *operands: Array | Number, floats: bool = False) -> Sequence[Array]:
-    """Arrays and numbers in the one type that PyTorch computes in."""
+    """Arrays and numbers in the one type that PyTorch computes in.
+
+    Where they promote to a float of 16 bits, what is of another type is rounded to it first: a
+    bfloat16 0.1 equals the number 0.1.
+    """
     first = getattr(operands[0], "dtype", None)
     if first is F32 or first is F64:
         if all(getattr(o, "dtype", None) is first for o in operands):
             return operands  # type: ignore[return-value]  # arrays, all of them
     kinds = tuple([_kind_and_rank(o) for o in operands])
-    wide = _computing_type(kinds, floats, get_default_dtype())
-    return [cast(xp, o, wide) for o in operands]
+    wide, narrow = _computing_types(kinds, floats, get_default_dtype())
+    if narrow is None:
+        return [cast(xp, o, wide) for o in operands]
+    return [_rounded(xp, o, narrow, wide) for o in operands]
+
+
+def factors(
+    xp: ModuleType, self: Array | Number, other: Array | Number, *, floats: bool = False
+) -> Sequence[Array]:
+    """`promoted` for products and quotients, where a single number on the right is not rounded."""
+    a, b = promoted(xp, self, other, floats=floats)
+    if a.dtype is F32 and getattr(other, "size", 1) == 1:
+        b = cast(xp, other, F32)
+    return a, b
+
+
+def _rounded(
+    xp: ModuleType,
+    value: Array | Number,
+    narrow: np.dtype[np.generic],
+    wide: np.dtype[np.generic],
+) -> Array:
+    if getattr(value, "dtype", None) == narrow:
+        return cast(xp, value, wide)
+    return cast(xp, value, wide).astype(narrow).astype(wide)
 
 
 def _kind_and_rank(value: Array | Number) -> object:
@@ -187,18 +214,19 @@ def _kind_and_rank(value: Array | Number) -> object:
 def narrow_type(*operands: Array | Number) -> np.dtype[np.generic] | None:
     """The float type of 16 bits that arrays and numbers promote to; None if it is another."""
     kinds = tuple([_kind_and_rank(o) for o in operands])
-    common = _promoted_kind(kinds, False, get_default_dtype())
-    return common.numpy if common.category == FLOATS and common.itemsize == 2 else None
+    return _computing_types(kinds, False, get_default_dtype())[1]
 
 
 @lru_cache(maxsize=4096)
-def _computing_type(
+def _computing_types(
     kinds: tuple[object, ...], floats: bool, default: dtype
-) -> np.dtype[np.generic]:
-    return wide_type(_promoted_kind(kinds, floats, default))
+) -> tuple[np.dtype[np.generic], np.dtype[np.generic] | None]:
+    """The type to compute in, and the float type of 16 bits that it stands for, if it does."""
+    common = _promoted_kind(kinds, floats, default)
+    narrow = common.category == FLOATS and common.itemsize == 2
+    return wide_type(common), common.numpy if narrow else None
 
 
-@lru_cache(maxsize=4096)
 def _promoted_kind(kinds: tuple[object, ...], floats: bool, default: dtype) -> dtype:
     operands: list[Operand] = []
     for kind in kinds:
@@ -211,7 +239,7 @@ def _promoted_kind(kinds: tuple[object, ...], floats: bool, default: dtype) -> d
 
 
 def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Kernel:
-    """The kernel of one of Python's operators, which arrays of one type need no promotion for.
+    """The kernel of a product or quotient, which arrays of one type need no promotion for.
 
     floats: integers are promoted to the default dtype.
     """
@@ -227,7 +255,7 @@ def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Ker
                 return act(self, other)
         except AttributeError:  # another number than a float or int, or one on the left
             pass
-        a, b = promoted(xp, self, other, floats=floats)
+        a, b = factors(xp, self, other, floats=floats)
         return act(a, b)
 
     return kernel
@@ -250,7 +278,13 @@ def direct_sum(act: Callable[[Array, Array], Array]) -> Kernel:
             except AttributeError:
                 pass
         a, b = promoted(xp, self, other)
-        return act(a, b if alpha == 1 else xp.multiply(b, cast(xp, alpha, b.dtype)))
+        if alpha == 1:
+            return act(a, b)
+        narrow = narrow_type(self, other)
+        factor = cast(xp, alpha, b.dtype)
+        if narrow is not None:
+            factor = factor.astype(narrow).astype(b.dtype)
+        return act(a, xp.multiply(b, factor))
 
     return kernel
 

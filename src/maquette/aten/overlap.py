@@ -61,7 +61,8 @@ def _check(op: OpOverload, target: object, geometry: TensorMeta, read: object) -
     for other in read if isinstance(read, tuple) else (read,):
         if not isinstance(other, Tensor) or other._storage is not target._storage:
             continue
-        if (other is target and other.numel()) or _meet(geometry, other.meta):
+        same = other is target and (other.numel() or geometry.numel)
+        if same or _meet(geometry, other.meta):
             raise RuntimeError(
                 f"{op._opname}: unsupported operation: some elements of the input tensor and the "
                 f"written-to tensor refer to a single memory location. Please clone() the tensor "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten.operands import narrow_type
 from maquette.aten.pointwise import (
     CORE_POINTWISE,
     INTS,
@@ -64,13 +63,7 @@ def pow_number_kernel(xp: ModuleType, self: Array, exponent: Number) -> Array:
     base, raised = promoted(xp, self, exponent)
     if base.dtype.kind == "b":
         return base if exponent else xp.ones_like(base)
-    return power(xp, base, _narrowed(self, exponent, raised))
-
-
-def _narrowed(self: Array | Number, exponent: Array | Number, number: Array) -> Array:
-    """The number among the operands, of no more precision than 16-bit elements beside it."""
-    narrow = narrow_type(self, exponent)
-    return number if narrow is None else number.astype(narrow).astype(number.dtype)
+    return power(xp, base, raised)
 
 
 # --- pages ----------------------------------------------------------------------------
@@ -117,8 +110,7 @@ def pow_of_number_shape(self: Number, exponent: TensorMeta) -> TensorMeta:
 
 
 def pow_of_number_kernel(xp: ModuleType, self: Number, exponent: Array) -> Array:
-    base, raised = promoted(xp, self, exponent)
-    return power(xp, _narrowed(self, exponent, base), raised)
+    return power(xp, *promoted(xp, self, exponent))
 
 
 pow_number.kernel(pow_number_kernel)

@@ -18,10 +18,10 @@ from maquette.aten.reductions import (
 )
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype, int64
-from maquette.core.errors import check_not_implemented
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
 from maquette.tensor.tensor import Tensor
 
 BOTH = (Variant.INPLACE, Variant.OUT)
@@ -53,8 +53,28 @@ def _scan(name: str, ufunc: str) -> OperatorPage:
     page.shape(shape)
     page.kernel(kernel)
     into_dtype_of_out(page)
+    _keep_dtype_in_place(page)
     page.cost(reduction_cost)
     return page
+
+
+def _keep_dtype_in_place(page: OperatorPage) -> None:
+    """Let the in-place form run in the tensor's own dtype only."""
+    (variant,) = [v for v in page.variants if Tag.inplace in v.tags]
+    fitted = variant.shape_rule
+    assert fitted is not None
+
+    def shape(self: TensorMeta, dim: int, dtype: dtype | None) -> object:
+        check(
+            dtype is None or dtype is self.dtype,
+            lambda: (
+                f"Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype "
+                f"{dtype} should match"
+            ),
+        )
+        return fitted(self, dim, dtype)
+
+    set_shape_rule(variant, shape)
 
 
 cumsum = _scan("cumsum", "add")

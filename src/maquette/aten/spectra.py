@@ -111,17 +111,14 @@ def svd_grad(
     if not compute_uv:
         result0, result1, result2 = _linalg_svd(A, False, True)
     k = result1.meta.shape[-1]
-    check(
-        not full_matrices
-        or A.meta.shape[-1] == A.meta.shape[-2]
-        or (grads[0] is None and grads[2] is None),
-        lambda: (
-            "svd_backward: The singular vectors in full_matrices are not differentiable; call "
-            "svd(full_matrices=False)"
-        ),
-    )
     left, right = result0.narrow(-1, 0, k), result2.narrow(-2, 0, k)
-    return (_svd_grad(grads, left, result1, right),)
+    by_left, by_values, by_right = grads
+    if full_matrices:
+        # What comes back for vectors beyond the singular values is dropped, as in PyTorch: those
+        # are determined up to a rotation only.
+        by_left = None if by_left is None else by_left.narrow(-1, 0, k)
+        by_right = None if by_right is None else by_right.narrow(-2, 0, k)
+    return (_svd_grad([by_left, by_values, by_right], left, result1, right),)
 
 
 def _svd_grad(grads: Grads, left: Tensor, values: Tensor, right: Tensor) -> Tensor:

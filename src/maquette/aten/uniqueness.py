@@ -215,6 +215,8 @@ def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int
 def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlength: int) -> Array:
     if self.size and self.min() < 0:
         raise of_data(RuntimeError("bincount only supports 1-d non-negative integral inputs."))
+    if weights is not None and not weights.size:
+        weights = None  # as if none were given, so that zeros are counted in int64
     counted: Array = xp.bincount(self.astype(xp.int64), weights, minlength)
     if weights is None:
         return counted.astype(xp.int64)

@@ -90,8 +90,11 @@ def share_storage(page: OperatorPage, view: OperatorPage, rule: Callable[..., ob
     page.shape(rule)
     below = ~(ADINPLACE | K.AUTOGRAD | K.REQUIRES_GRAD)
 
+    table, resolve = view.op._table, view.op.resolve
+
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        return lambda ks, *params: view.op.run(ks & below, params)
+        low = ks & below
+        return lambda ks, *params: (table.get(low) or resolve(low))(low, *params)
 
     for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.Fake):
         page.op.register(key, Kernel(factory))

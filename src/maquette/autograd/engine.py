@@ -10,6 +10,7 @@ nobody else holds it.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from operator import attrgetter
@@ -18,6 +19,7 @@ from typing import cast
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import Shape
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
@@ -259,13 +261,18 @@ def _may_write(t: Tensor) -> bool:
 
 def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
     """Sum a broadcast gradient to its input's shape, cast it to its dtype; else an error."""
-    if grad.meta.shape != meta.shape:
-        if not _expandable(meta.shape, grad.meta.shape):
+    given = grad.meta
+    if given.shape != meta.shape:
+        dims = _stretched(meta.shape, given.shape)
+        if dims is None:
             raise RuntimeError(
                 f"Function {node.name()} returned an invalid gradient at index {index} - got "
-                f"{list(grad.meta.shape)} but expected shape compatible with {list(meta.shape)}"
+                f"{list(given.shape)} but expected shape compatible with {list(meta.shape)}"
             )
-        grad = sum_to_shape(grad, tuple(meta.shape))
+        if dims:
+            grad = grad.sum(dims, True)
+        if given.ndim > meta.ndim:
+            grad = grad.view(meta.shape)
     if grad.meta.dtype is not meta.dtype:
         if grad.meta.dtype.is_complex and not meta.dtype.is_complex:
             grad = grad.real
@@ -273,20 +280,14 @@ def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
     return grad
 
 
-def _expandable(shape: Sequence[int], to: Sequence[int]) -> bool:
-    if len(shape) > len(to):
-        return False
-    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
-
-
-def sum_to_shape(grad: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Sum over the dimensions that broadcasting from ``shape`` added or stretched."""
-    lead = len(grad.meta.shape) - len(shape)
-    dims = list(range(lead))
-    dims += [i + lead for i, n in enumerate(shape) if n == 1 and grad.meta.shape[i + lead] != 1]
-    if dims:
-        grad = grad.sum(dims, True)
-    return grad.view(shape) if lead else grad
+@functools.lru_cache(4096)
+def _stretched(shape: Shape, to: Shape) -> tuple[int, ...] | None:
+    """The dimensions that broadcasting ``shape`` to ``to`` adds or stretches; None if it cannot."""
+    lead = len(to) - len(shape)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, to[lead:], strict=True)):
+        return None
+    stretched = [i for i, n in enumerate(shape, lead) if n == 1 and to[i] != 1]
+    return (*range(lead), *stretched)
 
 
 def _accumulate_leaf(node: AccumulateGrad, grad: Tensor, create_graph: bool) -> None:

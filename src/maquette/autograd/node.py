@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
-from maquette.dispatch.tls import tls
+from maquette.dispatch.tls import node_observers, tls
 from maquette.tensor.tensor import ADINPLACE, History, Tensor, alias
 
 if TYPE_CHECKING:
@@ -205,8 +205,10 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Tensor) -> None:
-        super().__init__((), ())
+        self.links = ()
         self.sequence = LAST
+        self.context = tls.st.node_context if node_observers else None
+        self.pre_hooks = None
         self.variable = variable
 
 
@@ -237,15 +239,18 @@ def grad_edge(t: Tensor) -> Edge | None:
     """Where the gradient of ``t`` goes: its node, its accumulator, or nowhere."""
     if not t._keys & K.REQUIRES_GRAD:
         return None
-    node = t.grad_fn
-    if node is not None:
-        return node, t.output_nr
-    ag = t._autograd()
+    ag = t._ag
+    if ag is not None and (ag.grad_fn is not None or t._base is not None):
+        node = t.grad_fn  # of a view, as its base is now
+        if node is not None:
+            return node, t.output_nr
+    if ag is None or ag.accumulator is None:
+        ag = t._autograd()
     # The accumulator refers to its leaf, the leaf only weakly to it, so neither keeps a cycle.
-    known = ag.accumulator() if ag.accumulator is not None else None
+    known = None if ag.accumulator is None else ag.accumulator()
     if known is None:
         known = AccumulateGrad(t)
-        ag.accumulator = weakref.ref(known)
+        t._autograd().accumulator = weakref.ref(known)
     return known, 0
 
 

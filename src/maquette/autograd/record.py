@@ -120,7 +120,8 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
     lines += [f"    {line}" for line in (_history_lines(op) if single else _HISTORY_OF_MANY)]
     if plan.lists:
         lines += ["    _n.list_sizes = _sizes"]
-    lines += [f"    _n.saved = _class.save(_r, {passed})", "    return _r"]
+    saved = f"_class.save(_r, {passed})"
+    lines += [f"    _n.saved = {saved}", "    return _r"]
     space: dict[str, object] = {
         "_below": op._table.get(ks) or op.resolve(ks),
         "_edge": grad_edge,

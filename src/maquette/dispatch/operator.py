@@ -260,6 +260,13 @@ class OpOverload(OperatorBase):
 
         return withdraw
 
+    def register_for_good(self, keys: Iterable[DispatchKey], kernel: Kernel) -> None:
+        """Put ``kernel`` on top of the stack at each of several keys, never to be withdrawn."""
+        with LOCK:
+            for key in keys:
+                self._kernels.setdefault(key, []).append(kernel)
+            self.invalidate()
+
     def invalidate(self) -> None:
         """Forget every resolved key set and every inferred result."""
         with LOCK:

@@ -1,5 +1,6 @@
 """`Parameter` and `Buffer` under PyTorch's module path; they are the tensor floor's."""
 
+from maquette.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from maquette.tensor.parameter import Buffer, Parameter
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "UninitializedBuffer", "UninitializedParameter", "is_lazy"]

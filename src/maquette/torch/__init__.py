@@ -44,6 +44,15 @@ _HERE = {
             "set_float32_matmul_precision",
             "get_float32_matmul_precision",
             "set_flush_denormal",
+            "set_warn_always",
+            "is_warn_always_enabled",
+            "is_inference",
+            "numel",
+            "is_signed",
+            "is_conj",
+            "is_neg",
+            "get_device",
+            "unravel_index",
             "set_default_tensor_type",
             "broadcast_shapes",
             "_check",
@@ -71,8 +80,10 @@ _HERE = {
         ),
         "tensor_types",
     ),
-    "save": "serialization",
+    **dict.fromkeys(("autocast", "is_autocast_enabled", "get_autocast_dtype", "GradScaler"), "amp"),
     "load": "serialization",
+    "save": "serialization",
+    "vmap": "func",
 }
 
 

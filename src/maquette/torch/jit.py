@@ -1,11 +1,16 @@
-"""`torch.jit`: there is no script compiler; what is marked for it stays Python."""
+"""`torch.jit`: there is no script compiler; what is marked for it stays Python.
+
+Traces and script files, which are other programs than the Python they come from, are not there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
+from maquette.nn.base import Module
 from maquette.torch.forwarding import forward
+from maquette.torch.later import functions_for_later
 
 F = TypeVar("F")
 Final = object
@@ -46,4 +51,42 @@ def unused(fn: F) -> F:
     return fn
 
 
-__getattr__ = forward(__name__)
+def annotate(the_type: object, the_value: F) -> F:
+    """``the_value`` itself."""
+    return the_value
+
+
+def Attribute(value: F, type: object) -> F:
+    """``value`` itself."""
+    return value
+
+
+class ScriptModule(Module):
+    """The class of compiled modules, of which there are none: to be asked after only."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise NotImplementedError(
+            "torch.jit.ScriptModule is not supported by maquette: derive from torch.nn.Module"
+        )
+
+
+class ScriptFunction:
+    """The class of compiled functions, of which there are none: to be asked after only."""
+
+
+_PYTHON = "call the module or function itself"
+_FILES = "save and load its state_dict() with torch.save and torch.load"
+_LATER = functions_for_later(
+    "torch.jit",
+    {
+        **dict.fromkeys(
+            ("trace", "trace_module", "freeze", "optimize_for_inference", "fork", "wait"), _PYTHON
+        ),
+        **dict.fromkeys(("save", "load"), _FILES),
+    },
+)
+_forwarded = forward(__name__)
+
+
+def __getattr__(name: str) -> object:
+    return _LATER[name] if name in _LATER else _forwarded(name)

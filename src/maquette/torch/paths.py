@@ -21,9 +21,11 @@ ROOMS = {
     "_subclasses.fake_tensor": "maquette.fake",
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.tensor.printing",
-    "autograd": "maquette.autograd",
+    "autograd.anomaly_mode": "maquette.autograd.anomaly",
+    "autograd.function": "maquette.autograd.function",
+    "autograd.grad_mode": "maquette.autograd.grad_mode",
+    "autograd.graph": "maquette.autograd.graph",
     "functional": "maquette.aten.functions",
-    "func": "maquette.transforms",
     "fx": "maquette.fx",
     "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx",
@@ -33,7 +35,7 @@ ROOMS = {
     "ops": "maquette.ops",
     "optim": "maquette.optim",
     "utils._pytree": "maquette.core.pytree",
-    "utils.checkpoint": "maquette.higher_order.checkpoint",
+    "utils.data._utils": "maquette.torch.utils.data",
 }
 
 

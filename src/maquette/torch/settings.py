@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import maquette
@@ -44,6 +44,36 @@ def is_complex(input: Tensor) -> bool:
     return input.is_complex()
 
 
+def is_inference(input: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
+    return input.is_inference()
+
+
+def numel(input: Tensor) -> int:
+    """How many elements the tensor has."""
+    return input.numel()
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the tensor's dtype has negative numbers."""
+    return input.dtype.is_signed
+
+
+def is_conj(input: Tensor) -> bool:
+    """Whether the tensor is a view of conjugates."""
+    return input.is_conj()
+
+
+def is_neg(input: Tensor) -> bool:
+    """Whether the tensor is a view of negatives."""
+    return input.is_neg()
+
+
+def get_device(input: Tensor) -> int:
+    """The number of the tensor's device; -1 on the cpu."""
+    return input.get_device()
+
+
 def typename(obj: object) -> str:
     """The name of an object's type, with its module unless that is Python's own."""
     kind = obj if isinstance(obj, type) else type(obj)
@@ -56,11 +86,40 @@ def broadcast_shapes(*shapes: tuple[int, ...] | int) -> Size:
     return Size(_broadcast_shapes(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))
 
 
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """For places in a flattened tensor of this shape, the index in each dimension.
+
+    Raises ValueError for dtypes that are no integers, and for negative sizes.
+    """
+    sizes = [shape] if isinstance(shape, int) else list(shape)
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype == maquette.bool:
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    found = []
+    for size in reversed(sizes):
+        found.append(indices.remainder(size))
+        indices = indices.div(size, rounding_mode="floor")
+    return tuple(reversed(found))
+
+
 # --- compiling -----------------------------------------------------------------------
 
 
-def compile(model: F | None = None, **options: object) -> F | Callable[[F], F]:
-    """``model`` itself: there is nothing to compile for. Options are taken and not used."""
+def compile(
+    model: F | None = None, *, backend: object = "inductor", **options: object
+) -> F | Callable[[F], F]:
+    """``model`` itself, to be run as it stands: compiled programs give what they give uncompiled.
+
+    The other options say how fast, and are not used. Different from PyTorch: no module is wrapped,
+    so names in the state dict have no ``_orig_mod.`` before them. Raises NotImplementedError for a
+    backend that is a function: it would never see a graph.
+    """
+    if callable(backend):
+        raise NotImplementedError(
+            "torch.compile(backend=<a function>) is not supported by maquette yet: nothing is "
+            "captured for it to compile. Leave the backend out to run the program as it stands."
+        )
     if model is None:
         return lambda function: function
     return model
@@ -115,6 +174,7 @@ class _Settings:
     deterministic = False
     deterministic_warn_only = False
     matmul_precision = "highest"
+    warn_always = False
 
 
 def get_num_threads() -> int:
@@ -175,6 +235,16 @@ def set_float32_matmul_precision(precision: str) -> None:
 def get_float32_matmul_precision() -> str:
     """What `set_float32_matmul_precision` set."""
     return _Settings.matmul_precision
+
+
+def set_warn_always(b: bool) -> None:
+    """Kept; Python's own filters decide how often a warning is shown."""
+    _Settings.warn_always = b
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` set."""
+    return _Settings.warn_always
 
 
 def set_flush_denormal(mode: bool) -> bool:

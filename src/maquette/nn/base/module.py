@@ -58,6 +58,13 @@ class Module(Calling, StateDict, Conversion):
                 grad.requires_grad_(False)
             grad.zero_()
 
+    def share_memory(self: T) -> T:
+        """The module itself: there are no other processes to share it with."""
+        return self
+
+    def compile(self, *args: object, **kwargs: object) -> None:
+        """Nothing: the module runs as it stands, which gives the same."""
+
     def extra_repr(self) -> str:
         """What the printed form says within the parentheses; to be overridden."""
         return ""

@@ -54,7 +54,9 @@ class Traversal(Members):
         if remove_duplicate:
             memo.add(this)
         yield prefix, this
-        for name, child in self._own(MODULES):
+        attributes = self.__dict__  # `_own`, written out: a training step walks the tree
+        for name in attributes[MODULES]:
+            child = attributes[name]
             if child is not None:
                 path = f"{prefix}.{name}" if prefix else name
                 yield from child.named_modules(memo, path, remove_duplicate)
@@ -97,7 +99,9 @@ class Traversal(Members):
             else iter([(prefix, self)])
         )
         for path, owner in owners:
-            for name, tensor in owner._own(kind):
+            attributes = owner.__dict__
+            for name in attributes[kind]:
+                tensor = attributes[name]
                 if tensor is None or id(tensor) in seen:
                     continue
                 if remove_duplicate:

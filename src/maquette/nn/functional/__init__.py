@@ -73,6 +73,7 @@ from maquette.nn.functional.loss import (
     huber_loss,
     kl_div,
     l1_loss,
+    linear_cross_entropy,
     mse_loss,
     multi_margin_loss,
     multilabel_margin_loss,
@@ -101,6 +102,10 @@ from maquette.nn.functional.pooling import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
+    fractional_max_pool2d,
+    fractional_max_pool2d_with_indices,
+    fractional_max_pool3d,
+    fractional_max_pool3d_with_indices,
     lp_pool1d,
     lp_pool2d,
     lp_pool3d,
@@ -130,6 +135,7 @@ from maquette.nn.functional.resize import (
     upsample_bilinear,
     upsample_nearest,
 )
+from maquette.nn.functional.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
 __all__ = [
     "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid",
@@ -152,4 +158,7 @@ __all__ = [
     "pdist", "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
     "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle",
     "pixel_unshuffle", "upsample", "upsample_bilinear", "upsample_nearest",
+    "fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices", "linear_cross_entropy", "max_unpool1d", "max_unpool2d",
+    "max_unpool3d",
 ]  # fmt: skip

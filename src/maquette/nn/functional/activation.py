@@ -30,7 +30,7 @@ def hardtanh(
 ) -> Tensor:
     """Clamp to [min_val, max_val]."""
     if min_val > max_val:
-        raise ValueError(f"hardtanh: expected min_val <= max_val; got {min_val} and {max_val}.")
+        raise ValueError(f"min_val cannot be greater than max_val: {min_val} > {max_val}")
     return (mq.hardtanh_ if inplace else mq.hardtanh)(input, min_val, max_val)
 
 

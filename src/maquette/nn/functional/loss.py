@@ -32,6 +32,67 @@ def cross_entropy(
     return mq.cross_entropy_loss(input, target, weight, code, ignore_index, label_smoothing)
 
 
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: object | None = None,
+) -> Tensor:
+    """`cross_entropy` of `linear(input, linear_weight, linear_bias)` with the target.
+
+    input: (features) or (batch, features); linear_weight: (classes, *dims, features), where dims
+    are those of the loss, which then needs a batch. ignore_index: None stands for -100, or, with
+    probabilities as the target, for none. Raises RuntimeError where the shapes do not go together.
+    """
+    if options is not None:
+        raise NotImplementedError(
+            "linear_cross_entropy: chunks (options=) are not there yet; use options=None"
+        )
+    classes = list(linear_weight.shape[:-1])
+    _check_linear(input, linear_weight, linear_bias)
+    if ignore_index is not None and target.is_floating_point():
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    logits = mq.linear(input, linear_weight.flatten(0, -2))
+    if len(classes) > 1:
+        logits = logits.unflatten(1, classes)
+    if linear_bias is not None:
+        logits = logits + linear_bias
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(
+        logits, target, weight, None, ignored, None, reduction, label_smoothing
+    )
+
+
+def _check_linear(input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None) -> None:
+    given, rows = tuple(input.shape), tuple(linear_weight.shape)
+    if len(given) not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {len(given)}")
+    if len(rows) < 2:
+        raise RuntimeError(
+            f"expected linear_weight with dimensionality at least 2, got {len(rows)}"
+        )
+    if given[-1] != rows[-1]:
+        raise RuntimeError(
+            f"expected equal input and linear_weight last dimensions (in_features), got "
+            f"{given[-1]} and {rows[-1]}, respectively"
+        )
+    if len(rows) > 2 and len(given) == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {rows} requires batched input, "
+            f"(N, {rows[-1]}), got unbatched input with shape {given}"
+        )
+    if linear_bias is not None and tuple(linear_bias.shape) != rows[:-1]:
+        raise RuntimeError(
+            f"expected linear_bias shape {rows[:-1]}, got {tuple(linear_bias.shape)}"
+        )
+
+
 def nll_loss(
     input: Tensor,
     target: Tensor,

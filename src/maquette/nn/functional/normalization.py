@@ -111,7 +111,7 @@ def group_norm(
     """
     if input.dim() < 2:
         raise RuntimeError(
-            f"group_norm: expected at least 2 dimensions, (batch, channels); got {input.dim()}."
+            f"Expected at least 2 dimensions for input tensor but received {input.dim()}"
         )
     values = _product((input.shape[0] * input.shape[1] // num_groups, *input.shape[2:]))
     _check_more_than_one_value("group_norm", input.shape, values)

@@ -1,7 +1,8 @@
-"""Pooling: the largest or the mean of a window, of fixed or adapted size.
+"""Pooling: the largest or the mean of a window, of fixed or adapted size, or of random place.
 
 The windows' arithmetic is the operators'. Lives here: the choice between an operator that also
-returns indices and one that does not, and `None` sizes of the adaptive forms.
+returns indices and one that does not, `None` sizes of the adaptive forms, and the random numbers
+of the fractional ones. What undoes a max-pooling is in `unpooling.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from maquette.tensor import Tensor
 
 OptionalSizes = int | Sequence[int | None] | None
 WithIndices = tuple[Tensor, Tensor]
+Ratios = float | Sequence[float]
 
 
 def avg_pool1d(
@@ -150,6 +152,87 @@ def adaptive_max_pool3d(
     """Maxima of depth × height × width windows, with their flat indices on request."""
     pooled: WithIndices = mq.adaptive_max_pool3d(input, _adapted(output_size, input.shape))
     return pooled if return_indices else pooled[0]
+
+
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> WithIndices:
+    """Maxima of windows that begin at random but evenly, and their flat indices (Graham, 2014).
+
+    output_ratio: the size of the output over the input's, where `output_size` is not given.
+    _random_samples: (batch, channels, 2) numbers in [0, 1) that say where windows begin.
+    Differs: one ratio stands for all dimensions; PyTorch takes it in the module only.
+    """
+    return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> WithIndices:
+    """`fractional_max_pool2d_with_indices` over three dimensions, with as many random numbers."""
+    return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
+
+
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor | WithIndices:
+    """`fractional_max_pool2d_with_indices`, with the indices on request."""
+    pooled = _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
+    return pooled if return_indices else pooled[0]
+
+
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Ratios | None = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Tensor | WithIndices:
+    """`fractional_max_pool3d_with_indices`, with the indices on request."""
+    pooled = _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
+    return pooled if return_indices else pooled[0]
+
+
+def _fractional(
+    dims: int,
+    input: Tensor,
+    kernel_size: Sizes,
+    output_size: Sizes | None,
+    output_ratio: Ratios | None,
+    samples: Tensor | None,
+) -> WithIndices:
+    if output_size is None:
+        if output_ratio is None:
+            raise ValueError(
+                f"fractional_max_pool{dims}d requires specifying either an output_size or an "
+                f"output_ratio"
+            )
+        ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else output_ratio
+        output_size = [int(n * ratio) for n, ratio in zip(input.shape[-dims:], ratios)]
+    if samples is None:
+        planes = [1 if input.ndim == dims + 1 else input.shape[0], input.shape[-dims - 1]]
+        samples = mq.rand([*planes, dims], dtype=input.dtype, device=input.device)
+    pool = mq.fractional_max_pool2d if dims == 2 else mq.fractional_max_pool3d
+    pooled: WithIndices = pool(
+        input, _repeat(kernel_size, dims), _repeat(output_size, dims), samples
+    )
+    return pooled
 
 
 def lp_pool1d(

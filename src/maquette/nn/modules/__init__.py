@@ -1,5 +1,6 @@
 """The layers, in files named as PyTorch names them where it has one for the family."""
 
+from maquette.nn.base import Module
 from maquette.nn.modules.activation import (
     CELU,
     ELU,
@@ -30,6 +31,7 @@ from maquette.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from maquette.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from maquette.nn.modules.attention import MultiheadAttention
 from maquette.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from maquette.nn.modules.channelshuffle import ChannelShuffle
@@ -54,6 +56,21 @@ from maquette.nn.modules.dropout import (
 from maquette.nn.modules.flatten import Flatten, Unflatten
 from maquette.nn.modules.fold import Fold, Unfold
 from maquette.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
+from maquette.nn.modules.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from maquette.nn.modules.linear import Bilinear, Identity, Linear
 from maquette.nn.modules.loss import (
     BCELoss,
@@ -117,13 +134,22 @@ from maquette.nn.modules.ranking import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
+from maquette.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 from maquette.nn.modules.sparse import Embedding, EmbeddingBag
+from maquette.nn.modules.synchronized import SyncBatchNorm
 from maquette.nn.modules.transformer import (
     Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
+)
+from maquette.nn.modules.unpooling import (
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
 )
 from maquette.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
@@ -150,5 +176,11 @@ __all__ = [
     "MarginRankingLoss", "HingeEmbeddingLoss", "TripletMarginLoss",
     "TripletMarginWithDistanceLoss", "Embedding", "EmbeddingBag", "TransformerEncoderLayer",
     "TransformerDecoderLayer", "TransformerEncoder", "TransformerDecoder", "Transformer",
-    "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d",
+    "Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d", "FractionalMaxPool2d",
+    "FractionalMaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
+    "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase",
+    "AdaptiveLogSoftmaxWithLoss", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d",
+    "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d",
+    "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d",
+    "LazyLinear", "Module", "SyncBatchNorm",
 ]  # fmt: skip

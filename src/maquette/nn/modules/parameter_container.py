@@ -182,7 +182,7 @@ class ParameterDict(Module):
 
     def extra_repr(self) -> str:
         """One line a value."""
-        return "\n".join(f"  ({key}): {_described(value)}" for key, value in self.items())
+        return "\n".join(f"  ({k}): {_described(v, old_types=True)}" for k, v in self.items())
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """RuntimeError: a dict of parameters is not a function."""
@@ -194,10 +194,12 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if plain else value
 
 
-def _described(value: object) -> str:
+def _described(value: object, *, old_types: bool = False) -> str:
+    """One value; old_types: torch.FloatTensor for torch.float32, as PyTorch prints a dict's."""
     if not isinstance(value, Tensor):
         return f"Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
+    kind_of_data = value.type() if old_types else value.dtype
     size = "x".join(str(n) for n in value.shape)
     place = f" ({value.device})" if value.device.type == "cuda" else ""
-    return f"{kind} containing: [{value.dtype} of size {size}{place}]"
+    return f"{kind} containing: [{kind_of_data} of size {size}{place}]"

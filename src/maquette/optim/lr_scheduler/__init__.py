@@ -14,12 +14,19 @@ from maquette.optim.lr_scheduler.decay import (
 )
 from maquette.optim.lr_scheduler.functions import LambdaLR, MultiplicativeLR
 from maquette.optim.lr_scheduler.plateau import ReduceLROnPlateau
+from maquette.optim.lr_scheduler.triangular import CyclicLR
+
+
+class _LRScheduler(LRScheduler):
+    """The base by its name before 2.0, for programs that derive from it."""
+
 
 __all__ = [
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
     "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",

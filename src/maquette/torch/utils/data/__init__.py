@@ -13,6 +13,7 @@ from maquette.torch.utils.data.dataset import (
     TensorDataset,
     random_split,
 )
+from maquette.torch.utils.data.distributed import DistributedSampler
 from maquette.torch.utils.data.loader import DataLoader, get_worker_info
 from maquette.torch.utils.data.sampler import (
     BatchSampler,
@@ -29,6 +30,7 @@ __all__ = [
     "ConcatDataset",
     "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "IterableDataset",
     "RandomSampler",
     "Sampler",

@@ -1,0 +1,97 @@
+"""The older spectral normalization: a hook computes the weight before each forward.
+
+New programs take `parametrizations.spectral_norm`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from maquette.aten import functions as mq
+from maquette.autograd import no_grad
+from maquette.nn import functional as F
+from maquette.nn.base import Module
+from maquette.nn.parameter import Parameter
+from maquette.nn.utils.norms import matrix_of
+from maquette.tensor import Tensor
+
+T = TypeVar("T", bound=Module)
+
+
+class SpectralNorm:
+    """The hook: ``<name>`` from ``<name>_orig`` and the vectors ``<name>_u``, ``<name>_v``."""
+
+    def __init__(self, name: str, n_power_iterations: int, dim: int, eps: float) -> None:
+        if n_power_iterations <= 0:
+            raise ValueError(
+                "Expected n_power_iterations to be positive, but got n_power_iterations="
+                f"{n_power_iterations}"
+            )
+        self.name = name
+        self.n_power_iterations = n_power_iterations
+        self.dim = dim
+        self.eps = eps
+
+    def __call__(self, module: Module, inputs: object) -> None:
+        setattr(module, self.name, self.compute_weight(module, module.training))
+
+    def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
+        """The weight over its largest singular value, which is followed first if wanted."""
+        weight = getattr(module, f"{self.name}_orig")
+        u, v = getattr(module, f"{self.name}_u"), getattr(module, f"{self.name}_v")
+        matrix = matrix_of(weight, self.dim)
+        if do_power_iteration:
+            with no_grad():
+                for _ in range(self.n_power_iterations):
+                    v.copy_(F.normalize(mq.mv(matrix.t(), u), dim=0, eps=self.eps))
+                    u.copy_(F.normalize(mq.mv(matrix, v), dim=0, eps=self.eps))
+                # Copies: another forward before backward would change what is saved.
+                u, v = u.clone(), v.clone()
+        result: Tensor = weight / mq.dot(u, mq.mv(matrix, v))
+        return result
+
+
+def spectral_norm(
+    module: T,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> T:
+    """Divide a weight by its largest singular value before each forward; returns the module."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, SpectralNorm) and hook.name == name:
+            raise RuntimeError(
+                f"Cannot register two spectral_norm hooks on the same parameter {name}"
+            )
+    if dim is None:
+        dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
+    hook = SpectralNorm(name, n_power_iterations, dim, eps)
+    weight = getattr(module, name)
+    if weight is None:
+        raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    with no_grad():
+        rows, columns = matrix_of(weight, dim).shape
+        u = F.normalize(weight.new_empty(rows).normal_(0, 1), dim=0, eps=eps)
+        v = F.normalize(weight.new_empty(columns).normal_(0, 1), dim=0, eps=eps)
+    delattr(module, name)
+    module.register_parameter(f"{name}_orig", weight)
+    setattr(module, name, weight.detach())
+    module.register_buffer(f"{name}_u", u)
+    module.register_buffer(f"{name}_v", v)
+    module.register_forward_pre_hook(hook)
+    return module
+
+
+def remove_spectral_norm(module: T, name: str = "weight") -> T:
+    """Make the weight a parameter again, of its present value; ValueError if it is normed not."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, SpectralNorm) and hook.name == name:
+            with no_grad():
+                weight = hook.compute_weight(module, False)
+            for member in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
+                delattr(module, member)
+            module.register_parameter(name, Parameter(weight.detach()))
+            module._hook_table().remove(key)
+            return module
+    raise ValueError(f"spectral_norm of '{name}' not found in {module}")

@@ -1,0 +1,58 @@
+"""The older weight normalization: a hook computes the weight before each forward.
+
+New programs take `parametrizations.weight_norm`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from maquette.nn.base import Module
+from maquette.nn.parameter import Parameter
+from maquette.nn.utils.norms import norm_except_dim, weight_normed
+
+T = TypeVar("T", bound=Module)
+
+
+class WeightNorm:
+    """The hook: ``<name>`` from ``<name>_g`` and ``<name>_v``."""
+
+    def __init__(self, name: str, dim: int | None) -> None:
+        self.name = name
+        self.dim = -1 if dim is None else dim
+
+    def __call__(self, module: Module, inputs: object) -> None:
+        length = getattr(module, f"{self.name}_g")
+        direction = getattr(module, f"{self.name}_v")
+        setattr(module, self.name, weight_normed(direction, length, self.dim))
+
+
+def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
+    """Train ``<name>_g``, the length along `dim`, and ``<name>_v``, the direction, of a weight."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, WeightNorm) and hook.name == name:
+            raise RuntimeError(
+                f"Cannot register two weight_norm hooks on the same parameter {name}"
+            )
+    hook = WeightNorm(name, dim)
+    weight = getattr(module, name)
+    del module._parameters[name]
+    module.register_parameter(f"{name}_g", Parameter(norm_except_dim(weight, hook.dim).detach()))
+    module.register_parameter(f"{name}_v", Parameter(weight.detach()))
+    hook(module, None)
+    module.register_forward_pre_hook(hook)
+    return module
+
+
+def remove_weight_norm(module: T, name: str = "weight") -> T:
+    """Make the weight a parameter again, of its present value; ValueError if it is normed not."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, WeightNorm) and hook.name == name:
+            hook(module, None)
+            weight = getattr(module, name)
+            delattr(module, name)
+            del module._parameters[f"{name}_g"], module._parameters[f"{name}_v"]
+            module.register_parameter(name, Parameter(weight.detach()))
+            module._hook_table().remove(key)
+            return module
+    raise ValueError(f"weight_norm of '{name}' not found in {module}")

@@ -1,0 +1,105 @@
+"""Adafactor: Adam's squares, as a row and a column of a matrix (Shazeer and Stern 2018)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.aten import functions as mq
+from maquette.core.dtype import finfo
+from maquette.optim import _paths
+from maquette.optim._collected import Collecting
+from maquette.optim._paths import Group
+from maquette.optim.optimizer import Params
+from maquette.tensor import Tensor
+
+
+class Adafactor(Collecting):
+    """Steps relative to the size of the parameter, by gradients over a factored root of squares.
+
+    beta2_decay: the exponent of the step in the share of new squares. eps: the least variance
+    (None: the dtype's eps) and the least size of a parameter. d: the largest root mean square of an
+    update. State: step and row_var, col_var; for vectors and scalars variance.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        _paths.check_learning_rate(lr)
+        if beta2_decay > 0:
+            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        _paths.check_not_negative(
+            epsilon1=eps[0] or 0.0, epsilon2=eps[1], weight_decay=weight_decay
+        )
+        if d < 1.0:
+            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+        defaults = {
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
+        if param.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
+        if param.dim() > 1:
+            row, column = list(param.shape), list(param.shape)
+            row[-1] = column[-2] = 1
+            state["row_var"] = param.new_zeros(row)
+            state["col_var"] = param.new_zeros(column)
+        else:
+            state["variance"] = mq.zeros_like(param)
+
+    def _update(self, group: Group) -> None:
+        # Matrices and vectors have states of different names, so no lists: each on its own. As
+        # lists, PyTorch's updates differ in rounding and temporaries only.
+        for param in group["params"]:
+            if param.grad is None:
+                continue
+            _paths.check_dense("Adafactor", param.grad)
+            state = self.state[param]
+            if not state:
+                state["step"] = _paths.new_step(param, on_device=False)
+                self._start(param, state, group)
+            state["step"] += 1
+            self._one(param, -param.grad if group["maximize"] else param.grad, state, group)
+
+    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+        lr, step = _paths.number(group["lr"]), _paths.number(state["step"])
+        floor, least_size = group["eps"]
+        floor = finfo(param.dtype).eps if floor is None else floor
+        share = step ** group["beta2_decay"]
+        size = param.norm(2) / param.numel() ** 0.5
+        if group["weight_decay"] != 0:
+            param.mul_(1 - lr * group["weight_decay"])
+        variance = _variance(grad, state, share, floor)
+        update = variance.clamp_(min=floor * floor).rsqrt_().mul_(grad)
+        # PyTorch reads both norms on the host; left where they are, they need no data in outline.
+        spread = update.norm(2) / (update.numel() ** 0.5 * group["d"])
+        rate = size.clamp_(min=least_size).mul_(min(lr, 1 / step**0.5))
+        param.sub_(update.mul_(rate.div_(spread.clamp_(min=1.0))))
+
+
+def _variance(grad: Tensor, state: dict[str, Tensor], share: float, floor: float) -> Tensor:
+    """The estimate of squares after this gradient, a temporary."""
+    if "variance" in state:
+        variance = state["variance"]
+        variance.lerp_(grad.square(), share)
+        return variance.clone()
+    row, column = state["row_var"], state["col_var"]
+    row.lerp_(grad.norm(dim=-1, keepdim=True).square_().div_(grad.size(-1)), share)
+    column.lerp_(grad.norm(dim=-2, keepdim=True).square_().div_(grad.size(-2)), share)
+    return (row @ column).div_(row.mean(dim=-2, keepdim=True).clamp_(min=floor))

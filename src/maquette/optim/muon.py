@@ -1,0 +1,96 @@
+"""Muon: momentum, made orthogonal by Newton and Schulz's iteration (Jordan et al. 2024)."""
+
+from __future__ import annotations
+
+from maquette.aten import functions as mq
+from maquette.core import dtype as dtypes
+from maquette.optim import _paths
+from maquette.optim._paths import Group
+from maquette.optim.optimizer import Optimizer, Params
+from maquette.tensor import Tensor
+
+Coefficients = tuple[float, float, float]
+
+
+class Muon(Optimizer):
+    """For the matrices of hidden layers: embeddings, vectors and heads want another optimizer.
+
+    adjust_lr_fn: how the rate depends on the shape, "original" (None) or "match_rms_adamw". State:
+    momentum_buffer. Raises ValueError for parameters that are no matrices.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: Coefficients = (3.4445, -4.7750, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        _paths.check_learning_rate(lr)
+        _paths.check_not_negative(momentum=momentum, weight_decay=weight_decay)
+        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
+            raise ValueError(
+                f"Adjust learning rate function {adjust_lr_fn} is not supported: expected None, "
+                '"original" or "match_rms_adamw"'
+            )
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.dim() != 2:
+                    raise ValueError(
+                        "Muon only supports 2D parameters whereas we found a parameter with size: "
+                        f"{param.size()}"
+                    )
+
+    def _update(self, group: Group) -> None:
+        lr, momentum = _paths.number(group["lr"]), group["momentum"]
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                continue
+            _paths.check_dense("Muon", grad)
+            state = self.state[param]
+            if not state:
+                state["momentum_buffer"] = mq.zeros_like(grad)
+            buffer = state["momentum_buffer"]
+            buffer.lerp_(grad, 1 - momentum)
+            update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
+            update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+            param.mul_(1 - lr * group["weight_decay"])
+            param.add_(update, alpha=-lr * _shape_factor(group["adjust_lr_fn"], param))
+
+
+def _shape_factor(name: str | None, param: Tensor) -> float:
+    rows, columns = param.shape[:2]
+    if name == "match_rms_adamw":
+        return 0.2 * max(rows, columns) ** 0.5
+    return max(1.0, rows / columns) ** 0.5
+
+
+def _orthogonal(matrix: Tensor, coefficients: Coefficients, steps: int, eps: float) -> Tensor:
+    """A matrix of about the same singular vectors and singular values near one, in bfloat16."""
+    a, b, c = coefficients
+    x = matrix.to(dtypes.bfloat16)
+    tall = matrix.size(0) > matrix.size(1)
+    if tall:
+        x = x.T
+    x = x.div(x.norm().clamp(min=eps))
+    for _ in range(steps):
+        gram = x @ x.T
+        x = mq.addmm(x, mq.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x

@@ -1,0 +1,115 @@
+"""NAdam: Adam with Nesterov's momentum (Dozat 2016)."""
+
+from __future__ import annotations
+
+from maquette.aten import functions as mq
+from maquette.optim import _paths
+from maquette.optim._collected import (
+    Collecting,
+    Lists,
+    check_betas,
+    decayed,
+    decayed_lists,
+    numbers,
+    zeros,
+)
+from maquette.optim._paths import Group
+from maquette.optim.optimizer import Params
+from maquette.tensor import Tensor
+
+
+class NAdam(Collecting):
+    """Adam that steps by the momentum of the step to come.
+
+    decoupled_weight_decay: shrink the parameters themselves. State: step, mu_product (the product
+    of all momenta so far), exp_avg, exp_avg_sq.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        _paths.check_learning_rate(lr)
+        _paths.check_not_negative(
+            epsilon=eps, weight_decay=weight_decay, momentum_decay=momentum_decay
+        )
+        defaults = {
+            "lr": lr,
+            "betas": check_betas(betas),
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+        state["mu_product"] = mq.tensor(1.0, dtype=_paths.step_dtype(), device="cpu")
+        state["exp_avg"] = zeros(param)
+        state["exp_avg_sq"] = zeros(param)
+
+    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+        beta1, beta2 = group["betas"]
+        lr, step = _paths.number(group["lr"]), _paths.number(state["step"])
+        mean, squares, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
+        if group["weight_decay"] != 0:
+            if group["decoupled_weight_decay"]:
+                param.mul_(1 - lr * group["weight_decay"])
+            else:
+                grad = decayed(grad, param, group)
+        mu, next_mu = _momenta(step, group)
+        product *= mu
+        mean.lerp_(grad, 1 - beta1)
+        squares.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        denom = squares.div(1 - beta2**step).sqrt_().add_(group["eps"])
+        so_far = _paths.number(product)
+        param.addcdiv_(grad, denom, value=-lr * (1 - mu) / (1 - so_far))
+        param.addcdiv_(mean, denom, value=-lr * next_mu / (1 - so_far * next_mu))
+
+    def _lists(
+        self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
+    ) -> None:
+        beta1, beta2 = group["betas"]
+        lr, steps = _paths.number(group["lr"]), numbers(states["step"])
+        means, squares, products = states["exp_avg"], states["exp_avg_sq"], states["mu_product"]
+        if group["weight_decay"] != 0:
+            if group["decoupled_weight_decay"]:
+                mq._foreach_mul_(params, 1 - lr * group["weight_decay"])
+            else:
+                grads = decayed_lists(grads, params, group)
+        mq._foreach_lerp_(means, grads, 1 - beta1)
+        mq._foreach_mul_(squares, beta2)
+        mq._foreach_addcmul_(squares, grads, grads, value=1 - beta2)
+        denoms = mq._foreach_sqrt(squares)
+        mq._foreach_div_(denoms, [(1 - beta2**step) ** 0.5 for step in steps])
+        mq._foreach_add_(denoms, group["eps"])
+        momenta = [_momenta(step, group) for step in steps]
+        for product, (mu, _) in zip(products, momenta):
+            product *= mu
+        so_far = [_paths.number(product) for product in products]
+        by_grad = [-lr * (1 - mu) / (1 - p) for p, (mu, _) in zip(so_far, momenta)]
+        by_mean = [-lr * next_mu / (1 - p * next_mu) for p, (_, next_mu) in zip(so_far, momenta)]
+        mq._foreach_addcdiv_(params, grads, denoms, by_grad)
+        mq._foreach_addcdiv_(params, means, denoms, by_mean)
+
+
+def _momenta(step: float, group: Group) -> tuple[float, float]:
+    """The momentum of this step and of the next: beta1, warmed up."""
+    beta1, decay = group["betas"][0], group["momentum_decay"]
+    first, second = (beta1 * (1.0 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))
+    return first, second

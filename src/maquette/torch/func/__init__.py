@@ -1,0 +1,89 @@
+"""`torch.func`: `functional_call`, and the transforms where maquette has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maquette.aten import functions as mq
+from maquette.nn.base import Module
+from maquette.nn.utils.stateless import functional_call
+from maquette.tensor.tensor import Tensor
+from maquette.torch.forwarding import forward
+from maquette.torch.later import functions_for_later
+
+_AUTOGRAD = "use torch.autograd.grad with create_graph=True, or torch.autograd.functional"
+_LOOP = "loop over the dimension and torch.stack the results, or write the batch into the program"
+
+_LATER = functions_for_later(
+    "torch.func",
+    {
+        "vmap": _LOOP,
+        "grad": _AUTOGRAD,
+        "grad_and_value": _AUTOGRAD,
+        "vjp": _AUTOGRAD,
+        "jvp": _AUTOGRAD,
+        "jacrev": _AUTOGRAD,
+        "jacfwd": _AUTOGRAD,
+        "hessian": _AUTOGRAD,
+        "linearize": _AUTOGRAD,
+        "functionalize": "write the program without writing to tensors in place",
+        "debug_unwrap": "there are no transforms that wrap tensors",
+    },
+)
+
+
+def stack_module_state(
+    models: Sequence[Module],
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Parameters and buffers of like modules, each stacked along a new first dimension.
+
+    Raises RuntimeError unless all are of one class and one mode.
+    """
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({type(model) for model in models}) > 1:
+        raise RuntimeError(
+            "stack_module_state: Expected all models to be of the same class; got "
+            f"{sorted({type(model).__name__ for model in models})}"
+        )
+    if len({model.training for model in models}) > 1:
+        raise RuntimeError(
+            "stack_module_state: Expected all models to have the same training/eval mode."
+        )
+    parameters = [dict(model.named_parameters()) for model in models]
+    buffers = [dict(model.named_buffers()) for model in models]
+    stacked = {}
+    for name, first in parameters[0].items():
+        together = mq.stack([members[name] for members in parameters])
+        stacked[name] = together.detach().requires_grad_(first.requires_grad)
+    return stacked, {name: mq.stack([b[name] for b in buffers]) for name in buffers[0]}
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Have every batch normalization do without running statistics; returns the module."""
+    for module in root.modules():
+        if hasattr(module, "track_running_stats") and hasattr(module, "running_mean"):
+            module.running_mean = module.running_var = None
+            module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
+_forwarded = forward(__name__, "maquette.transforms")
+
+
+def __getattr__(name: str) -> object:
+    # A transform that has been built comes before the words for its absence.
+    try:
+        return _forwarded(name)
+    except AttributeError:
+        if name in _LATER:
+            return _LATER[name]
+        raise
+
+
+__all__ = [
+    "functional_call",
+    "replace_all_batch_norm_modules_",
+    "stack_module_state",
+]

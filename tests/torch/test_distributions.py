@@ -1,0 +1,141 @@
+"""Distributions: densities against integrals and sums, divergences against their definition."""
+
+import math
+
+import pytest
+
+import maquette as mq
+import maquette.torch.distributions as d
+
+
+def t(*values):
+    return mq.tensor(values, dtype=mq.float64)
+
+
+CONTINUOUS = [
+    d.Normal(t(0.5), t(0.7)),
+    d.Laplace(t(0.5), t(0.3)),
+    d.Uniform(t(-1.0), t(2.0)),
+    d.Exponential(t(2.5)),
+]
+DISCRETE = [d.Bernoulli(t(0.3)), d.Categorical(t(1.0, 2.0, 5.0))]
+
+
+@pytest.mark.parametrize("p", CONTINUOUS)
+def test_densities_integrate_to_one_mean_variance_and_entropy(p):
+    x = mq.linspace(-10, 10, 200_001, dtype=mq.float64)
+    if isinstance(p, d.Exponential):
+        x = x[x > 0]
+    log_density = p.log_prob(x)
+    density = log_density.exp()
+    mean = mq.trapezoid(density * x, x)
+    assert mq.trapezoid(density, x).item() == pytest.approx(1, abs=1e-3)
+    assert mean.item() == pytest.approx(p.mean.item(), abs=1e-3)
+    variance = mq.trapezoid(density * (x - mean) ** 2, x)
+    assert variance.item() == pytest.approx(p.variance.item(), abs=1e-3)
+    entropy = -mq.trapezoid(mq.where(density > 0, density * log_density, 0.0), x)
+    assert entropy.item() == pytest.approx(p.entropy().item(), abs=1e-3)
+
+
+@pytest.mark.parametrize("p", [*CONTINUOUS, DISCRETE[0]])
+def test_draws_have_the_mean_and_spread(p):
+    mq.manual_seed(0)
+    draws = p.sample((20_000,))
+    assert draws.shape == (20_000, *p.batch_shape)
+    assert draws.mean().item() == pytest.approx(p.mean.item(), abs=0.03)
+    assert draws.std().item() == pytest.approx(p.stddev.item(), abs=0.03)
+    assert not draws.requires_grad
+
+
+def test_gradients_reach_the_parameters_through_rsample():
+    loc, scale = t(0.0).requires_grad_(), t(1.0).requires_grad_()
+    p = d.Normal(loc, scale)
+    p.rsample((3,)).sum().backward()
+    assert loc.grad.item() == 3.0
+    assert not p.sample().requires_grad
+
+
+def test_probabilities_of_events_sum_to_one():
+    bernoulli, categorical = DISCRETE
+    assert bernoulli.log_prob(t(0.0, 1.0)).exp().sum().item() == pytest.approx(1)
+    log_probabilities = categorical.log_prob(mq.arange(3))
+    assert mq.allclose(log_probabilities.exp(), t(1 / 8, 2 / 8, 5 / 8))
+    entropy = -(log_probabilities.exp() * log_probabilities).sum()
+    assert mq.allclose(categorical.entropy(), entropy)
+
+
+@pytest.mark.parametrize("make", [d.Bernoulli, d.Categorical])
+def test_probabilities_and_logits_are_two_names_of_one_thing(make):
+    p = make(logits=mq.randn(4, 3))
+    q = make(probs=p.probs)
+    assert mq.allclose(p.logits, q.logits, atol=1e-5)
+    assert mq.allclose(p.entropy(), q.entropy(), atol=1e-5)
+    with pytest.raises(ValueError, match="not both"):
+        make(probs=p.probs, logits=p.logits)
+
+
+def test_events_are_drawn_as_often_as_they_are_probable():
+    mq.manual_seed(0)
+    draws = d.Categorical(t(1.0, 2.0, 5.0)).sample((10_000,))
+    share = mq.bincount(draws.flatten()) / 10_000
+    assert mq.allclose(share.double(), t(1 / 8, 2 / 8, 5 / 8), atol=0.02)
+    assert d.Categorical(logits=mq.zeros(4, 5, 3)).sample((2,)).shape == (2, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "p, q",
+    [
+        (d.Categorical(t(1.0, 2.0, 5.0)), d.Categorical(t(1.0, 1.0, 1.0))),
+        (d.Bernoulli(t(0.3)), d.Bernoulli(t(0.6))),
+    ],
+)
+def test_divergences_of_events_are_their_definition(p, q):
+    events = mq.arange(3) if isinstance(p, d.Categorical) else t(0.0, 1.0)
+    expected = (p.log_prob(events).exp() * (p.log_prob(events) - q.log_prob(events))).sum()
+    assert mq.allclose(d.kl_divergence(p, q), expected)
+
+
+@pytest.mark.parametrize(
+    "p, q",
+    [
+        (d.Normal(t(0.5), t(0.7)), d.Normal(t(-1.0), t(2.0))),
+        (d.Uniform(t(0.0), t(1.0)), d.Uniform(t(-1.0), t(2.0))),
+    ],
+)
+def test_divergences_of_densities_are_their_definition(p, q):
+    x = mq.linspace(-10, 10, 200_001, dtype=mq.float64)
+    density = p.log_prob(x).exp()
+    ratio = mq.where(density > 0, p.log_prob(x) - q.log_prob(x), 0.0)
+    expected = mq.trapezoid(density * ratio, x)
+    assert d.kl_divergence(p, q).item() == pytest.approx(expected.item(), abs=1e-3)
+
+
+def test_independent_dimensions_are_summed():
+    base = d.Normal(mq.zeros(4, 3), mq.ones(4, 3))
+    p = d.Independent(base, 1)
+    x = mq.randn(4, 3)
+    assert (p.batch_shape, p.event_shape) == ((4,), (3,))
+    assert mq.allclose(p.log_prob(x), base.log_prob(x).sum(-1))
+    assert mq.allclose(d.kl_divergence(p, p), mq.zeros(4))
+    assert p.rsample((2,)).shape == (2, 4, 3)
+    with pytest.raises(ValueError, match="3 vs 2"):
+        d.Independent(base, 3)
+
+
+def test_quantiles_are_undone_by_probabilities():
+    p = d.Normal(t(0.5), t(0.7))
+    assert mq.allclose(p.cdf(p.icdf(t(0.1, 0.5, 0.9))), t(0.1, 0.5, 0.9))
+    assert p.perplexity().item() == pytest.approx(math.exp(p.entropy().item()))
+
+
+def test_pairs_without_a_rule_say_how_to_add_one():
+    with pytest.raises(NotImplementedError, match="register_kl"):
+        d.kl_divergence(d.Normal(0.0, 1.0), d.Laplace(0.0, 1.0))
+
+
+def test_distributions_work_in_outline():
+    with mq.FakeTensorMode():
+        p = d.Categorical(logits=mq.empty(4, 3))
+        assert p.log_prob(p.sample()).shape == (4,)
+        assert d.Normal(mq.empty(3), 1.0).rsample((2,)).shape == (2, 3)
+        assert "Categorical" in repr(p)
