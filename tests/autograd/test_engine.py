@@ -243,3 +243,36 @@ def test_T65_hooks_need_grad(register: Callable[..., object]) -> None:
 def test_T65_post_accumulate_hooks_are_for_leaves() -> None:
     with pytest.raises(RuntimeError, match="leaf"):
         (leaf(1.0) * 2).register_post_accumulate_grad_hook(lambda t: None)
+
+
+def test_T59_only_inputs_is_the_sixth_argument_of_grad() -> None:
+    x = leaf(2.0)
+    (g,) = mq.autograd.grad((x * x).sum(), x, None, None, False, True)
+    assert g.tolist() == [4.0]
+    with pytest.warns(FutureWarning, match="only_inputs=False does nothing"):
+        mq.autograd.grad((x * x).sum(), x, only_inputs=False)
+
+
+def test_T60_materialized_gradients_of_inputs_that_may_not_be_unused_are_refused() -> None:
+    x = leaf(2.0)
+    with pytest.raises(ValueError, match="allow_unused must be True"):
+        mq.autograd.grad(x.sum(), x, materialize_grads=True, allow_unused=False)
+
+
+def test_gradients_of_batches_are_refused_with_what_to_do() -> None:
+    x = leaf(2.0)
+    with pytest.raises(NotImplementedError, match=r"call grad\(\) once for each row"):
+        mq.autograd.grad(x * 1, x, mq.ones(3, 1), is_grads_batched=True)
+
+
+def test_a_leaf_used_twice_gets_its_gradient_once_and_whole() -> None:
+    x = leaf(2.0)
+    seen: list[float] = []
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
+    (x * 3 + x * 4).sum().backward()
+    assert seen == [7.0]
+
+
+def test_accumulators_are_named_as_programs_that_draw_graphs_expect() -> None:
+    (accumulator, _), *_ = (leaf(1.0) * 2).grad_fn.next_functions
+    assert accumulator.name() == "torch::autograd::AccumulateGrad"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 
@@ -99,15 +100,34 @@ def grad(
     grad_outputs: Sequence[Grad] | Tensor | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Grad, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``; no ``.grad`` changes.
 
-    Raises RuntimeError for an input that the outputs do not depend on, unless ``allow_unused``
-    (then None) or ``materialize_grads`` (then zeros).
+    only_inputs: True, as it always is by now; False warns. Raises RuntimeError for an input that
+    the outputs do not depend on, unless ``allow_unused`` (then None) or ``materialize_grads`` (then
+    zeros), and NotImplementedError for ``is_grads_batched``.
     """
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs=False does nothing: grad() never adds to .grad of other leaves; use "
+            "backward() for that",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if is_grads_batched:
+        raise NotImplementedError(
+            "is_grads_batched needs batching rules, which are not there yet; call grad() once for "
+            "each row of grad_outputs, with retain_graph=True, and stack the results"
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "materialize_grads=True gives zeros for unused inputs, so allow_unused must be True or "
+            "not passed, got allow_unused=False"
+        )
     edges, grads = _start(_listed(outputs), grad_outputs)
     targets = _listed(inputs)
     wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]

@@ -211,6 +211,9 @@ class AccumulateGrad(Node):
         self.pre_hooks = None
         self.variable = variable
 
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
 
 class RaisingNode(Node):
     """Stands in for a derivative that does not exist: an error, once backward comes here."""

@@ -83,6 +83,28 @@ class DerivativePlan:
                         f"<parameter>_meta for its shape and dtype alone, which saves no data"
                     )
 
+    def helpers(self) -> dict[str, object]:
+        """What generated functions call."""
+        return {
+            "_Leaf": AccumulateGrad,
+            "_NUMBERS": NUMBERS,
+            "_conform": conform,
+            "_freed": _raise_freed,
+            "_keep": _keep_watched if self.watched else _keep,
+            "_keep_output": _keep_output_watched if self.watched else _keep_output,
+            "_metas": _metas,
+            "_modified": raise_modified,
+            "_open": _open,
+            "_reattached": reattached,
+            "_refuse": _refuse,
+            "_spread": _spread,
+            "_version_bit": ADINPLACE,
+        }
+
+    def save_source(self, mask: int) -> str:
+        """Source of what a call keeps, over ``_r``, ``p0, p1, ...`` and `helpers`."""
+        return _Maker(self, mask).save_source()
+
     def node_class(self, mask: int) -> type[OpNode]:
         """The nodes for the subset ``mask``: bit i for the i-th differentiable parameter."""
         known = self.classes.get(mask)
@@ -139,14 +161,14 @@ class _Maker:
 
     # --- source ----------------------------------------------------------------------
 
-    def save_parts(self) -> list[str]:
-        """Source of the values to keep, over ``_result`` and parameters ``p0, p1, ...``."""
-        return [part for s in self.saved.values() for part in s.packs]
+    def save_source(self) -> str:
+        """Source of the tuple to keep, over ``_r`` and parameters ``p0, p1, ...``."""
+        parts = [part for s in self.saved.values() for part in s.packs]
+        return f"({', '.join(parts)}{',' if parts else ''})"
 
     def _save_source(self) -> list[str]:
-        params = ", ".join(["_result", *(f"p{i}" for i in range(len(self.plan.arguments)))])
-        parts = self.save_parts()
-        return [f"def _save({params}):", f"    return ({', '.join(parts)}{',' if parts else ''})"]
+        params = ", ".join(["_r", *(f"p{i}" for i in range(len(self.plan.arguments)))])
+        return [f"def _save({params}):", f"    return {self.save_source()}"]
 
     def _formulas_source(self) -> list[str]:
         """``_formulas(node, grads)``: the gradients as a list, lists of parameters flat."""
@@ -235,7 +257,7 @@ class _Maker:
 
     def _saved_output(self, number: int, slot: str) -> Saved:
         one = self.plan.one_output
-        value = "_result" if one else f"_result[{number}]"
+        value = "_r" if one else f"_r[{number}]"
         exact = one and self.plan.op._schema.returns[0].type.written == "Tensor"
         if exact and not self.plan.watched and not self.plan.written:
             # An alias of the fresh result, which knows nothing of its node: no cycle. Where the
@@ -273,23 +295,8 @@ class _Maker:
         ]
 
     def _function(self, name: str, lines: list[str]) -> Callable[..., object]:
-        watched = self.plan.watched
         space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(self.active)}
-        space |= {
-            "_Leaf": AccumulateGrad,
-            "_NUMBERS": NUMBERS,
-            "_conform": conform,
-            "_freed": _raise_freed,
-            "_keep": _keep_watched if watched else _keep,
-            "_keep_output": _keep_output_watched if watched else _keep_output,
-            "_metas": _metas,
-            "_modified": raise_modified,
-            "_open": _open,
-            "_reattached": reattached,
-            "_refuse": _refuse,
-            "_spread": _spread,
-            "_version_bit": ADINPLACE,
-        }
+        space |= self.plan.helpers()
         exec(compiled("\n".join(lines) + "\n", "derivative"), space)
         made = space[name]
         assert callable(made)

@@ -121,8 +121,10 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
     if plan.lists:
         lines += ["    _n.list_sizes = _sizes"]
     saved = f"_class.save(_r, {passed})"
+    if len(plan.wrt) == 1 and single:
+        saved = plan.save_source(1)
     lines += [f"    _n.saved = {saved}", "    return _r"]
-    space: dict[str, object] = {
+    space: dict[str, object] = plan.helpers() | {
         "_below": op._table.get(ks) or op.resolve(ks),
         "_edge": grad_edge,
         "_gather": _gather,
