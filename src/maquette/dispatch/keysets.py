@@ -481,8 +481,9 @@ def key_for_device(device_type: str) -> str:
     return name
 
 
-_DEVICE_KEYS = {name.lower(): name for name in (*_BACKENDS, "FPGA", "Vulkan")}
-_DEVICE_KEYS["privateuseone"] = "PrivateUse1"
+BACKEND_OF_DEVICE = {name.lower(): name for name in _BACKENDS} | {"privateuseone": "PrivateUse1"}
+"""The device types that are backends, each with a bit and an Autograd key of its own."""
+_DEVICE_KEYS = BACKEND_OF_DEVICE | {"fpga": "FPGA", "vulkan": "Vulkan"}
 
 autogradother_backends = DispatchKeySet.from_raw_repr(_OTHER_BACKENDS | BACKENDS)
 """The keys that share AutogradOther: FPGA, Vulkan, Metal, CustomRNGKeyId, MkldnnCPU, and the

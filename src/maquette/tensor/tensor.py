@@ -45,22 +45,6 @@ Array = npt.NDArray[np.generic]
 T = TypeVar("T", bound="Tensor")
 _new = object.__new__
 
-_BACKENDS = {
-    "cpu": "CPU",
-    "cuda": "CUDA",
-    "hip": "HIP",
-    "xla": "XLA",
-    "mps": "MPS",
-    "ipu": "IPU",
-    "xpu": "XPU",
-    "hpu": "HPU",
-    "ve": "VE",
-    "lazy": "Lazy",
-    "mtia": "MTIA",
-    "maia": "MAIA",
-    "privateuseone": "PrivateUse1",
-    "meta": "Meta",
-}
 FAKE = K.functionality_bits(DispatchKey.Fake)
 ADINPLACE = K.functionality_bits(DispatchKey.ADInplaceOrView)
 _PYTHON = K.functionality_bits(DispatchKey.Python) | K.functionality_bits(
@@ -79,7 +63,7 @@ def keys_for(meta: TensorMeta) -> int:
     known = meta.keys
     if known:
         return known
-    backend = _BACKENDS.get(meta.device.type, "PrivateUse1")
+    backend = K.BACKEND_OF_DEVICE.get(meta.device.type, "PrivateUse1")
     ks = K.key_bits(K.key_parse(backend)) | K.key_bits(K.key_parse("Autograd" + backend))
     ks |= ADINPLACE
     autocast = K.parse_dispatch_key("Autocast" + backend)
@@ -99,7 +83,7 @@ def fake_keys_for(meta: TensorMeta) -> int:
 
 def keys_for_device(where: device) -> int:
     """The backend bit and dense functionality of a device."""
-    return K.key_bits(K.key_parse(_BACKENDS.get(where.type, "PrivateUse1")))
+    return K.key_bits(K.key_parse(K.BACKEND_OF_DEVICE.get(where.type, "PrivateUse1")))
 
 
 class VersionCounter:
