@@ -7,9 +7,8 @@ maquette has is in the pages, not here.
 
 from __future__ import annotations
 
-import difflib
 import functools
-import pathlib
+import os
 
 from maquette.dispatch.registry import MISSING_OPERATOR_HINTS, find_packet
 
@@ -17,7 +16,9 @@ from maquette.dispatch.registry import MISSING_OPERATOR_HINTS, find_packet
 @functools.cache
 def schemas() -> dict[str, list[str]]:
     """Operator name to the schemas of its overloads."""
-    text = (pathlib.Path(__file__).parent / "catalogue.txt").read_text("utf-8")
+    path = os.path.join(os.path.dirname(__file__), "catalogue.txt")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         name = line.partition("(")[0].partition(".")[0].removeprefix("aten::")
@@ -31,6 +32,8 @@ def explain(namespace: str, name: str) -> str:
         return ""
     known = schemas().get(name)
     if known is None:
+        import difflib  # noqa: PLC0415  # when first needed: importing stays quick
+
         likes = [
             n for n in difflib.get_close_matches(name, schemas(), 3) if find_packet(f"aten::{n}")
         ]

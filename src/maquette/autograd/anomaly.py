@@ -6,7 +6,6 @@ node gives, and tells of that stack before it raises.
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Sequence
 
@@ -101,6 +100,8 @@ def _tell_origin(node: Node) -> None:
 def remember_call(node: Node) -> None:
     """Note on a new node, while anomalies are looked for, where the program is."""
     if watch.anomaly:
+        import traceback  # noqa: PLC0415  # when first needed: importing stays quick
+
         node._trace = traceback.format_stack()
 
 

@@ -47,6 +47,8 @@ __all__ = [
     "OperatorHandle",
     "fall_through",
     "keys_of",
+    "resolve_anew",
+    "resolved_overloads",
     "set_fallback",
 ]
 
@@ -461,6 +463,22 @@ def keys_of(params: Iterable[object]) -> int:
         else:
             ks |= getattr(p, "_keys", 0)
     return ks
+
+
+def resolved_overloads() -> list[OpOverload]:
+    """Every overload that has resolved some key set, and so may remember something."""
+    with LOCK:
+        return list(_RESOLVED)
+
+
+def resolve_anew() -> None:
+    """Forget which kernels serve which key sets: factories would make others now.
+
+    What shape rules said stays remembered.
+    """
+    with LOCK:
+        for op in _RESOLVED:
+            op._table.clear()
 
 
 def set_fallback(key: DispatchKey, factory: Factory) -> None:

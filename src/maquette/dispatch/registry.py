@@ -7,12 +7,10 @@ by qualified name, and a namespace is a module object that copies out of it what
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload
 from maquette.dispatch.packet import PACKETS, OpOverloadPacket, find_packet
@@ -108,7 +106,7 @@ class Ops(types.ModuleType):
         Raises OSError with the path, and what went wrong as its cause; a file that failed may be
         tried again. PyTorch loads shared objects of C++ operators here; there are none for us.
         """
-        resolved = str(Path(path).resolve())
+        resolved = os.path.realpath(path)
         if resolved in self.loaded_libraries:
             return
         try:
@@ -120,7 +118,9 @@ class Ops(types.ModuleType):
 
 def _run_file(path: str) -> None:
     """Import the file as a module that can be found in `sys.modules`, as pickles need it."""
-    name = f"maquette_library_{Path(path).name.partition('.')[0]}_{abs(hash(path)):x}"
+    name = f"maquette_library_{os.path.basename(path).partition('.')[0]}_{abs(hash(path)):x}"
+    import importlib.util  # noqa: PLC0415  # when first needed: importing stays quick
+
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError("expected a Python source file or an extension module")

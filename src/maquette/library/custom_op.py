@@ -7,7 +7,6 @@ or switching a kernel off, only makes the operator resolve anew and costs a call
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar, overload
@@ -34,7 +33,6 @@ from maquette.library.registrations import check_tags, find_overload, set_fact, 
 Function = Callable[..., object]
 F = TypeVar("F", bound=Function)
 Devices = str | Sequence[str] | None
-log = logging.getLogger(__name__)
 # The live definitions by qualified name.
 OPDEFS: dict[str, CustomOpDef] = {}
 _DEFAULT = ""  # stands for every device type without a kernel of its own
@@ -239,9 +237,9 @@ class CustomOpDef:
         """Switch a device's kernel on or off for the block; off, the original function runs."""
         was_disabled = device_type in self._disabled
         if device_type not in self._functions:
-            log.warning("%s has no kernel for %s to switch", self, device_type)
+            _log("%s has no kernel for %s to switch", self, device_type)
         elif was_disabled is not enabled:
-            log.warning("%s: its kernel for %s is %s already", self, device_type, _state(enabled))
+            _log("%s: its kernel for %s is %s already", self, device_type, _state(enabled))
         self._switch(device_type, disabled=not enabled)
         try:
             yield
@@ -341,6 +339,12 @@ class CustomOpDef:
             self._lib.register(self._qualname, key, Kernel(self._fake_kernel_at(key), place=place))
         autograd = Kernel(self._autograd_kernel, only_with_grad=True, place=place)
         self._lib.register(self._qualname, DispatchKey.Autograd, autograd)
+
+
+def _log(message: str, *values: object) -> None:
+    import logging  # noqa: PLC0415  # when first needed: importing stays quick
+
+    logging.getLogger(__name__).warning(message, *values)
 
 
 def _state(enabled: bool) -> str:

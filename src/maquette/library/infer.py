@@ -22,6 +22,8 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import Argument
 from maquette.tensor.tensor import Tensor, fake_keys_for, keys_for
 
+EVICTIONS = [0]
+"""Answers that gave way to newer ones, in all caches together (FX11)."""
 # FIFO, not LRU: a hit then costs one dict look-up (55 ns) where moving to the end costs two.
 LIMIT = 8192
 
@@ -113,8 +115,10 @@ def remember(op: OpOverload, key: object, outcome: Outcome) -> Outcome:
     """Put an outcome into the operator's cache, evicting the oldest when full."""
     cache = op.infer_cache
     if len(cache) >= LIMIT:
-        for old in list(cache)[: LIMIT // 4]:
+        oldest = list(cache)[: LIMIT // 4]
+        for old in oldest:
             cache.pop(old, None)
+        EVICTIONS[0] += len(oldest)
     cache[key] = outcome
     return outcome
 
@@ -165,13 +169,27 @@ def key_function(op: OpOverload) -> Callable[..., object]:
     return key
 
 
-def lookup(op: OpOverload, params: Sequence[object]) -> Outcome:
-    """The outcome for ``params``, from the cache where it is known: the plain, slow form."""
+def cache_key(op: OpOverload, params: Sequence[object]) -> object:
+    """The key under which the outcome for ``params`` stands in the operator's cache."""
     make_key = op.__dict__.get("_key_function")
     if make_key is None:
         make_key = op.__dict__["_key_function"] = key_function(op)
+    return make_key(*params)
+
+
+def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:
+    """The outcome for ``params`` if the cache has it; nothing is inferred."""
     try:
-        key = make_key(*params)
+        found = op.infer_cache.get(cache_key(op, params))
+    except TypeError:
+        return None
+    return found if isinstance(found, Outcome) else None
+
+
+def lookup(op: OpOverload, params: Sequence[object]) -> Outcome:
+    """The outcome for ``params``, from the cache where it is known: the plain, slow form."""
+    try:
+        key = cache_key(op, params)
         found = op.infer_cache.get(key)
     except TypeError:  # something unhashable: a generator object, a script object
         return infer(op, params)

@@ -17,6 +17,7 @@ from maquette.core.dtype import can_cast, dtype, from_numpy_dtype
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
+from maquette.library.advice import check_advised
 
 Rule = Callable[..., object]
 DtypeCheck = Callable[[str, dtype, dtype], None]
@@ -47,13 +48,16 @@ def out_schema(schema: str, overload: str | None = None) -> str:
 def check_writable(name: str, target: TensorMeta) -> None:
     """Refuse to write where one memory location stands for several elements (T41)."""
     overlapping = any(s == 0 and n > 1 for s, n in zip(target.strides, target.shape, strict=True))
-    check(
-        not overlapping or target.numel == 0,
+    if not overlapping:
+        return
+    check_advised(
+        check,
+        target.numel == 0,
         lambda: (
-            f"{name}: unsupported operation: more than one element of the written-to tensor "
-            f"refers to a single memory location. Please clone() the tensor before performing the "
-            f"operation. It is {target} with strides {target.strides}."
+            "unsupported operation: more than one element of the written-to tensor refers to a "
+            "single memory location. Please clone() the tensor before performing the operation."
         ),
+        lambda: f"{name} writes to {target} with strides {target.strides}.",
     )
 
 

@@ -6,7 +6,6 @@ from PyTorch's: the same seed gives other numbers (T53).
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -71,10 +70,14 @@ class Generator:
     def get_state(self) -> Tensor:
         """Where the stream is, as a uint8 tensor for `set_state`."""
         state = {"seed": self._seed, "stream": self._stream.bit_generator.state}
+        import json  # noqa: PLC0415  # when first needed: importing stays quick
+
         return from_array(np.frombuffer(bytearray(json.dumps(state).encode()), np.uint8))
 
     def set_state(self, state: Tensor) -> None:
         """Go where `get_state` found a stream; RuntimeError for what is no such state."""
+        import json  # noqa: PLC0415  # when first needed: importing stays quick
+
         try:
             found = json.loads(state.numpy().tobytes())
             seed, stream = found["seed"], found["stream"]
