@@ -7,6 +7,8 @@ products the scores themselves. The fused operators are in `fused_attention.py`.
 
 from __future__ import annotations
 
+import enum
+import functools
 import math
 
 from maquette.aten import functions as mq
@@ -17,6 +19,7 @@ from maquette.aten.selection import where_scalar_self
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import bfloat16, bool_, dtype, float16, float32, float64
 from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -43,26 +46,90 @@ def attention_composite(
     scale: float | None,
     enable_gqa: bool,
 ) -> Tensor:
-    _check_inputs(query, key, value, attn_mask)
-    if any(is_true(t.numel() == 0) for t in (query, key, value)):
+    way = _chosen(
+        query.meta,
+        key.meta,
+        value.meta,
+        None if attn_mask is None else attn_mask.meta,
+        attn_mask is not None and attn_mask.requires_grad,
+        dropout_p > 0.0,
+        is_causal,
+        enable_gqa,
+    )
+    if way is _Way.NOTHING:
         return _of_nothing(query, key, value)
     mask = _additive_mask(attn_mask, query.dtype)
-    if query.device.type == "cpu" and _fits_flash_cpu(
-        query, key, value, mask, dropout_p, enable_gqa
-    ):
+    if way is _Way.FLASH_CPU:
         return flash_cpu(query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)[0]
-    if query.device.type == "cuda":
-        if _fits_flash(query, key, value, mask, is_causal, enable_gqa):
-            return _flash_padded(query, key, value, dropout_p, is_causal, scale)
-        if _fits_efficient(query, key, value):
-            return _efficient_biased(query, key, value, mask, dropout_p, is_causal, scale)
+    if way is _Way.FLASH:
+        return _flash_padded(query, key, value, dropout_p, is_causal, scale)
+    if way is _Way.EFFICIENT:
+        return _efficient_biased(query, key, value, mask, dropout_p, is_causal, scale)
     out, _ = attention_math(
         query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
     )
     return out
 
 
-def _check_inputs(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Zeros that depend on all three, so that each has a gradient."""
+    shape = [*query.shape[:-1], value.shape[-1]]
+    zeros = mq.zeros(shape, dtype=query.dtype, layout=query.layout, device=query.device)
+    last, middle, first = value.sum(), key.sum(), query.sum()
+    return zeros + mul_scalar(first + middle + last, 0)
+
+
+def _additive_mask(mask: Tensor | None, kind: dtype) -> Tensor | None:
+    """A boolean mask as zeros, and -inf where it is False; another as it is."""
+    if mask is None or mask.dtype is not bool_:
+        return mask
+    hidden = mq.scalar_tensor(-math.inf, dtype=kind, device=mask.device)
+    return where_scalar_self(mask, 0.0, hidden)
+
+
+# --- which operator ---------------------------------------------------------------------------
+
+
+class _Way(enum.Enum):
+    """How attention is computed."""
+
+    NOTHING = enum.auto()  # there is no element
+    FLASH_CPU = enum.auto()
+    FLASH = enum.auto()
+    EFFICIENT = enum.auto()
+    PRODUCTS = enum.auto()
+
+
+@functools.lru_cache(1024)
+def _chosen(
+    query: TensorMeta,
+    key: TensorMeta,
+    value: TensorMeta,
+    mask: TensorMeta | None,
+    mask_learns: bool,
+    drops: bool,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> _Way:
+    """Check the inputs, and choose. It depends on metas alone, so it is remembered: 6 us less."""
+    _check_inputs(query, key, value, mask)
+    if any(is_true(t.numel == 0) for t in (query, key, value)):
+        return _Way.NOTHING
+    where = query.device.type
+    if where == "cpu" and not drops and (mask is None or _fits_mask(mask, mask_learns, query, key)):
+        if _fits_flash_cpu(query, key, value, enable_gqa):
+            return _Way.FLASH_CPU
+    if where == "cuda":
+        if mask is None and _fits_flash(query, key, value, is_causal, enable_gqa):
+            return _Way.FLASH
+        if _fits_efficient(query, key, value):
+            return _Way.EFFICIENT
+    return _Way.PRODUCTS
+
+
+def _check_inputs(
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, mask: TensorMeta | None
+) -> None:
     kinds = (query.dtype, key.dtype, value.dtype)
     check(
         kinds[0] is kinds[1] is kinds[2],
@@ -96,30 +163,11 @@ def _check_inputs(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     )
 
 
-def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Zeros that depend on all three, so that each has a gradient."""
-    shape = [*query.shape[:-1], value.shape[-1]]
-    zeros = mq.zeros(shape, dtype=query.dtype, layout=query.layout, device=query.device)
-    last, middle, first = value.sum(), key.sum(), query.sum()
-    return zeros + mul_scalar(first + middle + last, 0)
+def _last_strides_are_one(*metas: TensorMeta) -> bool:
+    return all(is_true(t.strides[-1] == 1) for t in metas)
 
 
-def _additive_mask(mask: Tensor | None, kind: dtype) -> Tensor | None:
-    """A boolean mask as zeros, and -inf where it is False; another as it is."""
-    if mask is None or mask.dtype is not bool_:
-        return mask
-    hidden = mq.scalar_tensor(-math.inf, dtype=kind, device=mask.device)
-    return where_scalar_self(mask, 0.0, hidden)
-
-
-# --- which operator ---------------------------------------------------------------------------
-
-
-def _last_strides_are_one(*tensors: Tensor) -> bool:
-    return all(is_true(t.stride(-1) == 1) for t in tensors)
-
-
-def _heads_fit(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> bool:
+def _heads_fit(query: TensorMeta, key: TensorMeta, value: TensorMeta, enable_gqa: bool) -> bool:
     if not (query.shape[0] == key.shape[0] == value.shape[0]):
         return False
     if enable_gqa:
@@ -130,27 +178,20 @@ def _heads_fit(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> b
 
 
 def _fits_flash_cpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    dropout_p: float,
-    enable_gqa: bool,
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, enable_gqa: bool
 ) -> bool:
     return (
-        dropout_p <= 0.0
-        and query.ndim == key.ndim == value.ndim == 4
+        query.ndim == key.ndim == value.ndim == 4
         and _heads_fit(query, key, value, enable_gqa)
         and bool(query.shape[-1] == key.shape[-1] == value.shape[-1])
         and query.dtype in (float32, float64, *_HALVES)
-        and (mask is None or _fits_mask(mask, query, key))
         and _last_strides_are_one(query, key, value)
     )
 
 
-def _fits_mask(mask: Tensor, query: Tensor, key: Tensor) -> bool:
+def _fits_mask(mask: TensorMeta, learns: bool, query: TensorMeta, key: TensorMeta) -> bool:
     """Whether the cpu's kernel takes the mask: two or four dimensions, no gradient."""
-    if mask.requires_grad or mask.ndim not in (2, 4):
+    if learns or mask.ndim not in (2, 4) or query.ndim != 4 or key.ndim != 4:
         return False
     wanted = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     return all(
@@ -160,16 +201,10 @@ def _fits_mask(mask: Tensor, query: Tensor, key: Tensor) -> bool:
 
 
 def _fits_flash(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    is_causal: bool,
-    enable_gqa: bool,
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, is_causal: bool, enable_gqa: bool
 ) -> bool:
     return (
-        mask is None
-        and query.dtype in _HALVES
+        query.dtype in _HALVES
         and query.ndim == key.ndim == value.ndim == 4
         and bool(query.shape[-1] == key.shape[-1] == value.shape[-1])
         and bool(query.shape[-1] <= 256)
@@ -179,7 +214,7 @@ def _fits_flash(
     )
 
 
-def _fits_efficient(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def _fits_efficient(query: TensorMeta, key: TensorMeta, value: TensorMeta) -> bool:
     """The memory-efficient kernel: any mask, float32 too, but widths in steps of 16 bytes."""
     step = 8 if query.dtype in _HALVES else 4
     return (

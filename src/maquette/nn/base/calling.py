@@ -36,7 +36,7 @@ class Calling(Members):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` between the hooks."""
         if self._hooks is None and not _global_hooks:
-            return self.forward(*args, **kwargs)
+            return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
         return HookedCall(cast(Any, self), self._hooks or _NO_HOOKS, args, kwargs).run()
 
     def register_forward_pre_hook(
