@@ -14,6 +14,7 @@ from maquette.autograd.anomaly import remember_call
 from maquette.autograd.formulas import Derivatives
 from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import (
+    Edge,
     OpNode,
     RaisingNode,
     grad_edge,
@@ -194,16 +195,20 @@ def _edge_lines(name: str, bit: int, optional: bool) -> list[str]:
 def _gather(p: object, links: list[object], sizes: list[int]) -> bool:
     """Add the links of a parameter, a tensor or a list of tensors; whether any requires grad."""
     found = False
-    members = p if p.__class__ is tuple else (p,)
-    for t in cast(tuple[object, ...], members):
-        edge = None
-        if isinstance(t, Tensor):
-            edge = grad_edge(t)
-            links += (None, 0, t.meta) if edge is None else (*edge, t.meta)
-            found = found or edge is not None
-        else:
+    members = cast(tuple[object, ...], p if p.__class__ is tuple else (p,))
+    for t in members:
+        if not isinstance(t, Tensor):
             links += (None, 0, None)
-    sizes.append(len(cast(tuple[object, ...], members)))
+        elif not t._keys & K.REQUIRES_GRAD:
+            links += (None, 0, t.meta)
+        else:
+            found = True
+            node = t._ag
+            if node is not None and node.plain and t._base is None:
+                links += (node, 0, t.meta)  # `grad_edge`, where nothing is special
+            else:
+                links += (*cast(Edge, grad_edge(t)), t.meta)
+    sizes.append(len(members))
     return found
 
 

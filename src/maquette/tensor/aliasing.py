@@ -38,11 +38,11 @@ def alias_kernel(op: OpOverload, ks: int) -> Callable[..., object] | None:
 def _viewing(op: OpOverload, ks: int, source: int, *, base: bool) -> Callable[..., object]:
     if op._schema.returns[0].type.written == "Tensor" and len(op._schema.returns) == 1:
         return _generated_viewing(op, ks, source, base=base)
-    table, resolve = op._table, op.resolve
+    low = ks & BELOW
+    below = op._table.get(low) or op.resolve(low)
 
     def kernel(ks: int, *params: object) -> object:
-        below = ks & BELOW
-        result = (table.get(below) or resolve(below))(below, *params)
+        result = below(low, *params)
         origin = params[source]
         if result.__class__ is list or result.__class__ is tuple:
             for view in result:
