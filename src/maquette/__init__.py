@@ -59,7 +59,6 @@ from maquette.core.dtype import (
     int16,
     int32,
     int64,
-    promote_types,
     set_default_dtype,
     uint8,
     uint16,
@@ -102,7 +101,8 @@ tensor = _functions.tensor
 
 # Imported when first asked for: names here, and the module that each is or is in.
 _ROOMS = {
-    "func": "maquette.transforms",
+    # The transforms are not there yet: the face has what is, and says so of the rest.
+    "func": "maquette.torch.func",
     "fx": "maquette.fx",
     "higher_order": "maquette.higher_order",
     "library": "maquette.library",
@@ -116,7 +116,7 @@ _NAMES = {
     "load": "maquette.tensor.saving",
     "save": "maquette.tensor.saving",
     "skip_data": "maquette.tensor.copying",
-    "vmap": "maquette.transforms",
+    "vmap": "maquette.torch.func",
     "SymBool": "maquette.symbolic",
     "SymFloat": "maquette.symbolic",
     "SymInt": "maquette.symbolic",

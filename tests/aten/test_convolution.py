@@ -100,7 +100,7 @@ def test_F61_gradients_are_channels_last_too() -> None:
 def test_F61_mixed_dtypes_are_refused_with_both() -> None:
     mode = mq.FakeTensorMode()
     x, w = mode.from_tensor(tensor(1, 1, 4)), mode.from_tensor(tensor(1, 1, 2, dtype="float32"))
-    with pytest.raises(RuntimeError, match=r"\(float64\) and weight type \(float32\)"):
+    with pytest.raises(RuntimeError, match=r"\(double\) and weight type \(float\)"):
         aten.conv1d(x, w)
 
 

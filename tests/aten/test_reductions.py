@@ -100,7 +100,7 @@ def test_T33_sums_of_integers_are_int64_and_dtype_is_converted_to_first() -> Non
 
 
 def test_mean_of_integers_names_the_dtype_and_the_way_out() -> None:
-    with pytest.raises(RuntimeError, match=r"Got: Long. Pass dtype=float32"):
+    with pytest.raises(RuntimeError, match=r"Got: Long\nPass dtype=float32"):
         mq.tensor([1, 2]).mean()
 
 

@@ -294,5 +294,27 @@ def test_flatten_and_movedim_agree_with_numpy() -> None:
     np.testing.assert_array_equal(x.flatten(1).numpy(), CUBE.reshape(2, 12))
 
 
+@pytest.mark.parametrize("name", ["mT", "mH", "adjoint", "matrix_H"])
+def test_a_tensor_without_dimensions_is_its_own_transpose(name: str) -> None:
+    transpose = getattr(mq.ops.aten, name)
+    x = mq.tensor(2.0)
+    assert transpose(x) is x
+    z = mq.tensor(1 + 2j)
+    assert transpose(z).item() == (1 + 2j if name == "mT" else 1 - 2j)
+
+
+@pytest.mark.parametrize("start", [True, 1.0, [1]])
+def test_narrow_starts_at_an_integer_of_no_dimensions(start: object) -> None:
+    for narrow in (mq.narrow, mq.Tensor.narrow, mq.ops.aten.narrow):
+        with pytest.raises(RuntimeError, match="start must be an 0-dim integral Tensor"):
+            narrow(mq.ones(3), 0, mq.tensor(start), 1)
+    assert mq.arange(3).narrow(0, mq.tensor(1), 1).tolist() == [1]
+
+
+def test_nothing_unflattens_where_there_is_no_dimension() -> None:
+    with pytest.raises(RuntimeError, match="0-dim tensor has no dimension"):
+        mq.tensor(1.0).unflatten(0, (1,))
+
+
 def test_methods_are_found_on_the_class() -> None:
     assert mq.Tensor.view(mq.zeros(4), 2, 2).shape == (2, 2)

@@ -191,3 +191,33 @@ def test_F22_wrong_programs_fail_as_eager_does(mode: mq.FakeTensorMode, program)
     with pytest.raises(type(eager.value)) as fake:
         program(mode.from_tensor(real))
     assert str(fake.value) == str(eager.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DynamicOutputShapeException",
+        "DataDependentOutputException",
+        "UnsupportedOperatorException",
+    ],
+)
+def test_F106_errors_about_an_operator_read_as_it_does(name: str) -> None:
+    error, op = getattr(mq.fake, name), mq.ops.aten.nonzero.default
+    assert str(error(op)) == str(op)
+    assert error(op) == error(op) != error(mq.ops.aten.mm.default)
+    assert isinstance(error(op), RuntimeError)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "UnsupportedFakeTensorException",
+        "UnsupportedMutationAliasingException",
+        "MetadataMismatchError",
+    ],
+)
+def test_F106_errors_with_a_reason_compare_by_it(name: str) -> None:
+    error = getattr(mq.fake, name)
+    assert error("why").reason == "why"
+    assert error("why") == error("why") != error("why not")
+    assert isinstance(error("why"), RuntimeError)

@@ -83,10 +83,127 @@ def test_F30_real_tensors_may_be_allowed() -> None:
     assert (a + mq.ones(2)).fake_mode is mode
 
 
+def test_F31_metadata_of_a_real_tensor_is_never_changed(m: mq.FakeTensorMode) -> None:
+    real = mq.ones(2, 3)
+    for mode in (m, mq.FakeTensorMode(allow_non_fake_inputs=True)):
+        with mode, pytest.raises(AssertionError, match=r"aten\.t_\.default.*float32\[2, 3\]"):
+            real.t_()
+    assert real.shape == (2, 3)
+
+
+def test_F31_nor_that_of_another_modes_fake(m: mq.FakeTensorMode) -> None:
+    other = mq.FakeTensorMode(allow_non_fake_inputs=True)
+    with other, pytest.raises(AssertionError, match=r"aten\.t_\.default"):
+        m.from_tensor(mq.ones(2, 3)).t_()
+
+
 def test_F32_two_modes_do_not_mix() -> None:
     m1, m2 = mq.FakeTensorMode(), mq.FakeTensorMode()
     with pytest.raises(AssertionError, match="mixing fake modes"):
         m1.from_tensor(mq.ones(2)) + m2.from_tensor(mq.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("program", "value"),
+    [
+        (lambda r: r + 1, 4.0),
+        (lambda r: r - 1, 2.0),
+        (lambda r: r * r, 9.0),
+        (lambda r: mq.floor_divide(r, 2), 1.0),
+        (lambda r: r.to(mq.float64), 3.0),
+        (lambda r: mq.ops.aten.add.Tensor(1, 2), 3),
+    ],
+)
+def test_F33_arithmetic_on_real_scalars_is_known(m: mq.FakeTensorMode, program, value) -> None:
+    r = mq.tensor(3.0)
+    with m:
+        known = program(r)
+    assert known.fake_mode is m
+    assert known.constant is not r
+    assert known.item() == value
+
+
+def test_F33_a_constant_is_a_clone(m: mq.FakeTensorMode) -> None:
+    r = mq.tensor(3.0 + 1j)
+    with m:
+        known = r.conj()
+    r.add_(1)
+    assert known.item() == 3.0 - 1j
+
+
+def test_F33_writing_to_a_real_scalar_gives_it_back(m: mq.FakeTensorMode) -> None:
+    r = mq.tensor(3.0)
+    with m:
+        assert r.add_(1) is r
+    assert r.item() == 4.0
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda r, large: -r,
+        lambda r, large: large + 1,
+        lambda r, large: large.add_(1),
+        lambda r, large: r.to("cuda"),
+        lambda r, large: mq.empty((), device="meta") + r,
+    ],
+)
+def test_F33_other_operators_and_larger_results_are_refused(m: mq.FakeTensorMode, program) -> None:
+    r, large = mq.tensor(3.0), mq.ones(3)
+    with m, pytest.raises(AssertionError, match="convert all Tensors"):
+        program(r, large)
+    assert large.sum().item() == 3
+
+
+class Declining(mq.Tensor):
+    """Answers no operator."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+class Scaled(mq.nn.Parameter):
+    """A parameter of another name, with PyTorch's own handlers."""
+
+
+def test_F34_who_was_asked_in_vain_is_named(m: mq.FakeTensorMode) -> None:
+    sub = mq.ones(2).as_subclass(Declining)
+    with pytest.raises(TypeError, match=r"Declining.*FakeTensor"):
+        sub + m.from_tensor(mq.ones(2))
+
+
+def test_F34_modes_asked_in_vain_are_named(m: mq.FakeTensorMode) -> None:
+    class Refusing(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    sub, fake = mq.ones(2).as_subclass(Declining), m.from_tensor(mq.ones(2))
+    with Refusing(), pytest.raises(TypeError, match=r"Refusing.*Declining.*FakeTensor"):
+        sub + fake
+
+
+def test_F34_a_subclass_decides_before_fakes_do(m: mq.FakeTensorMode) -> None:
+    class First(mq.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return args[1]
+
+    fake = m.from_tensor(mq.ones(2))
+    assert mq.ones(3).as_subclass(First) + fake is fake
+
+
+def test_F34_a_subclass_of_parameter_without_a_handler_is_plain(m: mq.FakeTensorMode) -> None:
+    fake = m.from_tensor(Scaled(mq.ones(2)))
+    assert isinstance(fake, mq.nn.Parameter)
+    assert type(fake + 1) is mq.FakeTensor
+
+
+def test_F35_static_shapes_and_a_symbolic_context_contradict(m: mq.FakeTensorMode) -> None:
+    for given in ({"static_shapes": True}, {}):
+        with pytest.raises(AssertionError, match="symbolic context"):
+            m.from_tensor(mq.ones(2), symbolic_context=object(), **given)
+    assert m.from_tensor(mq.ones(2), static_shapes=True, source="x", trace=False).shape == (2,)
 
 
 def test_F35_only_tensors_convert_and_never_to_constants(m: mq.FakeTensorMode) -> None:
@@ -165,6 +282,14 @@ def test_F65_views_and_writes_of_constants_are_known(m: mq.FakeTensorMode) -> No
         assert v.item() == 3
 
 
+def test_F65_a_conjugated_constant_is_known(m: mq.FakeTensorMode) -> None:
+    with m:
+        z = mq.tensor(3.0 + 1j)
+        w = z.conj()
+        found = [t.item() for t in (w, w.view(1), w.conj(), w + 1)]
+    assert found == [3 - 1j, 3 - 1j, 3 + 1j, 4 - 1j]
+
+
 def test_F66_an_output_too_large_forgets_its_constants(m: mq.FakeTensorMode) -> None:
     with m:
         c = mq.tensor(1.0)
@@ -186,6 +311,36 @@ def test_F69_shapes_that_depend_on_data_are_refused(m: mq.FakeTensorMode) -> Non
     for program in (lambda: x.nonzero(), lambda: x[x > 0], lambda: x.masked_select(x > 0)):
         with pytest.raises(mq.fake.DynamicOutputShapeException):
             program()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x[0].item(),
+        lambda x: mq.equal(x, x),
+        lambda x: mq.allclose(x, x),
+        lambda x: x.is_nonzero(),
+    ],
+)
+def test_F70_numbers_that_only_data_has_are_refused(m: mq.FakeTensorMode, program) -> None:
+    x = m.from_tensor(mq.ones(1))
+    with pytest.raises(mq.fake.DataDependentOutputException) as error:
+        program(x)
+    assert str(error.value) == str(error.value.func)
+
+
+@pytest.mark.parametrize(
+    ("tag", "error"),
+    [
+        (mq.Tag.data_dependent_output, mq.fake.DataDependentOutputException),
+        (mq.Tag.dynamic_output_shape, mq.fake.DynamicOutputShapeException),
+    ],
+)
+def test_F70_users_operators_are_refused_by_their_tags(m: mq.FakeTensorMode, tag, error) -> None:
+    with mq.library._scoped_library("f70", "DEF") as lib:
+        lib.define("reads(Tensor x) -> Tensor", tags=(tag,))
+        with pytest.raises(error, match=r"f70\.reads\.default"):
+            mq.ops.f70.reads(m.from_tensor(mq.ones(2)))
 
 
 def test_F90_grad_mode_does_not_stick_in_the_cache(m: mq.FakeTensorMode) -> None:

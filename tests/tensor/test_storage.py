@@ -7,6 +7,7 @@ import pytest
 
 import maquette as mq
 from maquette.tensor.storage import UntypedStorage, observe_allocations
+from maquette.tensor.tensor import sharers
 
 
 class Log:
@@ -127,6 +128,30 @@ def test_T3_views_follow_when_bytes_move() -> None:
     x.resize_(10)
     v.fill_(1)
     assert x[:4].tolist() == [1.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("collections", [0, 1, 2, 3])
+def test_T3_views_of_any_age_follow(collections: int) -> None:
+    x = mq.zeros(4)
+    views = [x[:2], x[2:], x.view(2, 2)]
+    for _ in range(collections):
+        gc.collect(1)
+    young = x[1:3]
+    assert {id(t) for t in sharers(x)} == {id(t) for t in (*views, young)}
+
+
+def test_T3_a_storage_that_a_user_holds_hides_no_view() -> None:
+    x = mq.zeros(4)
+    v = x[:2]
+    held = x.untyped_storage()
+    assert [t is v for t in sharers(x)] == [True]
+    assert held.nbytes() == 16
+
+
+def test_T3_a_lone_tensor_shares_with_none() -> None:
+    x = mq.zeros(4)
+    assert sharers(x) == []
+    assert sharers(x.clone()) == []
 
 
 def test_T4_one_release_for_all_aliases() -> None:

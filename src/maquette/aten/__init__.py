@@ -25,6 +25,7 @@ from maquette.aten import comparison as _comparison  # noqa: F401
 from maquette.aten import reductions as _reductions  # noqa: F401
 from maquette.aten import extremes as _extremes  # noqa: F401
 from maquette.aten import linalg as _linalg  # noqa: F401
+from maquette.aten import outer_products as _outer_products  # noqa: F401
 from maquette.aten import products as _products  # noqa: F401
 from maquette.aten import einsum as _einsum  # noqa: F401
 from maquette.aten import views as _views  # noqa: F401
@@ -35,6 +36,9 @@ from maquette.aten import joining as _joining  # noqa: F401
 from maquette.aten import factories as _factories  # noqa: F401
 from maquette.aten import creation as _creation  # noqa: F401
 from maquette.aten import tensor_methods as _tensor_methods  # noqa: F401
+from maquette.aten import memory_methods as _memory_methods  # noqa: F401
+from maquette.aten import element_methods as _element_methods  # noqa: F401
+from maquette.aten import kind_methods as _kind_methods  # noqa: F401
 from maquette.aten import embedding as _embedding  # noqa: F401
 from maquette.aten import softmax as _softmax  # noqa: F401
 from maquette.aten import normalization as _normalization  # noqa: F401
@@ -109,6 +113,14 @@ from maquette.aten import assertions as _assertions  # noqa: F401
 from maquette.aten import spectrograms as _spectrograms  # noqa: F401
 from maquette.aten import signal_windows as _signal_windows  # noqa: F401
 from maquette.aten import noisy_relu as _noisy_relu  # noqa: F401
+from maquette.aten import recurrence as _recurrence  # noqa: F401
+from maquette.aten import affine_grids as _affine_grids  # noqa: F401
+from maquette.aten import temporal_convolution as _temporal_convolution  # noqa: F401
+from maquette.aten import counts as _counts  # noqa: F401
+from maquette.aten import frequencies as _frequencies  # noqa: F401
+from maquette.aten import diagonals as _diagonals  # noqa: F401
+from maquette.aten import weight_norms as _weight_norms  # noqa: F401
 
-# Once the overloads are there that it binds:
+# Once the overloads are there that they name or bind:
+from maquette.aten import aliases as _aliases  # noqa: F401
 from maquette.aten import methods as _methods  # noqa: F401  # Python's operators

@@ -19,6 +19,7 @@ from maquette.core.layout import channels_last, channels_last_3d
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
@@ -30,9 +31,11 @@ def _bounds(size: int, count: int) -> list[tuple[int, int]]:
 
 
 def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -> tuple[int, ...]:
-    check(
+    check_advised(
+        check,
         len(output_size) == dims,
-        lambda: f"{name}: output_size must be {dims} numbers; got {list(output_size)}",
+        lambda: f"{name}: output_size must be {dims}",
+        lambda: f"It is {list(output_size)}: {dims} numbers are due.",
     )
     check(
         all(n >= 0 for n in output_size),

@@ -41,7 +41,7 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, set_shape_rule
-from maquette.library.variants import inplace_shape
+from maquette.library.variants import check_same_dtype, inplace_shape, out_shape
 from maquette.tensor.tensor import Tensor
 
 # --- addition -------------------------------------------------------------------------
@@ -169,9 +169,6 @@ for _page in (rsub, rsub_scalar):
 rsub.derivative(self=lambda grad, alpha: -scaled_grad(grad, alpha), other=lambda grad: grad)
 rsub_scalar.derivative(self=lambda grad, alpha: -scaled_grad(grad, alpha))
 
-subtract = define("aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
-subtract.composite(lambda self, other, alpha: sub(self, other, alpha=alpha))
-
 
 # --- multiplication -------------------------------------------------------------------
 
@@ -200,9 +197,6 @@ mul.derivative(
 )
 mul_scalar.derivative(self=lambda grad, other: grad * conj(other))
 
-multiply = define("aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor")
-multiply.composite(lambda self, other: mul(self, other))
-
 
 # --- signs and magnitudes -------------------------------------------------------------
 
@@ -230,6 +224,18 @@ def in_place_abs_shape(rule: Callable[..., object]) -> Callable[..., object]:
         return rule(self)
 
     return abs_in_place_shape
+
+
+def abs_out_shape(self: TensorMeta, out: TensorMeta) -> object:
+    """The rule of ``abs.out``: an output of the operand's own dtype.
+
+    Magnitudes of complex numbers also go into real outputs of any precision.
+    """
+    if not self.dtype.is_complex:
+        return _exact_abs(self, out)
+    if out.dtype.is_complex:
+        check_same_dtype("abs", self.dtype, out.dtype)
+    return _cast_abs(self, out)
 
 
 def check_real_sign(kind: dtype) -> dtype:
@@ -270,13 +276,18 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
+neg.exact_out()
 neg.derivative(self=lambda grad: -grad)
 abs = unary("abs", lambda xp, self: xp.abs(self), result=real, takes=NUMERIC, tags=CORE_POINTWISE)
 set_shape_rule(in_place_form(abs), in_place_abs_shape(inplace_shape(abs.op)))
+set_shape_rule(abs.variants[1], abs_out_shape)
+_exact_abs, _cast_abs = out_shape(abs.op, 1, check_same_dtype), out_shape(abs.op, 1)
 abs.derivative(self=lambda grad, self: grad * sgn(self))
 sign = unary("sign", sign_kernel, result=check_real_sign, tags=CORE_POINTWISE)
+sign.exact_out()
 sign.derivative(self=no_slope)
 sgn: OperatorPage = unary("sgn", sgn_kernel, result=same, takes=ANY)
+sgn.exact_out()
 sgn.derivative(self=sgn_grad)
 reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
 reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))

@@ -7,7 +7,7 @@ a dimension for those that share is added, so that products broadcast over it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import sqrt
+from math import inf, sqrt
 from types import ModuleType
 
 from maquette.aten.numeric import Array, wide
@@ -20,13 +20,15 @@ def calculate_scale(width: int, scale: float | None) -> float:
     """The factor of the scores: 1 / sqrt(width) by default."""
     if scale is not None:
         return scale
-    return 1.0 / sqrt(width) if width.__class__ is int else 1.0 / width**0.5
+    if width.__class__ is int:
+        return 1.0 / sqrt(width) if width else inf
+    return 1.0 / width**0.5
 
 
 def _grouped(array: Array, key_heads: int) -> Array:
     """(B, H, L, D) as (B, key heads, heads sharing one, L, D)."""
     batch, heads, length, width = array.shape
-    return wide(array).reshape(batch, key_heads, heads // key_heads, length, width)
+    return wide(array).reshape(batch, key_heads, heads // max(key_heads, 1), length, width)
 
 
 def _grouped_mask(mask: Array | None, key_heads: int) -> Array | None:
@@ -99,8 +101,7 @@ def attend(
         total = xp.where(total == 0, 1, total)
         out[..., run, :] = xp.matmul(s, v) / total
         sums[..., run] = (top + xp.log(total))[..., 0]
-    batch, length = query.shape[0], query.shape[2]
-    return out.reshape(batch, -1, length, shape[-1]), sums.reshape(batch, -1, length)
+    return out.reshape(*query.shape[:3], shape[-1]), sums.reshape(query.shape[:3])
 
 
 def attend_backward(

@@ -22,6 +22,7 @@ from maquette.core.errors import check, check_index
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.core.symbols import is_true
+from maquette.library.advice import check_advised
 from maquette.tensor.tensor import Tensor
 
 Array: TypeAlias = npt.NDArray[Any]  # NumPy types arithmetic of known dtypes only
@@ -31,6 +32,12 @@ Dims: TypeAlias = int | Sequence[int] | None
 _LONG_SUM = 1024
 # PyTorch keeps the dimensions of a reduction as bits of a word.
 _MOST_DIMS = 64
+
+
+def wrap_existing_dim(dim: int, ndim: int) -> int:
+    """As `wrap_dim`, for operators that need a dimension to work along: 0-dim tensors have none."""
+    check_index(ndim > 0, lambda: f"Dimension specified as {dim} but tensor has no dimensions")
+    return wrap_dim(dim, ndim)
 
 
 def dims_of(dim: Dims, ndim: int) -> tuple[int, ...]:
@@ -68,9 +75,11 @@ def check_reducible(name: str, self: TensorMeta, dim: Dims) -> None:
             ),
         )
     empty = [d for d in dims_of(dim, self.ndim) if is_true(self.shape[d] == 0)]
-    check_index(
+    check_advised(
+        check_index,
         not empty,
-        lambda: f"{name}(): Expected reduction dim {empty[0]} to have non-zero size; got {self}.",
+        lambda: f"{name}(): Expected reduction dim {empty[0]} to have non-zero size.",
+        lambda: f"The input is {self}.",
     )
 
 

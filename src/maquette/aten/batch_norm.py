@@ -45,6 +45,13 @@ def _check_features(name: str, channels: int, parameter: Maybe) -> None:
     )
 
 
+def _check_vector(name: str, statistic: Maybe) -> None:
+    check(
+        statistic is None or statistic.ndim == 1,
+        lambda: f"batch_norm: {name} should have 1 dimension, a number a channel; got {statistic}",
+    )
+
+
 def batch_norm_metas(
     input: TensorMeta,
     weight: Maybe,
@@ -71,6 +78,8 @@ def batch_norm_metas(
     }
     for name, parameter in parameters.items():
         _check_features(name, channels, parameter)
+    for name in ("running_mean", "running_var"):
+        _check_vector(name, parameters[name])
     check(
         training or (running_mean is not None and running_var is not None),
         lambda: (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maquette.aten.batch_norm import PARAMETERS, batch_norm_metas, native_batch_norm
 from maquette.core.dtype import float32, uint8
-from maquette.core.errors import check
+from maquette.core.errors import check, check_index
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -93,6 +93,10 @@ def instance_norm_composite(
     check(
         use_input_stats or (running_mean is not None and running_var is not None),
         lambda: "Expected running_mean and running_var to be defined when use_input_stats is false",
+    )
+    check_index(
+        input.meta.ndim >= 2,
+        lambda: f"instance_norm: expected an input of images and channels, got {input.meta}",
     )
     images, channels, *rest = input.meta.shape
     scale, shift, mean, var = (

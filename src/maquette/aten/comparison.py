@@ -216,13 +216,9 @@ def isclose_by_parts(
         self.dtype is other.dtype,
         lambda: f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}",
     )
-    check(
-        rtol >= 0 and atol >= 0,
-        lambda: (
-            f"isclose: rtol and atol must be greater than or equal to zero, but got rtol={rtol} "
-            f"and atol={atol}"
-        ),
-    )
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        words = f"{name} must be greater than or equal to zero, but got {tolerance}"
+        check(tolerance >= 0, lambda words=words: words)
     close = eq(self, other)
     if equal_nan and self.dtype.category >= FLOATS:
         close = logical_or(close, logical_and(ne(self, self), ne(other, other)))

@@ -10,7 +10,7 @@ from functools import partial
 from types import ModuleType
 
 from maquette.aten import functions as F
-from maquette.aten.axes import Array
+from maquette.aten.axes import Array, wrap_existing_dim
 from maquette.aten.copies import write_exact_out, write_out
 from maquette.aten.numeric import wide
 from maquette.aten.vector_norms import norm_array, norm_grad
@@ -205,6 +205,7 @@ def _without(t: Tensor, dim: int) -> Tensor:
 def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
     """The distances between sample points, broadcast along y."""
     rank = y.meta.ndim
+    check(x.meta.ndim > 0, lambda: f"{name}: There must be one `x` value for each sample point")
     if x.meta.ndim == 1:
         check(
             x.meta.shape[0] == y.meta.shape[dim],
@@ -225,7 +226,7 @@ def _neighbours(t: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 @trapezoid_x.composite
 def trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
-    dim = wrap_dim(dim, y.meta.ndim)
+    dim = wrap_existing_dim(dim, y.meta.ndim)
     if is_true(y.meta.shape[dim] == 0):
         return _without(y, dim)
     _check_no_bool("trapezoid", y, x)
@@ -235,7 +236,7 @@ def trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 @trapezoid_dx.composite
 def trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
-    dim = wrap_dim(dim, y.meta.ndim)
+    dim = wrap_existing_dim(dim, y.meta.ndim)
     if is_true(y.meta.shape[dim] == 0):
         return _without(y, dim)
     _check_no_bool("trapezoid", y)
@@ -245,7 +246,7 @@ def trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
 
 @cumulative_trapezoid_x.composite
 def cumulative_trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
-    dim = wrap_dim(dim, y.meta.ndim)
+    dim = wrap_existing_dim(dim, y.meta.ndim)
     _check_no_bool("cumulative_trapezoid", y, x)
     low, high = _neighbours(y, dim)
     return ((low + high) * _steps("cumulative_trapezoid", y, x, dim)).cumsum(dim) / 2.0
@@ -253,7 +254,7 @@ def cumulative_trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
 
 @cumulative_trapezoid_dx.composite
 def cumulative_trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
-    dim = wrap_dim(dim, y.meta.ndim)
+    dim = wrap_existing_dim(dim, y.meta.ndim)
     _check_no_bool("cumulative_trapezoid", y)
     low, high = _neighbours(y, dim)
     return (low + high).cumsum(dim) * (dx / 2.0)
@@ -395,7 +396,10 @@ def _check_weights(name: str, weights: Grad, observations: int) -> None:
         return
     check(
         weights.meta.ndim <= 1,
-        lambda: f"cov(): expected {name} to have one or fewer dimensions but got {weights.meta}",
+        lambda: (
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
+            f"{weights.meta.ndim} dimensions"
+        ),
     )
     check(
         weights.meta.numel == observations,
@@ -424,14 +428,14 @@ def cov_composite(self: Tensor, correction: int, fweights: Grad, aweights: Grad)
         fweights is None or fweights.dtype.category == 1,
         lambda: (
             "cov(): expected fweights to have integral dtype but got fweights with "
-            f"{fweights.dtype if fweights is not None else ''} dtype"
+            f"{'' if fweights is None else fweights.dtype.scalar_name} dtype"
         ),
     )
     check(
         aweights is None or aweights.dtype.is_floating_point,
         lambda: (
             "cov(): expected aweights to have floating point dtype but got aweights with "
-            f"{aweights.dtype if aweights is not None else ''} dtype"
+            f"{'' if aweights is None else aweights.dtype.scalar_name} dtype"
         ),
     )
     _check_weights("fweights", fweights, observations)

@@ -21,7 +21,9 @@ from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.page import Cost, define
+from maquette.library.variants import c_name
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
@@ -37,20 +39,51 @@ _COLUMNS_AT_ONCE = 1 << 22
 def _check_parameters(
     dims: int, stride: Ints, padding: Ints, dilation: Ints, output_padding: Ints, groups: int
 ) -> None:
-    check(groups > 0, lambda: f"non-positive groups is not supported; got {groups}")
+    check_advised(
+        check,
+        groups > 0,
+        lambda: "non-positive groups is not supported",
+        lambda: f"groups is {groups}.",
+    )
     _check_length("stride", stride, dims)
     _check_length("padding", padding, dims)
     _check_length("dilation", dilation, dims)
     _check_length("output_padding", output_padding, dims)
-    check(min(padding, default=0) >= 0, lambda: f"negative padding is not supported: {padding}")
-    check(
-        min(output_padding, default=0) >= 0,
-        lambda: f"negative output_padding is not supported: {output_padding}",
+    check_advised(
+        check,
+        min(padding, default=0) >= 0,
+        lambda: "negative padding is not supported",
+        lambda: f"padding is {padding}.",
     )
-    check(min(stride, default=1) > 0, lambda: f"non-positive stride is not supported: {stride}")
-    check(
+    check_advised(
+        check,
+        min(output_padding, default=0) >= 0,
+        lambda: "negative output_padding is not supported",
+        lambda: f"output_padding is {output_padding}.",
+    )
+    check_advised(
+        check,
+        min(stride, default=1) > 0,
+        lambda: "non-positive stride is not supported",
+        lambda: f"stride is {stride}.",
+    )
+    check_advised(
+        check,
         min(dilation, default=1) > 0,
-        lambda: f"dilation should be greater than zero; got {dilation}",
+        lambda: "dilation should be greater than zero",
+        lambda: f"dilation is {dilation}.",
+    )
+
+
+def _check_same_type(input: TensorMeta, other: TensorMeta, name: str) -> None:
+    check_advised(
+        check,
+        other.dtype is input.dtype,
+        lambda: (
+            f"Input type ({c_name(input.dtype)}) and {name} type ({c_name(other.dtype)}) should "
+            f"be the same"
+        ),
+        lambda: f"They are {input.dtype} and {other.dtype}.",
     )
 
 
@@ -67,20 +100,8 @@ def _check_length(name: str, values: Ints, dims: int) -> None:
 def _check_operands(
     input: TensorMeta, weight: TensorMeta, bias: TensorMeta | None, transposed: bool, groups: int
 ) -> None:
-    check(
-        input.dtype is weight.dtype,
-        lambda: (
-            f"Input type ({input.dtype.name}) and weight type ({weight.dtype.name}) should be "
-            f"the same"
-        ),
-    )
-    check(
-        bias is None or bias.dtype is input.dtype,
-        lambda: (
-            f"Input type ({input.dtype.name}) and bias type ({bias.dtype.name}) should be the "  # type: ignore[union-attr]  # not None, by the condition
-            f"same"
-        ),
-    )
+    _check_same_type(input, weight, "weight")
+    _check_same_type(input, bias or input, "bias")
     size = list(weight.shape)
     check(
         input.ndim == weight.ndim,
@@ -306,7 +327,12 @@ def convolution_shape(
     groups: int,
 ) -> TensorMeta:
     dims = weight.ndim - 2
-    check(dims > 0, lambda: f"weight should have at least three dimensions; got {weight}")
+    check_advised(
+        check,
+        dims > 0,
+        lambda: "weight should have at least three dimensions",
+        lambda: f"It is {weight}.",
+    )
     _check_parameters(dims, stride, padding, dilation, output_padding, groups)
     _check_operands(input, weight, bias, transposed, groups)
     check_not_implemented(

@@ -12,6 +12,7 @@ from maquette.aten.convolution import convolution
 from maquette.aten.windows import expanded
 from maquette.core.errors import check
 from maquette.core.symbols import is_true
+from maquette.library.advice import check_advised
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
@@ -31,9 +32,11 @@ def _batched(name: str, dims: int, input: Tensor) -> Tensor:
 
 
 def _check_weight(weight: Tensor) -> None:
-    check(
+    check_advised(
+        check,
         weight.ndim >= 3,
-        lambda: f"weight should have at least three dimensions; got {list(weight.shape)}",
+        lambda: "weight should have at least three dimensions",
+        lambda: f"It is {weight.meta}.",
     )
 
 
@@ -100,7 +103,12 @@ def _same(
             f"{list(input.shape)} instead"
         ),
     )
-    check(groups > 0, lambda: f"non-positive groups is not supported; got {groups}")
+    check_advised(
+        check,
+        groups > 0,
+        lambda: "non-positive groups is not supported",
+        lambda: f"groups is {groups}.",
+    )
     check(
         all(is_true(s == 1) for s in stride),
         lambda: "padding='same' is not supported for strided convolutions",

@@ -42,6 +42,7 @@ from maquette.tensor.tensor import (
     keys_for,
     wrap,
 )
+from maquette.tensor.typed_storage import TypedStorage
 
 Data: TypeAlias = object
 Place: TypeAlias = "Device | str | int | None"
@@ -398,6 +399,9 @@ def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Te
         _check_kind(args[0].dtype, kind)
         return args[0].detach()
     if len(args) == 1 and not isinstance(args[0], (int, Size)):
+        if isinstance(args[0], TypedStorage):
+            _check_kind(args[0].dtype, kind)
+            return args[0].tensor()
         if isinstance(args[0], np.ndarray) and args[0].dtype == kind.numpy:
             return from_numpy(args[0])
         return tensor(args[0], dtype=kind, device=device)  # type: ignore[arg-type]  # Device checks it

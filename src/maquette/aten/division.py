@@ -28,7 +28,6 @@ from maquette.aten.slopes import Value, aten, conj, no_slope
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_data
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
 
@@ -135,18 +134,6 @@ for _page in (div_mode, div_scalar_mode):
     _page.cost(elementwise_cost(1))
 div_mode.derivative(self=rounded_quotient_grad, other=rounded_divisor_grad)
 div_scalar_mode.derivative(self=rounded_quotient_grad)
-
-for _name in ("divide", "true_divide"):
-    for _form, _target in (("", "Tensor"), ("_", "Tensor(a!)")):
-        _tags = [Tag.inplace] if _form else [Tag.pointwise] if _name == "true_divide" else []
-        define(
-            f"aten::{_name}{_form}.Tensor({_target} self, Tensor other) -> {_target}",
-            tags=_tags,
-        ).composite(getattr(aten, f"div{_form}"))
-    define(
-        f"aten::{_name}.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        tags=[Tag.out],
-    ).composite(lambda self, other, out: aten.div(self, other, out=out))
 
 floor_divide = binary(
     "floor_divide",

@@ -13,6 +13,7 @@ from maquette.core.dtype import int32, int64
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
 
@@ -52,7 +53,9 @@ def embedding_shape(
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> TensorMeta:
-    check(weight.ndim == 2, lambda: f"'weight' must be 2-D; embedding got {weight}")
+    check_advised(
+        check, weight.ndim == 2, lambda: "'weight' must be 2-D", lambda: f"It is {weight}."
+    )
     check_indices("embedding", indices)
     return weight.fresh((*indices.shape, weight.shape[1]))
 
@@ -171,7 +174,7 @@ embedding_renorm_ = define(
 def embedding_renorm_shape(
     self: TensorMeta, indices: TensorMeta, max_norm: float, norm_type: float
 ) -> TensorMeta:
-    check(self.ndim == 2, lambda: f"'self' must be 2-D; embedding_renorm_ got {self}")
+    check_advised(check, self.ndim == 2, lambda: "'self' must be 2-D", lambda: f"It is {self}.")
     check_indices("embedding_renorm_", indices)
     return self
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.axes import wrap_existing_dim
 from maquette.aten.embedding import check_indices, checked_rows
 from maquette.aten.gradient_checks import check_floats_only, check_sizes
 from maquette.aten.numeric import Array, wide
@@ -395,7 +396,7 @@ def embedding_bag_composite(
 ) -> object:
     padding = -1
     if padding_idx is not None:
-        rows = weight.shape[0]
+        rows = weight.shape[wrap_existing_dim(0, weight.ndim)]
         check(
             -rows <= padding_idx < rows,
             lambda: (

@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from maquette.aten.axes import wrap_existing_dim
 from maquette.aten.copies import write_out
 from maquette.aten.numeric import Array
-from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype
-from maquette.core.errors import check, check_index
+from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import get_default_dtype
 from maquette.core.strides import Shape, Strides, contiguous_strides
@@ -56,7 +56,7 @@ def _wrapped(name: str, dim: Ints, ndim: int, normalization: int) -> Ints:
         normalization in (PLAIN, ROOT, WHOLE),
         lambda: f"{name}: normalization must be 0, 1 or 2; got {normalization}",
     )
-    return tuple([wrap_dim(d, ndim) for d in dim])
+    return tuple([wrap_existing_dim(d, ndim) for d in dim])
 
 
 def _check_data_points(name: str, dims: Ints, points: int) -> None:
@@ -226,14 +226,7 @@ def _promoted(self: Tensor, *, to_complex: bool) -> Tensor:
 
 def _one_dim(self: Tensor, dim: int) -> int:
     ndim = self.meta.ndim
-    check_index(ndim > 0, lambda: f"Dimension specified as {dim} but tensor has no dimensions")
-    check_index(
-        -ndim <= dim < ndim,
-        lambda: (
-            f"Dimension out of range (expected to be in range of [{-ndim}, {ndim - 1}], but got "
-            f"{dim})"
-        ),
-    )
+    wrap_existing_dim(dim, ndim)
     return dim % ndim
 
 
@@ -437,7 +430,9 @@ for _family, (_one, _several, _forward) in _FAMILIES.items():
 
 
 def _rolled(self: Tensor, dim: Ints | int | None, more: int) -> Tensor:
-    dims = range(self.meta.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    ndim = self.meta.ndim
+    given = range(ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    dims = [wrap_existing_dim(d, ndim) for d in given]
     shifts = [(self.meta.shape[d] + more) // 2 for d in dims]
     rolled: Tensor = self.roll(shifts, tuple(dims))
     return rolled

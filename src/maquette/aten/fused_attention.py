@@ -59,11 +59,12 @@ def _check_attention(name: str, query: TensorMeta, key: TensorMeta, value: Tenso
             f"their batch; got {query}, {key}, {value}"
         ),
     )
+    heads, shared = query.shape[1], key.shape[1]
     check(
-        query.shape[1] % key.shape[1] == 0,
+        heads == 0 if is_true(shared == 0) else heads % shared == 0,
         lambda: (
-            f"{name}: the number of heads of query, {query.shape[1]}, must be a multiple of "
-            f"that of key and value, {key.shape[1]}"
+            f"{name}: the number of heads of query, {heads}, must be a multiple of that of key and "
+            f"value, {shared}"
         ),
     )
 

@@ -16,7 +16,6 @@ from maquette.aten.factories import resized
 from maquette.aten.overlap import refuse_overlap
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, int32, int64
-from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_index, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.kernels import Kernel
@@ -26,7 +25,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.arrays import fresh_from
 from maquette.library.infer import DependsOnData
 from maquette.library.page import OperatorPage, Variant, define
-from maquette.library.variants import check_writable
+from maquette.library.variants import c_name, check_writable
 from maquette.tensor.storage import namespace_of
 from maquette.tensor.tensor import Tensor
 
@@ -198,27 +197,6 @@ def check_out(out: TensorMeta, result: TensorMeta) -> None:
         ),
     )
     check_writable("out", out)
-
-
-_C_NAMES = {
-    "float32": "float",
-    "float64": "double",
-    "int64": "long int",
-    "int32": "int",
-    "int16": "short int",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "bool": "bool",
-    "float16": "c10::Half",
-    "bfloat16": "c10::BFloat16",
-    "complex64": "c10::complex<float>",
-    "complex128": "c10::complex<double>",
-}
-
-
-def c_name(kind: DType) -> str:
-    """The C++ name of a dtype, as PyTorch's messages give it."""
-    return _C_NAMES.get(kind.name, kind.name)
 
 
 @gather_out.kernel

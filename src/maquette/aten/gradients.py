@@ -9,6 +9,7 @@ from maquette.core.broadcast import wrap_dims
 from maquette.core.dtype import uint8
 from maquette.core.errors import check
 from maquette.core.promotion import Number
+from maquette.library.advice import check_advised
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
 
@@ -56,12 +57,11 @@ def _check(self: Tensor, dims: Dims, spacings: int, edge_order: int) -> Dims:
     check(self.dtype is not uint8, lambda: "torch.gradient does not support uint8 input.")
     wrapped = wrap_dims(dims, self.meta.ndim)
     short = [d for d in wrapped if self.meta.shape[d] < edge_order + 1]
-    check(
+    check_advised(
+        check,
         not short,
-        lambda: (
-            f"torch.gradient expected each dimension size to be at least edge_order+1; "
-            f"got {self.meta} along dimension {short[0]}"
-        ),
+        lambda: "torch.gradient expected each dimension size to be at least edge_order+1",
+        lambda: f"The input is {self.meta}; dimension {short[0]} is too short for {edge_order}.",
     )
     return wrapped
 

@@ -276,6 +276,13 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
                 f"{grad_output}"
             ),
         )
+        check(
+            grad_output.dtype is input.dtype,
+            lambda: (
+                f"{name}_backward: expected scalar type {input.dtype.scalar_name} but found "
+                f"{grad_output.dtype.scalar_name} for grad_output"
+            ),
+        )
         by_input = input.fresh(input.shape) if output_mask[0] else None
         return by_input, grid.fresh(grid.shape)
 

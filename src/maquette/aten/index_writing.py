@@ -114,6 +114,16 @@ def _check_index(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> in
     return axis
 
 
+def _check_has_dim(name: str, axis: int, source: TensorMeta) -> None:
+    check(
+        axis == 0 or axis < source.ndim,
+        lambda: (
+            f"{name}(): Indexing dim {axis} is out of bounds of the source tensor with dim "
+            f"{source.ndim}"
+        ),
+    )
+
+
 def _check_source(
     name: str, self: TensorMeta, axis: int, index: TensorMeta, source: TensorMeta
 ) -> None:
@@ -169,6 +179,7 @@ def _check_add(
     self: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta, alpha: Number
 ) -> None:
     axis = _check_index("index_add", self, dim, index)
+    _check_has_dim("index_add_", axis, source)
     _check_source("index_add", self, axis, index, source)
     check(
         not isinstance(alpha, float) or self.dtype.category >= 2,
@@ -218,6 +229,14 @@ def _check_copy(self: TensorMeta, dim: int, index: TensorMeta, source: TensorMet
         index.dtype is int64,
         lambda: (
             f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}"
+        ),
+    )
+    check_index(
+        self.ndim == source.ndim or not self.ndim or not source.ndim,
+        lambda: (
+            f"index_copy_(): When source and destination are not scalars, their dimensionality "
+            f"must match. Source dimensionality ({source.ndim}), destination dimensionality "
+            f"({self.ndim})"
         ),
     )
     _check_source("index_copy_", self, axis, index, source)
@@ -320,6 +339,7 @@ def _check_reduce(
         ),
     )
     axis = _check_index("index_reduce", self, dim, index)
+    _check_has_dim("index_reduce_", axis, source)
     _check_source("index_reduce", self, axis, index, source)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten.axes import Array
-from maquette.core.broadcast import wrap_dim
+from maquette.aten.axes import Array, wrap_existing_dim
 from maquette.core.dtype import from_numpy_dtype, int32, int64
 from maquette.core.errors import check, check_data
 from maquette.core.layout import contiguous_format
@@ -84,7 +83,7 @@ def repeat_interleave_composite(
     self: Tensor, repeats: Tensor, dim: int | None, output_size: int | None
 ) -> object:
     source = self.flatten() if dim is None else self
-    axis = wrap_dim(0 if dim is None else dim, source.meta.ndim)
+    axis = wrap_existing_dim(0 if dim is None else dim, source.meta.ndim)
     size = source.meta.shape[axis]
     check(repeats.meta.ndim <= 1, lambda: "repeats must be 0-dim or 1-dim tensor")
     if repeats.meta.numel == 1:
@@ -106,7 +105,7 @@ def repeat_interleave_int_composite(
 ) -> object:
     check(repeats >= 0, lambda: f"Repeats must be non-negative, got {repeats}")
     source = self.flatten() if dim is None else self
-    axis = wrap_dim(0 if dim is None else dim, source.meta.ndim)
+    axis = wrap_existing_dim(0 if dim is None else dim, source.meta.ndim)
     shape = source.meta.shape
     wide = source.unsqueeze(axis + 1).expand((*shape[: axis + 1], repeats, *shape[axis + 1 :]))
     return wide.clone(memory_format=contiguous_format).flatten(axis, axis + 1)

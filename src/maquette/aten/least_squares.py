@@ -28,6 +28,7 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.arrays import arrays_of, fresh_from
 from maquette.library.infer import DependsOnData, infer
 from maquette.library.page import define
@@ -78,8 +79,18 @@ def lstsq_checks(
     Batches broadcast by their last dimensions; PyTorch 2.13 takes the first ones of an ``other``
     that has one dimension less, and refuses ``(2, 5, 3), (5, 2)``.
     """
-    check(self.ndim >= 2, lambda: f"{_NAME}: input must have at least 2 dimensions. It is {self}.")
-    check(b.ndim >= 1, lambda: f"{_NAME}: other must have at least 1 dimension. It is {b}.")
+    check_advised(
+        check,
+        self.ndim >= 2,
+        lambda: f"{_NAME}: input must have at least 2 dimensions.",
+        lambda: f"It is {self}.",
+    )
+    check_advised(
+        check,
+        b.ndim >= 1,
+        lambda: f"{_NAME}: other must have at least 1 dimension.",
+        lambda: f"It is {b}.",
+    )
     check(
         0 <= self.ndim - b.ndim <= 1,
         lambda: (

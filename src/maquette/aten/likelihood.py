@@ -263,8 +263,11 @@ def nll_loss_nd_composite(
     shape, wanted = self.meta.shape, target.meta.shape
     check_value(len(shape) >= 1, lambda: f"Expected 1 or more dimensions (got {len(shape)})")
     check_value(
-        len(shape) == 1 or shape[0] == wanted[0],
-        lambda: f"Expected input batch_size ({shape[0]}) to match target batch_size ({wanted[0]}).",
+        len(shape) == 1 or (len(wanted) > 0 and shape[0] == wanted[0]),
+        lambda: (
+            f"Expected input batch_size ({shape[0]}) to match target batch_size "
+            f"({wanted[0] if wanted else 0})."
+        ),
     )
     if len(shape) <= 2:
         return nll_loss(self, target, weight, reduction, ignore_index)

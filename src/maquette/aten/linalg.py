@@ -1,23 +1,23 @@
 """Products of vectors, matrices and batches of matrices: the operators that count for FLOPs.
 
-Lives here: `mm`, `bmm`, `mv`, `dot` and their forms that add to a tensor. What folds other ranks
-into these (`matmul`, `linear`, `einsum`) is in `products.py` and `einsum.py`. Results are
-contiguous. Gradients follow the layout of what they are for, as PyTorch's do: the gradient of a
-transposed weight comes out transposed, so that its transpose is contiguous and accumulates without
-a copy.
+Lives here: `mm`, `bmm`, `mv`, `dot` and their forms that add to a tensor. Outer products are in
+`outer_products.py`; what folds other ranks into these (`matmul`, `linear`, `einsum`) is in
+`products.py` and `einsum.py`. Results are contiguous. Gradients follow the layout of what they are
+for, as PyTorch's do: the gradient of a transposed weight comes out transposed, so that its
+transpose is contiguous and accumulates without a copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from types import ModuleType
 
 from maquette.aten.conjugate import _conj
-from maquette.aten.numeric import Array, Number, scaled, scaled_sum, wide
+from maquette.aten.numeric import Array, Number, is_narrow, scaled_sum, wide
+from maquette.aten.operands import cast
 from maquette.aten.views import t
-from maquette.core.broadcast import expand_strides
 from maquette.core.dtype import bool_, dtype
-from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import result_type_of
@@ -27,17 +27,21 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Cost, Variant, define
-from maquette.tensor.tensor import CONJUGATE, Tensor
+from maquette.library.page import Cost, Variant, define, set_shape_rule
+from maquette.library.variants import check_castable, check_same_dtype, out_shape
+from maquette.tensor.tensor import ADINPLACE, CONJUGATE, Tensor
 
 BOTH = [Variant.INPLACE, Variant.OUT]
 
 
-def check_not_bool(kernel: str, *metas: TensorMeta) -> None:
-    """Refuse bool, which has no products; `kernel` is PyTorch's name of the loop."""
+def check_not_bool(kernel: str, meta: TensorMeta, *sizes: int) -> None:
+    """Refuse bool, which has no products, unless a size of 0 leaves nothing to multiply.
+
+    kernel: PyTorch's name of the loop; sizes: of the product, those summed over among them.
+    """
     check_not_implemented(
-        metas[0].dtype is not bool_,
-        lambda: f"\"{kernel}\" not implemented for 'Bool'; convert {metas[0]} first, to int32 say",
+        meta.dtype is not bool_ or any(is_true(size == 0) for size in sizes),
+        lambda: f"\"{kernel}\" not implemented for 'Bool'; convert {meta} first, to int32 say",
     )
 
 
@@ -94,7 +98,7 @@ def mm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
         ),
     )
     check_multiply(self, mat2)
-    check_not_bool("addmm_impl_cpu_", self)
+    check_not_bool("addmm_impl_cpu_", self, *self.shape, mat2.shape[1])
     return self.fresh((self.shape[0], mat2.shape[1]))
 
 
@@ -139,6 +143,7 @@ def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Numb
     return found if alpha == 1 else found * conjugate(alpha)
 
 
+mm.exact_out()
 mm.derivative(
     self=lambda grad, mat2, self_meta: mm_left_gradient(grad, mat2, self_meta),
     mat2=lambda grad, self, mat2_meta: mm_right_gradient(grad, self, mat2_meta),
@@ -166,10 +171,9 @@ def addmm_shape(
     check(mat2.ndim == 2, lambda: f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
     check_multiply(mat1, mat2)
     _check_same_dtype(self, mat1, mat2)
-    _check_factors(self.dtype, beta, alpha)
     shape = (mat1.shape[0], mat2.shape[1])
     check_expands("addmm", self, shape)
-    check_not_bool("addmm_impl_cpu_", mat1)
+    _check_sum("addmm_impl_cpu_", self, shape, mat1.shape[1], beta, alpha)
     return self.fresh(shape)
 
 
@@ -184,9 +188,24 @@ def _check_same_dtype(self: TensorMeta, left: TensorMeta, right: TensorMeta) -> 
     )
 
 
+def _check_sum(
+    kernel: str, base: TensorMeta, shape: Shape, inner: int, beta: Number, alpha: Number
+) -> None:
+    """The checks of the types in ``beta * base + alpha * product``, a product over ``inner``.
+
+    Over nothing it is ``beta * base`` alone, promoted as any product with a number is.
+    """
+    check_not_bool(kernel, base, *shape, inner)
+    if not is_true(inner == 0):
+        _check_factors(base.dtype, beta, alpha)
+    elif beta != 0 and not any(is_true(size == 0) for size in shape):
+        check_castable(kernel, result_type_of((base, beta)), base.dtype)
+
+
 def _check_factors(kind: dtype, *factors: Number) -> None:
+    """Refuse factors that the type cannot hold: its integers no infinity, its reals no i."""
     check(
-        kind.is_complex or not any(isinstance(f, complex) and f.imag for f in factors),
+        not any(_overflows(factor, kind) for factor in factors),
         lambda: (
             f"value cannot be converted to type {kind.name} without overflow: beta, alpha are "
             f"{factors}"
@@ -194,14 +213,22 @@ def _check_factors(kind: dtype, *factors: Number) -> None:
     )
 
 
+def _overflows(factor: Number, kind: dtype) -> bool:
+    if isinstance(factor, complex):
+        return not kind.is_complex and factor.imag != 0
+    return kind.category == 1 and isinstance(factor, float) and not isfinite(factor)
+
+
 @addmm.kernel
 def addmm_kernel(
     xp: ModuleType, self: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number
 ) -> Array:
     product = xp.matmul(wide(mat1), wide(mat2))
-    return scaled_sum(self, beta, product, alpha)
+    # The sum over nothing is 0, whatever it is to be multiplied by.
+    return scaled_sum(self, beta, product, alpha if alpha == 1 or mat1.size else 1)
 
 
+addmm.exact_out()
 addmm.derivative(
     self=lambda grad, beta: multiplied(grad, conjugate(beta)),
     mat1=lambda grad, mat2, mat1_meta, alpha: mm_left_gradient(grad, mat2, mat1_meta, alpha),
@@ -246,7 +273,7 @@ def batch_shape(name: str, batch1: TensorMeta, batch2: TensorMeta) -> Shape:
 @bmm.shape
 def bmm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
     shape = batch_shape("bmm", self, mat2)
-    check_not_bool("bmm", self)
+    check_not_bool("bmm", self, *shape, self.shape[2])
     return self.fresh(shape)
 
 
@@ -255,6 +282,7 @@ def bmm_kernel(xp: ModuleType, self: Array, mat2: Array) -> Array:
     return xp.matmul(wide(self), wide(mat2))
 
 
+bmm.exact_out()
 bmm.derivative(
     self=lambda grad, mat2: grad.bmm(conj(mat2.transpose(1, 2))),
     mat2=lambda grad, self: conj(self.transpose(1, 2)).bmm(grad),
@@ -285,9 +313,8 @@ def baddbmm_shape(
             f"{batch1.dtype.name}, batch2: {batch2.dtype.name}"
         ),
     )
-    _check_factors(self.dtype, beta, alpha)
     check_expands("baddbmm", self, shape)
-    check_not_bool("baddbmm", batch1)
+    _check_sum("baddbmm", self, shape, batch1.shape[2], beta, alpha)
     return self.fresh(shape)
 
 
@@ -295,9 +322,11 @@ def baddbmm_shape(
 def baddbmm_kernel(
     xp, self: Array, batch1: Array, batch2: Array, beta: Number, alpha: Number
 ) -> Array:
-    return scaled_sum(self, beta, xp.matmul(wide(batch1), wide(batch2)), alpha)
+    product = xp.matmul(wide(batch1), wide(batch2))
+    return scaled_sum(self, beta, product, alpha if batch1.size else 1)
 
 
+baddbmm.exact_out()
 baddbmm.derivative(
     self=lambda grad, beta: multiplied(grad, conjugate(beta)),
     batch1=lambda grad, batch2, alpha: multiplied(
@@ -317,8 +346,14 @@ def baddbmm_cost(self: TensorMeta, batch1: TensorMeta, batch2: TensorMeta, *rest
 addbmm = define(
     "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) "
     "-> Tensor",
-    variants=BOTH,
+    variants=[Variant.OUT],
 )
+addbmm_ = define(
+    "aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, "
+    "Scalar alpha=1) -> Tensor(a!)",
+    tags=[Tag.inplace],
+)
+addbmm.variants.append(addbmm_.op)
 
 
 @addbmm.shape
@@ -326,22 +361,67 @@ def addbmm_shape(
     self: TensorMeta, batch1: TensorMeta, batch2: TensorMeta, beta: Number, alpha: Number
 ) -> TensorMeta:
     _check_same_dtype(self, batch1, batch2)
-    shape = batch_shape("addbmm", batch1, batch2)[1:]
-    _check_factors(self.dtype, beta, alpha)
-    check_expands("addbmm", self, shape)
-    check_not_bool("addmm_impl_cpu_", batch1)
-    return self.fresh(shape)
+    batches, *shape = batch_shape("addbmm", batch1, batch2)
+    check_expands("addbmm", self, tuple(shape))
+    if not is_true(batches == 0):
+        _check_sum("addmm_impl_cpu_", self, tuple(shape), batch1.shape[2], beta, alpha)
+    return self.fresh(tuple(shape))
 
 
 @addbmm.kernel
 def addbmm_kernel(
     xp, self: Array, batch1: Array, batch2: Array, beta: Number, alpha: Number
 ) -> Array:
-    # One product of (n, batch * k) by (batch * k, m) sums the batch as it goes.
     batches, rows, inner = batch1.shape
+    alpha = alpha if batch1.size else 1
+    if is_narrow(batch1) and batches:
+        # PyTorch adds one product after the other, which shows in 16 bits.
+        total = self
+        for left, right in zip(batch1, batch2):
+            product = xp.matmul(wide(left), wide(right))
+            total = scaled_sum(total, beta, product, alpha).astype(batch1.dtype)
+            beta = 1
+        return total
+    # One product of (n, batch * k) by (batch * k, m) sums the batch as it goes.
     left = wide(batch1).transpose(1, 0, 2).reshape(rows, batches * inner)
     right = wide(batch2).reshape(batches * inner, batch2.shape[2])
     return scaled_sum(self, beta, xp.matmul(left, right), alpha)
+
+
+def addbmm_out_shape(
+    self: TensorMeta,
+    batch1: TensorMeta,
+    batch2: TensorMeta,
+    beta: Number,
+    alpha: Number,
+    out: TensorMeta,
+) -> object:
+    """The rule of ``addbmm.out``: the output starts as a copy of ``self``, whatever its dtype."""
+    return _fitted_addbmm(self.like(dtype=batch1.dtype), batch1, batch2, beta, alpha, out)
+
+
+def addbmm_out_kernel(
+    xp, self: Array, batch1: Array, batch2: Array, beta: Number, alpha: Number, out: Array
+) -> None:
+    base = self if batch1.dtype.kind == "c" else self.real
+    base = cast(xp, base, batch1.dtype)
+    xp.copyto(out, addbmm_kernel(xp, base, batch1, batch2, beta, alpha), casting="unsafe")
+
+
+_fitted_addbmm = out_shape(addbmm.op, 1, check_same_dtype)
+set_shape_rule(addbmm.variants[0], addbmm_out_shape)
+addbmm.variants[0].array_kernel = addbmm_out_kernel
+
+
+@addbmm_.explicit
+def addbmm__explicit(
+    self: Tensor, batch1: Tensor, batch2: Tensor, beta: Number, alpha: Number
+) -> Tensor:
+    """Written over ``self``, which grows to the sum's shape where it broadcasts to it."""
+    total = addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
+    if self.meta.shape != total.meta.shape:
+        self.resize_(total.meta.shape)
+    return self.copy_(total)
 
 
 def _for_each_batch(grad: Tensor, batch1: TensorMeta, batch2: TensorMeta) -> Tensor:
@@ -386,7 +466,7 @@ def _check_matrix_vector(base: Shape, base_type: dtype, mat: TensorMeta, vec: Te
             f"{base_type.scalar_name}, {mat.dtype.scalar_name}, and {vec.dtype.scalar_name}"
         ),
     )
-    check_not_bool("addmv_impl_cpu", mat)
+    check_not_bool("addmv_impl_cpu", mat, *mat.shape)
 
 
 @mv.shape
@@ -400,6 +480,7 @@ def mv_kernel(xp: ModuleType, self: Array, vec: Array) -> Array:
     return xp.matmul(wide(self), wide(vec))
 
 
+mv.exact_out()
 mv.derivative(
     self=lambda grad, vec: grad.ger(conj(vec)),
     vec=lambda grad, self: conj(self).t().mv(grad),
@@ -416,7 +497,8 @@ def addmv_shape(
     self: TensorMeta, mat: TensorMeta, vec: TensorMeta, beta: Number, alpha: Number
 ) -> TensorMeta:
     _check_matrix_vector(self.shape, self.dtype, mat, vec)
-    _check_factors(self.dtype, beta, alpha)
+    if not is_true(mat.shape[1] == 0):
+        _check_factors(self.dtype, beta, alpha)
     return self.fresh((mat.shape[0],))
 
 
@@ -424,9 +506,10 @@ def addmv_shape(
 def addmv_kernel(
     xp: ModuleType, self: Array, mat: Array, vec: Array, beta: Number, alpha: Number
 ) -> Array:
-    return scaled_sum(self, beta, xp.matmul(wide(mat), wide(vec)), alpha)
+    return scaled_sum(self, beta, xp.matmul(wide(mat), wide(vec)), alpha if mat.size else 1)
 
 
+addmv.exact_out()
 addmv.derivative(
     self=lambda grad, beta: multiplied(grad, conjugate(beta)),
     mat=lambda grad, vec, alpha: multiplied(grad.ger(conj(vec)), conjugate(alpha)),
@@ -467,6 +550,7 @@ def dot_kernel(xp: ModuleType, self: Array, tensor: Array) -> Array:
     return xp.matmul(wide(self), wide(tensor))
 
 
+dot.exact_out()
 dot.derivative(
     self=lambda grad, tensor: grad * conj(tensor),
     tensor=lambda grad, self: grad * conj(self),
@@ -481,6 +565,7 @@ def vdot_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
     return xp.matmul(xp.conj(wide(self)), wide(other))
 
 
+vdot.exact_out()
 vdot.derivative(
     self=lambda grad, other: conj(grad) * other,
     other=lambda grad, self: grad * self,
@@ -501,7 +586,8 @@ def _without_conjugating(op: OpOverload, ks: int) -> Callable[..., object]:
     def kernel(ks: int, self: Tensor, other: Tensor) -> object:
         first = bool(self._keys & CONJUGATE) != (op is vdot.op)
         second = bool(other._keys & CONJUGATE)
-        below = ks & ~CONJUGATE
+        # Past the key that links views: the result is no view of a tensor that anyone has.
+        below = ks & ~(CONJUGATE | ADINPLACE)
         a, b = bare(self, below), bare(other, below)
         if first and not second:
             return vdot.op.run(below, (a, b))
@@ -515,59 +601,3 @@ def _without_conjugating(op: OpOverload, ks: int) -> Callable[..., object]:
 
 for _page in (dot, vdot):
     _page.op.register(DispatchKey.Conjugate, Kernel(_without_conjugating))
-
-addr = define(
-    "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-    variants=BOTH,
-)
-
-
-@addr.shape
-def addr_shape(
-    self: TensorMeta, vec1: TensorMeta, vec2: TensorMeta, beta: Number, alpha: Number
-) -> TensorMeta:
-    check(vec1.ndim == 1, lambda: f"addr: Expected 1-D argument vec1, but got {vec1.ndim}-D")
-    check(vec2.ndim == 1, lambda: f"addr: Expected 1-D argument vec2, but got {vec2.ndim}-D")
-    shape = (vec1.shape[0], vec2.shape[0])
-    check_expands("addr", self, shape)
-    kind = result_type_of((self, vec1, vec2))
-    check(
-        kind.category >= 2 or not any(isinstance(f, (float, complex)) for f in (beta, alpha)),
-        lambda: (
-            f"For integral input tensors, argument "
-            f"{'beta' if isinstance(beta, (float, complex)) else 'alpha'} must not be a floating "
-            f"point number."
-        ),
-    )
-    check(
-        kind.is_complex or not any(isinstance(f, complex) for f in (beta, alpha)),
-        lambda: (
-            f"For non-complex input tensors, argument "
-            f"{'beta' if isinstance(beta, complex) else 'alpha'} must not be a complex number."
-        ),
-    )
-    # The outer product is taken of a column and a row, spread over the shape with stride 0.
-    column = vec1.view(shape, (vec1.strides[0], 0))
-    row = vec2.view(shape, (0, vec2.strides[0]))
-    base = self.view(shape, expand_strides(self.shape, self.strides, shape))
-    if beta == 0:
-        return elementwise([column, row], kind)
-    return elementwise([base, column, row], kind)
-
-
-@addr.kernel
-def addr_kernel(
-    xp: ModuleType, self: Array, vec1: Array, vec2: Array, beta: Number, alpha: Number
-) -> Array:
-    product = wide(vec1)[:, None] * wide(vec2)
-    if self.dtype == vec1.dtype == vec2.dtype:
-        return scaled_sum(self, beta, product, alpha)
-    total = scaled(product, alpha)
-    return total if beta == 0 else scaled(wide(self), beta) + total
-
-
-addr.derivative(
-    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
-    vec1=lambda grad, vec2, alpha: multiplied(grad.mv(conj(vec2)), conjugate(alpha)),
-    vec2=lambda grad, vec1, alpha: multiplied(grad.t().mv(conj(vec1)), conjugate(alpha)),
-)

@@ -19,7 +19,7 @@ from maquette.aten.likelihood import MEAN, NONE, SUM
 from maquette.aten.numeric import wide
 from maquette.core.dtype import dtype, get_default_dtype, result_type_of
 from maquette.core.elementwise import elementwise
-from maquette.core.errors import check
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.library.variants import check_castable
@@ -102,7 +102,13 @@ def _difference_backward_shape(
     parameter: float = 1.0,
 ) -> TensorMeta:
     """The gradient by ``self``: contiguous, unless the operands broadcast over it."""
+    common = result_type_of((grad_output, self, target))
+    check_castable("loss_backward", common, self.dtype)
     check_numbers("loss_backward", self.with_dtype(result_type_of((self, target))))
+    check_not_implemented(
+        not common.is_complex,
+        lambda: f"\"loss_backward\" not implemented for '{common.scalar_name}'",
+    )
     both = elementwise((grad_output, self, target), self.dtype)
     return self.fresh(self.shape) if both.shape == self.shape else both
 
@@ -163,6 +169,8 @@ def _difference_loss(
 
 def _difference(self: Array, target: Array) -> Array:
     first, second = wide(self), wide(target)
+    if first.dtype.kind in "biu" and second.dtype.kind in "biu":
+        first, second = first.astype(np.int64), second.astype(np.int64)
     if first.dtype.kind != "f":
         first = first.astype(second.dtype)
     if second.dtype.kind != "f":
@@ -212,10 +220,12 @@ def mse_loss_backward_grad(
 
 
 def _smooth_slope(xp: ModuleType, d: Array, beta: float) -> Array:
-    if beta == 0:
-        sign: Array = xp.sign(d)
-        return sign
-    return xp.clip(d / d.dtype.type(beta), -1, 1)
+    """From -1 to 1, steeper for a smaller beta; -1 at 0 where beta is 0, as in PyTorch."""
+    if d.dtype.kind != "f":
+        d = d.astype(np.float64)
+    inner = d / d.dtype.type(beta or 1)
+    slope: Array = xp.where(d <= -beta, -1, xp.where(d >= beta, 1, inner)).astype(d.dtype)
+    return slope
 
 
 def _smooth_curve(xp: ModuleType, d: Array, beta: float) -> Array:

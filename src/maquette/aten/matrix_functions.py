@@ -9,6 +9,7 @@ import math
 from types import ModuleType
 
 from maquette.aten import functions as F
+from maquette.aten.axes import wrap_existing_dim
 from maquette.aten.copies import write_exact_out, write_out
 from maquette.aten.gradient_checks import check_numbers
 from maquette.aten.matrices import check_inexact, check_matrix, check_same, check_square
@@ -24,6 +25,7 @@ from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
 
@@ -365,13 +367,13 @@ linalg_cross = define(
 
 @linalg_cross.shape
 def cross_shape(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
-    check(
+    check_advised(
+        check,
         self.ndim == other.ndim,
-        lambda: (
-            f"linalg.cross: inputs must have the same number of dimensions. Got {self} and {other}"
-        ),
+        lambda: "linalg.cross: inputs must have the same number of dimensions.",
+        lambda: f"They are {self} and {other}.",
     )
-    at = wrap_dim(dim, self.ndim)
+    at = wrap_existing_dim(dim, self.ndim)
     check(
         self.shape[at] == other.shape[at] == 3,
         lambda: (

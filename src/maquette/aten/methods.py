@@ -58,6 +58,7 @@ def _as_operand(self: Tensor, other: object) -> object:
 
 
 _BINARY = {
+    "div": ("div", "Tensor", None),  # Python 2's name, which PyTorch keeps
     "add": ("add", "Tensor", None),
     "sub": ("sub", "Tensor", None),
     "mul": ("mul", "Tensor", None),
@@ -89,6 +90,9 @@ _IN_PLACE = {
     "iand": ("bitwise_and_", "Tensor", "Scalar"),
     "ior": ("bitwise_or_", "Tensor", "Scalar"),
     "ixor": ("bitwise_xor_", "Tensor", "Scalar"),
+    "ilshift": ("bitwise_left_shift_", "Tensor", "Tensor_Scalar"),
+    "irshift": ("bitwise_right_shift_", "Tensor", "Tensor_Scalar"),
+    "idiv": ("div_", "Tensor", None),  # Python 2's name, which PyTorch keeps
 }
 _REFLECTED = {
     "rsub": lambda self, other: self.rsub(other),
@@ -98,6 +102,12 @@ _REFLECTED = {
     "rpow": lambda self, other: _by_left(other, "pow", "Scalar", "Tensor_Tensor", self),
     "rmod": lambda self, other: _by_left(other, "remainder", "Scalar_Tensor", "Tensor", self),
     "rmatmul": lambda self, other: _overload("matmul", "default")(other, self),
+    "rlshift": lambda self, other: _by_left(
+        other, "bitwise_left_shift", "Scalar_Tensor", "Tensor", self
+    ),
+    "rrshift": lambda self, other: _by_left(
+        other, "bitwise_right_shift", "Scalar_Tensor", "Tensor", self
+    ),
 }
 
 
@@ -107,6 +117,18 @@ def _by_left(left: object, operator: str, number: str, tensor: str, right: Tenso
 
 
 _UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+
+
+def _reversed(self: Tensor) -> object:
+    """The tensor from its last element on, for `reversed`; itself where it has no dimensions."""
+    return self.flip((0,)) if self.meta.ndim else self
+
+
+_OTHERS: dict[str, Callable[..., object]] = {
+    "reversed": _reversed,
+    "long": Tensor.__int__,  # Python 2's names, which PyTorch keeps
+    "nonzero": Tensor.__bool__,
+}
 
 
 def _unary(operator: str) -> Callable[[Tensor], object]:
@@ -131,6 +153,8 @@ def attach() -> None:
         setattr(Tensor, f"__{name}__", method)
     for name, operator in _UNARY.items():
         setattr(Tensor, f"__{name}__", _unary(operator))
+    for name, method in _OTHERS.items():
+        setattr(Tensor, f"__{name}__", method)
 
 
 attach()

@@ -18,6 +18,7 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.page import define
 from maquette.tensor.generator import Generator, stream_of
 from maquette.tensor.tensor import Tensor
@@ -28,11 +29,11 @@ _BOUNDS = "Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=F
 
 def _check(self: TensorMeta, noise: TensorMeta, lower: Number, upper: Number) -> None:
     check_sizes("rrelu_with_noise", "noise", noise, self.shape)
-    check(
+    check_advised(
+        check,
         lower.real <= upper.real,
-        lambda: (
-            f"Lower bound should be less than or equal to the upper bound; got {lower}, {upper}"
-        ),
+        lambda: "Lower bound should be less than or equal to the upper bound",
+        lambda: f"They are {lower} and {upper}.",
     )
     check_not_implemented(
         self.dtype.is_floating_point,

@@ -12,6 +12,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
+from maquette.library.advice import advised
 from maquette.library.infer import lookup
 from maquette.library.page import OperatorPage
 from maquette.library.variants import check_writable
@@ -63,11 +64,12 @@ def _check(op: OpOverload, target: object, geometry: TensorMeta, read: object) -
             continue
         same = other is target and (other.numel() or geometry.numel)
         if same or _meet(geometry, other.meta):
-            raise RuntimeError(
-                f"{op._opname}: unsupported operation: some elements of the input tensor and the "
-                f"written-to tensor refer to a single memory location. Please clone() the tensor "
-                f"before performing the operation. Written: {target.meta}, read: {other.meta}."
+            error = RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to "
+                "tensor refer to a single memory location. Please clone() the tensor before "
+                "performing the operation."
             )
+            raise advised(error, f"{op._opname} writes to {target.meta} and reads {other.meta}.")
 
 
 def _meet(a: TensorMeta, b: TensorMeta) -> bool:

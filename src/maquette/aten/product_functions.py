@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from maquette.core.errors import check
+from maquette.core.errors import check, check_value
 from maquette.dispatch.registry import ops
 from maquette.tensor.tensor import Tensor
 
@@ -26,7 +26,7 @@ def einsum(*args: object) -> Tensor:
 
     Takes a list of operands too, and the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
     """
-    check(
+    check_value(
         len(args) >= 2,
         lambda: (
             "einsum(): must specify the equation string and at least one operand, or at least "

@@ -2,7 +2,7 @@
 
 These are definitions by other operators, so modes and autograd see `mm`, `bmm`, `addmm` and views.
 Which of them, and when operands are copied or folded into one matrix, follows PyTorch, since it
-decides what memory a program takes. `einsum` has a file of its own.
+decides what memory a program takes. `einsum` and outer products have files of their own.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from types import ModuleType
+from typing import Any
 
-from maquette.aten.linalg import addmm, conj, mm
-from maquette.aten.numeric import Array, wide
+from maquette.aten.copies import write_exact_out, write_out
+from maquette.aten.linalg import addmm, check_not_bool, conj, mm, vdot
+from maquette.aten.numeric import Array, is_narrow, wide
 from maquette.aten.shapes import reshape
+from maquette.aten.slopes import aten
 from maquette.aten.views import _unsafe_view, t, view
 from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.promotion import can_cast
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.arrays import warn_resized
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import out_schema
 from maquette.tensor.tensor import Tensor
@@ -30,27 +31,17 @@ from maquette.tensor.tensor import Tensor
 Ints = tuple[int, ...]
 
 
-def composite_out(page: OperatorPage, function: Callable[..., Tensor]) -> OperatorPage:
-    """The ``out=`` form of an operator defined by others: the result, copied into ``out``."""
+def composite_out(
+    page: OperatorPage,
+    function: Callable[..., Tensor],
+    write: Callable[[object, object], Tensor] = write_out,
+) -> OperatorPage:
+    """The ``out=`` form of an operator defined by others: the result, copied into ``out``.
+
+    write: `write_exact_out` where the output must have the dtype of the result.
+    """
     form = define(out_schema(page.op._schema_text), tags=[Tag.out])
-
-    @form.composite
-    def into(*arguments: object) -> Tensor:
-        *rest, out = arguments
-        assert isinstance(out, Tensor)
-        result = function(*rest)
-        check(
-            can_cast(result.dtype, out.dtype),
-            lambda: (
-                f"result type {result.dtype.scalar_name} can't be cast to the desired output "
-                f"type {out.dtype.scalar_name}"
-            ),
-        )
-        if out.shape != result.shape:
-            warn_resized(out.meta, result.shape)
-            out.resize_(result.shape)
-        return out.copy_(result)
-
+    form.composite(lambda *arguments: write(arguments[-1], function(*arguments[:-1])))
     return form
 
 
@@ -153,7 +144,7 @@ def _batched(left: Tensor, right: Tensor) -> Tensor:
     return first.bmm(second)._unsafe_view([*shape, columns])
 
 
-matmul_out = composite_out(matmul, matmul_composite)
+matmul_out = composite_out(matmul, matmul_composite, write_exact_out)
 
 # --- linear -----------------------------------------------------------------------------------
 
@@ -181,24 +172,19 @@ def linear_composite(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     return input.matmul(weight.t()).add(bias)
 
 
-linear_out = composite_out(linear, linear_composite)
+linear_out = define(out_schema(linear.op._schema_text), tags=[Tag.out])
+
+
+@linear_out.composite
+def linear_out_composite(input: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    if bias is None or input.ndim == 2:
+        return write_exact_out(out, linear_composite(input, weight, bias))
+    # Into an output the bias is added as a step of its own, whatever its type.
+    write_exact_out(out, linear_composite(input, weight, None))
+    return out.add_(bias)
+
 
 # --- products of vectors ----------------------------------------------------------------------
-
-outer = define("aten::outer(Tensor self, Tensor vec2) -> Tensor")
-
-
-@outer.composite
-def outer_composite(self: Tensor, vec2: Tensor) -> Tensor:
-    check(self.ndim == 1, lambda: f"outer: Expected 1-D argument self, but got {self.ndim}-D")
-    check(vec2.ndim == 1, lambda: f"outer: Expected 1-D argument vec2, but got {vec2.ndim}-D")
-    return self.reshape([self.shape[0], 1]) * vec2
-
-
-outer_out = composite_out(outer, outer_composite)
-ger = define("aten::ger(Tensor self, Tensor vec2) -> Tensor")
-ger.composite(lambda self, vec2: self.outer(vec2))
-ger_out = composite_out(ger, lambda self, vec2: self.outer(vec2))
 
 inner = define("aten::inner(Tensor self, Tensor other) -> Tensor")
 
@@ -217,7 +203,16 @@ def inner_composite(self: Tensor, other: Tensor) -> Tensor:
     return tensordot(self, other, [-1], [-1])
 
 
-inner_out = composite_out(inner, inner_composite)
+inner_out = define(out_schema(inner.op._schema_text), tags=[Tag.out])
+
+
+@inner_out.composite
+def inner_out_composite(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
+    if self.ndim == 0 or other.ndim == 0:
+        product: Tensor = aten.mul(self, other, out=out)
+        return product
+    return write_exact_out(out, inner_composite(self, other))
+
 
 linalg_vecdot = define("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
 
@@ -231,10 +226,19 @@ def linalg_vecdot_composite(x: Tensor, y: Tensor, dim: int) -> Tensor:
             f"{x.dtype.scalar_name} and {y.dtype.scalar_name}"
         ),
     )
+    check(
+        x.dtype is y.dtype,
+        lambda: (
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type "
+            f"{x.dtype.scalar_name} and y of type {y.dtype.scalar_name} instead"
+        ),
+    )
+    if x.ndim == y.ndim == 1:
+        return vdot(x, y)
     return (conj(x) * y).sum(dim)
 
 
-linalg_vecdot_out = composite_out(linalg_vecdot, linalg_vecdot_composite)
+linalg_vecdot_out = composite_out(linalg_vecdot, linalg_vecdot_composite, write_exact_out)
 
 # --- contractions -----------------------------------------------------------------------------
 
@@ -252,16 +256,22 @@ def tensordot_composite(self: Tensor, other: Tensor, dims_self: Ints, dims_other
     kept_left = [d for d in range(self.ndim) if d not in left]
     kept_right = [d for d in range(other.ndim) if d not in right]
     shape = [self.shape[d] for d in kept_left] + [other.shape[d] for d in kept_right]
-    if not shape:
-        first, second = self.permute(dims_self), other.permute(dims_other)
-        if len(dims_self) > 1:
-            first, second = first.reshape([inner_size]), second.reshape([inner_size])
-        return first.dot(second).view(shape)
     rows = prod([self.shape[d] for d in kept_left])
     columns = prod([other.shape[d] for d in kept_right])
-    first = self.permute([*kept_left, *dims_self]).reshape([rows, inner_size])
-    second = other.permute([*dims_other, *kept_right]).reshape([inner_size, columns])
-    return first.mm(second).view(shape)
+    first = self.permute([*kept_left, *dims_self])
+    second = other.permute([*dims_other, *kept_right])
+    if is_true(rows == 1) and is_true(columns == 1):
+        return _contracted_wholly(first, second, inner_size).view(shape)
+    return first.reshape([rows, inner_size]).mm(second.reshape([inner_size, columns])).view(shape)
+
+
+def _contracted_wholly(first: Tensor, second: Tensor, size: int) -> Tensor:
+    """The sum of all products of two tensors of ``size`` elements in the same order."""
+    if not (first.meta.is_contiguous and second.meta.is_contiguous):
+        # A product of vectors would need copies of both.
+        return (first.squeeze() * second.squeeze()).sum(dtype=first.dtype)
+    vectors = [t if t.ndim == 1 else t.reshape([size]) for t in (first, second)]
+    return vectors[0].dot(vectors[1])
 
 
 def _check_contracts(self: Tensor, other: Tensor, left: Ints, right: Ints) -> None:
@@ -312,7 +322,7 @@ def _summed_against_ones(
     return self, other
 
 
-tensordot_out = composite_out(tensordot, tensordot_composite)
+tensordot_out = composite_out(tensordot, tensordot_composite, write_exact_out)
 
 linalg_multi_dot = define("aten::linalg_multi_dot(Tensor[] tensors) -> Tensor")
 
@@ -347,6 +357,14 @@ def _check_chain(matrices: Sequence[Tensor]) -> None:
     check(
         not odd,
         lambda: f"multi_dot(): tensor {odd[0]} must be 2D but got {matrices[odd[0]].ndim}D",
+    )
+    other = next((n for n, m in enumerate(matrices) if m.dtype is not matrices[0].dtype), 0)
+    check(
+        other == 0,
+        lambda: (
+            f"multi_dot(): all tensors must be of one dtype but tensor 0 is "
+            f"{matrices[0].dtype.name} and tensor {other} {matrices[other].dtype.name}"
+        ),
     )
     for number in range(1, len(matrices)):
         _check_neighbours(matrices[number - 1], matrices[number], number)
@@ -388,7 +406,7 @@ def _chained(
     return _chained(matrices, split, i, k).mm(_chained(matrices, split, k + 1, j))
 
 
-linalg_multi_dot_out = composite_out(linalg_multi_dot, linalg_multi_dot_composite)
+linalg_multi_dot_out = composite_out(linalg_multi_dot, linalg_multi_dot_composite, write_exact_out)
 
 linalg_matmul = define("aten::linalg_matmul(Tensor self, Tensor other) -> Tensor")
 linalg_matmul.composite(lambda self, other: self.matmul(other))
@@ -428,6 +446,19 @@ def bilinear_composite(
 
 
 def _check_bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    given = [x1, x2, weight] + ([] if bias is None else [bias])
+    check(
+        all(t.dtype is x1.dtype for t in given),
+        lambda: (
+            f"bilinear(): input1, input2, weight and bias must have one dtype, got "
+            f"{', '.join(t.dtype.name for t in given)}"
+        ),
+    )
+    check(
+        x1.ndim == x2.ndim,
+        lambda: f"bilinear(): input dimensions do not match: got {x1.ndim} and {x2.ndim}",
+    )
+    check(x1.ndim > 0, lambda: "bilinear(): inputs must have at least 1 dimension")
     check(
         x1.shape[:-1] == x2.shape[:-1],
         lambda: (
@@ -443,7 +474,7 @@ def _check_bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None)
         ),
     )
     check(
-        bias is None or bias.shape[0] == weight.shape[0],
+        bias is None or bias.shape[:1] == weight.shape[:1],
         lambda: (
             f"bilinear(): bias size does not match weight size: got {list(bias.shape)} but "  # type: ignore[union-attr]  # not None, by the condition
             f"expected [{weight.shape[0]}]"
@@ -484,7 +515,9 @@ def _trilinear_shape(
         ),
     )
     full = broadcast_shapes(*spread)
-    return i1.fresh(tuple([size for dim, size in enumerate(full) if dim not in sumdim]))
+    check_not_bool("bmm", i1, *full)
+    summed = wrap_dims(sumdim, rank)
+    return i1.fresh(tuple([size for dim, size in enumerate(full) if dim not in summed]))
 
 
 def _spread(shape: Ints, expand: Ints) -> Ints:
@@ -507,7 +540,7 @@ def _trilinear_kernel(
     sumdim: Ints,
     unroll_dim: int,
 ) -> Array:
-    operands: list[object] = []
+    operands: list[Any] = []  # arrays and their dimensions, in turn
     for array, expand in ((i1, expand1), (i2, expand2), (i3, expand3)):
         spread = _spread(array.shape, expand)
         # Sizes of 1 broadcast: leaving them out lets every pair contract as a matrix product.
@@ -519,7 +552,14 @@ def _trilinear_kernel(
             *[_spread(a.shape, e) for a, e in ((i1, expand1), (i2, expand2), (i3, expand3))]
         )
     ]
-    kept_out = [dim for dim, size in enumerate(full) if dim not in sumdim]
+    summed = wrap_dims(sumdim, len(full))
+    kept_out = [dim for dim in range(len(full)) if dim not in summed]
+    if is_narrow(i1):
+        # PyTorch takes the product of the first two by itself, which rounds it.
+        first, dims1, second, dims2, third, dims3 = operands
+        both = sorted({*dims1, *dims2} - ({*summed} - {*dims3}))
+        pair = xp.einsum(first, dims1, second, dims2, both, optimize=True)
+        operands = [wide(pair.astype(i1.dtype)), both, third, dims3]
     result = xp.einsum(*operands, [dim for dim in kept_out if full[dim] != 1], optimize=True)
     return result.reshape([full[dim] for dim in kept_out])
 
@@ -537,6 +577,7 @@ def _trilinear_gradients(
     needs: list[bool],
 ) -> tuple[Tensor | None, ...]:
     """Each factor's gradient is the same product with `grad` in its place."""
+    sumdim = wrap_dims(sumdim, i1.ndim + len(expand1))
     return (
         _trilinear(grad, i2, i3, sumdim, expand2, expand3, expand1) if needs[0] else None,
         _trilinear(i1, grad, i3, expand1, sumdim, expand3, expand2) if needs[1] else None,

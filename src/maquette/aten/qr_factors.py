@@ -22,6 +22,7 @@ from maquette.core.errors import check, check_index, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
 from maquette.library.variants import check_castable, check_writable
 from maquette.tensor.tensor import Tensor
@@ -43,9 +44,11 @@ def check_lapack(label: str, meta: TensorMeta) -> None:
 
 def check_ranked(name: str, what: str, meta: TensorMeta) -> None:
     """Refuse what is no matrix; ``what`` is its name."""
-    check(
+    check_advised(
+        check,
         meta.ndim >= 2,
-        lambda: f"{name}: {what} must have at least 2 dimensions. It is {meta}.",
+        lambda: f"{name}: {what} must have at least 2 dimensions.",
+        lambda: f"It is {meta}.",
     )
 
 
@@ -299,12 +302,13 @@ def ormqr_shape(
             f"{input3}, {input2}"
         ),
     )
-    check(
+    check_advised(
+        check,
         count == min(rows, self.shape[-1]),
         lambda: (
-            f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1]); "
-            f"got {input2}, {input3}, {self}"
+            f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])"
         ),
+        lambda: f"tau is {input2}, other {input3}, input {self}.",
     )
     check(
         rows == self.shape[-2],

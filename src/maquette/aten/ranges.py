@@ -15,7 +15,7 @@ import numpy as np
 from maquette.aten.axes import Array
 from maquette.aten.copies import write
 from maquette.aten.factories import OPTIONS, resized
-from maquette.aten.options import Number, cast, new_meta
+from maquette.aten.options import Number, cast, check_fits, new_meta
 from maquette.core.device import device as Device
 from maquette.core.dtype import (
     default_complex_dtype,
@@ -25,7 +25,7 @@ from maquette.core.dtype import (
     int64,
 )
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check, check_value
+from maquette.core.errors import check, check_data, check_value
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
@@ -219,6 +219,18 @@ def _bound(value: object) -> Number:
     return number
 
 
+def _bound_of(kind: DType, value: object) -> Number:
+    """A bound as a number of a type; refused where only a complex number would do."""
+    number = _bound(value)
+    if not isinstance(number, complex) or kind.is_complex:
+        return number
+    check_data(
+        number.imag == 0,
+        lambda: f"value cannot be converted to type {kind.name} without overflow (it is {number})",
+    )
+    return number.real
+
+
 Values = Callable[..., Array]
 
 
@@ -269,6 +281,9 @@ def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
         _check_spaced(name, start, end, steps)
         out = rest[-1]
         assert isinstance(out, TensorMeta)
+        for bound in (start, end):
+            if isinstance(bound, complex):
+                check_fits(bound, out.dtype)
         return out if out.numel == steps else resized(out, (steps,))
 
     @page.kernel
@@ -276,7 +291,8 @@ def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
         out = rest[-1]
         assert isinstance(out, np.ndarray)
         kind = from_numpy_dtype(out.dtype)
-        found = values(xp, _bound(start), _bound(end), steps, *rest[:-1], kind)
+        first, last = _bound_of(kind, start), _bound_of(kind, end)
+        found = values(xp, first, last, steps, *rest[:-1], kind)
         write(xp, out, found.reshape(out.shape))
 
 

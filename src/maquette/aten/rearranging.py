@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 from types import ModuleType
 
-from maquette.aten.axes import Array
+from maquette.aten.axes import Array, wrap_existing_dim
 from maquette.aten.options import Number, check_fits, result_dtype
-from maquette.core.broadcast import wrap_dim, wrap_dims
+from maquette.core.broadcast import wrap_dims
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check
 from maquette.core.layout import preserve_format
@@ -67,9 +67,7 @@ def roll_shape(self: TensorMeta, shifts: Ints, dims: Ints) -> TensorMeta:
         lambda: f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}",
     )
     for dim in dims:
-        if self.ndim == 0:
-            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-        wrap_dim(dim, self.ndim)
+        wrap_existing_dim(dim, self.ndim)
     return self.fresh(self.shape)
 
 
@@ -183,6 +181,9 @@ def constant_pad_nd_shape(self: TensorMeta, pad: Ints, value: Number) -> TensorM
         ),
     )
     shape = padded_shape(self.shape, pad)
+    for dim, size in enumerate(reversed(self.shape[-len(pad) // 2 :] if pad else ())):
+        kept = size + min(pad[2 * dim], 0) + min(pad[2 * dim + 1], 0)
+        check(kept >= 0, lambda: "narrow(): length must be non-negative.")
     check_fits(value, self.dtype)
     if all(p <= 0 for p in pad):
         # Nothing to fill: the clone of a slice, which keeps the order of dimensions.

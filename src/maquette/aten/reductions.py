@@ -29,6 +29,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
 from maquette.library.page import Cost, OperatorPage, define, set_shape_rule
 from maquette.library.variants import check_same_dtype, out_shape, writing_out
 from maquette.tensor.tensor import Tensor
@@ -156,16 +157,15 @@ def sum_to_size_composite(self: Tensor, size: Shape) -> Tensor:
 
 def mean_dtype(self: TensorMeta, kind: dtype | None) -> dtype:
     """The dtype of a mean; RuntimeError unless it is a float or complex type."""
-    source, advice = "Optional", ""
-    if kind is None:
-        source, advice = "Input", ". Pass dtype=float32, or convert the input first."
-        kind = self.dtype
-    check(
+    source, kind = ("Input", self.dtype) if kind is None else ("Optional", kind)
+    check_advised(
+        check,
         kind.category > 1,
         lambda: (
             f"mean(): could not infer output dtype. {source} dtype must be either a floating "
-            f"point or complex dtype. Got: {kind.scalar_name}{advice}"
+            f"point or complex dtype. Got: {kind.scalar_name}"
         ),
+        lambda: "Pass dtype=float32, or convert the input first.",
     )
     return kind
 

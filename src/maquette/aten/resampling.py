@@ -110,7 +110,8 @@ def smooth_taps(align: bool, cubic: bool) -> Rule:
         for i in range(out):
             centre = step * (i + 0.5)
             first = max(floor(centre - reach * wide + 0.5), 0)
-            last = min(floor(centre + reach * wide + 0.5), size)
+            # With a scale that does not belong to the sizes there may be no input at all.
+            last = max(min(floor(centre + reach * wide + 0.5), size), first)
             distance = (np.arange(first, last) - centre + 0.5) / wide
             w = _cubic(distance, _SMOOTH_CUBIC) if cubic else _triangle(distance)
             index[: last - first, i] = np.arange(first, last)

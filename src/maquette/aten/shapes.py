@@ -115,6 +115,7 @@ def _unflattened(shape: Ints, dim: int, sizes: Ints) -> Ints:
     """The shape with one dimension made several; RuntimeError where they are not of its size."""
     axis = wrap_dim(dim, len(shape))
     check(len(sizes) > 0, lambda: "unflatten: sizes must be non-empty")
+    check(len(shape) > 0, lambda: "unflatten: a 0-dim tensor has no dimension to make several of")
     try:
         inner = view_shape_infer(sizes, shape[axis])
     except RuntimeError as error:
@@ -181,12 +182,13 @@ def _numpy_transpose(self: Tensor) -> object:
 
 def _matrix_transpose(self: Tensor) -> object:
     _check_matrices("mT", self.meta)
-    return self.transpose(-2, -1)
+    return self.transpose(-2, -1) if self.meta.ndim else self
 
 
 def _check_matrices(name: str, self: TensorMeta) -> None:
+    """Refuse vectors; a 0-dim tensor counts as a matrix that is its own transpose."""
     check(
-        self.ndim >= 2,
+        self.ndim != 1,
         lambda: (
             f"tensor.{name} is only supported on matrices or batches of matrices. Got "
             f"{self.ndim}-D tensor."
@@ -194,13 +196,18 @@ def _check_matrices(name: str, self: TensorMeta) -> None:
     )
 
 
-def _adjoint(self: Tensor) -> object:
-    _check_matrices("adjoint()", self.meta)
-    swapped = self.transpose(-2, -1)
-    return swapped.conj() if self.is_complex() else swapped
+def _conjugate_transpose(name: str) -> Callable[[Tensor], object]:
+    """The definition of the operator that refusals call ``tensor.<name>``."""
+
+    def conjugate_transpose(self: Tensor) -> object:
+        _check_matrices(name, self.meta)
+        swapped = self.transpose(-2, -1) if self.meta.ndim else self
+        return swapped.conj() if self.meta.dtype.is_complex else swapped
+
+    return conjugate_transpose
 
 
-def _conjugate_transpose(self: Tensor) -> object:
+def _matrix_conjugate_transpose(self: Tensor) -> object:
     check(
         self.meta.ndim in (0, 2),
         lambda: (
@@ -208,16 +215,16 @@ def _conjugate_transpose(self: Tensor) -> object:
             f"tensor. For batches of matrices, consider using tensor.mH"
         ),
     )
-    if self.meta.ndim == 0:
-        return self.permute(())
-    return _adjoint(self)
+    return _conjugate_transpose("H")(self)
 
 
 numpy_T = _composite("aten::numpy_T(Tensor(a) self) -> Tensor(a)")(_numpy_transpose)
 mT = _composite("aten::mT(Tensor(a) self) -> Tensor(a)")(_matrix_transpose)
-mH = _composite("aten::mH(Tensor(a) self) -> Tensor(a)")(_adjoint)
-adjoint = _composite("aten::adjoint(Tensor(a) self) -> Tensor(a)")(_adjoint)
-matrix_H = _composite("aten::matrix_H(Tensor(a) self) -> Tensor(a)")(_conjugate_transpose)
+mH = _composite("aten::mH(Tensor(a) self) -> Tensor(a)")(_conjugate_transpose("mH"))
+adjoint = _composite("aten::adjoint(Tensor(a) self) -> Tensor(a)")(
+    _conjugate_transpose("adjoint()")
+)
+matrix_H = _composite("aten::matrix_H(Tensor(a) self) -> Tensor(a)")(_matrix_conjugate_transpose)
 
 # --- more dimensions -----------------------------------------------------------------
 
@@ -250,10 +257,12 @@ for _count, _function in ((1, _atleast_1d), (2, _atleast_2d), (3, _atleast_3d)):
 
 # --- windows of a dimension ----------------------------------------------------------
 
-narrow = define("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
+# The first overload that fits is taken, and an integer fits whatever converts to one: that of a
+# tensor comes first, which refuses a bool.
 narrow_tensor = define(
     "aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)"
 )
+narrow = define("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
 
 
 @functools.lru_cache(4096)

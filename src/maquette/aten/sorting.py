@@ -7,6 +7,9 @@ gradient goes back to where each value came from.
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 from maquette.aten.axes import Array, check_reducible, reduced
 from maquette.aten.extremes import check_ordered, selected_grad, whole_extreme_grad
@@ -241,6 +244,13 @@ def _median_position(xp: ModuleType, x: Array, axis: int, skip_nan: bool) -> Arr
     return xp.take_along_axis(order, rank, axis).squeeze(axis)
 
 
+def _missing(xp: ModuleType, kind: np.dtype[Any]) -> Array:
+    """The median of nothing: NaN, or what a cast of NaN to the type gives."""
+    if kind.kind == "b":
+        return xp.asarray(True)
+    return xp.asarray(xp.iinfo(kind).min if kind.kind in "iu" else xp.nan)
+
+
 def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage]:
     """median or nanmedian, over everything and along a dimension: never a mean of two elements."""
     whole = define(f"aten::{name}(Tensor self) -> Tensor")
@@ -253,7 +263,7 @@ def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage
     def whole_kernel(xp: ModuleType, self: Array) -> Array:
         flat = self.reshape(-1)
         if not flat.size:
-            return xp.asarray(xp.nan if self.dtype.kind not in "iub" else xp.iinfo(self.dtype).min)
+            return _missing(xp, self.dtype)
         return flat[_median_position(xp, flat, 0, skip_nan)]
 
     def along_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import prod
 from types import ModuleType
 
-from maquette.aten.axes import Array
+from maquette.aten.axes import Array, wrap_existing_dim
 from maquette.aten.dynamic import dynamic_kernel
 from maquette.aten.numeric import wide
-from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int64
 from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
@@ -83,16 +82,15 @@ def _runs(xp: ModuleType, rows: Array) -> Results:
 
 
 def _check_dim(name: str, self: TensorMeta, dim: int) -> None:
-    if self.ndim:
-        dim = wrap_dim(dim, self.ndim)
-        empty = [d for d, n in enumerate(self.shape) if n == 0 and d != dim]
-        check(
-            self.shape[dim] == 0 or not empty,
-            lambda: (
-                f"There are 0 sized dimensions, and they aren't selected, so {name} cannot be "
-                f"applied to {self} along dimension {dim}"
-            ),
-        )
+    dim = wrap_existing_dim(dim, self.ndim)
+    empty = [d for d, n in enumerate(self.shape) if n == 0 and d != dim]
+    check(
+        self.shape[dim] == 0 or not empty,
+        lambda: (
+            f"There are 0 sized dimensions, and they aren't selected, so {name} cannot be applied "
+            f"to {self} along dimension {dim}"
+        ),
+    )
 
 
 _unique = define(
@@ -217,6 +215,8 @@ def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlengt
         raise of_data(RuntimeError("bincount only supports 1-d non-negative integral inputs."))
     if weights is not None and not weights.size:
         weights = None  # as if none were given, so that zeros are counted in int64
+    if weights is not None and weights.dtype.kind == "c":
+        weights = weights.real  # as a cast does
     counted: Array = xp.bincount(self.astype(xp.int64), weights, minlength)
     if weights is None:
         return counted.astype(xp.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from maquette.aten import views
+from maquette.aten.complex_parts import view_as_complex, view_as_real
 from maquette.aten.copies import clone, write_exact_out
 from maquette.aten.shapes import narrow_start, reshape
 from maquette.aten.view_gradients import slice_backward
@@ -124,6 +125,8 @@ for _view in (
     views.unfold,
     views.unsqueeze,
     views.detach,
+    view_as_complex,
+    view_as_real,
     split,
     split_with_sizes,
     unbind,

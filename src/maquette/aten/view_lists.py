@@ -6,10 +6,11 @@ import functools
 import operator
 from collections.abc import Callable
 
+from maquette.aten.axes import wrap_existing_dim
 from maquette.aten.joining import cat, stack
 from maquette.aten.views import share_storage
 from maquette.core.broadcast import wrap_dim
-from maquette.core.errors import check, check_index
+from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.views import select_view, slice_view
 from maquette.dispatch.tags import Tag
@@ -134,8 +135,7 @@ unbind = define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]
 
 @unbind.shape
 def unbind_shape(self: TensorMeta, dim: int) -> Metas:
-    check_index(self.ndim > 0, lambda: f"Dimension specified as {dim} but tensor has no dimensions")
-    axis = wrap_dim(dim, self.ndim)
+    axis = wrap_existing_dim(dim, self.ndim)
     return tuple(
         self.view(*select_view(self.shape, self.strides, self.offset, axis, index))
         for index in range(self.shape[axis])

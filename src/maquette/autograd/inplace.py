@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from gc import get_referrers
 from sys import getrefcount
 
 from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained, set_history
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.operator import OpOverload
-from maquette.tensor.tensor import VIEW_HISTORY, Tensor
+from maquette.tensor.tensor import HELD_BY_ONE, VIEW_HISTORY, Tensor, sharers
 
 
 def check_inplace(op: OpOverload, target: Tensor) -> None:
@@ -57,7 +56,7 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
         known = target._keys & K.REQUIRES_GRAD
         set_history(target, node, number)
         move_retained(target)
-        if not known and getrefcount(target._storage) > _ALONE:
+        if not known and getrefcount(target._storage) > HELD_BY_ONE:
             _tell_views(target)
         return
     old = grad_edge(base)
@@ -66,23 +65,19 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
     move_retained(base)
     target._autograd().requires_grad = True
     refresh_view(target)
-    if old is None and getrefcount(base._storage) > _ALONE + 1:
+    if old is None and getrefcount(base._storage) > HELD_BY_ONE + 1:
         _tell_views(base)
 
 
 def _tell_views(base: Tensor) -> None:
     """Views of a base that requires grad from now on do too.
 
-    A base knows no views, so all objects are looked through (10 ms); `rebase_history` asks first
-    whether there can be others. Views of a base that did require grad ask it themselves, later.
+    A base knows no views, so they are looked for (`sharers`); `rebase_history` asks first whether
+    there can be others. Views of a base that did require grad ask it themselves, later.
     """
-    for view in get_referrers(base):
-        if isinstance(view, Tensor) and view._base is base and not view._keys & K.REQUIRES_GRAD:
+    for view in sharers(base):
+        if view._base is base and not view._keys & K.REQUIRES_GRAD:
             refresh_view(view)
-
-
-# References to the storage of a lone tensor: its slot's, and getrefcount's argument.
-_ALONE = 2
 
 
 class CopySlices(Node):

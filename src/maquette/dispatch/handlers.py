@@ -7,7 +7,7 @@ excluded, so that what it calls goes to the next mode and down, never up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -57,7 +57,7 @@ def python_kernel(op: OpOverload, ks: int) -> Boxed:
                     return check_result(schema, result)
         finally:
             st.set_exclude(exclude)
-        _raise_declined(op, mode, types)
+        _raise_declined(op, mode, types, params)
 
     return kernel
 
@@ -89,11 +89,16 @@ def _handler_of(cls: type) -> Callable[..., object]:
     return handler
 
 
-def _raise_declined(op: OpOverload, mode: object | None, types: tuple[type, ...]) -> NoReturn:
+def _raise_declined(
+    op: OpOverload, mode: object | None, types: tuple[type, ...], params: Sequence[object]
+) -> NoReturn:
     asked = ([] if mode is None else [repr(mode)]) + [cls.__name__ for cls in types]
+    # Fakes, say, which lie below whatever has a handler.
+    others = dict.fromkeys(type(t).__name__ for t in tensors_in(params) if type(t) not in types)
+    beside = f"; they came with arguments of type {', '.join(others)}" if others else ""
     raise TypeError(
         f"{op}: no implementation was found, every __torch_dispatch__ gave NotImplemented; asked "
-        f"were {', '.join(asked)}"
+        f"were {', '.join(asked)}{beside}"
     )
 
 

@@ -1,26 +1,74 @@
 """Work in outline: fake tensors, their mode, their errors."""
 
+from __future__ import annotations
+
+import importlib
+
 from maquette.fake import kernel as _kernel  # noqa: F401  # serves the key Fake
 from maquette.fake import lifting as _lifting  # noqa: F401  # tensor(data) in a fake mode
+from maquette.fake.cache import DispatchCacheInfo, disable_fake_tensor_cache
+from maquette.fake.config import config
+from maquette.fake.convert import FakeTensorConverter
+from maquette.fake.creation import track_fakes
 from maquette.fake.exceptions import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorDeviceMismatchError,
     MetadataMismatchError,
     UnsupportedFakeTensorException,
+    UnsupportedMutationAliasingException,
     UnsupportedOperatorException,
 )
 from maquette.fake.mode import FakeTensorMode, unset_fake_temporarily
 from maquette.fake.tensor import FakeTensor
 
+# Imported when first asked for: few programs need them.
+_LATER = {
+    "CreationMeta": "maquette.fake.describe",
+    "MetaConverter": "maquette.fake.meta_converter",
+    "MetaStorageDesc": "maquette.fake.describe",
+    "MetaTensorDesc": "maquette.fake.describe",
+    "MetaTensorDescriber": "maquette.fake.describe",
+    "detect_fake_mode": "maquette.fake.detecting",
+    "is_fake": "maquette.fake.detecting",
+    "maybe_get_fake_mode": "maquette.fake.detecting",
+    "safe_grad": "maquette.fake.describe",
+    "safe_is_leaf": "maquette.fake.describe",
+}
+
+
+def __getattr__(name: str) -> object:
+    place = _LATER.get(name)
+    if place is None:
+        raise AttributeError(f"module 'maquette.fake' has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(place), name)
+    return found
+
+
 __all__ = [
+    "CreationMeta",
     "DataDependentOutputException",
+    "DispatchCacheInfo",
     "DynamicOutputShapeException",
     "FakeTensor",
+    "FakeTensorConverter",
     "FakeTensorDeviceMismatchError",
     "FakeTensorMode",
+    "MetaConverter",
+    "MetaStorageDesc",
+    "MetaTensorDesc",
+    "MetaTensorDescriber",
     "MetadataMismatchError",
     "UnsupportedFakeTensorException",
+    "UnsupportedMutationAliasingException",
     "UnsupportedOperatorException",
+    "config",
+    "detect_fake_mode",
+    "disable_fake_tensor_cache",
+    "is_fake",
+    "maybe_get_fake_mode",
+    "safe_grad",
+    "safe_is_leaf",
+    "track_fakes",
     "unset_fake_temporarily",
 ]

@@ -11,19 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
+from maquette.fake.tensor import FakeTensor, tensors_in
+from maquette.library.infer import lookup
 from maquette.tensor.storage import UntypedStorage, observers_paused
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import CONJUGATE, NEGATIVE, Tensor, alias
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
-    from maquette.fake.tensor import FakeTensor
 
 FAKE = K.functionality_bits(DispatchKey.Fake)
+BITS = CONJUGATE | NEGATIVE
 LARGEST = 1  # elements of a constant
 
 
@@ -45,6 +48,13 @@ class Constants:
         fake.constant = value
         fake._keys |= K.CONSTANT
         self.track(fake)
+
+    def forget_elsewhere(self) -> None:
+        """Drop the constants of fakes on other devices than the cpu (F68)."""
+        fakes = [reference() for listed in list(self._aliases.values()) for reference in listed]
+        for fake in fakes:
+            if fake is not None and fake.meta.device.type != "cpu":
+                self.forget(fake)
 
     def forget(self, fake: Tensor) -> None:
         """Drop the constant of ``fake`` and of every fake that shares its storage."""
@@ -84,7 +94,7 @@ def constant_kernel(
     written = [i for i, a in enumerate(schema.arguments) if a.is_write]
 
     def kernel(ks: int, *params: object) -> object:
-        tensors = list(_tensors(params))
+        tensors = list(tensors_in(params))
         found = next(t.fake_mode for t in tensors if t.fake_mode is not None)
         mode = cast("FakeTensorMode", found)
         known = all(t.constant is not None for t in tensors)
@@ -93,17 +103,52 @@ def constant_kernel(
                 real = _call_real(op, params)
             if _fits(real):
                 return _wrap(real, params, mode, make)
-            for out in _tensors((real,)):
+            for out in tensors_in((real,)):
                 for t in tensors:
                     if t.constant is not None and t.constant._storage is out._storage:
                         mode.constants.forget(t)
         for i in written:
-            for t in _tensors((params[i],)):
+            for t in tensors_in((params[i],)):
                 if t.constant is not None:
                     mode.constants.forget(t)
         return plain(ks & ~K.CONSTANT, *params)
 
     return kernel
+
+
+def run_on_real_constants(
+    op: OpOverload, params: Sequence[object], make: Callable[[object, Tensor], FakeTensor]
+) -> Tensor | None:
+    """What arithmetic on real tensors of one element, and numbers, gives in a mode (F33).
+
+    A fake that knows its value; a tensor that was written is itself. None where the operator takes
+    no numbers for tensors, where there is a fake, data that is not here, or a larger result.
+    """
+    mode = tls.st.fake_mode
+    if mode is None or not op.takes_numbers or not _device_is_real(params):
+        return None
+    if any(t.fake_mode is not None or t._data is None for t in tensors_in(params)):
+        return None
+    result = lookup(op, params).value
+    if not isinstance(result, TensorMeta) or result.numel > LARGEST:
+        return None
+    with running_for_real():
+        real = _call_real(op, params)
+        if any(real is t for t in tensors_in(params)):
+            return cast(Tensor, real)
+        return make(mode, _without_bits(cast(Tensor, real)).clone())
+
+
+def _without_bits(real: Tensor) -> Tensor:
+    """The tensor below the conjugate and negative bits.
+
+    A constant has none of them: they are its fake's, whose keys dispatch and resolve them.
+    """
+    if not real._keys & BITS:
+        return real
+    plain = alias(real)
+    plain._keys &= ~BITS
+    return plain
 
 
 def _call_real(op: OpOverload, params: Sequence[object]) -> object:
@@ -118,18 +163,10 @@ def _call_real(op: OpOverload, params: Sequence[object]) -> object:
 
 def _constant_of(p: object) -> object:
     if isinstance(p, Tensor):
-        return p.constant
+        return p if p.fake_mode is None else p.constant
     if isinstance(p, tuple):
         return [_constant_of(i) for i in p]
     return p
-
-
-def _tensors(params: Sequence[object]) -> Iterator[Tensor]:
-    for p in params:
-        if isinstance(p, Tensor):
-            yield p
-        elif isinstance(p, (tuple, list)):
-            yield from _tensors(p)
 
 
 def _device_is_real(params: Sequence[object]) -> bool:
@@ -141,7 +178,7 @@ def _is_device(p: object) -> bool:
 
 
 def _fits(result: object) -> bool:
-    return all(t.meta.numel <= LARGEST for t in _tensors((result,)))
+    return all(t.meta.numel <= LARGEST for t in tensors_in((result,)))
 
 
 def _wrap(
@@ -152,15 +189,16 @@ def _wrap(
 ) -> object:
     """Real results as fakes with constants; a constant that was passed in is its fake again."""
     if isinstance(result, Tensor):
-        for t in _tensors(params):
+        for t in tensors_in(params):
             if t.constant is result:
                 if t.meta is not result.meta:
                     t.meta = result.meta
                 return t
-        fake = make(mode, result)
-        for t in _tensors(params):
+        fake = make(mode, _without_bits(result))
+        for t in tensors_in(params):
             if t.constant is not None and t.constant._storage is result._storage:
                 fake._storage = t._storage
+                fake._keys |= t._keys & BITS
         return fake
     if isinstance(result, (tuple, list)):
         return type(result)([_wrap(r, params, mode, make) for r in result])

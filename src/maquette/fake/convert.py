@@ -9,11 +9,11 @@ import weakref
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from maquette.autograd.node import RaisingNode, set_history
-from maquette.core.device import canonical
+from maquette.core.device import canonical, device
 from maquette.core.layout import strided
 from maquette.dispatch import keysets as K
 from maquette.fake.exceptions import UnsupportedFakeTensorException
-from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, make_fake
+from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor, fake_keys_for
 
@@ -74,7 +74,19 @@ class Memo(Generic[T, S]):
         return len(self._entries)
 
 
-class Converter:
+def carry_grad(made: Tensor, *, leaf: bool) -> None:
+    """Let a converted tensor require grad: a leaf, or one whose backward says that it cannot be."""
+    if leaf:
+        made._autograd().requires_grad = True
+        made._keys |= K.REQUIRES_GRAD
+    elif made._base is None or not made._base._keys & K.REQUIRES_GRAD:
+        set_history(made, RaisingNode((), (), "ExampleInputBackward", _BACKWARD), 0)
+    else:
+        made._autograd().view_version = -2
+        made._keys |= K.REQUIRES_GRAD
+
+
+class FakeTensorConverter:
     """What one mode has converted, and how it converts."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
@@ -92,6 +104,47 @@ class Converter:
         if t._ag is not None and t._ag.grad is not None:
             fake._autograd().grad = self.convert(t._ag.grad)
         return fake
+
+    def from_real_tensor(
+        self, fake_mode: FakeTensorMode, t: Tensor, make_constant: bool = False
+    ) -> FakeTensor:
+        """The fake of ``t``; make_constant: a new one, which knows ``t`` itself as its value (F47).
+
+        Raises AssertionError for a constant parameter, and for another mode than the converter's.
+        """
+        self._check_mode(fake_mode)
+        if not make_constant:
+            return self.convert(t)
+        assert not t._is_param, f"a parameter is no constant: it is trained. Got {t.meta}"
+        fake = self._make(t)
+        fake_mode.constants.attach(fake, t)
+        return fake
+
+    def from_meta_and_device(self, fake_mode: FakeTensorMode, t: Tensor, on: object) -> FakeTensor:
+        """The fake of a meta tensor on a device; the first device that was asked for stays (F47).
+
+        Raises AssertionError for a tensor on another device than ``meta``.
+        """
+        self._check_mode(fake_mode)
+        where = t.meta.device
+        assert where.type == "meta", f"tensor's device must be `meta`, got {where} instead"
+        fake = self._tensors.get(t)
+        if fake is None:
+            wanted = canonical(on if isinstance(on, device) else device(str(on)))
+            fake = fresh_fake(fake_mode, t.meta.with_device(wanted))
+            self._tensors.remember(t, fake)
+        return fake
+
+    def clear_non_cpu_constants(self) -> None:
+        """Forget the values of fakes on other devices than the cpu (F68)."""
+        mode = self._mode()
+        assert mode is not None
+        mode.constants.forget_elsewhere()
+
+    def _check_mode(self, fake_mode: FakeTensorMode) -> None:
+        assert fake_mode is self._mode(), (
+            f"this converter makes fakes of {self._mode()}, not of {fake_mode}"
+        )
 
     def _make(self, t: Tensor) -> FakeTensor:
         meta = t.meta
@@ -114,18 +167,8 @@ class Converter:
         if t._is_param:
             fake._is_param = True
         if t._keys & K.REQUIRES_GRAD:
-            self._carry_grad(t, fake)
+            carry_grad(fake, leaf=t.is_leaf)
         return fake
-
-    def _carry_grad(self, t: Tensor, fake: FakeTensor) -> None:
-        if t.is_leaf:
-            fake._autograd().requires_grad = True
-            fake._keys |= K.REQUIRES_GRAD
-        elif fake._base is None or not fake._base._keys & K.REQUIRES_GRAD:
-            set_history(fake, RaisingNode((), (), "ExampleInputBackward", _BACKWARD), 0)
-        else:
-            fake._autograd().view_version = -2
-            fake._keys |= K.REQUIRES_GRAD
 
     def _storage(self, real: UntypedStorage) -> UntypedStorage:
         fake = self._storages.get(real)

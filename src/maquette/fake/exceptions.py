@@ -5,12 +5,30 @@ from __future__ import annotations
 from maquette.core.device_rules import DeviceMismatchError
 
 
-class UnsupportedFakeTensorException(RuntimeError):
-    """A tensor that cannot be made fake; ``reason`` says why."""
+class _ReasonedException(RuntimeError):
+    """An error whose text is its ``reason``; two of a class with equal reasons are equal."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.reason == getattr(other, "reason", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.reason))
+
+
+class UnsupportedFakeTensorException(_ReasonedException):
+    """A tensor that cannot be made fake; ``reason`` says why."""
+
+
+class UnsupportedMutationAliasingException(_ReasonedException):
+    """An operator writes to, or aliases, what its schema does not say; ``reason`` names it."""
+
+
+class MetadataMismatchError(_ReasonedException):
+    """Real and fake execution disagree; ``reason`` says on what."""
 
 
 class _OperatorException(RuntimeError):
@@ -37,14 +55,6 @@ class DataDependentOutputException(_OperatorException):
 
 class UnsupportedOperatorException(_OperatorException):
     """No shape rule, decomposition or fake implementation is known for the operator."""
-
-
-class MetadataMismatchError(RuntimeError):
-    """Real and fake execution disagree; ``reason`` says on what."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 # One error class for devices that do not go together: the fake answer is the eager's.

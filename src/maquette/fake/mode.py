@@ -10,16 +10,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, cast
 
+from maquette.core.device import device
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
+from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
+from maquette.fake import cache
+from maquette.fake.config import config
 from maquette.fake.constants import Constants
-from maquette.fake.convert import Converter
-from maquette.fake.tensor import FakeTensor, fresh_fake
+from maquette.fake.convert import FakeTensorConverter
+from maquette.fake.placement import moved
+from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
+from maquette.fake.whereabouts import current_stack
 from maquette.tensor.tensor import Tensor
 
 FAKE = K.functionality_bits(DispatchKey.Fake)
@@ -29,7 +35,10 @@ class FakeTensorMode:
     """Run programs in outline.
 
     allow_non_fake_inputs: convert real tensors that reach an operator instead of refusing them.
-    allow_fallback_kernels, static_shapes, export, allow_meta: as PyTorch's; see the specification.
+    cache_enabled, cache_crosscheck_enabled: whether shape rules' answers are remembered, and
+    whether each is checked against the rule when it is used again. prefer_device_type: the type of
+    device that wins where an operator's tensors are on devices of several types. The others as
+    PyTorch's; those whose default is None take it from `config`.
     """
 
     _mode_key = TorchDispatchModeKey.FAKE
@@ -42,7 +51,10 @@ class FakeTensorMode:
         shape_env: object | None = None,
         static_shapes: bool | None = None,
         export: bool = False,
-        allow_meta: bool = True,
+        allow_meta: bool | None = None,
+        cache_enabled: bool | None = None,
+        cache_crosscheck_enabled: bool | None = None,
+        prefer_device_type: str | None = None,
     ) -> None:
         if shape_env is not None:
             raise NotImplementedError("symbolic shapes (shape_env=...) are not supported yet")
@@ -51,10 +63,23 @@ class FakeTensorMode:
         self.shape_env = None
         self.static_shapes = True if static_shapes is None else static_shapes
         self.export = export
-        self.allow_meta = allow_meta
+        self.allow_meta = config.allow_meta if allow_meta is None else allow_meta
+        self.allow_scalar_outputs = False
+        self.prefer_device_type = prefer_device_type or config.prefer_device_type
+        # Raised by whoever runs the same program again; what an operator memoised then expires.
         self.epoch = 0
+        self.nt_tensor_id_counter = 0
+        self._stack = current_stack(skip=2)
+        self._cache_enabled = config.cache_enabled if cache_enabled is None else cache_enabled
+        self._crosscheck = (
+            config.cache_crosscheck_enabled
+            if cache_crosscheck_enabled is None
+            else cache_crosscheck_enabled
+        )
+        if self._crosscheck or not self._cache_enabled:
+            cache.note_options(self)
         self.constants = Constants()
-        self.converter = Converter(self)
+        self.converter = FakeTensorConverter(self)
         self._entered: list[tuple[FakeTensorMode | None, int]] = []
 
     def __enter__(self) -> FakeTensorMode:
@@ -74,15 +99,72 @@ class FakeTensorMode:
         st.fake_mode = before
         st.set_include((st.include & ~FAKE) | (include & FAKE))
 
-    def from_tensor(self, tensor: Tensor, *, static_shapes: bool | None = None) -> FakeTensor:
-        """The fake of ``tensor`` in this mode; the same tensor gives the same fake (F35, F42)."""
+    def from_tensor(
+        self,
+        tensor: Tensor,
+        *,
+        static_shapes: bool | None = None,
+        source: object | None = None,
+        symbolic_context: object | None = None,
+        trace: bool = True,
+    ) -> FakeTensor:
+        """The fake of ``tensor`` in this mode; the same tensor gives the same fake (F35, F42).
+
+        Shapes are static unless the mode has a shape environment, which ``static_shapes`` ignores;
+        AssertionError for a symbolic context then, TypeError for anything but a tensor.
+        """
         if not isinstance(tensor, Tensor):
             raise TypeError(f"from_tensor() takes a Tensor, got {type(tensor).__name__}")
+        if symbolic_context is not None:
+            static = self.static_shapes if static_shapes is None else static_shapes
+            assert not static, (
+                f"from_tensor: static shapes and a symbolic context, {symbolic_context!r}, were "
+                f"asked for at once"
+            )
         return self.converter.convert(tensor)
 
     def is_our_fake(self, t: object) -> bool:
         """Whether ``t`` is a fake of this mode."""
         return isinstance(t, FakeTensor) and t.fake_mode is self
+
+    def reset_nt_tensor_id_counter(self) -> None:
+        """Number the nested sizes of a new trace from 0 again."""
+        self.nt_tensor_id_counter = 0
+
+    @property
+    def fake_tensor_converter(self) -> FakeTensorConverter:
+        """What this mode has converted, by PyTorch's name."""
+        return self.converter
+
+    @property
+    def stack(self) -> str:
+        """Where the mode was made, as a traceback reads."""
+        return str(self._stack)
+
+    # --- the cache of shape rules' answers -------------------------------------------
+
+    cache_info = staticmethod(cache.cache_info)
+    cache_clear = staticmethod(cache.cache_clear)
+
+    @property
+    def cache_enabled(self) -> bool:
+        """Whether the answers of shape rules are remembered."""
+        return self._cache_enabled
+
+    @cache_enabled.setter
+    def cache_enabled(self, flag: bool) -> None:
+        self._cache_enabled = flag
+        cache.note_options(self)
+
+    @property
+    def cache_crosscheck_enabled(self) -> bool:
+        """Whether remembered answers are checked against the shape rule (F89)."""
+        return self._crosscheck
+
+    @cache_crosscheck_enabled.setter
+    def cache_crosscheck_enabled(self, flag: bool) -> None:
+        self._crosscheck = flag
+        cache.note_options(self)
 
 
 # The mode that is active, in whatever thread; None if none is, False if several are. Kernels ask
@@ -138,7 +220,7 @@ def arguments_in_one_mode(
     Raises AssertionError for a real tensor (unless the mode allows those) and for two modes.
     """
     mode = tls.st.fake_mode
-    for t in _tensors(params):
+    for t in tensors_in(params):
         if t.fake_mode is not None:
             mode = mode or t.fake_mode
             break
@@ -146,10 +228,40 @@ def arguments_in_one_mode(
     return mode, tuple([_ours(op, p, mode) for p in params])
 
 
+def on_preferred_device(
+    op: OpOverload, mode: FakeTensorMode, params: Sequence[object]
+) -> tuple[object, ...] | None:
+    """Parameters whose devices differ, with every tensor on a device of the preferred type (F51).
+
+    What is written stays where it is. None where the mode prefers no type, or no tensor has it.
+    """
+    preferred = mode.prefer_device_type
+    devices = [t.meta.device for t in tensors_in(params)]
+    to = next((on for on in devices if on.type == preferred), None)
+    if to is None:
+        return None
+    pairs = zip(op._schema.arguments, params, strict=True)
+    return tuple([p if a.is_write else _to_type(p, to) for a, p in pairs])
+
+
+def _to_type(p: object, to: device) -> object:
+    """A parameter with fakes on devices of other types moved; tensors in lists too."""
+    if isinstance(p, FakeTensor):
+        return p if p.meta.device.type == to.type else moved(p, to)
+    if p.__class__ is tuple:
+        return tuple([_to_type(i, to) for i in cast(tuple[object, ...], p)])
+    return p
+
+
 def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
     if isinstance(p, Tensor):
         if p.fake_mode is mode:
             return p
+        if Tag.inplace_view in op.tags:
+            raise AssertionError(
+                f"{op}: operators that change the metadata of their argument take fakes of the "
+                f"mode alone, whatever it allows. Found {p.meta}; mode.from_tensor(t) converts it"
+            )
         if mode.allow_non_fake_inputs:
             return mode.from_tensor(p)
         if p.fake_mode is not None:
@@ -164,11 +276,3 @@ def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
     if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):
         return tuple([_ours(op, i, mode) for i in p])
     return p
-
-
-def _tensors(params: Sequence[object]) -> Iterator[Tensor]:
-    for p in params:
-        if isinstance(p, Tensor):
-            yield p
-        elif isinstance(p, tuple):
-            yield from _tensors(p)

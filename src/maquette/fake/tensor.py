@@ -7,11 +7,12 @@ private real clone of a value that is known (F64); the hidden key CONSTANT tells
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from maquette.core.device import canonical, device
 from maquette.core.meta import TensorMeta
+from maquette.dispatch import abstract
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.tls import tls
@@ -25,8 +26,9 @@ from maquette.tensor.tensor import (
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
+    from maquette.fake.whereabouts import Stack
 
-_new = object.__new__
+_new: Callable[[type[FakeTensor]], FakeTensor] = object.__new__
 INFERENCE_MASK = ~(ADINPLACE | K.AUTOGRAD)
 
 
@@ -38,6 +40,8 @@ class FakeTensor(Tensor):
 
     fake_mode: FakeTensorMode
     constant: Tensor | None
+    _debug_trace: Stack
+    """Where it was made; only there while `config.debug` is on (F20)."""
 
     def __new__(cls, *args: object, **kwargs: object) -> FakeTensor:
         return _construct(*args, **kwargs)
@@ -87,6 +91,25 @@ def _construct(*args: object, **kwargs: object) -> FakeTensor:
         raise TypeError(f"FakeTensor() elem must be a TensorMeta or meta tensor, got {type(elem)}")
     on = canonical(where if isinstance(where, device) else device(str(where)))
     return fresh_fake(mode, elem.with_device(on))  # type: ignore[arg-type]  # checked by use
+
+
+def tensors_in(values: object) -> Iterator[Tensor]:
+    """`dispatch.abstract.tensors_in`, for which every tensor is a `Tensor` on this floor."""
+    return cast(Iterator[Tensor], abstract.tensors_in(values))
+
+
+def make_fakes_with(maker: Callable[[type[FakeTensor]], FakeTensor]) -> None:
+    """Let ``maker`` make the objects of fakes from here on.
+
+    A global that is replaced costs a call nothing; a list of observers would, 12 ns of each.
+    """
+    global _new
+    _new = maker
+
+
+def maker() -> Callable[[type[FakeTensor]], FakeTensor]:
+    """What makes the objects of fakes now; kernels that hold it are resolved anew at a change."""
+    return _new
 
 
 def make_fake(

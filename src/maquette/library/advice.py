@@ -7,8 +7,16 @@ in a traceback (`BaseException.add_note`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 Message = Callable[[], str]
+Error = TypeVar("Error", bound=Exception)
+
+
+def advised(error: Error, advice: str) -> Error:
+    """The error, with ``advice`` as a note."""
+    error.add_note(advice)
+    return error
 
 
 def check_advised(
@@ -21,5 +29,5 @@ def check_advised(
     try:
         check(condition, message)
     except Exception as error:
-        error.add_note(advice())
+        advised(error, advice())
         raise

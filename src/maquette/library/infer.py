@@ -169,18 +169,11 @@ def key_function(op: OpOverload) -> Callable[..., object]:
     return key
 
 
-def cache_key(op: OpOverload, params: Sequence[object]) -> object:
-    """The key under which the outcome for ``params`` stands in the operator's cache."""
-    make_key = op.__dict__.get("_key_function")
-    if make_key is None:
-        make_key = op.__dict__["_key_function"] = key_function(op)
-    return make_key(*params)
-
-
 def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:
     """The outcome for ``params`` if the cache has it; nothing is inferred."""
     try:
-        found = op.infer_cache.get(cache_key(op, params))
+        make_key = op.__dict__.get("_key_function") or key_function(op)
+        found = op.infer_cache.get(make_key(*params))
     except TypeError:
         return None
     return found if isinstance(found, Outcome) else None
@@ -188,8 +181,11 @@ def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:
 
 def lookup(op: OpOverload, params: Sequence[object]) -> Outcome:
     """The outcome for ``params``, from the cache where it is known: the plain, slow form."""
+    make_key = op.__dict__.get("_key_function")
+    if make_key is None:
+        make_key = op.__dict__["_key_function"] = key_function(op)
     try:
-        key = cache_key(op, params)
+        key = make_key(*params)
         found = op.infer_cache.get(key)
     except TypeError:  # something unhashable: a generator object, a script object
         return infer(op, params)

@@ -77,13 +77,14 @@ def check_same_dtype(name: str, result: dtype, target: dtype) -> None:
     check(
         result is target,
         lambda: (
-            f"Expected out tensor to have dtype {_c_name(result)}, but got "
-            f"{_c_name(target)} instead"
+            f"Expected out tensor to have dtype {c_name(result)}, but got "
+            f"{c_name(target)} instead"
         ),
     )
 
 
-def _c_name(kind: dtype) -> str:
+def c_name(kind: dtype) -> str:
+    """The C++ name of a dtype, as PyTorch's messages give it."""
     return _C_NAMES.get(kind.name, kind.name)
 
 

@@ -92,7 +92,7 @@ class UntypedStorage:
         """Change the size; the common prefix of the bytes is kept.
 
         shared: whether tensors over the storage must be told that the bytes moved. It takes a walk
-        over all objects (10 ms), so whoever lays the only tensor anew says no.
+        over all objects (10 ms), so whoever lays them anew (`tensor.resize_storage`) says no.
         """
         if self.foreign and nbytes > self._nbytes:
             raise RuntimeError(

@@ -55,6 +55,17 @@ _HERE = {
             "unravel_index",
             "set_default_tensor_type",
             "broadcast_shapes",
+            "OutOfMemoryError",
+            "AcceleratorError",
+            "has_lapack",
+            "has_mkl",
+            "has_openmp",
+            "has_spectral",
+            "legacy_contiguous_format",
+            "get_device_module",
+            "is_anomaly_enabled",
+            "is_anomaly_check_nan_enabled",
+            "set_anomaly_enabled",
             "_check",
             "_check_index",
             "_check_type",
@@ -80,7 +91,64 @@ _HERE = {
         ),
         "tensor_types",
     ),
+    **dict.fromkeys(
+        (
+            "TypedStorage",
+            "HalfStorage",
+            "BFloat16Storage",
+            "FloatStorage",
+            "DoubleStorage",
+            "ByteStorage",
+            "CharStorage",
+            "ShortStorage",
+            "IntStorage",
+            "LongStorage",
+            "BoolStorage",
+            "ComplexFloatStorage",
+            "ComplexDoubleStorage",
+        ),
+        "storage",
+    ),
+    **dict.fromkeys(
+        (
+            "sym_int",
+            "sym_float",
+            "sym_not",
+            "sym_ite",
+            "sym_max",
+            "sym_min",
+            "sym_sqrt",
+            "sym_sum",
+            "sym_constrain_range",
+            "sym_constrain_range_for_size",
+        ),
+        "symbolic_numbers",
+    ),
+    **dict.fromkeys(
+        (
+            "dequantize",
+            "is_distributed",
+            "is_vulkan_available",
+            "compiled_with_cxx11_abi",
+        ),
+        "old_names",
+    ),
+    **dict.fromkeys(("svd_lowrank", "pca_lowrank"), "low_rank"),
     **dict.fromkeys(("autocast", "is_autocast_enabled", "get_autocast_dtype", "GradScaler"), "amp"),
+    **dict.fromkeys(
+        (
+            "is_autocast_cpu_enabled",
+            "get_autocast_cpu_dtype",
+            "get_autocast_gpu_dtype",
+            "set_autocast_enabled",
+            "set_autocast_cpu_enabled",
+            "is_autocast_cache_enabled",
+            "set_autocast_cache_enabled",
+            "clear_autocast_cache",
+        ),
+        "amp.switches",
+    ),
+    "to_dlpack": "utils.dlpack",
     "load": "serialization",
     "save": "serialization",
     "vmap": "func",
@@ -104,6 +172,9 @@ def _find(name: str) -> object:
     try:
         return getattr(_maquette, name)
     except AttributeError:
+        absent = importlib.import_module(f"{__name__}.old_names").FUNCTIONS.get(name)
+        if absent is not None:
+            return absent
         raise AttributeError(
             f"module 'torch' (maquette.torch) has no attribute '{name}': maquette does not have "
             f"torch.{name}, or not yet.{explain('aten', name)}"

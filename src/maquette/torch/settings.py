@@ -6,19 +6,40 @@ programs that set them run; maquette's kernels do not read them.
 
 from __future__ import annotations
 
+import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TypeVar
 
 import maquette
+from maquette.autograd import set_detect_anomaly
+from maquette.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from maquette.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from maquette.core.broadcast import broadcast_shapes as _broadcast_shapes
+from maquette.core.device import device as Device
+from maquette.core.layout import contiguous_format
 from maquette.core.size import Size
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
+from maquette.tensor.typed_storage import TypedStorage
+
+# What NumPy and SciPy bring: linear algebra and transforms, whatever libraries they are built on.
+has_lapack = has_spectral = True
+has_mkl = has_openmp = False
+legacy_contiguous_format = contiguous_format
 
 F = TypeVar("F", bound=Callable[..., object])
 Message = Callable[[], object] | None
+
+
+class AcceleratorError(RuntimeError):
+    """What a device's failure raises in PyTorch; here, for programs that catch it."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """What a device without memory left raises in PyTorch; here, for programs that catch it."""
 
 
 # --- questions -----------------------------------------------------------------------
@@ -31,7 +52,7 @@ def is_tensor(obj: object) -> bool:
 
 def is_storage(obj: object) -> bool:
     """Whether ``obj`` is a storage."""
-    return isinstance(obj, UntypedStorage)
+    return isinstance(obj, UntypedStorage | TypedStorage)
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -84,6 +105,14 @@ def typename(obj: object) -> str:
 def broadcast_shapes(*shapes: tuple[int, ...] | int) -> Size:
     """The shape that tensors of these shapes broadcast to."""
     return Size(_broadcast_shapes(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))
+
+
+def get_device_module(device: str | Device | None = None) -> ModuleType:
+    """The module of a type of device, ``torch.cpu``; RuntimeError for one that is not known."""
+    kind = "cpu" if device is None else Device(device).type
+    if kind not in ("cpu", "cuda", "mps", "mtia", "xpu"):
+        raise RuntimeError(f"there is no module torch.{kind}")
+    return importlib.import_module(f"maquette.torch.{kind}")
 
 
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
@@ -161,6 +190,11 @@ def _check_is_size(i: int, message: Message = None, *, max: int | None = None) -
 
 def _assert(condition: object, message: str) -> None:
     _raise_unless(condition, lambda: message, AssertionError)
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switch the search for NaN in gradients on or off."""
+    set_detect_anomaly(enabled, check_nan)
 
 
 # --- settings ------------------------------------------------------------------------

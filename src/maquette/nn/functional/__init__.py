@@ -49,6 +49,7 @@ from maquette.nn.functional.conv import (
     conv1d,
     conv2d,
     conv3d,
+    conv_tbc,
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
@@ -113,6 +114,14 @@ from maquette.nn.functional.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from maquette.nn.functional.pooling_indices import (
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d_with_indices,
+    max_pool1d_with_indices,
+    max_pool2d_with_indices,
+    max_pool3d_with_indices,
+)
 from maquette.nn.functional.ranking import (
     cosine_embedding_loss,
     cosine_similarity,
@@ -129,6 +138,7 @@ from maquette.nn.functional.resize import (
     channel_shuffle,
     grid_sample,
     interpolate,
+    native_channel_shuffle,
     pixel_shuffle,
     pixel_unshuffle,
     upsample,
@@ -160,5 +170,7 @@ __all__ = [
     "pixel_unshuffle", "upsample", "upsample_bilinear", "upsample_nearest",
     "fractional_max_pool2d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
     "fractional_max_pool3d_with_indices", "linear_cross_entropy", "max_unpool1d", "max_unpool2d",
-    "max_unpool3d",
+    "max_unpool3d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d_with_indices", "max_pool1d_with_indices", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "conv_tbc", "native_channel_shuffle",
 ]  # fmt: skip

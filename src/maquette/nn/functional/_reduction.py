@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import warnings
 
+from maquette.library.advice import advised
+
 _CODES = {"none": 0, "mean": 1, "sum": 2}
 
 
@@ -14,7 +16,8 @@ def reduction_code(name: str) -> int:
     """The number that an operator takes for a reduction; ValueError for another name."""
     code = _CODES.get(name)
     if code is None:
-        raise ValueError(f"{name} is not a valid value for reduction; use 'none', 'mean' or 'sum'.")
+        error = ValueError(f"{name} is not a valid value for reduction")
+        raise advised(error, "Use 'none', 'mean' or 'sum'.")
     return code
 
 

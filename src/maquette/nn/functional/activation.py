@@ -12,6 +12,7 @@ import warnings
 from maquette.aten import functions as mq
 from maquette.core.dtype import dtype as dtype_
 from maquette.core.layout import contiguous_format
+from maquette.library.advice import advised
 from maquette.tensor import Tensor
 
 
@@ -30,7 +31,8 @@ def hardtanh(
 ) -> Tensor:
     """Clamp to [min_val, max_val]."""
     if min_val > max_val:
-        raise ValueError(f"min_val cannot be greater than max_val: {min_val} > {max_val}")
+        error = ValueError("min_val cannot be greater than max_val")
+        raise advised(error, f"They are {min_val} and {max_val}.")
     return (mq.hardtanh_ if inplace else mq.hardtanh)(input, min_val, max_val)
 
 

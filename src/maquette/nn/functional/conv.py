@@ -26,6 +26,11 @@ def conv1d(
     return mq.conv1d(input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Correlate along time: input (time, batch, in), weight (width, in, out)."""
+    return mq.conv_tbc(input, weight, bias, pad)
+
+
 def conv2d(
     input: Tensor,
     weight: Tensor,

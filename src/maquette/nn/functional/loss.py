@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from maquette.aten import functions as mq
 from maquette.autograd import no_grad
 from maquette.core.broadcast import broadcast_shapes
+from maquette.library.advice import advised
 from maquette.nn.functional._reduction import reduction_code, reduction_name
 from maquette.tensor import Tensor
 
@@ -267,7 +268,7 @@ def gaussian_nll_loss(
     negative variance; reading it needs data, so that a fake `var` must be a tensor known constant.
     """
     if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not a valid reduction; use 'none', 'mean' or 'sum'.")
+        raise advised(ValueError(f"{reduction} is not valid"), "Use 'none', 'mean' or 'sum'.")
     variance = _variance(input, var).clone()
     with no_grad():
         variance.clamp_(min=eps)
@@ -287,9 +288,8 @@ def _variance(input: Tensor, var: Tensor | float) -> Tensor:
         return var
     if input.shape[:-1] == var.shape:
         return var.unsqueeze(-1)
-    raise ValueError(
-        f"gaussian_nll_loss: var is of incorrect size: {var.shape} for input {input.shape}."
-    )
+    error = ValueError("var is of incorrect size")
+    raise advised(error, f"It is {var.shape} for an input of {input.shape}.")
 
 
 def _differs_by_one_size(shape: Sequence[int], other: Sequence[int]) -> bool:
@@ -329,9 +329,9 @@ def multi_margin_loss(
     """Hinge loss of scores (batch, classes) against one class each; p is 1 or 2."""
     code = reduction_code(reduction_name(size_average, reduce, reduction))
     if p not in (1, 2):
-        raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 are supported; got {p}.")
+        raise advised(ValueError("only p == 1 and p == 2 supported"), f"p is {p}.")
     if weight is not None and weight.dim() != 1:
-        raise ValueError(f"multi_margin_loss: weight must be one-dimensional; got {weight.shape}.")
+        raise advised(ValueError("weight must be one-dimensional"), f"It is {weight.shape}.")
     return mq.multi_margin_loss(input, target, p, margin, weight, code)
 
 

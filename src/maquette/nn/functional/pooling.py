@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from maquette.aten import functions as mq
+from maquette.library.advice import advised
 from maquette.nn.functional.conv import Sizes
 from maquette.tensor import Tensor
 
@@ -299,9 +300,7 @@ def _adapted(output_size: OptionalSizes, shape: Sequence[int]) -> Sizes:
         return output_size
     sizes = [None] if output_size is None else list(output_size)
     if len(shape) <= len(sizes):
-        raise ValueError(
-            f"adaptive pooling: Input dimension should be at least {len(sizes) + 1}; got "
-            f"{len(shape)} for an output of {output_size}."
-        )
+        error = ValueError(f"Input dimension should be at least {len(sizes) + 1}")
+        raise advised(error, f"It is {len(shape)} for an output of {output_size}.")
     kept = shape[-len(sizes) :]
     return [old if new is None else new for new, old in zip(sizes, kept)]

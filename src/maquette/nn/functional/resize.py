@@ -204,25 +204,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
-    axes = [_centers(steps, theta, align_corners) for steps in size[2:]]
-    # Points (x, y, z, 1): the last dimension of space comes first.
-    points = [axis.reshape(_along(i, n)).expand(*size[2:]) for i, axis in enumerate(axes)]
-    base = mq.stack([*points[::-1], mq.ones_like(points[0])], -1)
-    rows = base.reshape(1, -1, n + 1).expand(size[0], -1, -1)
-    return rows.bmm(theta.transpose(1, 2)).view(size[0], *size[2:], n)
-
-
-def _centers(steps: int, like: Tensor, align_corners: bool) -> Tensor:
-    """Where the elements of a dimension are, in [-1, 1]: its ends are centers, or borders."""
-    if steps <= 1:
-        return mq.zeros(steps, dtype=like.dtype, device=like.device)
-    ends = mq.linspace(-1, 1, steps, dtype=like.dtype, device=like.device)
-    return ends if align_corners else ends * ((steps - 1) / steps)
-
-
-def _along(place: int, count: int) -> list[int]:
-    """A shape with all elements along one of `count` dimensions."""
-    return [-1 if i == place else 1 for i in range(count)]
+    return mq.affine_grid_generator(theta, list(size), align_corners)
 
 
 def _default_align_corners(align_corners: bool | None) -> bool:
@@ -244,6 +226,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(*, c, h * r, w * r) to (*, c * r * r, h, w)."""
     return mq.pixel_unshuffle(input, downscale_factor)
+
+
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`channel_shuffle`."""
+    return mq.native_channel_shuffle(input, groups)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Recurrent layers: RNN, LSTM, GRU over whole sequences, and their cells for a step at a time.
 
-The layers own parameters and check and arrange their arguments; the steps are
-`functional/recurrence.py`. Parameters are named as in PyTorch: ``weight_ih_l0``, ``weight_hh_l0``,
+The layers own parameters and check and arrange their arguments; the steps are the operators of
+`aten/recurrence.py`. Parameters are named as in PyTorch: ``weight_ih_l0``, ``weight_hh_l0``,
 ``bias_ih_l0``, ``bias_hh_l0``, with ``_reverse`` for the second direction.
 """
 
@@ -12,10 +12,10 @@ import warnings
 from typing import Any
 
 from maquette.aten import functions as mq
+from maquette.aten.recurrence import CELLS, State, Weights, recur
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import init
 from maquette.nn.base import Module
-from maquette.nn.functional.recurrence import CELLS, State, Weights, recur, step
 from maquette.nn.modules._construct import DeviceLike, add_parameter
 from maquette.nn.utils.rnn import PackedSequence
 from maquette.tensor import Tensor
@@ -180,6 +180,10 @@ class RNNBase(Module):
         for member, shape, what in zip(start, shapes, self._state_names()):
             if tuple(member.shape) != shape:
                 raise RuntimeError(f"Expected {what} size {shape}, got {list(member.shape)}")
+        if sizes is None:
+            output, *last = self._network(steps, start)
+            return output, tuple(last)
+        # The operator would read the sizes from a tensor, which has none in outline.
         return recur(
             CELLS[self.mode],
             steps,
@@ -189,6 +193,22 @@ class RNNBase(Module):
             dropout=self.dropout if self.training else 0.0,
             batch_sizes=sizes,
         )
+
+    def _network(self, steps: Tensor, start: State) -> State:
+        network = getattr(mq, self.mode.lower())
+        hx = start[0] if len(start) == 1 else start
+        results: State = network(
+            steps,
+            hx,
+            self._flat_weights,
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            self.bidirectional,
+            False,  # the batch is never first here
+        )
+        return results
 
     def _weights(self) -> list[Weights]:
         listed = []
@@ -413,22 +433,11 @@ class RNNCellBase(Module):
             state = (zeros,) * (2 if mode == "LSTM" else 1)
         elif not batched:
             state = tuple(member.unsqueeze(0) for member in state)
-        self._check_sizes(rows, state)
-        weights = Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        new = step(CELLS[mode], rows, state, weights)
+        cell = getattr(mq, f"{mode.lower()}_cell")
+        hx = state if mode == "LSTM" else state[0]
+        found = cell(rows, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        new: State = found if mode == "LSTM" else (found,)
         return new if batched else tuple(member.squeeze(0) for member in new)
-
-    def _check_sizes(self, input: Tensor, state: State) -> None:
-        if input.size(1) != self.input_size:
-            raise RuntimeError(
-                f"input has inconsistent input_size: got {input.size(1)} expected {self.input_size}"
-            )
-        for member in state:
-            if tuple(member.shape) != (input.size(0), self.hidden_size):
-                raise RuntimeError(
-                    f"hidden has inconsistent hidden_size: got {list(member.shape)}, expected "
-                    f"{[input.size(0), self.hidden_size]}"
-                )
 
     def extra_repr(self) -> str:
         """Sizes, and what is not the default."""

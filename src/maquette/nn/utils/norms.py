@@ -9,10 +9,8 @@ from maquette.tensor import Tensor
 
 def norm_except_dim(weight: Tensor, dim: int | None) -> Tensor:
     """Norms over every dimension but `dim`, which are kept as 1; None or -1: one norm of all."""
-    if dim is None or dim == -1:
-        return weight.norm()
-    others = [d for d in range(weight.dim()) if d != dim]
-    return mq.linalg_vector_norm(weight, 2, others, keepdim=True) if others else weight.abs()
+    normed: Tensor = mq.norm_except_dim(weight, 2, -1 if dim is None else dim)
+    return normed
 
 
 def weight_normed(direction: Tensor, length: Tensor, dim: int | None) -> Tensor:

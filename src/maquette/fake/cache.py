@@ -1,0 +1,203 @@
+"""What may be asked of the dispatch cache: its counts, that its answers be checked, or not used.
+
+The cache is the one in which eager, meta and fake kernels remember what shape rules said
+(`maquette.library.infer`): one for the process, by operator. The kernels that serve Fake count
+nothing. Once somebody asks for counts, or a mode has cache options of its own, `watched` kernels
+take their place: key sets are resolved anew, and a call that nobody watches pays nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from maquette.core.layout import strided
+from maquette.dispatch.operator import OpOverload, resolve_anew, resolved_overloads
+from maquette.dispatch.tls import tls
+from maquette.fake.tensor import tensors_in
+from maquette.fake.whereabouts import rendered_call
+from maquette.library.infer import EVICTIONS, Outcome, infer, known
+
+if TYPE_CHECKING:
+    from maquette.fake.mode import FakeTensorMode
+
+Function = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class DispatchCacheInfo:
+    """Counts since `cache_clear`: calls answered from the cache, added to it, passing it by.
+
+    bypasses: calls by the reason why the cache was not asked. size: answers held now. evictions:
+    answers that gave way to newer ones.
+    """
+
+    hits: int
+    misses: int
+    bypasses: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    evictions: int = 0
+
+
+class _Counts:
+    """The counts of all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.zero()
+
+    def zero(self) -> None:
+        self.hits = self.misses = 0
+        self.bypasses: dict[str, int] = {}
+
+    def bypass(self, reason: str) -> None:
+        with self._lock:
+            self.bypasses[reason] = self.bypasses.get(reason, 0) + 1
+
+    def answered(self, *, from_cache: bool) -> None:
+        with self._lock:
+            if from_cache:
+                self.hits += 1
+            else:
+                self.misses += 1
+
+
+_counts = _Counts()
+_counting = [False]
+# Modes whose cache is off or cross-checked.
+_particular: weakref.WeakSet[FakeTensorMode] = weakref.WeakSet()
+
+
+def watching() -> bool:
+    """Whether kernels that are resolved now have to be watched ones."""
+    return _counting[0] or bool(_particular)
+
+
+def note_options(mode: FakeTensorMode) -> None:
+    """Have the kernels that serve Fake heed the cache options of ``mode``."""
+    before = watching()
+    if mode.cache_enabled and not mode.cache_crosscheck_enabled:
+        _particular.discard(mode)
+    else:
+        _particular.add(mode)
+    if before != watching():
+        resolve_anew()
+
+
+def cache_info() -> DispatchCacheInfo:
+    """The counts since `cache_clear`.
+
+    Counting begins with the first call of this function or of `cache_clear`: hits before it are not
+    known. An answer that an eager call put there counts as any other.
+    """
+    _count_from_now()
+    size = sum(len(op.infer_cache) for op in resolved_overloads())
+    return DispatchCacheInfo(
+        _counts.hits, _counts.misses, dict(_counts.bypasses), size, EVICTIONS[0]
+    )
+
+
+def cache_clear() -> None:
+    """Forget all answers and set all counts to 0."""
+    for op in resolved_overloads():
+        op.infer_cache.clear()
+    _counts.zero()
+    EVICTIONS[0] = 0
+    _count_from_now()
+
+
+def _count_from_now() -> None:
+    if not _counting[0]:
+        before = watching()
+        _counting[0] = True
+        if not before:
+            resolve_anew()
+
+
+@contextmanager
+def disable_fake_tensor_cache(mode: FakeTensorMode) -> Iterator[None]:
+    """Let ``mode`` ask every shape rule anew in the block."""
+    before = mode.cache_enabled
+    mode.cache_enabled = False
+    try:
+        yield
+    finally:
+        mode.cache_enabled = before
+
+
+# --- kernels that are watched --------------------------------------------------------
+
+
+def bypassing(kernel: Function, reason: str) -> Function:
+    """A kernel that never asks the cache, counted under ``reason`` where calls are counted."""
+    if not watching():
+        return kernel
+
+    def counted(ks: int, *params: object) -> object:
+        _counts.bypass(reason)
+        return kernel(ks, *params)
+
+    return counted
+
+
+def watched(op: OpOverload, kernel: Function, uncached: Function) -> Function:
+    """``kernel``, which asks the cache, with its calls counted; as it is where nobody watches.
+
+    uncached: the kernel that asks the shape rule itself, for modes without a cache.
+    """
+    if not watching():
+        return kernel
+
+    def counted(ks: int, *params: object) -> object:
+        mode = _mode_of(params)
+        if mode is None:
+            return kernel(ks, *params)  # it will refuse the call
+        if not mode.cache_enabled:
+            return uncached(ks, *params)
+        reason = _reason_to_bypass(params, mode)
+        if reason is not None:
+            _counts.bypass(reason)
+            return kernel(ks, *params)
+        found = known(op, params)
+        if found is not None and mode.cache_crosscheck_enabled:
+            _crosscheck(op, params, found)
+        result = kernel(ks, *params)
+        _counts.answered(from_cache=found is not None)
+        return result
+
+    return counted
+
+
+def _mode_of(params: Sequence[object]) -> FakeTensorMode | None:
+    modes = (t.fake_mode for t in tensors_in(params) if t.fake_mode is not None)
+    return tls.st.fake_mode or next(modes, None)  # type: ignore[return-value]  # lower floors name no mode
+
+
+def _reason_to_bypass(params: Sequence[object], mode: FakeTensorMode) -> str | None:
+    for t in tensors_in(params):
+        if t.fake_mode is None:
+            return "non-fake tensor"
+        if t.fake_mode is not mode:
+            return "not our fake"
+        if t.meta.layout is not strided:
+            return f"{t.meta.layout} tensor"
+    return None
+
+
+def _crosscheck(op: OpOverload, params: Sequence[object], found: Outcome) -> None:
+    try:
+        value = infer(op, params).value
+    except Exception as error:
+        raise RuntimeError(
+            f"fake tensor cache: {rendered_call(op, params)} is in the cache as {found.value}, but "
+            f"its shape rule raises {type(error).__name__}: {error}"
+        ) from error
+    if value != found.value:
+        raise RuntimeError(
+            f"fake tensor cache: {rendered_call(op, params)} is in the cache as {found.value!r}, "
+            f"but its shape rule says {value!r}"
+        )

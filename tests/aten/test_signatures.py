@@ -1,0 +1,105 @@
+"""What functions and methods say of calls that fit none of their signatures."""
+
+from collections.abc import Callable
+
+import pytest
+
+import maquette as mq
+
+Call = Callable[[mq.Tensor], object]
+
+
+def refusal(call: Call) -> TypeError:
+    with pytest.raises(TypeError) as caught:
+        call(mq.ones(3))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda t: mq.atan2(2, t),
+            "atan2(): argument 'input' (position 1) must be Tensor, not int",
+        ),
+        (
+            lambda t: mq.atan2(t, 2),
+            "atan2(): argument 'other' (position 2) must be Tensor, not int",
+        ),
+        (lambda t: t.atan2(2), "atan2(): argument 'other' (position 1) must be Tensor, not int"),
+        (lambda t: mq.atan2(t, other=2), "atan2(): argument 'other' must be Tensor, not int"),
+        (
+            lambda t: mq.softmax(t, "a"),
+            "softmax(): argument 'dim' (position 2) must be int, not str",
+        ),
+        (
+            lambda t: t.permute("a"),
+            "permute(): argument 'dims' (position 1) must be tuple of ints, not str",
+        ),
+        (
+            lambda t: mq.layer_norm(t, [1.5]),
+            "layer_norm(): argument 'normalized_shape' (position 2) must be tuple of ints, but "
+            "found element of type float at pos 0",
+        ),
+        (lambda t: mq.stack([t, 3]), "expected Tensor as element 1 in argument 0, but got int"),
+        (lambda t: mq.isclose(t), 'isclose() missing 1 required positional arguments: "other"'),
+        (lambda t: mq.atan2(t, t, t), "atan2() takes 2 positional arguments but 3 were given"),
+        (
+            lambda t: mq.isclose(t, t, 1, 1, True, 3),
+            "isclose() takes from 2 to 5 positional arguments but 6 were given",
+        ),
+        (lambda t: mq.atan2(t, t, other=t), "atan2() got multiple values for argument 'other'"),
+        (lambda t: mq.abs(t, foo=1), "abs() got an unexpected keyword argument 'foo'"),
+        (
+            lambda t: mq.cat((t, t), dim=0, axis=0),
+            "cat() got an unexpected keyword argument 'axis'",
+        ),
+        (lambda t: mq.zeros(2, dtype=3), "zeros(): argument 'dtype' must be torch.dtype, not int"),
+    ],
+)
+def test_the_argument_its_place_and_both_types_are_named(call: Call, message: str) -> None:
+    assert str(refusal(call)) == message
+
+
+def test_the_signature_that_was_meant_is_in_a_note() -> None:
+    error = refusal(lambda t: mq.atan2(2, t))
+    assert error.__notes__ == ["It is atan2(Tensor input, Tensor other, *, Tensor out = None)."]
+
+
+def test_where_several_may_be_meant_all_are_listed() -> None:
+    text = str(refusal(lambda t: mq.ge(2, t)))
+    assert text.splitlines() == [
+        "ge() received an invalid combination of arguments - got (int, Tensor), but expected one "
+        "of:",
+        " * (Tensor input, Tensor other, *, Tensor out = None)",
+        " * (Tensor input, Number other, *, Tensor out = None)",
+    ]
+
+
+def test_signatures_of_as_many_arguments_say_which_do_not_fit() -> None:
+    text = str(refusal(lambda t: mq.bitwise_and(2, 3)))
+    assert "(Number self, Tensor other)\n      didn't match" in text
+    assert "(int, !int!)" in text
+
+
+def test_what_the_types_do_not_say_is_in_a_note() -> None:
+    error = refusal(lambda t: mq.quantile(t, 0.5, mq.ones(2)))
+    assert error.__notes__ == ["'dim': only a tensor of one element stands for a number"]
+
+
+def test_methods_take_no_out_and_do_not_count_the_tensor() -> None:
+    text = str(refusal(lambda t: t.sum("a")))
+    assert "got (str)" in text
+    assert "input" not in text
+    assert "out" not in text
+
+
+def test_what_takes_numbers_for_tensors_has_one_signature() -> None:
+    assert "argument 'other' (position 2) must be Tensor, not str" in str(
+        refusal(lambda t: mq.add(t, "a"))
+    )
+
+
+def test_operators_speak_of_their_schema_still() -> None:
+    with pytest.raises(RuntimeError, match="Declaration: aten::atan2"):
+        mq.ops.aten.atan2.default(mq.ones(2), 3)

@@ -1,0 +1,174 @@
+"""What may be asked of the dispatch cache: counts, crosschecks, no cache at all (F83-F89, FX11)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import maquette as mq
+from maquette.library import infer
+
+
+@pytest.fixture
+def m() -> mq.FakeTensorMode:
+    return mq.FakeTensorMode()
+
+
+@pytest.fixture(autouse=True)
+def counted() -> None:
+    mq.FakeTensorMode.cache_clear()
+
+
+def counts() -> tuple[int, int]:
+    info = mq.FakeTensorMode.cache_info()
+    return info.hits, info.misses
+
+
+def test_F88_nothing_is_counted_after_clearing() -> None:
+    mq.FakeTensorMode.cache_clear()
+    info = mq.FakeTensorMode.cache_info()
+    assert (info.hits, info.misses, info.bypasses, info.size) == (0, 0, {}, 0)
+
+
+def test_F88_hits_misses_and_size(m: mq.FakeTensorMode) -> None:
+    x = m.from_tensor(mq.ones(2, 3))
+    before = mq.FakeTensorMode.cache_info().size
+    x + x
+    x + x
+    info = mq.FakeTensorMode.cache_info()
+    assert (info.hits, info.misses, info.size - before) == (1, 1, 1)
+
+
+def test_F88_another_mode_hits_what_one_has_asked(m: mq.FakeTensorMode) -> None:
+    for mode in (m, mq.FakeTensorMode()):
+        x = mode.from_tensor(mq.ones(2, 3))
+        x + x
+    assert counts() == (1, 1)
+
+
+def test_F88_plain_arguments_count_with_their_type(m: mq.FakeTensorMode) -> None:
+    x = m.from_tensor(mq.ones(2, 3))
+    for other in (2, 2.0, True):
+        x + other
+    assert counts() == (0, 3)
+
+
+def test_F88_a_mode_without_cache_asks_the_rule_each_time(m: mq.FakeTensorMode) -> None:
+    x = m.from_tensor(mq.ones(2, 3))
+    with mq.fake.disable_fake_tensor_cache(m):
+        assert (x + x).shape == (2, 3)
+        assert counts() == (0, 0)
+    x + x
+    assert counts() == (0, 1)
+
+
+def test_F88_the_cache_may_be_off_from_the_start() -> None:
+    x = mq.FakeTensorMode(cache_enabled=False).from_tensor(mq.ones(2, 3))
+    size = mq.FakeTensorMode.cache_info().size
+    x + x
+    assert mq.FakeTensorMode.cache_info().size == size
+
+
+def test_F83_a_real_tensor_passes_the_cache_by() -> None:
+    mode = mq.FakeTensorMode(allow_non_fake_inputs=True)
+    mode.from_tensor(mq.ones(2)) + mq.ones(2)
+    assert mq.FakeTensorMode.cache_info().bypasses == {"non-fake tensor": 1}
+
+
+def test_F83_a_fake_of_another_mode_passes_the_cache_by(m: mq.FakeTensorMode) -> None:
+    mode = mq.FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        mode.from_tensor(mq.ones(2)) + m.from_tensor(mq.ones(2))
+    assert mq.FakeTensorMode.cache_info().bypasses == {"not our fake": 1}
+
+
+def test_F83_a_constant_passes_the_cache_by(m: mq.FakeTensorMode) -> None:
+    with m:
+        known = mq.tensor(1.0)
+        known + 1
+    assert mq.FakeTensorMode.cache_info().bypasses["constant attribute"] == 1
+
+
+def test_an_operator_that_reads_data_passes_the_cache_by(m: mq.FakeTensorMode) -> None:
+    with pytest.raises(mq.fake.DataDependentOutputException):
+        m.from_tensor(mq.ones(())).item()
+    assert mq.FakeTensorMode.cache_info().bypasses == {"data dependent output": 1}
+
+
+def test_F87_a_call_that_fails_is_neither_counted_nor_cached(m: mq.FakeTensorMode) -> None:
+    x = m.from_tensor(mq.ones(2, 3))
+    before = mq.FakeTensorMode.cache_info()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="multiplied"):
+            x @ x
+    assert mq.FakeTensorMode.cache_info() == before
+
+
+def wrong_entry(x: mq.Tensor) -> None:
+    """Let the cache say that ``x + x`` has one dimension more."""
+    x + x
+    add = mq.ops.aten.add.Tensor
+    (key,) = add.infer_cache
+    add.infer_cache[key] = infer.Outcome(x.meta.fresh((1, *x.shape)))
+
+
+def test_F89_a_wrong_entry_is_found_by_the_crosscheck() -> None:
+    mode = mq.FakeTensorMode(cache_crosscheck_enabled=True)
+    x = mode.from_tensor(mq.ones(2, 3))
+    wrong_entry(x)
+    with pytest.raises(RuntimeError, match=r"aten\.add\.Tensor\(float32\[2, 3\].*alpha=1"):
+        x + x
+
+
+def test_F89_an_entry_whose_rule_now_refuses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode = mq.FakeTensorMode(cache_crosscheck_enabled=True)
+    x = mode.from_tensor(mq.ones(2, 3))
+    x + x
+
+    def refuse(*args: object) -> object:
+        raise ValueError("no more")
+
+    monkeypatch.setattr(mq.ops.aten.add.Tensor, "shape_rule", refuse)
+    with pytest.raises(RuntimeError, match=r"aten\.add\.Tensor.*ValueError: no more"):
+        x + x
+
+
+def test_F89_a_right_entry_passes() -> None:
+    mode = mq.FakeTensorMode(cache_crosscheck_enabled=True)
+    x = mode.from_tensor(mq.ones(4))
+    assert (x + x).shape == (x + x).shape == (4,)
+
+
+def test_F89_other_modes_are_not_checked(m: mq.FakeTensorMode) -> None:
+    checked = mq.FakeTensorMode(cache_crosscheck_enabled=True)
+    x = m.from_tensor(mq.ones(2, 3))
+    wrong_entry(x)
+    assert (x + x).shape == (1, 2, 3)
+    mq.FakeTensorMode.cache_clear()
+    assert checked.cache_crosscheck_enabled
+
+
+def test_FX11_a_cache_is_bounded_and_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infer, "LIMIT", 8)
+    with mq.FakeTensorMode():
+        for n in range(1, 20):
+            mq.neg(mq.empty(n))
+    info = mq.FakeTensorMode.cache_info()
+    assert len(mq.ops.aten.neg.default.infer_cache) <= 8
+    assert info.evictions == info.misses - info.size > 0
+
+
+def test_FX11_no_fake_outlives_its_last_reference(m: mq.FakeTensorMode) -> None:
+    with mq.fake.track_fakes() as made, m:
+        x = mq.empty(2, 3)
+        for _ in range(100):
+            x = (x + 1).view(2, 3).t().t()
+        del x
+    assert len(made) == 0
+
+
+def test_F88_info_is_a_value() -> None:
+    info = mq.FakeTensorMode.cache_info()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        info.hits = 3

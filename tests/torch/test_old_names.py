@@ -1,0 +1,93 @@
+"""Names of torch that compute little: storages' types, symbolic numbers, what is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+
+
+def test_storage_types_make_storages_and_know_them():
+    held = torch.FloatStorage([1, 2])
+    assert isinstance(held, torch.FloatStorage)
+    assert not isinstance(held, torch.LongStorage)
+    assert torch.is_storage(held)
+    assert torch.FloatTensor(held).tolist() == torch.tensor(held).tolist() == [1.0, 2.0]
+
+
+def test_symbolic_functions_of_plain_numbers():
+    assert (torch.sym_max(3, 2.5), torch.sym_min(1, 2)) == (3.0, 1)
+    assert isinstance(torch.sym_max(3, 2.5), float)
+    assert (torch.sym_int(-2.7), torch.sym_float(2), torch.sym_not(True)) == (-2, 2.0, False)
+    assert (torch.sym_ite(False, 1, 2), torch.sym_sum([1, 2]), torch.sym_sqrt(4)) == (2, 3, 2.0)
+    torch.sym_constrain_range(3, min=1, max=3)
+    with pytest.raises(RuntimeError, match="range"):
+        torch.sym_constrain_range(4, max=3)
+
+
+@pytest.mark.parametrize("shape", [(8, 5), (5, 8), (2, 6, 5)])
+def test_low_rank_factors_give_the_matrix_back(shape):
+    torch.manual_seed(0)
+    low = torch.randn(*shape[:-1], 2) @ torch.randn(*shape[:-2], 2, shape[-1])
+    for factors, matrix in (
+        (torch.svd_lowrank(low, q=3), low),
+        (torch.pca_lowrank(low, q=3), low - low.mean(-2, keepdim=True)),
+    ):
+        u, s, v = factors
+        assert (u.shape[-1], s.shape[-1], v.shape[-2:]) == (3, 3, (shape[-1], 3))
+        assert torch.allclose(u @ torch.diag_embed(s) @ v.mH, matrix, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: torch.sparse_coo_tensor([[0]], [1.0]), "no sparse tensors"),
+        (lambda: torch.quantize_per_tensor(torch.ones(2), 1.0, 0, None), "no quantized tensors"),
+        (lambda: torch.cond(True, abs, abs, ()), "Python if"),
+        (lambda: torch.set_autocast_enabled("cuda", True), "enabled=False"),
+        (lambda: mq.func.grad(mq.sin), "create_graph=True"),
+        (lambda: mq.vmap(mq.sin), "loop"),
+    ],
+)
+def test_what_is_not_there_says_what_to_do(call, words):
+    with pytest.raises(NotImplementedError, match=f"not supported by maquette yet.*{words}"):
+        call()
+
+
+def test_functions_that_pytorch_removed_name_their_successors():
+    with pytest.raises(RuntimeError, match=r"torch\.linalg\.matrix_rank"):
+        torch.matrix_rank(torch.eye(2))
+
+
+def test_func_has_functional_call():
+    layer = mq.nn.Linear(2, 1)
+    zeros = {name: mq.zeros_like(p) for name, p in layer.named_parameters()}
+    assert mq.func.functional_call(layer, zeros, (mq.ones(2),)).item() == 0.0
+
+
+def test_anomaly_switches_are_those_of_autograd():
+    torch.set_anomaly_enabled(True, False)
+    try:
+        assert torch.is_anomaly_enabled()
+        assert not torch.is_anomaly_check_nan_enabled()
+    finally:
+        torch.set_anomaly_enabled(False)
+    assert not torch.is_anomaly_enabled()
+
+
+def test_poolings_named_for_their_indices_return_them():
+    x = torch.randn(1, 1, 4, 4)
+    functional = torch.nn.functional
+    for named, plain, size in (
+        (functional.max_pool2d_with_indices, functional.max_pool2d, 2),
+        (functional.adaptive_max_pool2d_with_indices, functional.adaptive_max_pool2d, 2),
+    ):
+        values, indices = named(x, size)
+        assert torch.equal(values, plain(x, size))
+        assert torch.equal(x.flatten()[indices.flatten()], values.flatten())
+
+
+def test_device_modules_are_found_by_device():
+    assert torch.get_device_module("cpu") is torch.cpu
+    assert issubclass(torch.OutOfMemoryError, RuntimeError)
