@@ -60,6 +60,13 @@ def test_sources_lack_the_dimension_that_is_written_along() -> None:
         mq.index_copy(square, -1, where, LINE)
 
 
+@pytest.mark.parametrize("dims", [2, 3])
+def test_gradients_of_pools_need_channels(dims: int) -> None:
+    backward = getattr(aten, f"_adaptive_avg_pool{dims}d_backward")
+    with pytest.raises(RuntimeError, match=f"Expected {dims + 1}D or {dims + 2}D tensor"):
+        backward(POINT, POINT)
+
+
 def test_instance_norm_needs_images_and_channels() -> None:
     with pytest.raises(IndexError, match="images and channels"):
         aten.instance_norm(LINE, None, None, None, None, True, 0.1, 1e-5, False)

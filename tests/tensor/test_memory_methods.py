@@ -35,6 +35,13 @@ def test_typed_storages_are_copied_and_converted():
         held[:1]
 
 
+def test_tensors_are_laid_over_typed_storages():
+    x = mq.tensor([1.0, 2.0])
+    y = mq.empty(0).set_(typed(x))
+    assert y.tolist() == [1.0, 2.0]
+    assert y.data_ptr() == x.data_ptr()
+
+
 def test_new_takes_sizes_data_and_storages_in_the_tensors_dtype():
     x = mq.ones(2, dtype=mq.float64)
     assert (x.new(2, 3).shape, x.new(2, 3).dtype) == ((2, 3), mq.float64)

@@ -105,6 +105,13 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
 
     @backward.shape
     def adaptive_backward_shape(grad_output: TensorMeta, self: TensorMeta) -> TensorMeta:
+        check(
+            self.ndim in (dims + 1, dims + 2),
+            lambda: (
+                f"{name}_backward: Expected {dims + 1}D or {dims + 2}D tensor, but got "
+                f"{list(self.shape)}"
+            ),
+        )
         _check_gradient(name, grad_output, self, dims)
         check_kind(f"{name}_backward", grad_output, grad_output.dtype.is_floating_point)
         return in_format(self, self.shape)

@@ -17,6 +17,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, adopt, from_storage
+from maquette.tensor.typed_storage import TypedStorage
 
 Ints = tuple[int, ...]
 _TAGS = [Tag.inplace, Tag.inplace_view]
@@ -100,8 +101,13 @@ def _set_page(schema: str, replace: Callable[..., None]) -> OperatorPage:
 
 
 def _set_storage(
-    self: Tensor, source: UntypedStorage, storage_offset: int, size: Ints, stride: Ints
+    self: Tensor,
+    source: UntypedStorage | TypedStorage,
+    storage_offset: int,
+    size: Ints,
+    stride: Ints,
 ) -> None:
+    source = source.untyped() if isinstance(source, TypedStorage) else source
     meta = TensorMeta.of(
         self.meta.dtype, size, stride or None, storage_offset, source.device, self.meta.layout
     )
@@ -117,7 +123,7 @@ def _replace(self: Tensor, meta: TensorMeta, source: UntypedStorage) -> None:
     self._keys = plain
 
 
-def _set_whole_storage(self: Tensor, source: UntypedStorage) -> None:
+def _set_whole_storage(self: Tensor, source: UntypedStorage | TypedStorage) -> None:
     count = source.nbytes() // self.meta.itemsize
     _set_storage(self, source, 0, (count,), (1,))
 
