@@ -195,7 +195,7 @@ def test_F56_unsafe_indices_are_where_self_is(m: mq.FakeTensorMode) -> None:
 def test_F56_values_are_with_self_or_0_dim(m: mq.FakeTensorMode, op) -> None:
     c, i = on(m, "cuda", 2), indices(m, "cuda")
     assert str(op(c, [i], on(m, "cpu")).device) == "cuda:0"
-    with pytest.raises(RuntimeError, match=rf"{op}.*cuda:0.*cpu"):
+    with pytest.raises(RuntimeError, match=r"index_put: expected the values with self on cuda:0"):
         op(c, [i], on(m, "cpu", 2))
 
 

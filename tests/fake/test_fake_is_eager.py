@@ -37,8 +37,6 @@ from mutations import MUTATIONS, Case  # noqa: E402
 
 SEEDS = 4  # recorded calls an overload is tried with
 ROUNDS = 1  # times each mutation is drawn for each of them
-# Where the specification lets fakes be on ``meta`` beside other devices (F57), and eager does not.
-BESIDE_META = ("aten.embedding.default",)
 DATA_DEPENDENT = ("DynamicOutputShapeException", "DataDependentOutputException")
 
 
@@ -134,8 +132,6 @@ def difference(backend: check.Backend, case: Case) -> str | None:
     if fake_error is not None and type(fake_error).__name__ in DATA_DEPENDENT:
         return None
     if real_error is not None and reads_data(real_error):
-        return None
-    if case["op"] in BESIDE_META and isinstance(real_error, mq.fake.FakeTensorDeviceMismatchError):
         return None
     for who, error in (("eager", real_error), ("fake", fake_error)):
         if error is not None and is_accident(error):

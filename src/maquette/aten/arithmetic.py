@@ -35,6 +35,7 @@ from maquette.aten.pointwise import (
     write_directly,
 )
 from maquette.aten.slopes import aten, conj, no_slope, real_part
+from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
@@ -143,6 +144,24 @@ for _page in (add, add_scalar):
     write_directly(_page, "add")
 for _page in (sub, sub_scalar):
     write_directly(_page, "subtract")
+
+def _adds_meta(self: TensorMeta, other: Operand, alpha: Number) -> bool:
+    """Whether what is added in place is on meta, beside a tensor that is elsewhere (F51)."""
+    is_meta = isinstance(other, TensorMeta) and other.device.type == "meta"
+    return is_meta and any_elsewhere((self,))
+
+
+def add__shape(self: TensorMeta, other: Operand, alpha: Number) -> object:
+    """As derived, with an operand on meta in the place of self's."""
+    if _adds_meta(self, other, alpha):
+        assert isinstance(other, TensorMeta)
+        other = other.with_device(self.device)
+    return inplace_shape(add.op)(self, other, alpha)
+
+
+_add_ = in_place_form(add)
+_add_.free_devices = _adds_meta
+set_shape_rule(_add_, add__shape)
 
 add.derivative(self=lambda grad: grad, other=scaled_grad)
 add_scalar.derivative(self=lambda grad: grad)

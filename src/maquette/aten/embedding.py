@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.numeric import Array, wide
+from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import int32, int64
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
@@ -58,6 +59,15 @@ def embedding_shape(
     )
     check_indices("embedding", indices)
     return weight.fresh((*indices.shape, weight.shape[1]))
+
+
+def _may_be_apart(weight: TensorMeta, indices: TensorMeta, *rest: object) -> bool:
+    """One of the two may be meta beside another device (F57)."""
+    types = (weight.device.type, indices.device.type)
+    return types == ("meta", "cpu") or ("meta" in types and any_elsewhere((weight, indices)))
+
+
+embedding.any_device(when=_may_be_apart)
 
 
 @embedding.kernel

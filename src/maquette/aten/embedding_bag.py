@@ -13,6 +13,7 @@ from maquette.aten.axes import wrap_existing_dim
 from maquette.aten.embedding import check_indices, checked_rows
 from maquette.aten.gradient_checks import check_floats_only, check_sizes
 from maquette.aten.numeric import Array, wide
+from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import bfloat16, float16, float32, int64
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
@@ -132,6 +133,10 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
         unused = xp.zeros(bags if requires_grad else offsets.shape[0], xp.int64)
         return out, numbers, unused, unused
 
+    # Each result is where what it speaks of is (F57).
+    page.any_device(
+        when=lambda weight, indices, offsets, *rest: any_elsewhere((weight, indices, offsets))
+    )
     return page
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from maquette.aten.axes import Array
 from maquette.core.broadcast import broadcast_shapes, expand_strides
+from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import bool_, int32, int64, uint8
 from maquette.core.elementwise import elementwise_strides
 from maquette.core.errors import check, check_index, of_data
@@ -199,6 +200,51 @@ def in_bounds(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> t
     return tuple([slice(None) if i is None else i for i in indices])
 
 
+# --- where indices are ---------------------------------------------------------------
+
+
+def _given(indices: Indices) -> list[TensorMeta]:
+    return [index for index in indices if index is not None]
+
+
+def _check_places(name: str, self: TensorMeta, indices: Indices) -> None:
+    """Refuse indices that are neither on the cpu nor with self (F56)."""
+    for index in _given(indices):
+        check(
+            index.device is self.device or index.device.type == "cpu",
+            partial(_wrong_place, name, self, index),
+        )
+
+
+def _wrong_place(name: str, self: TensorMeta, index: TensorMeta) -> str:
+    return (
+        f"{name}: indices should be either on cpu or on the same device as the indexed tensor "
+        f"({self.device}), got one on {index.device}"
+    )
+
+
+def _read_apart(self: TensorMeta, indices: Indices) -> bool:
+    if not any_elsewhere((self, *_given(indices))):
+        return False
+    _check_places("index", self, indices)
+    return True
+
+
+def _put_apart(self: TensorMeta, indices: Indices, values: TensorMeta, *rest: object) -> bool:
+    """As for reading; values with dimensions are with self."""
+    if not any_elsewhere((self, values, *_given(indices))):
+        return False
+    _check_places("index_put", self, indices)
+    check(
+        values.device is self.device or not values.ndim,
+        lambda: (
+            f"index_put: expected the values with self on {self.device}, got {values}; move the "
+            f"values with .to()"
+        ),
+    )
+    return True
+
+
 # --- reading -------------------------------------------------------------------------
 
 index = define(
@@ -227,6 +273,7 @@ index.derivative(
         list(indices), grad, True
     )
 )
+index.any_device(when=_read_apart)
 _unsafe_index.shape(index_shape)
 _unsafe_index.kernel(index_kernel)
 
@@ -325,6 +372,11 @@ def index_put_kernel(
 _unsafe_index_put.shape(index_put_shape)
 _unsafe_index_put.kernel(index_put_kernel)
 _index_put_impl_.kernel(index_put__kernel)
+for _page in (index_put_, index_put, _index_put_impl_):
+    _page.any_device(when=_put_apart)
+_unsafe_index_put.any_device(
+    when=lambda self, indices, values, *rest: any_elsewhere((self, values, *_given(indices)))
+)
 
 for _page in (index_put_, index_put, _unsafe_index_put, _index_put_impl_):
     _page.derivative(

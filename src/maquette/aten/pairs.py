@@ -25,6 +25,7 @@ from maquette.aten.pointwise import (
     special,
 )
 from maquette.aten.slopes import Value, aten, conj, no_slope
+from maquette.core.device_rules import check_one_device
 from maquette.core.dtype import float32, int32
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -97,6 +98,7 @@ nextafter = define(
 
 @nextafter.shape
 def nextafter_shape(self: Operand, other: Operand) -> TensorMeta:
+    check_one_device("nextafter", [t for t in (self, other) if isinstance(t, TensorMeta)])
     common = common_type((self, other))
     check_category("nextafter", common, REAL_FLOATS)
     return elementwise((self, other), common, common_dtype=common, op_name="nextafter")

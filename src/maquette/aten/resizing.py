@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from maquette.core.device_rules import any_elsewhere
 from maquette.core.errors import check
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.layout import preserve_format
@@ -78,6 +79,8 @@ def resize_as__shape(
     return plain.view(plain.shape, format_strides(plain.shape, (), format))
 
 
+# Of the template its size alone counts (F59).
+resize_as_.any_device(when=lambda self, the_template, *rest: any_elsewhere((self, the_template)))
 _refuse_grad(resize_as_, "cannot resize variables that require grad")
 
 # --- another storage -----------------------------------------------------------------

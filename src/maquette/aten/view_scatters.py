@@ -13,6 +13,7 @@ from maquette.aten.views import (
     select_shape,
     slice_shape,
 )
+from maquette.core.device_rules import any_elsewhere
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.views import as_strided_check
@@ -140,6 +141,10 @@ diagonal_scatter.derivative(
     ),
     src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2),
 )
+
+for _page in (slice_scatter, diagonal_scatter):
+    # The source is written into a copy of self, wherever it is (F56).
+    _page.any_device(when=lambda self, src, *rest: any_elsewhere((self, src)))
 
 as_strided_scatter = define(
     "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "

@@ -47,3 +47,21 @@ def common_device(op_name: str, metas: Iterable[PlacedOperand]) -> device:
     if found is None:
         raise ValueError(f"{op_name}: expected at least one tensor, got none")
     return found
+
+
+def any_elsewhere(metas: Iterable[PlacedOperand]) -> bool:
+    """Whether a tensor is on a device that holds no data here: neither on the cpu nor on meta.
+
+    Calls on those two alone can be made for real, so what they may mix is what kernels can take.
+    """
+    return any(meta.device.type not in ("cpu", "meta") for meta in metas)
+
+
+def check_one_device(op_name: str, metas: Iterable[PlacedOperand]) -> None:
+    """Refuse tensors on devices that differ, 0-dim cpu tensors too (spec F51)."""
+    devices = list(dict.fromkeys(meta.device for meta in metas))
+    if len(devices) > 1:
+        raise DeviceMismatchError(
+            f"Expected all tensors to be on the same device, but found at least two devices, "
+            f"{devices[0]} and {devices[1]}! ({op_name}: 0-dim cpu tensors are no exception here)"
+        )

@@ -105,7 +105,7 @@ class OpOverload(OperatorBase):
         self.cost_rule: Callable[..., object] | None = None
         self.batching_rule: Callable[..., object] | None = None
         self.derivatives: object | None = None
-        self.free_devices = False
+        self.free_devices: bool | Callable[..., bool] = False
         self.infer_cache: dict[object, object] = {}
         self._call = new_entry(self, self._opname)
 

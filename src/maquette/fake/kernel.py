@@ -37,7 +37,6 @@ from maquette.fake.mode import (
     make_constant,
     on_preferred_device,
 )
-from maquette.fake.placement import placed, refusal, results_placed
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake, maker
 from maquette.fake.whereabouts import explain
 from maquette.library.arrays import build, resize_outputs, returns_of
@@ -197,23 +196,19 @@ def _general(
 
     ask: `lookup`, which remembers what the shape rule says, or `infer`, which does not.
     """
-    refuse = refusal(op)  # of what the cache has, it was asked before
-
     def kernel(ks: int, *params: object) -> object:
         try:
             known = run_on_real_constants(op, params, make_constant)
             if known is not None:
                 return known
             mode, given = arguments_in_one_mode(op, params)
-            if refuse is not None:
-                refuse(given)
             try:
                 outcome = ask(op, given)
             except DeviceMismatchError:
-                moved = placed(op, given) or on_preferred_device(op, mode, given)
+                moved = on_preferred_device(op, mode, given)
                 if moved is None:
                     raise
-                outcome = results_placed(op, given, ask(op, moved))
+                outcome = ask(op, moved)
             return from_outcome(op, kinds, outcome, given, mode)
         except Exception as error:
             explain(error, op, params)

@@ -23,7 +23,6 @@ from maquette.fake import cache
 from maquette.fake.config import config
 from maquette.fake.constants import Constants
 from maquette.fake.convert import FakeTensorConverter
-from maquette.fake.placement import moved
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
 from maquette.fake.whereabouts import current_stack
 from maquette.tensor.tensor import Tensor
@@ -247,7 +246,8 @@ def on_preferred_device(
 def _to_type(p: object, to: device) -> object:
     """A parameter with fakes on devices of other types moved; tensors in lists too."""
     if isinstance(p, FakeTensor):
-        return p if p.meta.device.type == to.type else moved(p, to)
+        there = p.meta.device.type == to.type
+        return p if there else fresh_fake(p.fake_mode, p.meta.with_device(to))
     if p.__class__ is tuple:
         return tuple([_to_type(i, to) for i in cast(tuple[object, ...], p)])
     return p

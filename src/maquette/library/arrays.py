@@ -99,10 +99,8 @@ def _fast_single(op: OpOverload, ks: int) -> Callable[..., object]:
         f"_a{n}" if n in single else _array_expression(n, t, op.takes_numbers)
         for n, t in zip(names, types)
     ]
-    shown = [
-        f"_outline({n})" if op.free_devices and t == "Tensor" and not op.takes_numbers else ""
-        for n, t in zip(names, types)
-    ]
+    free = op.free_devices is True and not op.takes_numbers
+    shown = [f"_outline({n})" if free and t == "Tensor" else "" for n, t in zip(names, types)]
     arrays = "".join(
         f"    _a{n} = {shown[i] or _array_expression(n, types[i], op.takes_numbers)}\n"
         for i, n in enumerate(names)

@@ -93,7 +93,8 @@ def infer(op: OpOverload, params: Sequence[object]) -> Outcome:
         )
     args = [rule_argument(p) for p in params]
     where: device | None = None
-    if not op.free_devices:
+    free = op.free_devices
+    if not (free(*args) if callable(free) else free):
         metas = metas_in(args)
         where = common_device(op.name(), metas) if metas else None
     value = rule(*args)

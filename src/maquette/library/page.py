@@ -149,11 +149,14 @@ class OperatorPage:
                 set_shape_rule(variant, out_shape(self.op, count, check_same_dtype))
         return _as_function(self)
 
-    def any_device(self) -> OperatorPage:
-        """Let operands be on different devices; the shape rule checks them itself."""
-        self.op.free_devices = True
-        for variant in self.variants:
-            variant.free_devices = True
+    def any_device(self, *, when: Callable[..., bool] | None = None) -> OperatorPage:
+        """Let operands be on different devices; the shape rule checks them itself.
+
+        when: asked with the shape rule's arguments whether they may be this time; it may refuse
+        them in its own words. Results are then where the shape rule says.
+        """
+        for op in (self.op, *self.variants):
+            op.free_devices = when or True
         return _as_function(self)
 
 
