@@ -17,6 +17,7 @@ from maquette.aten.signatures import fits, refused
 from maquette.core.device import device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
 from maquette.core.size import Size
+from maquette.dispatch.choosing import classes_of
 from maquette.dispatch.matching import MatchError
 from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
@@ -104,26 +105,28 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     by_class = packet.by_class
 
     def quick(*args: object, **kwargs: object) -> object:
-        """`full` for the common form of a call: no keywords, lists as lists."""
+        """`full` for the common forms of a call: lists as lists, keywords that mean an overload."""
         if kwargs:
-            return full(*args, **kwargs)
-        if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):
-            if len(args) <= at or args[at].__class__ is not int:
-                return full(*args)
-            args = (*args[:at], args[at:])  # sizes one by one
-        chosen = only or by_class.get(tuple(map(type, args)))
+            # What is remembered by classes was matched as it stands: nothing is to be translated.
+            chosen = None if listed else by_class.get(classes_of(args, kwargs))
+        else:
+            if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):
+                if len(args) <= at or args[at].__class__ is not int:
+                    return full(*args)
+                args = (*args[:at], args[at:])  # sizes one by one
+            chosen = only or by_class.get(tuple(map(type, args)))
         if chosen is None:
-            return full(*args)
+            return full(*args, **kwargs)
         try:
-            return chosen._call(*args)
+            return chosen._call(*args, **kwargs) if kwargs else chosen._call(*args)
         except MatchError as error:
             if only is None and not fits(chosen, args, kwargs):
-                return full(*args)
+                return full(*args, **kwargs)
             raise told(error, args, kwargs) from None
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
-        return full(*args)
+        return full(*args, **kwargs)
 
     face: Face = full if lenient or factory else quick
     if any(_gives_list(o) for o in overloads):
