@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 import maquette as mq
@@ -170,5 +168,5 @@ def test_FX11_no_fake_outlives_its_last_reference(m: mq.FakeTensorMode) -> None:
 
 def test_F88_info_is_a_value() -> None:
     info = mq.FakeTensorMode.cache_info()
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         info.hits = 3

@@ -9,8 +9,8 @@ programs show the same operators and take the same memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from maquette.core.errors import check
 from maquette.core.symbols import is_true
@@ -43,8 +43,7 @@ def einsum_composite(
     return result.view(result.shape[: plan.kept]) if plan.rank > plan.kept else result
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """An equation read: per operand its labels, and each label's position in the alignment.
 
     A label is a letter, or an integer for a dimension under the ellipsis. The first `kept` of

@@ -140,9 +140,10 @@ def _unary(operator: str) -> Callable[[Tensor], object]:
 
 def attach() -> None:
     """Bind Python's operators to `Tensor`, and put the operators' methods where they are found."""
-    for packet in PACKETS.values():
-        name = packet.__name__
-        if packet.namespace == "aten" and not name.startswith("__") and not hasattr(Tensor, name):
+    known = set(dir(Tensor))
+    for qualified, packet in PACKETS.items():
+        name = qualified.removeprefix("aten::")
+        if name not in known and name.isidentifier() and not name.startswith("__"):
             if gives_method(packet):
                 setattr(Tensor, name, LateMethod(name, method_face))
     for name, (operator, overload, scalar) in {**_BINARY, **_IN_PLACE}.items():

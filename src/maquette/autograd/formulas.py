@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Formula = Callable[..., object]
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One formula: the arguments it differentiates, the function, the names it needs.
 
     ``joint`` formulas give a tuple, one gradient for each of ``wrt``.

@@ -12,8 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from maquette.core.layout import strided
 from maquette.dispatch.operator import OpOverload, resolve_anew, resolved_overloads
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 Function = Callable[..., object]
 
 
-@dataclass(frozen=True)
-class DispatchCacheInfo:
+class DispatchCacheInfo(NamedTuple):
     """Counts since `cache_clear`: calls answered from the cache, added to it, passing it by.
 
     bypasses: calls by the reason why the cache was not asked. size: answers held now. evictions:
@@ -38,7 +36,7 @@ class DispatchCacheInfo:
 
     hits: int
     misses: int
-    bypasses: dict[str, int] = field(default_factory=dict)
+    bypasses: dict[str, int]
     size: int = 0
     evictions: int = 0
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from maquette.autograd.formulas import Derivatives, parameter_names
 from maquette.core.meta import TensorMeta
@@ -43,8 +42,7 @@ class Variant(enum.Enum):
     OUT = "out"
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """What one call costs: floating point operations; bytes default to every operand once."""
 
     flops: int = 0

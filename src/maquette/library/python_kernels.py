@@ -12,8 +12,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.call import compiled
@@ -75,8 +74,7 @@ def _normalised(
     return kernel
 
 
-@dataclass(frozen=True)
-class _Needs:
+class _Needs(NamedTuple):
     """How many positional parameters, and which keyword ones, a function cannot do without."""
 
     positional: int

@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -25,14 +24,18 @@ Undo = Callable[[], None]
 _SILENT = frozenset(("Meta", "Fake", "Autograd", "BackendSelect"))
 
 
-@dataclass(eq=False)
 class Registration:
     """One live kernel of a library; ``detach`` withdraws it from the operator it is attached to."""
 
-    key: DispatchKey
-    kernel: Kernel
-    namespace: str
-    detach: Undo | None = None
+    __slots__ = ("detach", "kernel", "key", "namespace")
+
+    def __init__(
+        self, key: DispatchKey, kernel: Kernel, namespace: str, detach: Undo | None = None
+    ) -> None:
+        self.key = key
+        self.kernel = kernel
+        self.namespace = namespace
+        self.detach = detach
 
 
 _REGISTRATIONS: dict[str, list[Registration]] = {}
