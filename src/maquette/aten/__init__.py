@@ -68,33 +68,24 @@ from maquette.aten import sorting as _sorting  # noqa: F401
 from maquette.aten import max_pooling as _max_pooling  # noqa: F401
 from maquette.aten import avg_pooling as _avg_pooling  # noqa: F401
 from maquette.aten import adaptive_pooling as _adaptive_pooling  # noqa: F401
-from maquette.aten import foreach as _foreach  # noqa: F401
 from maquette.aten import pairs as _pairs  # noqa: F401
 from maquette.aten import special_functions as _special_functions  # noqa: F401
-from maquette.aten import special_polynomials as _special_polynomials  # noqa: F401
-from maquette.aten import special_airy as _special_airy  # noqa: F401
 from maquette.aten import indexing as _indexing  # noqa: F401
 from maquette.aten import gathering as _gathering  # noqa: F401
 from maquette.aten import uniqueness as _uniqueness  # noqa: F401
 from maquette.aten import searching as _searching  # noqa: F401
-from maquette.aten import margin_losses as _margin_losses  # noqa: F401
 from maquette.aten import scattering as _scattering  # noqa: F401
 from maquette.aten import index_writing as _index_writing  # noqa: F401
-from maquette.aten import embedding_bag as _embedding_bag  # noqa: F401
 from maquette.aten import unfolding as _unfolding  # noqa: F401
 from maquette.aten import composites as _composites  # noqa: F401
-from maquette.aten import upsampling as _upsampling  # noqa: F401
-from maquette.aten import ctc as _ctc  # noqa: F401
 from maquette.aten import subscripts as _subscripts  # noqa: F401
 from maquette.aten import distances as _distances  # noqa: F401
 from maquette.aten import norms as _norms  # noqa: F401
 from maquette.aten import random as _random  # noqa: F401
 from maquette.aten import sampling as _sampling  # noqa: F401
 from maquette.aten import dropout as _dropout  # noqa: F401
-from maquette.aten import fractional_pooling as _fractional_pooling  # noqa: F401
 from maquette.aten import interleaving as _interleaving  # noqa: F401
 from maquette.aten import geometry_queries as _geometry_queries  # noqa: F401
-from maquette.aten import grid_sampling as _grid_sampling  # noqa: F401
 from maquette.aten import histograms as _histograms  # noqa: F401
 from maquette.aten import gradients as _gradients  # noqa: F401
 from maquette.aten import segments as _segments  # noqa: F401
@@ -113,9 +104,6 @@ from maquette.aten import assertions as _assertions  # noqa: F401
 from maquette.aten import spectrograms as _spectrograms  # noqa: F401
 from maquette.aten import signal_windows as _signal_windows  # noqa: F401
 from maquette.aten import noisy_relu as _noisy_relu  # noqa: F401
-from maquette.aten import recurrence as _recurrence  # noqa: F401
-from maquette.aten import affine_grids as _affine_grids  # noqa: F401
-from maquette.aten import temporal_convolution as _temporal_convolution  # noqa: F401
 from maquette.aten import counts as _counts  # noqa: F401
 from maquette.aten import frequencies as _frequencies  # noqa: F401
 from maquette.aten import diagonals as _diagonals  # noqa: F401
@@ -124,3 +112,4 @@ from maquette.aten import weight_norms as _weight_norms  # noqa: F401
 # Once the overloads are there that they name or bind:
 from maquette.aten import aliases as _aliases  # noqa: F401
 from maquette.aten import methods as _methods  # noqa: F401  # Python's operators
+from maquette.aten import late as _late  # noqa: F401  # the families that are loaded when asked for

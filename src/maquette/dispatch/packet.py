@@ -8,6 +8,7 @@ matching is done again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -211,7 +212,33 @@ WRITTEN_AT.add(OpOverloadPacket.__call__.__code__)
 
 def find_packet(qualified: str) -> OpOverloadPacket | None:
     """The packet called ``ns::name``, if any overload of it is defined."""
-    return PACKETS.get(qualified)
+    found = PACKETS.get(qualified)
+    if found is None and LATE:
+        load_late(qualified.partition("::")[0])
+        found = PACKETS.get(qualified)
+    return found
+
+
+LATE: dict[str, Callable[[], None]] = {}
+"""By namespace, what defines the rest of its operators, once one is asked for that is not there."""
+_late_lock = threading.RLock()
+_loading: set[str] = set()
+
+
+def load_late(namespace: str) -> None:
+    """Have all operators of a namespace defined. Other threads wait until they are."""
+    if namespace not in LATE:
+        return
+    with _late_lock:
+        load = LATE.get(namespace)
+        if load is None or namespace in _loading:
+            return
+        _loading.add(namespace)
+        try:
+            load()
+            LATE.pop(namespace, None)
+        finally:
+            _loading.discard(namespace)
 
 
 def _known_packet(qualified: str) -> OpOverloadPacket:

@@ -13,7 +13,13 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 
 from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload
-from maquette.dispatch.packet import PACKETS, OpOverloadPacket, find_packet
+from maquette.dispatch.packet import (
+    LATE,
+    PACKETS,
+    OpOverloadPacket,
+    find_packet,
+    load_late,
+)
 from maquette.dispatch.tags import Tag
 
 __all__ = [
@@ -151,6 +157,8 @@ def define_overload(
     """
     qualified = schema_text.partition("(")[0].strip()
     base, _, overload_name = qualified.partition(".")
+    if LATE:
+        load_late(base.partition("::")[0])  # it may be among those
     with LOCK:
         packet = PACKETS.get(base) or OpOverloadPacket(base)
         existing = packet._overloads.get(overload_name or "default")
@@ -181,6 +189,8 @@ def remove_overload(overload: OpOverload) -> None:
 
 def all_overloads() -> list[OpOverload]:
     """Every defined overload."""
+    for namespace in list(LATE):
+        load_late(namespace)
     return [o for packet in list(PACKETS.values()) for o in packet.op_overloads()]
 
 
