@@ -45,7 +45,6 @@ from maquette.aten import normalization as _normalization  # noqa: F401
 from maquette.aten import group_norm as _group_norm  # noqa: F401
 from maquette.aten import batch_norm as _batch_norm  # noqa: F401
 from maquette.aten import batch_norm_functions as _batch_norm_functions  # noqa: F401
-from maquette.aten import likelihood as _likelihood  # noqa: F401
 from maquette.aten import fused_attention as _fused_attention  # noqa: F401
 from maquette.aten import attention as _attention  # noqa: F401
 from maquette.aten import statistics as _statistics  # noqa: F401
@@ -76,10 +75,8 @@ from maquette.aten import uniqueness as _uniqueness  # noqa: F401
 from maquette.aten import searching as _searching  # noqa: F401
 from maquette.aten import scattering as _scattering  # noqa: F401
 from maquette.aten import index_writing as _index_writing  # noqa: F401
-from maquette.aten import unfolding as _unfolding  # noqa: F401
 from maquette.aten import composites as _composites  # noqa: F401
 from maquette.aten import subscripts as _subscripts  # noqa: F401
-from maquette.aten import distances as _distances  # noqa: F401
 from maquette.aten import norms as _norms  # noqa: F401
 from maquette.aten import random as _random  # noqa: F401
 from maquette.aten import sampling as _sampling  # noqa: F401
@@ -94,20 +91,15 @@ from maquette.aten import cholesky as _cholesky  # noqa: F401
 from maquette.aten import lu as _lu  # noqa: F401
 from maquette.aten import solving as _solving  # noqa: F401
 from maquette.aten import qr_factors as _qr_factors  # noqa: F401
-from maquette.aten import ldl as _ldl  # noqa: F401
 from maquette.aten import masked_indexing as _masked_indexing  # noqa: F401
 from maquette.aten import matrix_functions as _matrix_functions  # noqa: F401
-from maquette.aten import least_squares as _least_squares  # noqa: F401
 from maquette.aten import padding as _padding  # noqa: F401
-from maquette.aten import fourier as _fourier  # noqa: F401
 from maquette.aten import assertions as _assertions  # noqa: F401
 from maquette.aten import spectrograms as _spectrograms  # noqa: F401
-from maquette.aten import signal_windows as _signal_windows  # noqa: F401
-from maquette.aten import noisy_relu as _noisy_relu  # noqa: F401
 from maquette.aten import counts as _counts  # noqa: F401
-from maquette.aten import frequencies as _frequencies  # noqa: F401
 from maquette.aten import diagonals as _diagonals  # noqa: F401
-from maquette.aten import weight_norms as _weight_norms  # noqa: F401
+from maquette.aten import fourier as _fourier  # noqa: F401
+from maquette.aten import likelihood as _likelihood  # noqa: F401
 
 # Once the overloads are there that they name or bind:
 from maquette.aten import aliases as _aliases  # noqa: F401

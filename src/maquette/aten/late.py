@@ -1,7 +1,7 @@
 """Families of operators that few programs call: defined when a name is asked for that is not there.
 
 A family is fit for this if none of its operators is a method of `Tensor`. Importing these at once
-would make `import maquette` a tenth longer. Nobody else need know: whoever looks an operator up, or
+would make `import maquette` an eighth longer. Nobody else need know: whoever looks an operator up, or
 lists them, finds them (`dispatch.packet.find_packet`).
 """
 
@@ -14,16 +14,24 @@ from maquette.dispatch.packet import LATE
 FAMILIES = (
     "affine_grids",
     "ctc",
+    "distances",
     "embedding_bag",
     "foreach",
     "fractional_pooling",
+    "frequencies",
     "grid_sampling",
+    "ldl",
+    "least_squares",
     "margin_losses",
+    "noisy_relu",
     "recurrence",
+    "signal_windows",
     "special_airy",
     "special_polynomials",
     "temporal_convolution",
+    "unfolding",
     "upsampling",
+    "weight_norms",
 )
 
 
