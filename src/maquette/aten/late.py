@@ -1,8 +1,8 @@
 """Families of operators that few programs call: defined when a name is asked for that is not there.
 
 A family is fit for this if none of its operators is a method of `Tensor`. Importing these at once
-would make `import maquette` an eighth longer. Nobody else need know: whoever looks an operator up, or
-lists them, finds them (`dispatch.packet.find_packet`).
+would make `import maquette` an eighth longer. Nobody else need know: whoever looks an operator up,
+or lists them, finds them (`dispatch.packet.find_packet`).
 """
 
 from __future__ import annotations
