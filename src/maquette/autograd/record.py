@@ -8,6 +8,7 @@ to tensors rebase history: on a view, the base's too (`CopySlices`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from maquette.autograd.anomaly import remember_call
@@ -65,14 +66,13 @@ def _returns_only_fresh(op: OpOverload) -> bool:
 
 def _below(op: OpOverload, ks: int) -> Callable[..., object]:
     """Run ``op`` under autograd; kernels that speak operators must not record in turn."""
-    ks &= BELOW
-    table, resolve = op._table, op.resolve
+    below = partial(op.resolved(ks & BELOW), ks & BELOW)
     if op.shape_rule is not None:
-        return lambda *params: (table.get(ks) or resolve(ks))(ks, *params)
+        return below
 
     def guarded(*params: object) -> object:
         with AutoDispatchBelowAutograd():
-            return (table.get(ks) or resolve(ks))(ks, *params)
+            return below(*params)
 
     return guarded
 
@@ -87,9 +87,7 @@ def _recording(
         outputs = outputs_of(result)
         node = make_node(op, plan, params, len(outputs))
         if node is not None:
-            for number, out in enumerate(outputs):
-                if isinstance(out, Tensor) and _differentiable(out, number, plan):
-                    set_history(out, node, number)
+            _histories(outputs, node, plan)
             node.saved = node.save(result, *params)
         return result
 
@@ -100,7 +98,6 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
     """`_recording`, written out for the operator: 2 us a call less (make bench)."""
     names = [f"p{i}" for i in range(len(plan.arguments))]
     passed = ", ".join(names)
-    # The kernel below is looked up once: registration forgets it and this kernel together.
     ks &= BELOW
     lines = [f"def _kernel(_ks, {passed}):", f"    _r = _below({ks}, {passed})"]
     single = plan.one_output
@@ -126,7 +123,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         saved = plan.save_source(1)
     lines += [f"    _n.saved = {saved}", "    return _r"]
     space: dict[str, object] = plan.helpers() | {
-        "_below": op._table.get(ks) or op.resolve(ks),
+        "_below": op.resolved(ks),
         "_edge": grad_edge,
         "_gather": _gather,
         "_history": set_history,

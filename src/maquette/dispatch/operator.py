@@ -141,7 +141,7 @@ class OpOverload(OperatorBase):
             if answer is not NO_OVERRIDE:
                 return answer
         params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
-        ks = (argument_keys(self, params) | st.include) & st.keep & ~K.TORCH_FUNCTION
+        ks = st.effective_keys(argument_keys(self, params)) & ~K.TORCH_FUNCTION
         return self.run(ks, params)
 
     def redispatch(self, keyset: DispatchKeySet, /, *args: object, **kwargs: object) -> object:
@@ -153,12 +153,16 @@ class OpOverload(OperatorBase):
         """Run the kernel that serves the effective key set ``ks`` on canonical parameters."""
         return (self._table.get(ks) or self.resolve(ks))(ks, *params)
 
+    def resolved(self, ks: int) -> Boxed:
+        """What `run` calls. A kernel may keep the one below it: registration forgets both."""
+        return self._table.get(ks) or self.resolve(ks)
+
     def _op_dk(self, key: KeyLike, /, *args: object, **kwargs: object) -> object:
         """Run the kernel that serves one key, whatever lies above it (D76)."""
         key = K.as_key(key)
         params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
         st = tls.st
-        ks = (argument_keys(self, params) | st.include) & st.keep
+        ks = st.effective_keys(argument_keys(self, params))
         ks &= K.keyset_full_after(key).raw_repr() & ~PYTHON_DISPATCHER
         ks |= key.bits | self._hidden_bits(params)
         kernel = self.kernel_at(key)
@@ -170,7 +174,7 @@ class OpOverload(OperatorBase):
     def _hidden_bits(self, params: Sequence[object]) -> int:
         """The hidden bits of a call with these parameters in this thread, overriding apart."""
         st = tls.st
-        ks = (argument_keys(self, params) | st.include) & st.keep
+        ks = st.effective_keys(argument_keys(self, params))
         return ks & ~K.VISIBLE & ~K.TORCH_FUNCTION
 
     def decompose(self, *args: object, **kwargs: object) -> object:

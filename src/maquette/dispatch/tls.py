@@ -107,14 +107,18 @@ class DispatchState:
             known = _EFFECTIVE.setdefault((self.include, keep), {})
         self.effective = known
 
-    def remember_effective(self, arguments: int) -> int:
-        """The effective key set of a call whose arguments have these keys; -1, no set, is itself.
+    def effective_keys(self, arguments: int) -> int:
+        """The effective key set of a call whose arguments have these keys."""
+        return (arguments | self.include) & self.keep
 
-        Calls look it up in ``effective`` first: 35 ns, where the or and the and take 80.
+    def remember_effective(self, arguments: int) -> int:
+        """`effective_keys`, to be found in ``effective`` from now on; -1, no set, is itself.
+
+        Calls look there first: 35 ns, where the or and the and take 80.
         """
         if arguments < 0:
             return arguments
-        ks = self.effective[arguments] = (arguments | self.include) & self.keep
+        ks = self.effective[arguments] = self.effective_keys(arguments)
         return ks
 
 

@@ -39,7 +39,7 @@ def _viewing(op: OpOverload, ks: int, source: int, *, base: bool) -> Callable[..
     if op._schema.returns[0].type.written == "Tensor" and len(op._schema.returns) == 1:
         return _generated_viewing(op, ks, source, base=base)
     low = ks & BELOW
-    below = op._table.get(low) or op.resolve(low)
+    below = op.resolved(low)
 
     def kernel(ks: int, *params: object) -> object:
         result = below(low, *params)
@@ -87,7 +87,7 @@ def _generated_viewing(
             "        _unrecorded(_r)",
         ]
     space: dict[str, object] = {
-        "_below": op._table.get(ks) or op.resolve(ks),
+        "_below": op.resolved(ks),
         "_req": K.REQUIRES_GRAD,
         "_tls": tls,
         "_unrecorded": _unrecorded,
@@ -188,7 +188,7 @@ def _generated_writing(op: OpOverload, ks: int, written: int) -> Callable[..., o
     lines += [f"    _vc = {target}._vc", "    if _vc is None:", f"        _bump({target})"]
     lines += ["    else:", "        _vc.value += 1", "    return _r"]
     space: dict[str, object] = {
-        "_below": op._table.get(ks) or op.resolve(ks),
+        "_below": op.resolved(ks),
         "_op": op,
         "_NUMBERS": NUMBERS,
         "_bump": _bump,

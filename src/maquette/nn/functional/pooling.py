@@ -230,9 +230,7 @@ def _fractional(
         planes = [1 if input.ndim == dims + 1 else input.shape[0], input.shape[-dims - 1]]
         samples = mq.rand([*planes, dims], dtype=input.dtype, device=input.device)
     pool = mq.fractional_max_pool2d if dims == 2 else mq.fractional_max_pool3d
-    pooled: WithIndices = pool(
-        input, _repeat(kernel_size, dims), _repeat(output_size, dims), samples
-    )
+    pooled: WithIndices = pool(input, each(kernel_size, dims), each(output_size, dims), samples)
     return pooled
 
 
@@ -255,7 +253,7 @@ def lp_pool2d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The p-norm of each window over two dimensions; infinities take the largest magnitude."""
-    return _lp_pool(input, norm_type, _repeat(kernel_size, 2), stride, ceil_mode)
+    return _lp_pool(input, norm_type, each(kernel_size, 2), stride, ceil_mode)
 
 
 def lp_pool3d(
@@ -266,7 +264,7 @@ def lp_pool3d(
     ceil_mode: bool = False,
 ) -> Tensor:
     """The p-norm of each window over three dimensions; infinities take the largest magnitude."""
-    return _lp_pool(input, norm_type, _repeat(kernel_size, 3), stride, ceil_mode)
+    return _lp_pool(input, norm_type, each(kernel_size, 3), stride, ceil_mode)
 
 
 _AVG_POOLS: dict[int, Callable[..., Tensor]] = {1: avg_pool1d, 2: avg_pool2d, 3: avg_pool3d}
@@ -291,7 +289,8 @@ def _stride(stride: Sizes | None) -> Sizes:
     return () if stride is None else stride  # the operators read an empty list as "the window"
 
 
-def _repeat(size: Sizes, count: int) -> Sequence[int]:
+def each(size: Sizes, count: int) -> Sequence[int]:
+    """A size for each of so many dimensions."""
     return (size,) * count if isinstance(size, int) else size
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from maquette.aten import functions as mq
 from maquette.nn.functional.conv import Sizes
+from maquette.nn.functional.pooling import each
 from maquette.tensor import Tensor
 
 Ints = Sequence[int]
@@ -68,13 +69,11 @@ def _unpooled(
     output_size: Ints | None,
 ) -> tuple[list[int], list[int], list[int]]:
     """The size before pooling, stride and padding, each of `dims` numbers."""
-    kernel = _each(kernel_size, dims)
-    steps = kernel if stride is None else _each(stride, dims)
-    margins = _each(padding, dims)
+    kernel = list(each(kernel_size, dims))
+    steps = kernel if stride is None else list(each(stride, dims))
+    margins = list(each(padding, dims))
     places = list(input.shape)[-dims:]
-    least = [
-        (places[d] - 1) * steps[d] + kernel[d] - 2 * margins[d] for d in range(len(places))
-    ]
+    least = [(places[d] - 1) * steps[d] + kernel[d] - 2 * margins[d] for d in range(len(places))]
     if output_size is None:
         return least, steps, margins
     size = list(output_size)
@@ -92,7 +91,3 @@ def _unpooled(
                 f"{usual - step} and {usual + step})"
             )
     return size, steps, margins
-
-
-def _each(value: Sizes, dims: int) -> list[int]:
-    return [value] * dims if isinstance(value, int) else list(value)

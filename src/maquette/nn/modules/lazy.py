@@ -258,11 +258,15 @@ class _LazyNorm(LazyModuleMixin):
         make(0, eps, momentum, False, False, device, dtype)
         self.affine = affine
         self.track_running_stats = track_running_stats
-        names: tuple[str, ...] = ("weight", "bias") if affine else ()
         if track_running_stats:
-            names += ("running_mean", "running_var")
             self.num_batches_tracked = mq.tensor(0, dtype=dtypes.int64, device=device)
-        self._make_places(names, device, dtype)
+        self._make_places(self._names, device, dtype)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The parameters and buffers that wait for their size."""
+        names: tuple[str, ...] = ("weight", "bias") if self.affine else ()
+        return (*names, "running_mean", "running_var") if self.track_running_stats else names
 
     @property
     def _telling(self) -> str:  # type: ignore[override]  # it depends on the options here
@@ -278,10 +282,7 @@ class _LazyNorm(LazyModuleMixin):
         self.num_features = inputs
 
     def _shapes(self, inputs: int) -> _Shapes:
-        names: tuple[str, ...] = ("weight", "bias") if self.affine else ()
-        if self.track_running_stats:
-            names += ("running_mean", "running_var")
-        return dict.fromkeys(names, (inputs,))
+        return dict.fromkeys(self._names, (inputs,))
 
 
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
