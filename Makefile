@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup plan test check conformance docs bench peer clean
+.PHONY: help setup plan test verify check conformance docs bench peer clean
 
 # The first Python that is new enough, can make environments, and really runs (a pyenv shim
 # may exist and fail).
@@ -59,6 +59,11 @@ plan: $(READY) ## plan GPT-2's training step: no data, no accelerator
 
 test: $(READY) ## run the tests; their results stay in .pytest_results.xml for tools/spec_coverage.py
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) --junit-xml=.pytest_results.xml
+
+verify: $(READY) ## run what is exhaustive or long: tests marked `verify`, scripts of tools/verify
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m verify || [ $$? = 5 ]  # 5: none marked
+	@for script in $(sort $(wildcard tools/verify/*.py)); do \
+	echo "python $$script"; $(VENV)/bin/python $$script || exit 1; done
 
 check: $(READY) ## lint, types, floors
 	$(VENV)/bin/ruff check .
