@@ -65,7 +65,7 @@ verify: $(READY) ## run what is exhaustive or long: tests marked `verify`, scrip
 	@for script in $(sort $(wildcard tools/verify/*.py)); do \
 	echo "python $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-check: $(READY) ## lint, types, floors
+check: $(READY) ## lint, types, layers
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports

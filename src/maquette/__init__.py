@@ -18,7 +18,7 @@ from typing import Any as _Any
 _collecting = _gc.isenabled()
 _gc.disable()
 try:
-    _importlib.import_module("maquette.aten")  # registers the operators
+    _importlib.import_module("maquette.api")  # registers the operators
 finally:
     if not _gc.get_freeze_count():
         _gc.freeze()
@@ -27,7 +27,7 @@ finally:
         _gc.enable()
 
 from maquette import autograd
-from maquette.aten import functions as _functions
+from maquette.api import functions as _functions
 from maquette.autograd.grad_mode import (
     enable_grad,
     inference_mode,

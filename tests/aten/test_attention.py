@@ -10,7 +10,7 @@ from gradcheck import check_gradients
 from op_log import operators_of
 
 import maquette as mq
-from maquette.aten import attention_kernels
+from maquette.aten.nn.attention import attention_kernels
 from maquette.fake import FakeTensor
 
 random = np.random.default_rng(6)

@@ -51,7 +51,7 @@ def test_convolution_is_its_definition(
 def test_convolution_a_few_samples_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = tensor(5, 4, 6, 6), tensor(6, 4, 3, 3)
     whole = aten.conv2d(x, w).numpy()
-    monkeypatch.setattr("maquette.aten.convolution._COLUMNS_AT_ONCE", 1)
+    monkeypatch.setattr("maquette.aten.nn.conv.convolution._COLUMNS_AT_ONCE", 1)
     np.testing.assert_allclose(aten.conv2d(x, w).numpy(), whole)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import maquette as mq
-from maquette.aten import functions as F
-from maquette.aten.matrices import LinAlgError
+from maquette.api import functions as F
+from maquette.aten.linalg.factorizations import LinAlgError
 
 RANDOM = np.random.default_rng(3)
 

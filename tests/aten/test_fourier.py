@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import maquette as mq
-from maquette.aten import functions as F
+from maquette.api import functions as F
 
 RANDOM = np.random.default_rng(5)
 NAMES = ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"]

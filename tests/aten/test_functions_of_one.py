@@ -9,7 +9,7 @@ import pytest
 from gradcheck import check_gradients, check_second_gradients
 
 import maquette as mq
-from maquette.aten import functions as F
+from maquette.api import functions as F
 
 INNER = np.array([-0.7, -0.3, 0.2, 0.6])
 WIDE = np.array([-4.0, -1.3, 0.4, 2.2, 7.0])

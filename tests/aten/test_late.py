@@ -1,4 +1,4 @@
-"""Families that are defined when a name is asked for (`maquette.aten.late`)."""
+"""Families that are defined when a name is asked for (`maquette.aten.deferred`)."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 NOTED = "loaded = [f for f in FAMILIES if f'maquette.aten.{f}' in sys.modules]\n"
-START = "import sys, maquette as mq\nfrom maquette.aten.late import FAMILIES\n"
+START = "import sys, maquette as mq\nfrom maquette.aten.deferred import FAMILIES\n"
 
 
 def run(program: str) -> None:

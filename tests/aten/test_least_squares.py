@@ -8,7 +8,7 @@ import pytest
 from gradcheck import check_gradients, check_second_gradients
 
 import maquette as mq
-from maquette.aten.matrices import LinAlgError
+from maquette.aten.linalg.factorizations import LinAlgError
 
 Floats = npt.NDArray[np.float64]
 aten = mq.ops.aten

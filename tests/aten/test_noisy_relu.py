@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import maquette as mq
-from maquette.aten import functions as F
+from maquette.api import functions as F
 
 
 def test_rrelu_draws_slopes_between_its_bounds() -> None:

@@ -7,7 +7,7 @@ import pytest
 from gradcheck import check_gradients, check_second_gradients
 
 import maquette as mq
-from maquette.aten import functions as F
+from maquette.api import functions as F
 
 A = np.array([[0.5, 1.5], [2.0, 0.7]])
 B = np.array([1.2, 0.4])

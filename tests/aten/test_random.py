@@ -10,7 +10,7 @@ import pytest
 from gradcheck import check_gradients
 
 import maquette as mq
-from maquette.aten.random import fork_rng
+from maquette.aten.random.random_factories import fork_rng
 
 
 def test_T53_the_same_seed_draws_the_same() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from maquette.aten.pointwise import POINTWISE
-from maquette.aten.slopes import aten
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import POINTWISE
 from maquette.dispatch.call import compiled
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey

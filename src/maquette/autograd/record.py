@@ -12,6 +12,7 @@ from functools import partial
 from typing import cast
 
 from maquette.autograd.anomaly import remember_call
+from maquette.autograd.compiled_formulas import DerivativePlan
 from maquette.autograd.formulas import Derivatives
 from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import (
@@ -22,7 +23,6 @@ from maquette.autograd.node import (
     next_sequence,
     set_history,
 )
-from maquette.autograd.plan import DerivativePlan
 from maquette.autograd.undifferentiated import undifferentiated_kernel
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled

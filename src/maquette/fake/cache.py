@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from maquette.core.layout import strided
 from maquette.dispatch.operator import OpOverload, resolve_anew, resolved_overloads
 from maquette.dispatch.tls import tls
+from maquette.fake.call_sites import rendered_call
 from maquette.fake.tensor import tensors_in
-from maquette.fake.whereabouts import rendered_call
 from maquette.library.infer import EVICTIONS, Outcome, infer, known
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from maquette.dispatch.operator import resolve_anew
+from maquette.fake.call_sites import current_stack
 from maquette.fake.config import config
 from maquette.fake.tensor import FakeTensor, make_fakes_with
-from maquette.fake.whereabouts import current_stack
 
 _new = object.__new__
 

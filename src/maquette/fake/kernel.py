@@ -23,6 +23,7 @@ from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.fake.cache import bypassing, watched
+from maquette.fake.call_sites import explain
 from maquette.fake.constants import constant_kernel, run_on_real_constants
 from maquette.fake.exceptions import (
     DataDependentOutputException,
@@ -38,7 +39,6 @@ from maquette.fake.mode import (
     on_preferred_device,
 )
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake, maker
-from maquette.fake.whereabouts import explain
 from maquette.library.arrays import build, resize_outputs, returns_of
 from maquette.library.fakes import FAKE_RUNNER
 from maquette.library.infer import (

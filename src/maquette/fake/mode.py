@@ -20,11 +20,11 @@ from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.fake import cache
+from maquette.fake.call_sites import current_stack
 from maquette.fake.config import config
 from maquette.fake.constants import Constants
 from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
-from maquette.fake.whereabouts import current_stack
 from maquette.tensor.tensor import Tensor
 
 FAKE = K.functionality_bits(DispatchKey.Fake)

@@ -25,8 +25,8 @@ from maquette.tensor.tensor import (
 )
 
 if TYPE_CHECKING:
+    from maquette.fake.call_sites import Stack
     from maquette.fake.mode import FakeTensorMode
-    from maquette.fake.whereabouts import Stack
 
 _new: Callable[[type[FakeTensor]], FakeTensor] = object.__new__
 INFERENCE_MASK = ~(ADINPLACE | K.AUTOGRAD)

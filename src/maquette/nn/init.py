@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import ParamSpec
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.tensor import Tensor
 

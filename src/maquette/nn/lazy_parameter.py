@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.device import device as device_
 from maquette.core.dtype import dtype as dtype_
 from maquette.dispatch.abstract import disabled_torch_function

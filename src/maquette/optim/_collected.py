@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn.utils.foreach import grouped
 from maquette.optim import _paths
 from maquette.optim._paths import Group, Path

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core import dtype as dtypes
 from maquette.nn.utils.foreach import FOREACH_DEVICES, prefers_lists
 from maquette.tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import finfo
 from maquette.optim import _paths
 from maquette.optim._collected import Collecting

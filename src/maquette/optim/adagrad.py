@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.layout import preserve_format
 from maquette.nn.utils.foreach import grouped
 from maquette.optim import _paths

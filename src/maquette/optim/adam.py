@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.layout import preserve_format
 from maquette.nn.utils.foreach import grouped
 from maquette.optim import _paths

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import enable_grad, no_grad
 from maquette.optim import _paths
 from maquette.optim.line_search import Point, strong_wolfe

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import enable_grad, no_grad
 from maquette.nn.base.hooks import Hook, RemovableHandle
 from maquette.nn.utils.foreach import grouped

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.optim import _paths
 from maquette.optim._collected import Collecting, Lists, zeros
 from maquette.optim._paths import Group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn.utils.foreach import grouped
 from maquette.optim import _paths
 from maquette.optim._paths import Group, Path

@@ -12,7 +12,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.core import dtype as dtypes
 from maquette.core.device import device as device_

@@ -2,7 +2,7 @@
 
 What is here: construction, aliasing, metadata queries, the state that autograd keeps on a tensor
 and the doors to Python numbers and NumPy. What is not: operators and the methods made of them (they
-are derived from the operators' pages and attached by `maquette.aten.methods`), printing
+are derived from the operators' pages and attached by `maquette.api.attach`), printing
 (`printing.py`), the engine (floor 5). ``_keys`` carries, beside the visible key set, the hidden bit
 REQUIRES_GRAD, so that one `or` of the arguments answers whether anything requires grad.
 """
@@ -35,8 +35,8 @@ from maquette.dispatch.torch_function import (
     DisableTorchFunctionSubclass,
     default_torch_function,
 )
+from maquette.tensor.declared_methods import TensorSurface
 from maquette.tensor.storage import BYTES_MOVED, UntypedStorage
-from maquette.tensor.surface import TensorSurface
 
 if TYPE_CHECKING:
     from maquette.autograd.node import Node

@@ -5,7 +5,7 @@ Halko, Martinsson and Tropp, "Finding structure with randomness", 2011, algorith
 
 from __future__ import annotations
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor.tensor import Tensor
 
 Factors = tuple[Tensor, Tensor, Tensor]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import cast
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import bool_, finfo, iinfo, int64
 from maquette.core.dtype import dtype as DType

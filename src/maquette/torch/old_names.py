@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from maquette.aten.kind_methods import (
+from maquette.api.layout_methods import (
     NO_QUANTIZED,
     NO_SPARSE,
     OTHER,

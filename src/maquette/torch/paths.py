@@ -25,7 +25,7 @@ ROOMS = {
     "autograd.function": "maquette.autograd.function",
     "autograd.grad_mode": "maquette.autograd.grad_mode",
     "autograd.graph": "maquette.autograd.graph",
-    "functional": "maquette.aten.functions",
+    "functional": "maquette.api.functions",
     "fx": "maquette.fx",
     "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx",

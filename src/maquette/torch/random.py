@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from maquette.torch.forwarding import forward
 
-__getattr__ = forward(__name__, "maquette", "maquette.aten.random")
+__getattr__ = forward(__name__, "maquette", "maquette.aten.random.random_factories")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.aten.creation import legacy
+from maquette.api.creation import legacy
 from maquette.core import dtype as kinds
 from maquette.core.dtype import dtype
 from maquette.tensor.tensor import Tensor

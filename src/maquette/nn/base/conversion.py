@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.core import dtype as dtypes
 from maquette.core.device import device

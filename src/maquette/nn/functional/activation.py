@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import dtype as dtype_
 from maquette.core.layout import contiguous_format
 from maquette.library.advice import advised

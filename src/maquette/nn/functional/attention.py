@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core import dtype as dtypes
 from maquette.nn.functional.activation import softmax
 from maquette.nn.functional.dropout import dropout

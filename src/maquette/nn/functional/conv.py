@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor import Tensor
 
 Sizes = int | Sequence[int]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor import Tensor
 
 

@@ -6,7 +6,7 @@ padding index, renormalizing touched rows, choosing how bags are laid out.
 
 from __future__ import annotations
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.tensor import Tensor
 

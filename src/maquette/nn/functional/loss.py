@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.core.broadcast import broadcast_shapes
 from maquette.library.advice import advised

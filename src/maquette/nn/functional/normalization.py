@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor import Tensor
 
 # PyTorch hands its operators the switch `torch.backends.cudnn.enabled`, which is on by default and

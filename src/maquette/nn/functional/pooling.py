@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.library.advice import advised
 from maquette.nn.functional.conv import Sizes
 from maquette.tensor import Tensor

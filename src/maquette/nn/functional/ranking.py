@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn.functional._reduction import reduction_code, reduction_name
 from maquette.tensor import Tensor
 

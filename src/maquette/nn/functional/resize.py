@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor import Tensor
 
 T = TypeVar("T", int, float)

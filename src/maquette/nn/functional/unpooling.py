@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn.functional.conv import Sizes
 from maquette.nn.functional.pooling import each
 from maquette.tensor import Tensor

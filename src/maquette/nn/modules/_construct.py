@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.device import device as device_
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn.base import Module

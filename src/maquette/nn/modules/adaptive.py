@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn.base import Module

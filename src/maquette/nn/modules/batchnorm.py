@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core import dtype as dtypes
 from maquette.nn import functional as F
 from maquette.nn.base import Module

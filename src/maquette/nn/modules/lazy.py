@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core import dtype as dtypes
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn.base import Module

@@ -1,8 +1,8 @@
 """Recurrent layers: RNN, LSTM, GRU over whole sequences, and their cells for a step at a time.
 
 The layers own parameters and check and arrange their arguments; the steps are the operators of
-`aten/recurrence.py`. Parameters are named as in PyTorch: ``weight_ih_l0``, ``weight_hh_l0``,
-``bias_ih_l0``, ``bias_hh_l0``, with ``_reverse`` for the second direction.
+`aten/nn/recurrent/recurrence.py`. Parameters are named as in PyTorch: ``weight_ih_l0``,
+``weight_hh_l0``, ``bias_ih_l0``, ``bias_hh_l0``, with ``_reverse`` for the second direction.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 import warnings
 from typing import Any
 
-from maquette.aten import functions as mq
-from maquette.aten.recurrence import CELLS, State, Weights, recur
+from maquette.api import functions as mq
+from maquette.aten.nn.recurrent.recurrence import CELLS, State, Weights, recur
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import init
 from maquette.nn.base import Module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn import init

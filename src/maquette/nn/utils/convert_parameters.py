@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor import Tensor
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn import functional as F
 from maquette.tensor import Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.nn import functional as F
 from maquette.nn.base import Module

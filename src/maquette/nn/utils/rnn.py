@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core import dtype as dtypes
 from maquette.core.device import device
 from maquette.tensor import Tensor

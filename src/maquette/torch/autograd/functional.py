@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import enable_grad, grad
 from maquette.tensor.tensor import Tensor
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import grad, no_grad
 from maquette.core.layout import contiguous_format
 from maquette.tensor.tensor import Tensor

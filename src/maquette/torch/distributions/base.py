@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.core.dtype import finfo, get_default_dtype
 from maquette.core.size import Size

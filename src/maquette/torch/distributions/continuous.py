@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import finfo
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions.base import Distribution, Value, broadcast_all

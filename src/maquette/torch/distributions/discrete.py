@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import finfo, int64
 from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor

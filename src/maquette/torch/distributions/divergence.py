@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions.base import Distribution

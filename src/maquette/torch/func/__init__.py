@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.nn.base import Module
 from maquette.nn.utils.stateless import functional_call
 from maquette.tensor.tensor import Tensor

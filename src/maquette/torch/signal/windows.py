@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import float32, float64, get_default_dtype

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import float64
 from maquette.tensor.tensor import Tensor
 

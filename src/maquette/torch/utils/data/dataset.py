@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor.tensor import Tensor
 
 T_co = TypeVar("T_co", covariant=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.tensor.generator import Generator
 from maquette.torch.utils.data.dataset import Sized
 from maquette.torch.utils.data.sampler import Sampler

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
-from maquette.aten import functions as mq
+from maquette.api import functions as mq
 from maquette.core.dtype import float64
 from maquette.tensor.tensor import Tensor
 

@@ -1,0 +1,463 @@
+"""Tensors from data: tensor, as_tensor, from_numpy, the class's own constructor, default devices.
+
+None of these is an operator. `tensor` copies, the others share memory where they can (T50). What is
+made goes through the operator ``lift_fresh``, by which modes and fake tensors learn of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import SupportsIndex, TypeAlias
+
+import numpy as np
+
+from maquette.api.from_schema import DEFAULT_DEVICE
+from maquette.aten.common.tensor_options import check_fits
+from maquette.aten.factory.factories import empty
+from maquette.aten.view.views import lift_fresh
+from maquette.core.device import canonical, cpu
+from maquette.core.device import device as Device
+from maquette.core.dtype import (
+    bool_,
+    default_complex_dtype,
+    float32,
+    from_numpy_dtype,
+    get_default_dtype,
+    int64,
+    promote_types,
+)
+from maquette.core.dtype import dtype as DType
+from maquette.core.errors import check_value
+from maquette.core.meta import TensorMeta
+from maquette.core.size import Size
+from maquette.dispatch.tls import tls
+from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce, observers_paused
+from maquette.tensor.tensor import (
+    TENSOR_CONSTRUCTOR,
+    Array,
+    Tensor,
+    from_array,
+    inference_keys,
+    keys_for,
+    wrap,
+)
+from maquette.tensor.typed_storage import TypedStorage
+
+Data: TypeAlias = object
+Place: TypeAlias = "Device | str | int | None"
+
+
+def tensor(
+    data: Data,
+    *,
+    dtype: DType | None = None,
+    device: Place = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor with a copy of ``data``: numbers, nested sequences of them, arrays, tensors.
+
+    dtype: by default that of the data: Python floats the default dtype, ints int64; of mixed data
+    the highest (T33). Raises ValueError for ragged data, TypeError for what is no number.
+    """
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+        made = _placed(data.detach().clone(), dtype, device)
+    else:
+        made = _lifted(array_of(data, dtype), device)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _placed(t: Tensor, dtype: DType | None, device: Place) -> Tensor:
+    where = None if device is None else Device(device)
+    moved = t.to(dtype=dtype or t.dtype, device=where or t.device)
+    assert isinstance(moved, Tensor)
+    return moved
+
+
+def _lifted(array: Array, device: Place) -> Tensor:
+    """A tensor that owns ``array``, as the program sees it: on its device, in its modes.
+
+    Observers of allocations see the storage that stays, not the one that carried the values.
+    """
+    meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape)
+    if OBSERVERS:
+        with observers_paused():
+            storage = UntypedStorage(meta.storage_bytes, cpu, array)
+    else:
+        storage = UntypedStorage(meta.storage_bytes, cpu, array)
+    keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
+    carrier = wrap(meta, storage, array, keys)
+    where = DEFAULT_DEVICE[0] if device is None else Device(device)
+    if where is not None and canonical(where) is not cpu:
+        with observers_paused():
+            here = lift_fresh(carrier)
+        moved = here.to(device=where)
+        assert isinstance(moved, Tensor)
+        return moved
+    if OBSERVERS and tls.st.fake_mode is None:
+        announce(storage)  # it stays
+    made = lift_fresh(carrier)
+    assert isinstance(made, Tensor)
+    return made
+
+
+# --- arrays of Python data -----------------------------------------------------------
+
+
+def array_of(data: Data, dtype: DType | None) -> Array:
+    """A new C-contiguous array of ``data``, of ``dtype`` or the dtype that the data has (T33)."""
+    if data.__class__ in _PLAIN:
+        return _filled([data], dtype or _common({data.__class__})).reshape(())
+    if isinstance(data, np.ndarray) or hasattr(data, "__array_interface__"):
+        given = np.asarray(data)
+        source = from_array(given).meta  # checks dtype, byte order and strides
+        return np.array(given, (dtype or source.dtype).numpy, order="C", copy=True)
+    shape, kinds = _survey(data, 0)
+    kind = dtype if dtype is not None else _common(kinds)
+    flat: list[object] = []
+    _flatten(data, flat)
+    return _filled(flat, kind).reshape(shape)
+
+
+def _survey(data: Data, depth: int) -> tuple[tuple[int, ...], set[object]]:
+    """The shape of nested sequences and the kinds of their elements: types, or dtypes."""
+    if isinstance(data, Tensor):
+        return _survey_tensor(data)
+    if isinstance(data, (np.ndarray, np.generic)):
+        return data.shape, {from_numpy_dtype(data.dtype)}
+    if not _is_sequence(data):
+        return (), {_kind_of(data)}
+    length = len(data)  # type: ignore[arg-type]  # a sequence
+    types = set(map(type, data))  # type: ignore[call-overload]  # a sequence
+    if types <= _PLAIN:
+        return (length,), types
+    inner: tuple[int, ...] | None = None
+    kinds: set[object] = set()
+    for element in data:  # type: ignore[attr-defined]  # a sequence
+        shape, found = _survey(element, depth + 1)
+        kinds |= found
+        inner = shape if inner is None else inner
+        if shape != inner:
+            _raise_ragged(inner, shape, depth + 1)
+    return (length, *(inner or ())), kinds
+
+
+def _survey_tensor(data: Tensor) -> tuple[tuple[int, ...], set[object]]:
+    check_value(
+        data.meta.numel == 1,
+        lambda: f"only one element tensors can be converted to Python scalars, got {data.meta}",
+    )
+    return (), {data.meta.dtype}
+
+
+_PLAIN = frozenset((int, float, bool, complex))
+
+
+def _is_sequence(data: Data) -> bool:
+    if isinstance(data, (list, tuple, range)):
+        return True
+    return (
+        hasattr(data, "__len__")
+        and hasattr(data, "__getitem__")
+        and not isinstance(data, (str, bytes, dict))
+    )
+
+
+def _kind_of(data: Data) -> object:
+    for kind in (bool, int, float, complex):
+        if isinstance(data, kind):
+            return kind
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, SupportsIndex):
+        return int
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _raise_ragged(first: tuple[int, ...], other: tuple[int, ...], depth: int) -> None:
+    if not other:
+        raise TypeError(f"expected a sequence at dim {depth}, got a number among sequences")
+    if not first:
+        raise TypeError(f"expected a number at dim {depth}, got a sequence among numbers")
+    at = next((i for i, (a, b) in enumerate(zip(first, other)) if a != b), 0)
+    raise ValueError(
+        f"expected sequence of length {first[at]} at dim {depth + at} (got {other[at]})"
+    )
+
+
+_DTYPES = {bool: bool_, int: int64}
+
+
+def _common(kinds: set[object]) -> DType:
+    """The dtype of elements of these kinds; of none, the default dtype."""
+    found: DType | None = None
+    for kind in kinds:
+        one = kind if isinstance(kind, DType) else _DTYPES.get(kind)  # type: ignore[call-overload]  # a type
+        if one is None:
+            one = default_complex_dtype() if kind is complex else get_default_dtype()
+        found = one if found is None else promote_types(found, one)
+    return get_default_dtype() if found is None else found
+
+
+def _flatten(data: Data, into: list[object]) -> None:
+    if isinstance(data, (Tensor, np.generic)):
+        into.append(data.item())
+    elif isinstance(data, np.ndarray):
+        into.extend(data.ravel().tolist())
+    elif not _is_sequence(data):
+        into.append(data)
+    elif set(map(type, data)) <= _PLAIN:  # type: ignore[call-overload]  # a sequence
+        into.extend(data)  # type: ignore[arg-type]  # a sequence
+    else:
+        for element in data:  # type: ignore[attr-defined]  # a sequence
+            _flatten(element, into)
+
+
+def _filled(values: list[object], kind: DType) -> Array:
+    with np.errstate(all="ignore"):
+        try:
+            if kind.category == 1:
+                return _integers(values, kind)
+            if kind.category == 2 and kind.itemsize < 4:
+                return np.array(values, np.float64).astype(kind.numpy)
+            return np.array(values, kind.numpy)
+        except OverflowError:
+            raise ValueError(
+                f"Overflow when unpacking long long: a value does not fit in {kind}"
+            ) from None
+
+
+def _integers(values: list[object], kind: DType) -> Array:
+    """Integers wrap from below only in unsigned types; floats lose their fraction."""
+    wide = np.uint64 if kind.name == "uint64" else np.int64
+    whole = [v if type(v) is int else _whole(v, kind) for v in values]
+    array = np.array(whole, wide)
+    if kind.itemsize < 8 and array.size:
+        for extreme in (array.min(), array.max()):
+            check_fits(int(extreme), kind)
+    return array.astype(kind.numpy)
+
+
+def _whole(value: object, kind: DType) -> int:
+    if isinstance(value, float):
+        check_fits(value, kind)
+    return int(value)  # type: ignore[call-overload]  # a number, or int() says what it is
+
+
+# --- sharing memory ------------------------------------------------------------------
+
+
+def from_numpy(array: Array) -> Tensor:
+    """A tensor that shares the memory of a NumPy array (T50); bfloat16 and float8 by ml_dtypes.
+
+    Raises TypeError for dtypes that no tensor has, ValueError for strides and byte orders that none
+    can have. A read-only array gives a tensor that refuses to be written to.
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
+    if not array.flags.writeable:
+        _warn_read_only()
+    if tls.st.fake_mode is None:
+        return from_array(array)
+    with observers_paused():
+        real = from_array(array)
+    made = lift_fresh(real)
+    assert isinstance(made, Tensor)
+    return made
+
+
+_warned: list[bool] = []
+
+
+def _warn_read_only() -> None:
+    if not _warned:
+        _warned.append(True)
+        warnings.warn(
+            "The given NumPy array is not writable; the tensor that shares its memory cannot be "
+            "written to. Copy the array to protect its data or to make it writable first. This "
+            "warning is given once.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> Tensor:
+    """``data`` as a tensor, sharing memory where dtype and device allow it (T50)."""
+    if isinstance(data, Tensor):
+        return _placed(data, dtype, device)
+    if isinstance(data, np.ndarray):
+        with observers_paused():
+            shared = from_numpy(data)
+        lifted = lift_fresh(shared)
+        assert isinstance(lifted, Tensor)
+        if OBSERVERS and lifted._storage is shared._storage:
+            announce(shared._storage)
+        return _placed(lifted, dtype, device or DEFAULT_DEVICE[0])
+    return tensor(data, dtype=dtype, device=device)
+
+
+def asarray(
+    obj: Data,
+    *,
+    dtype: DType | None = None,
+    device: Place = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``obj`` as a tensor; ``copy`` True always copies, False never (ValueError if it must)."""
+    buffer = not isinstance(obj, (Tensor, np.ndarray)) and _is_buffer(obj)
+    source = frombuffer(obj, dtype=dtype or get_default_dtype()) if buffer else obj
+    made = as_tensor(source, dtype, device)
+    shares = isinstance(source, (Tensor, np.ndarray)) and _shares(made, source)
+    if copy is False and not shares:
+        raise ValueError(
+            "can't alias the given data without copying it; pass copy=None or copy=True"
+        )
+    if copy is True and shares:
+        made = made.clone()
+    if requires_grad:
+        made = (made.detach() if made.grad_fn is not None else made).requires_grad_()
+    return made
+
+
+def _is_buffer(obj: Data) -> bool:
+    return isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__module__ == "array"
+
+
+def _shares(made: Tensor, source: Tensor | Array) -> bool:
+    if isinstance(source, Tensor):
+        return made._storage is source._storage
+    return made._data is not None and np.shares_memory(made._data, source)
+
+
+def frombuffer(
+    buffer: Data, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-D tensor over the memory of an object with the buffer protocol.
+
+    count: elements to take, -1 for all; offset: bytes to skip. Raises ValueError if the buffer is
+    empty, too short, or no multiple of the element size.
+    """
+    raw = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]  # NumPy checks it
+    size = dtype.itemsize
+    rest = raw.nbytes - offset
+    check_value(raw.nbytes > 0 and count != 0, lambda: "both buffer length and count must not be 0")
+    check_value(
+        0 <= offset < raw.nbytes,
+        lambda: (
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length "
+            f"({raw.nbytes} bytes) minus 1"
+        ),
+    )
+    check_value(
+        count > 0 or rest % size == 0,
+        lambda: (
+            f"buffer length ({rest} bytes) after offset ({offset} bytes) must be a multiple of "
+            f"element size ({size})"
+        ),
+    )
+    taken = count if count > 0 else rest // size
+    check_value(
+        taken * size <= rest,
+        lambda: (
+            f"requested buffer length ({taken} * {size} bytes) after offset ({offset} bytes) "
+            f"must not be greater than actual buffer length ({raw.nbytes} bytes)"
+        ),
+    )
+    if not raw.flags.writeable:
+        _warn_read_only()
+    made = from_array(raw[offset : offset + taken * size].view(dtype.numpy))
+    return made.requires_grad_() if requires_grad else made
+
+
+# --- the class's own constructor -----------------------------------------------------
+
+
+def _construct(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
+    """``Tensor()``, ``Tensor(2, 3)``, ``Tensor([1])``, ``Tensor(t)``: always the default dtype."""
+    made = legacy(get_default_dtype(), args, kwargs)
+    return made if cls is Tensor else made.as_subclass(cls)
+
+
+def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Tensor:
+    """What the constructors of old make: sizes give uninitialised values, anything else is data."""
+    device = kwargs.pop("device", None)
+    if kwargs.keys() - {"data"}:
+        raise TypeError(f"new() received unexpected keyword arguments: {', '.join(kwargs)}")
+    if "data" in kwargs:
+        args = (kwargs["data"],)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        _check_kind(args[0].dtype, kind)
+        return args[0].detach()
+    if len(args) == 1 and not isinstance(args[0], (int, Size)):
+        if isinstance(args[0], TypedStorage):
+            _check_kind(args[0].dtype, kind)
+            return args[0].tensor()
+        if isinstance(args[0], np.ndarray) and args[0].dtype == kind.numpy:
+            return from_numpy(args[0])
+        return tensor(args[0], dtype=kind, device=device)  # type: ignore[arg-type]  # Device checks it
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
+    made = empty(tuple(sizes), dtype=kind, device=device)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def _check_kind(given: DType, kind: DType) -> None:
+    if given is not kind:
+        raise TypeError(
+            f"expected {kind} (got {given}): this constructor does not convert; use "
+            f"tensor.to({kind})"
+        )
+
+
+TENSOR_CONSTRUCTOR[0] = _construct
+
+# --- default device ------------------------------------------------------------------
+
+
+def set_default_device(device: Place) -> None:
+    """Put what factories make on ``device`` where they are told none; None means cpu again."""
+    DEFAULT_DEVICE[0] = None if device is None else Device(device)
+
+
+def get_default_device() -> Device:
+    """Where factories put tensors that are told no device."""
+    return DEFAULT_DEVICE[0] or cpu
+
+
+_outer: list[Device | None] = []
+
+
+def _enter(self: Device) -> Device:
+    _outer.append(DEFAULT_DEVICE[0])
+    DEFAULT_DEVICE[0] = self
+    return self
+
+
+def _exit(self: Device, *exc: object) -> None:
+    DEFAULT_DEVICE[0] = _outer.pop()
+
+
+# `with device("cuda"):` needs the default device, which the floor of devices does not know.
+for _name, _method in (("__enter__", _enter), ("__exit__", _exit)):
+    setattr(Device, _name, _method)
+
+__all__ = [
+    "as_tensor",
+    "asarray",
+    "float32",
+    "from_numpy",
+    "frombuffer",
+    "get_default_device",
+    "set_default_device",
+    "tensor",
+]

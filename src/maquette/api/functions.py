@@ -1,0 +1,93 @@
+"""The functional face: every aten operator as a torch-named function, found when first used.
+
+``from maquette.aten import functions as mq`` then ``mq.conv2d(...)``. What is no operator
+(`tensor`, `from_numpy` ...) is defined in `creation.py` and handed on here.
+"""
+
+from __future__ import annotations
+
+from maquette.api.choosing_functions import (
+    _segment_reduce,
+    cdist,
+    norm,
+    stft,
+    unique,
+    unique_consecutive,
+)
+from maquette.api.creation import (
+    as_tensor,
+    asarray,
+    from_numpy,
+    frombuffer,
+    get_default_device,
+    set_default_device,
+    tensor,
+)
+from maquette.api.from_schema import Face, find_function
+from maquette.api.lu_function import lu
+from maquette.api.product_functions import chain_matmul, einsum, tensordot
+from maquette.api.variadic import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    broadcast_tensors,
+    cartesian_prod,
+    meshgrid,
+    split,
+)
+from maquette.aten.catalogue import explain
+from maquette.aten.random.random_factories import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+
+
+def __getattr__(name: str) -> Face:
+    found = None if name.startswith("__") else find_function(name)
+    if found is None:
+        hint = "" if name.startswith("__") else explain("aten", name)
+        raise AttributeError(f"module 'maquette' has no attribute '{name}'.{hint}")
+    globals()[name] = found
+    return found
+
+
+__all__ = [
+    "_segment_reduce",
+    "Generator",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "default_generator",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "meshgrid",
+    "seed",
+    "set_rng_state",
+    "split",
+    "as_tensor",
+    "asarray",
+    "cdist",
+    "chain_matmul",
+    "einsum",
+    "from_numpy",
+    "frombuffer",
+    "get_default_device",
+    "lu",
+    "norm",
+    "set_default_device",
+    "stft",
+    "tensor",
+    "unique",
+    "unique_consecutive",
+    "tensordot",
+]

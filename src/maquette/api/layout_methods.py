@@ -1,0 +1,182 @@
+"""Methods of `Tensor` about tensors of other kinds: of other devices, sparse, quantized, nested.
+
+Dense tensors answer as PyTorch's do. What would have to be sparse, quantized or nested says that
+maquette has no such tensors yet; what PyTorch itself removed says what came in its place.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import NoReturn
+
+from maquette.aten.view.copies import converted
+from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as DType
+from maquette.core.dtype import float32
+from maquette.core.layout import sparse_csr
+from maquette.tensor.tensor import Tensor
+
+# --- devices -------------------------------------------------------------------------
+
+
+def _is_on(kind: str) -> property:
+    return property(
+        lambda self: self.device.type == kind, doc=f"Whether the tensor is on a {kind} device."
+    )
+
+
+def _moved_to(kind: str) -> Callable[..., Tensor]:
+    def method(
+        self: Tensor,
+        device: Device | str | int | None = None,
+        non_blocking: bool = False,
+        memory_format: object = None,
+    ) -> Tensor:
+        where = Device(kind) if device is None else Device(device)
+        return converted(self, None, where, non_blocking, False, None)
+
+    method.__name__ = kind
+    method.__doc__ = f"This tensor on a {kind} device, by default the first."
+    return method
+
+
+# --- layouts -------------------------------------------------------------------------
+
+
+def to_dense(
+    self: Tensor, dtype: DType | None = None, *, masked_grad: bool | None = None
+) -> Tensor:
+    """Itself, for it is dense; of another dtype, a conversion."""
+    return self if dtype is None else converted(self, dtype, None, False, False, None)
+
+
+def dequantize(self: Tensor) -> Tensor:
+    """The numbers as float32: there is nothing to undo."""
+    return converted(self, float32, None, False, False, None)
+
+
+def sparse_dim(self: Tensor) -> int:
+    """0: a dense tensor has no sparse dimensions."""
+    return 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """All dimensions."""
+    return self.meta.ndim
+
+
+def is_distributed(self: Tensor) -> bool:
+    """False: one process has all of it."""
+    return False
+
+
+def _of_layout(name: str, kind: str) -> Callable[[Tensor], NoReturn]:
+    def method(self: Tensor) -> NoReturn:
+        raise RuntimeError(f"{name} expected {kind} tensor layout but got Strided")
+
+    method.__doc__ = f"Of {kind} tensors only, which maquette does not have yet: RuntimeError."
+    return method
+
+
+def absent(name: str, reason: str) -> Callable[..., NoReturn]:
+    """A method or function that raises NotImplementedError with its name and the reason."""
+
+    def missing(*args: object, **kwargs: object) -> NoReturn:
+        raise NotImplementedError(f"{name} is not supported by maquette yet: {reason}")
+
+    missing.__name__ = missing.__qualname__ = name
+    missing.__doc__ = f"Not there yet: raises NotImplementedError. {reason}"
+    return missing
+
+
+def removed(name: str, instead: str) -> Callable[..., NoReturn]:
+    """A method or function that PyTorch removed: RuntimeError with what came in its place."""
+
+    def missing(*args: object, **kwargs: object) -> NoReturn:
+        raise RuntimeError(f"{name} was deprecated since version 1.9 and is now removed: {instead}")
+
+    missing.__name__ = missing.__qualname__ = name
+    missing.__doc__ = f"Removed by PyTorch, too: raises RuntimeError. {instead}"
+    return missing
+
+
+NO_SPARSE = "there are no sparse tensors; keep the tensor dense"
+NO_QUANTIZED = "there are no quantized tensors; keep the tensor in floating point"
+SPARSE = (
+    "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
+    "to_sparse_bsc", "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_",
+    "resize_as_sparse_", "smm", "sspaddmm",
+)  # fmt: skip
+QUANTIZED = (
+    "int_repr", "q_scale", "q_zero_point", "q_per_channel_axis", "q_per_channel_scales",
+    "q_per_channel_zero_points", "qscheme",
+)  # fmt: skip
+OTHER = {
+    "to_mkldnn": "there is one layout of dense tensors; leave it as it is",
+    "to_padded_tensor": "there are no nested tensors; pad with torch.nn.utils.rnn.pad_sequence",
+    "slice_inverse": "it is PyTorch's own inverse of a slice, for its transforms",
+}
+REMOVED = {
+    "eig": "use torch.linalg.eig, which gives complex tensors",
+    "symeig": "use torch.linalg.eigh, or eigvalsh, which read the lower triangle by default",
+    "lstsq": "use torch.linalg.lstsq(A, B), whose arguments are the other way round",
+    "solve": "use torch.linalg.solve(A, B), whose arguments are the other way round",
+    "matrix_rank": "use torch.linalg.matrix_rank, whose `symmetric` is called `hermitian`",
+}
+_LAYOUTS = {
+    "coalesce": "sparse coordinate",
+    "is_coalesced": "sparse coordinate",
+    "indices": "sparse coordinate",
+    "values": "sparse",
+    "crow_indices": "sparse row compressed",
+    "col_indices": "sparse row compressed",
+    "ccol_indices": "sparse column compressed",
+    "row_indices": "sparse column compressed",
+}
+
+# --- names of old --------------------------------------------------------------------
+
+
+def _volatile(self: Tensor) -> bool:
+    warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
+    return False
+
+
+def _grad_dtype(self: Tensor) -> DType:
+    return self.dtype
+
+
+def reinforce(self: Tensor, reward: object) -> NoReturn:
+    """Removed by PyTorch, too: RuntimeError."""
+    raise RuntimeError(
+        "reinforce() was removed. Use torch.distributions: the loss is -log_prob(action) * reward"
+    )
+
+
+def attach() -> None:
+    """Bind these to `Tensor`."""
+    for kind in ("ipu", "maia", "mps", "mtia", "vulkan", "xla", "xpu"):
+        setattr(Tensor, f"is_{kind}", _is_on(kind))
+    for kind in ("ipu", "mtia", "xpu"):
+        setattr(Tensor, kind, _moved_to(kind))
+    for method in (to_dense, dequantize, sparse_dim, dense_dim, is_distributed, reinforce):
+        setattr(Tensor, method.__name__, method)
+    for name, kind in _LAYOUTS.items():
+        setattr(Tensor, name, _of_layout(name, kind))
+    for name in (*SPARSE, *QUANTIZED, *OTHER):
+        reason = OTHER.get(name) or (NO_SPARSE if name in SPARSE else NO_QUANTIZED)
+        setattr(Tensor, name, absent(name, reason))
+    for name in ("eig", "symeig", "lstsq", "solve"):
+        setattr(Tensor, name, removed(name, REMOVED[name]))
+    properties: dict[str, Callable[[Tensor], object]] = {
+        "is_sparse_csr": lambda self: self.layout is sparse_csr,
+        "volatile": _volatile,
+        "grad_dtype": _grad_dtype,
+        "name": lambda self: None,
+    }
+    for name, getter in properties.items():
+        setattr(Tensor, name, property(getter))
+
+
+attach()

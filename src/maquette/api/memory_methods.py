@@ -1,0 +1,178 @@
+"""Methods of `Tensor` about memory: its storage, pinning, sharing, the order of its dimensions.
+
+Attached at import, as those of `tensor_methods.py` are.
+"""
+
+from __future__ import annotations
+
+import mmap
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from maquette.api.creation import legacy
+from maquette.autograd.grad_mode import no_grad
+from maquette.core.device import device as Device
+from maquette.core.layout import memory_format
+from maquette.core.strides import stride_order
+from maquette.tensor.storage import BYTES_MOVED, UntypedStorage
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.typed_storage import TypedStorage
+
+# --- storages ------------------------------------------------------------------------
+
+
+def storage(self: Tensor) -> TypedStorage:
+    """The storage as elements of the tensor's dtype; `untyped_storage` is its successor."""
+    warnings.warn(
+        "TypedStorage is deprecated and will go; call tensor.untyped_storage() instead of "
+        "tensor.storage()",
+        UserWarning,
+        stacklevel=2,
+    )
+    return TypedStorage(dtype=self.dtype, wrap_storage=self._storage)
+
+
+def new(self: Tensor, *args: object, **kwargs: object) -> Tensor:
+    """A tensor of this dtype and device: of data, of sizes and uninitialised, of a storage."""
+    return legacy(self.dtype, args, {"device": self.device, **kwargs})
+
+
+def const_data_ptr(self: Tensor) -> int:
+    """Address of the first element, to be read only."""
+    return self.data_ptr()
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` puts in this tensor's place for ``other``."""
+    if assign:
+        return other.detach()
+    with no_grad():
+        copied: Tensor = self.copy_(other)
+    return copied.detach()
+
+
+# --- pinned and shared memory --------------------------------------------------------
+
+# Storages that programs asked to pin. NumPy's memory is as good for copies to a device one way as
+# the other, so that pinning is a mark and no more.
+_PINNED: weakref.WeakSet[UntypedStorage] = weakref.WeakSet()
+
+
+def pin_memory(self: Tensor, device: Device | str | None = None) -> Tensor:
+    """A copy in pinned memory, or itself where it is pinned; RuntimeError unless it is on the cpu.
+
+    Different from PyTorch, no accelerator has to be there: programs made for one go on.
+    """
+    if self.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    if is_pinned(self):
+        return self
+    copied: Tensor = self.clone()
+    _PINNED.add(copied._storage)
+    return copied
+
+
+def is_pinned(self: Tensor, device: Device | str | None = None) -> bool:
+    """Whether the tensor came of `pin_memory`, or shares memory with one that did."""
+    return self._storage in _PINNED
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the bytes to memory that forked processes share; returns itself.
+
+    All tensors over the storage use it from then on. Raises RuntimeError for a NumPy array's memory
+    and for storages without data; what is not on the cpu is shared as it is.
+    """
+    held = self._storage
+    if self.device.type != "cpu" or is_shared(self) or held.nbytes() == 0:
+        return self
+    if held.data is None or held.foreign:
+        raise RuntimeError(
+            "share_memory_(): the storage has no data of its own to move (it is fake, or a NumPy "
+            "array's); clone() the tensor first"
+        )
+    shared = np.frombuffer(mmap.mmap(-1, held.nbytes()), np.uint8)
+    shared[...] = held.raw()
+    held.data = shared
+    for moved in BYTES_MOVED:
+        moved(held)
+    return self
+
+
+def is_shared(self: Tensor) -> bool:
+    """Whether processes share the bytes: after `share_memory_`, and on cuda always."""
+    base: object = self._storage.data
+    while isinstance(base, np.ndarray):
+        base = base.base
+    owner = base.obj if isinstance(base, memoryview) else base
+    return self.is_cuda or isinstance(owner, mmap.mmap)
+
+
+def record_stream(self: Tensor, stream: object) -> None:
+    """Nothing: memory lives as long as Python refers to it, whatever stream uses it."""
+
+
+# --- the order of dimensions ---------------------------------------------------------
+
+Ambiguity = bool | Sequence[memory_format]
+
+
+def dim_order(self: Tensor, *, ambiguity_check: Ambiguity = False) -> tuple[int, ...]:
+    """The dimensions from the outermost in memory to the innermost.
+
+    ambiguity_check: whether to raise RuntimeError where strides leave a choice; or the memory
+    formats of which exactly one must fit.
+    """
+    meta = self.meta
+    if isinstance(ambiguity_check, (list, tuple)):
+        formats = [f for f in ambiguity_check if isinstance(f, memory_format)]
+        wrong = len(formats) < len(ambiguity_check)
+        unique = sum(meta.is_contiguous_in(f) for f in formats) == 1
+    else:
+        wrong = not isinstance(ambiguity_check, bool)
+        pairs = zip(meta.strides, meta.strides[1:])
+        unique = 1 not in meta.shape and not any(a == b for a, b in pairs)
+    if wrong:
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    if ambiguity_check and not unique:
+        raise RuntimeError(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given "
+            f"memory formats. It is {meta} with strides {meta.strides}."
+        )
+    return tuple(reversed(stride_order(meta.shape, [meta.strides])))
+
+
+def resize(self: Tensor, *sizes: object) -> Tensor:
+    """`reshape` under the name of old; RuntimeError for another number of elements."""
+    warnings.warn("non-inplace resize is deprecated; call reshape", UserWarning, stacklevel=2)
+    return _resized(self, sizes[0] if len(sizes) == 1 else sizes)
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """`reshape` to another tensor's shape, under the name of old."""
+    warnings.warn("non-inplace resize_as is deprecated; call reshape", UserWarning, stacklevel=2)
+    return _resized(self, tensor.shape)
+
+
+def _resized(self: Tensor, size: object) -> Tensor:
+    shape = (size,) if isinstance(size, int) else tuple(size)  # type: ignore[arg-type]  # as reshape's
+    count = int(np.prod(shape))
+    if count != self.meta.numel:
+        raise RuntimeError(
+            f"requested resize to {shape} ({count} elements in total), but the given tensor has a "
+            f"size of {tuple(self.shape)} ({self.meta.numel} elements). autograd's resize can only "
+            f"change the shape of a given tensor, while preserving the number of elements."
+        )
+    found: Tensor = self.contiguous().view(shape)
+    return found
+
+
+METHODS: tuple[Callable[..., object], ...] = (
+    storage, new, const_data_ptr, module_load, pin_memory, is_pinned, share_memory_, is_shared,
+    record_stream, dim_order, resize, resize_as,
+)  # fmt: skip
+for _method in METHODS:
+    setattr(Tensor, _method.__name__, _method)

@@ -1,0 +1,261 @@
+"""Methods and properties of `Tensor` that are no operators: conversions, numbers, transposes.
+
+Attached at import. A method that is an operator needs no line here: `from_schema.py` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maquette.api.choosing_functions import stft
+from maquette.api.creation import tensor
+from maquette.aten.common.operators import aten
+from maquette.aten.view.copies import _local_scalar_dense, converted
+from maquette.aten.view.reshaping import matrix_H, mH, mT, numpy_T
+from maquette.core import dtype as dtypes
+from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as DType
+from maquette.core.layout import memory_format as MemoryFormat
+from maquette.core.meta import TensorMeta
+from maquette.tensor.tensor import Tensor
+
+_PYTHON_TYPES: dict[object, DType] = {
+    float: dtypes.float64,
+    int: dtypes.int64,
+    bool: dtypes.bool_,
+    complex: dtypes.complex128,
+}
+
+
+def to(
+    self: Tensor,
+    *args: object,
+    dtype: DType | None = None,
+    device: Device | str | int | None = None,
+    other: Tensor | None = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
+    """``to(dtype)``, ``to(device, dtype)``, ``to(other)``: itself where nothing changes (T17)."""
+    rest = list(args)
+    if rest:
+        first = rest.pop(0)
+        if isinstance(first, Tensor):
+            other = first
+        elif isinstance(first, DType) or first in _PYTHON_TYPES:
+            dtype = _dtype(first)
+        elif first is not None:
+            device = _device(first)
+        if rest and not isinstance(first, DType) and other is None and _is_dtype(rest[0]):
+            dtype = _dtype(rest.pop(0))
+        for name, value in zip(("non_blocking", "copy"), rest):
+            non_blocking = bool(value) if name == "non_blocking" else non_blocking
+            copy = bool(value) if name == "copy" else copy
+    if other is not None:
+        dtype, device = other.dtype, other.device
+    where = None if device is None else _device(device)
+    kind = None if dtype is None else _dtype(dtype)
+    return converted(self, kind, where, non_blocking, copy, memory_format)
+
+
+def _is_dtype(value: object) -> bool:
+    return value is None or isinstance(value, DType) or value in _PYTHON_TYPES
+
+
+def _dtype(value: object) -> DType | None:
+    if value is None or isinstance(value, DType):
+        return value
+    if value in _PYTHON_TYPES:
+        return _PYTHON_TYPES[value]
+    raise TypeError(f"to() expected a dtype, got {type(value).__name__}")
+
+
+def _device(value: object) -> Device:
+    if isinstance(value, (str, int, Device)) and not isinstance(value, bool):
+        return Device(value)
+    raise TypeError(
+        f"to() expected a dtype, a device or a tensor, got {type(value).__name__} {value!r}"
+    )
+
+
+def _caster(kind: DType) -> Callable[..., Tensor]:
+    def method(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
+        return converted(self, kind, None, False, False, memory_format)
+
+    method.__doc__ = f"This tensor as {kind}; itself where it is one."
+    return method
+
+
+CASTS = {
+    "float": dtypes.float32,
+    "double": dtypes.float64,
+    "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16,
+    "byte": dtypes.uint8,
+    "char": dtypes.int8,
+    "short": dtypes.int16,
+    "int": dtypes.int32,
+    "long": dtypes.int64,
+    "bool": dtypes.bool_,
+    "cfloat": dtypes.complex64,
+    "cdouble": dtypes.complex128,
+    "chalf": dtypes.complex32,
+}
+
+
+def cpu(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
+    """This tensor on cpu; itself where it is there."""
+    return converted(self, None, Device("cpu"), False, False, memory_format)
+
+
+def cuda(
+    self: Tensor,
+    device: Device | str | int | None = None,
+    non_blocking: bool = False,
+    memory_format: MemoryFormat | None = None,
+) -> Tensor:
+    """This tensor on a cuda device, by default the first."""
+    where = Device("cuda") if device is None else _device(device)
+    return converted(self, None, where, non_blocking, False, memory_format)
+
+
+_TYPE_NAMES = {
+    "FloatTensor": dtypes.float32,
+    "DoubleTensor": dtypes.float64,
+    "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16,
+    "ByteTensor": dtypes.uint8,
+    "CharTensor": dtypes.int8,
+    "ShortTensor": dtypes.int16,
+    "IntTensor": dtypes.int32,
+    "LongTensor": dtypes.int64,
+    "BoolTensor": dtypes.bool_,
+    "ComplexFloatTensor": dtypes.complex64,
+    "ComplexDoubleTensor": dtypes.complex128,
+}
+
+
+def type_(
+    self: Tensor, dtype: DType | str | type | None = None, non_blocking: bool = False
+) -> Tensor | str:
+    """The type's name of old, ``torch.FloatTensor``; with a dtype or such a name, a conversion."""
+    if dtype is None:
+        return _type_name(self.meta)
+    if isinstance(dtype, str) or (isinstance(dtype, type) and dtype not in _PYTHON_TYPES):
+        text = dtype if isinstance(dtype, str) else dtype.__name__
+        place, _, name = text.removeprefix("torch.").rpartition(".")
+        if name not in _TYPE_NAMES:
+            raise ValueError(f"invalid type: '{text}'")
+        return converted(self, _TYPE_NAMES[name], Device(place or "cpu"), non_blocking, False, None)
+    return converted(self, _dtype(dtype), None, non_blocking, False, None)
+
+
+def _type_name(meta: TensorMeta) -> str:
+    name = next((n for n, d in _TYPE_NAMES.items() if d is meta.dtype), "Tensor")
+    place = "" if meta.device.type == "cpu" else f"{meta.device.type}."
+    return f"torch.{place}{name}"
+
+
+# --- to Python -----------------------------------------------------------------------
+
+
+def _item(self: Tensor) -> object:
+    """The one element as a Python number; RuntimeError unless there is exactly one (T49)."""
+    return _local_scalar_dense(self)
+
+
+def tolist(self: Tensor) -> object:
+    """The elements as nested lists of Python numbers; a 0-dim tensor gives its number."""
+    if self.meta.ndim == 0:
+        return _local_scalar_dense(self)
+    if self.meta.numel == 0:
+        return _empty_lists(self.meta.shape)
+    if self.fake_mode is not None:
+        return [tolist(part) for part in self.unbind(0)]
+    if self.meta.device.type == "meta":
+        raise NotImplementedError(f"Cannot copy out of meta tensor; no data! It is {self.meta}")
+    t: Tensor = self.detach().cpu()
+    if t.is_conj():
+        t = t.resolve_conj()
+    if t.is_neg():
+        t = t.resolve_neg()
+    return t.numpy().tolist()
+
+
+def _empty_lists(shape: tuple[int, ...]) -> list[object]:
+    return [] if shape[0] == 0 else [_empty_lists(shape[1:]) for _ in range(shape[0])]
+
+
+def new_tensor(
+    self: Tensor,
+    data: object,
+    *,
+    dtype: DType | None = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor with a copy of ``data``; dtype and device are this tensor's unless named."""
+    return tensor(
+        data,
+        dtype=dtype or self.dtype,
+        device=device or self.device,
+        requires_grad=requires_grad,
+    )
+
+
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """Whether the shapes are equal."""
+    return self.meta.shape == other.meta.shape
+
+
+def is_set_to(self: Tensor, other: Tensor) -> bool:
+    """Whether both show the same elements of the same storage."""
+    return self._storage is other._storage and self.meta is other.meta
+
+
+# --- transposes and parts ------------------------------------------------------------
+
+
+def _real(self: Tensor) -> object:
+    """The real part: a view of a complex tensor, a real tensor itself."""
+    return aten.real(self)
+
+
+def _imag(self: Tensor) -> object:
+    """The imaginary part, a view; RuntimeError for a real tensor."""
+    return aten.imag(self)
+
+
+def attach() -> None:
+    """Bind these to `Tensor`."""
+    for name, kind in CASTS.items():
+        setattr(Tensor, name, _caster(kind))
+    methods: dict[str, Callable[..., object]] = {
+        "to": to,
+        "cpu": cpu,
+        "cuda": cuda,
+        "type": type_,
+        "item": _item,
+        "tolist": tolist,
+        "new_tensor": new_tensor,
+        "is_same_size": is_same_size,
+        "is_set_to": is_set_to,
+        "stft": stft,
+    }
+    for name, method in methods.items():
+        setattr(Tensor, name, method)
+    properties: dict[str, Callable[[Tensor], object]] = {
+        "T": numpy_T,
+        "mT": mT,
+        "mH": mH,
+        "H": matrix_H,
+        "real": _real,
+        "imag": _imag,
+    }
+    for name, getter in properties.items():
+        setattr(Tensor, name, property(getter))
+
+
+attach()

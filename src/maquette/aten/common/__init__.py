@@ -1,0 +1,1 @@
+"""What families of operators share: dimensions, promotion, options, pieces of formulas."""

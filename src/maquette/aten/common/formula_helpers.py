@@ -1,0 +1,29 @@
+"""Small pieces of derivative formulas that several families use.
+
+They speak operators, so they work under every transform; a value may be a tensor or a number.
+"""
+
+from __future__ import annotations
+
+from maquette.aten.common.operators import aten
+from maquette.tensor.tensor import Tensor
+
+Number = bool | int | float | complex
+Value = Tensor | Number
+
+
+def conj(value: Value) -> Value:
+    """The conjugate of a tensor or a number; what is real is returned as it is."""
+    if isinstance(value, Tensor):
+        return value.conj() if value.meta.dtype.is_complex else value
+    return value.conjugate() if isinstance(value, complex) else value
+
+
+def no_slope(grad: Tensor) -> Tensor:
+    """The gradient of a function that is flat: zeros."""
+    return aten.zeros_like(grad)
+
+
+def real_part(value: Tensor) -> Tensor:
+    """The real part of a tensor; what is real is returned as it is."""
+    return aten.real(value) if value.meta.dtype.is_complex else value

@@ -1,0 +1,144 @@
+"""What factories and copies share: their options, the range of a fill value, casts of arrays."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.core.device import canonical, cpu
+from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as DType
+from maquette.core.dtype import finfo, get_default_dtype, iinfo
+from maquette.core.errors import check
+from maquette.core.layout import contiguous_format, memory_format, preserve_format, strided
+from maquette.core.layout import layout as Layout
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import format_strides
+
+Number = bool | int | float | complex
+
+_C_NAMES = {
+    "uint8": "uint8_t",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int",
+    "int64": "int64_t",
+    "uint16": "uint16_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float16": "at::Half",
+    "bfloat16": "at::BFloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}
+
+
+def check_layout(name: str, layout: Layout | None) -> None:
+    """Refuse layouts that this family of factories does not make."""
+    check(
+        layout is None or layout is strided,
+        lambda: f"{name}: makes strided tensors only, got layout={layout}",
+    )
+
+
+def new_meta(
+    name: str,
+    size: tuple[int, ...],
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    format: memory_format | None = None,
+) -> TensorMeta:
+    """The meta of a factory's result; dtype None is the default dtype, device None the cpu."""
+    check_layout(name, layout)
+    where = cpu if device is None else canonical(device)
+    kind = get_default_dtype() if dtype is None else dtype
+    strides = None
+    if format is not None and format is not contiguous_format:
+        check(
+            format is not preserve_format,
+            lambda: f"{name}: memory_format=preserve_format has nothing to preserve; name a format",
+        )
+        strides = format_strides(size, (), format)
+    return TensorMeta.of(kind, size, strides, 0, where)
+
+
+def check_fits(value: Number, kind: DType) -> None:
+    """Refuse a value that a dtype cannot hold (T34); floats lose their fraction in silence."""
+    check(
+        _fits(value, kind),
+        lambda: (
+            f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name)} without "
+            f"overflow (it is {value})"
+        ),
+    )
+
+
+def _fits(value: Number, kind: DType) -> bool:
+    if kind.name == "bool" or isinstance(value, bool):
+        return True
+    if isinstance(value, complex):
+        if kind.is_complex:
+            return True
+        if value.imag != 0:
+            return False
+        value = value.real
+    if kind.is_complex or kind.is_floating_point:
+        # Infinity and NaN are values of every float type; the 16-bit types round to infinity.
+        if kind.itemsize <= 2 or (isinstance(value, float) and not math.isfinite(value)):
+            return True
+        limit = finfo(kind).max
+        return -limit <= value <= limit
+    info = iinfo(kind)
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    # A negative number counts from the top in an unsigned type.
+    lowest = info.min if kind.is_signed else -info.max
+    return lowest <= value <= info.max
+
+
+def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
+    """A new array of ``kind``, laid out like ``array`` where it is dense."""
+    wanted = kind.numpy
+    if array.dtype.kind == "c" and not kind.is_complex and kind.name != "bool":
+        warnings.warn(
+            f"casting {array.dtype} to {kind} discards the imaginary part; take .real first",
+            UserWarning,
+            stacklevel=2,
+        )
+        array = array.real
+    if array.dtype == wanted:
+        copied: Array = xp.array(array, order="K", copy=True)
+        return copied
+    if kind.category == 1 and array.dtype.kind not in "iub":
+        return _float_to_int(xp, array, wanted)
+    with np.errstate(all="ignore"):
+        return array.astype(wanted, order="K")
+
+
+def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) -> Array:
+    """Truncate by way of int64, as C++ does where a narrow type cannot hold the value."""
+    with np.errstate(all="ignore"):
+        if array.dtype.kind == "V":
+            array = array.astype(xp.float32)
+        if wanted == np.uint64:
+            return array.astype(wanted, order="K")
+        return array.astype(xp.int64, order="K").astype(wanted, order="K")
+
+
+def result_dtype(value: Number, kind: DType) -> Number:
+    """A fill value as a number that NumPy writes into arrays of ``kind`` without complaint."""
+    if kind.name == "bool":
+        return bool(value)
+    if isinstance(value, complex) and not kind.is_complex:
+        value = value.real
+    if kind.category == 1 and not isinstance(value, bool):
+        whole = int(value)  # type: ignore[arg-type]  # not complex any more
+        return whole if kind.is_signed or whole >= 0 else whole + 2 ** (8 * kind.itemsize)
+    return value

@@ -1,0 +1,44 @@
+"""Families of operators that few programs call: defined when a name is asked for that is not there.
+
+A family is fit for this if none of its operators is a method of `Tensor`. Importing these at once
+would make `import maquette` an eighth longer. Nobody else need know: whoever looks an operator up,
+or lists them, finds them (`dispatch.packet.find_packet`).
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from maquette.dispatch.packet import LATE
+
+FAMILIES = (
+    "nn.resize.affine_grids",
+    "nn.loss.ctc",
+    "linalg.distances",
+    "nn.embedding.embedding_bag",
+    "elementwise.foreach",
+    "nn.pool.fractional_pooling",
+    "fft.frequencies",
+    "nn.resize.grid_sampling",
+    "linalg.ldl",
+    "linalg.least_squares",
+    "nn.loss.margin_losses",
+    "nn.activation.rrelu",
+    "nn.recurrent.recurrence",
+    "fft.signal_windows",
+    "elementwise.special_airy",
+    "elementwise.special_polynomials",
+    "nn.conv.temporal_convolution",
+    "nn.conv.unfolding",
+    "nn.resize.upsampling",
+    "nn.norm.weight_norms",
+)
+
+
+def load() -> None:
+    """Define the operators of these families."""
+    for family in FAMILIES:
+        importlib.import_module(f"maquette.aten.{family}")
+
+
+LATE["aten"] = load

@@ -1,0 +1,335 @@
+"""Sums, differences, products; signs and magnitudes.
+
+Division is in `division.py`, powers in `powers.py`, other functions of one operand in
+`transcendental.py`. Kernels of `+ - *` try what costs least first: operands of one type go straight
+to NumPy, which then does what PyTorch does; everything else is promoted by PyTorch's rules
+(`pointwise.promoted`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import conj, no_slope, real_part
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import (
+    ANY,
+    BOTH,
+    COMPLEX,
+    CORE_POINTWISE,
+    FLOATS,
+    NUMERIC,
+    POINTWISE,
+    Array,
+    Kernel,
+    Number,
+    Operand,
+    common_type,
+    direct,
+    direct_sum,
+    elementwise_cost,
+    in_place_form,
+    real,
+    same,
+    unary,
+    write_directly,
+)
+from maquette.core.device_rules import any_elsewhere
+from maquette.core.dtype import dtype
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define, set_shape_rule
+from maquette.library.variants import check_same_dtype, inplace_shape, out_shape
+from maquette.tensor.tensor import Tensor
+
+# --- addition -------------------------------------------------------------------------
+
+
+def check_alpha(alpha: Number, common: dtype) -> None:
+    """Refuse a scale of a higher category than the type that is added in."""
+    check(
+        not isinstance(alpha, bool) or common.category == 0,
+        lambda: "Boolean alpha only supported for Boolean results.",
+    )
+    check(
+        not isinstance(alpha, float) or common.category >= FLOATS,
+        lambda: "For integral input tensors, argument alpha must not be a floating point number.",
+    )
+    check(
+        not isinstance(alpha, complex) or common.category == COMPLEX,
+        lambda: "For non-complex input tensors, argument alpha must not be a complex number.",
+    )
+
+
+def check_no_bool(self: Operand, other: Operand) -> None:
+    """Refuse the difference of truth values."""
+    flags = [_is_bool(self), _is_bool(other)]
+    check(
+        not all(flags),
+        lambda: (
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+            "`^` or `logical_xor()` operator instead."
+        ),
+    )
+    check(
+        not any(flags),
+        lambda: (
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are "
+            "trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        ),
+    )
+
+
+def _is_bool(operand: Operand) -> bool:
+    if isinstance(operand, TensorMeta):
+        return operand.dtype.category == 0
+    return isinstance(operand, bool)
+
+
+def add_shape(self: Operand, other: Operand, alpha: Number) -> TensorMeta:
+    common = common_type((self, other))
+    check_alpha(alpha, common)
+    return elementwise((self, other), common, common_dtype=common, op_name="add")
+
+
+def sub_shape(self: Operand, other: Operand, alpha: Number) -> TensorMeta:
+    check_no_bool(self, other)
+    common = common_type((self, other))
+    check_alpha(alpha, common)
+    return elementwise((self, other), common, common_dtype=common, op_name="sub")
+
+
+add_kernel = direct_sum(operator.add)
+sub_kernel = direct_sum(operator.sub)
+
+
+def scaled_grad(grad: Tensor, alpha: Number) -> Tensor:
+    """The gradient of the operand that a sum scales by ``alpha``."""
+    return grad if alpha == 1 else grad * conj(alpha)
+
+
+def _sum_page(schema: str, shape: Callable[..., TensorMeta], kernel: Kernel) -> OperatorPage:
+    op = define(schema, tags=CORE_POINTWISE, variants=BOTH)
+    op.shape(shape)
+    op.kernel(kernel)
+    op.cost(elementwise_cost(1))
+    return op
+
+
+add = _sum_page(
+    "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    add_shape,
+    add_kernel,
+)
+add_scalar = _sum_page(
+    "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    add_shape,
+    add_kernel,
+)
+sub = _sum_page(
+    "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+    sub_shape,
+    sub_kernel,
+)
+sub_scalar = _sum_page(
+    "aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    sub_shape,
+    sub_kernel,
+)
+
+for _page in (add, add_scalar):
+    write_directly(_page, "add")
+for _page in (sub, sub_scalar):
+    write_directly(_page, "subtract")
+
+
+def _adds_meta(self: TensorMeta, other: Operand, alpha: Number) -> bool:
+    """Whether what is added in place is on meta, beside a tensor that is elsewhere (F51)."""
+    is_meta = isinstance(other, TensorMeta) and other.device.type == "meta"
+    return is_meta and any_elsewhere((self,))
+
+
+def add__shape(self: TensorMeta, other: Operand, alpha: Number) -> object:
+    """As derived, with an operand on meta in the place of self's."""
+    if _adds_meta(self, other, alpha):
+        assert isinstance(other, TensorMeta)
+        other = other.with_device(self.device)
+    return inplace_shape(add.op)(self, other, alpha)
+
+
+_add_ = in_place_form(add)
+_add_.free_devices = _adds_meta
+set_shape_rule(_add_, add__shape)
+
+add.derivative(self=lambda grad: grad, other=scaled_grad)
+add_scalar.derivative(self=lambda grad: grad)
+sub.derivative(self=lambda grad: grad, other=lambda grad, alpha: -scaled_grad(grad, alpha))
+sub_scalar.derivative(self=lambda grad: grad)
+
+
+def rsub_shape(self: Operand, other: Operand, alpha: Number) -> TensorMeta:
+    return sub_shape(other, self, alpha)
+
+
+def rsub_kernel(xp: ModuleType, self: Array, other: Array, alpha: Number) -> Array:
+    return sub_kernel(xp, other, self, alpha)
+
+
+rsub = define("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+rsub_scalar = define(
+    "aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", tags=POINTWISE
+)
+for _page in (rsub, rsub_scalar):
+    _page.shape(rsub_shape)
+    _page.kernel(rsub_kernel)
+    _page.cost(elementwise_cost(1))
+rsub.derivative(self=lambda grad, alpha: -scaled_grad(grad, alpha), other=lambda grad: grad)
+rsub_scalar.derivative(self=lambda grad, alpha: -scaled_grad(grad, alpha))
+
+
+# --- multiplication -------------------------------------------------------------------
+
+
+def mul_shape(self: Operand, other: Operand) -> TensorMeta:
+    common = common_type((self, other))
+    return elementwise((self, other), common, common_dtype=common, op_name="mul")
+
+
+mul_kernel = direct(operator.mul)
+
+mul = define(
+    "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+)
+mul_scalar = define(
+    "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+)
+for _page in (mul, mul_scalar):
+    _page.shape(mul_shape)
+    _page.kernel(mul_kernel)
+    write_directly(_page, "multiply")
+    _page.cost(elementwise_cost(1))
+mul.derivative(
+    self=lambda grad, other: grad * conj(other),
+    other=lambda grad, self: grad * conj(self),
+)
+mul_scalar.derivative(self=lambda grad, other: grad * conj(other))
+
+
+# --- signs and magnitudes -------------------------------------------------------------
+
+
+def check_negatable(kind: dtype) -> dtype:
+    """The result type of a negation; RuntimeError for bool."""
+    check(
+        kind.category != 0,
+        lambda: (
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        ),
+    )
+    return kind
+
+
+def in_place_abs_shape(rule: Callable[..., object]) -> Callable[..., object]:
+    """The rule of ``abs_``: a magnitude is no complex number."""
+
+    def abs_in_place_shape(self: TensorMeta) -> object:
+        check(
+            not self.dtype.is_complex,
+            lambda: "In-place abs is not supported for complex tensors.",
+        )
+        return rule(self)
+
+    return abs_in_place_shape
+
+
+def abs_out_shape(self: TensorMeta, out: TensorMeta) -> object:
+    """The rule of ``abs.out``: an output of the operand's own dtype.
+
+    Magnitudes of complex numbers also go into real outputs of any precision.
+    """
+    if not self.dtype.is_complex:
+        return _exact_abs(self, out)
+    if out.dtype.is_complex:
+        check_same_dtype("abs", self.dtype, out.dtype)
+    return _cast_abs(self, out)
+
+
+def check_real_sign(kind: dtype) -> dtype:
+    """The result type of a sign; NotImplementedError for complex types."""
+    check_not_implemented(
+        not kind.is_complex,
+        lambda: (
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use "
+            "torch.sgn instead."
+        ),
+    )
+    return kind
+
+
+def sign_kernel(xp: ModuleType, self: Array) -> Array:
+    return self if self.dtype.kind == "b" else _sign(xp, self)
+
+
+def _sign(xp: ModuleType, self: Array) -> Array:
+    # xp.sign gives nan for nan, PyTorch 0.
+    return xp.subtract((self > 0).astype(self.dtype), (self < 0).astype(self.dtype))
+
+
+def sgn_kernel(xp: ModuleType, self: Array) -> Array:
+    if self.dtype.kind != "c":
+        return sign_kernel(xp, self)
+    size = xp.abs(self)
+    return xp.where(size == 0, 0, self / xp.where(size == 0, 1, size))
+
+
+def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    """The gradient of ``sgn``: what of it is tangent to the unit circle, over the magnitude."""
+    if not self.meta.dtype.is_complex:
+        return no_slope(grad)
+    size = aten.abs(self)
+    along = real_part(grad * conj(result)) * result
+    return ((grad - along) / size).masked_fill(size == 0, 0)
+
+
+neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
+neg.exact_out()
+neg.derivative(self=lambda grad: -grad)
+abs = unary("abs", lambda xp, self: xp.abs(self), result=real, takes=NUMERIC, tags=CORE_POINTWISE)
+set_shape_rule(in_place_form(abs), in_place_abs_shape(inplace_shape(abs.op)))
+set_shape_rule(abs.variants[1], abs_out_shape)
+_exact_abs, _cast_abs = out_shape(abs.op, 1, check_same_dtype), out_shape(abs.op, 1)
+abs.derivative(self=lambda grad, self: grad * sgn(self))
+sign = unary("sign", sign_kernel, result=check_real_sign, tags=CORE_POINTWISE)
+sign.exact_out()
+sign.derivative(self=no_slope)
+sgn: OperatorPage = unary("sgn", sgn_kernel, result=same, takes=ANY)
+sgn.exact_out()
+sgn.derivative(self=sgn_grad)
+reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
+reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))
+
+positive = define("aten::positive(Tensor(a) self) -> Tensor(a)", tags=POINTWISE)
+
+
+@positive.composite
+def positive_itself(self: Tensor) -> Tensor:
+    check(
+        self.meta.dtype.category != 0,
+        lambda: "The `+` operator, on a bool tensor is not supported.",
+    )
+    return self
+
+
+square = define("aten::square(Tensor self) -> Tensor", tags=POINTWISE)
+square.composite(lambda self: aten.pow(self, 2))
+define("aten::square_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]).composite(
+    lambda self: self.pow_(2)
+)
+define(
+    "aten::square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[*POINTWISE, Tag.out]
+).composite(lambda self, out: aten.pow(self, 2, out=out))

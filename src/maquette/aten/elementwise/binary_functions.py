@@ -1,0 +1,290 @@
+"""Functions of two operands: angles and lengths, logarithms of sums, factors, neighbours.
+
+The four operations are in `arithmetic.py` and `division.py`, powers in `powers.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import Value, conj, no_slope
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import (
+    BOTH,
+    FLOATING,
+    INTS,
+    POINTWISE,
+    REAL_FLOATS,
+    Array,
+    Operand,
+    binary,
+    check_category,
+    common_type,
+    computed,
+    elementwise_cost,
+    promoted,
+    special,
+)
+from maquette.core.device_rules import check_one_device
+from maquette.core.dtype import float32, int32
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+
+_INTS = frozenset((INTS,))
+
+# --- angles, lengths, signs -----------------------------------------------------------
+
+atan2 = binary(
+    "atan2",
+    lambda xp, a, b: xp.arctan2(a, b),
+    floats=True,
+    takes=REAL_FLOATS,
+    tags=(Tag.core, Tag.pointwise),
+)
+
+
+def over_square(grad: Tensor, leg: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """grad * leg / (self**2 + other**2), 0 at the origin."""
+    square = self * self + other * other
+    return grad * (leg / square).masked_fill(square == 0, 0)
+
+
+atan2.derivative(
+    self=lambda grad, self, other: over_square(grad, other, self, other),
+    other=lambda grad, self, other: over_square(grad, -self, self, other),
+)
+hypot = binary("hypot", lambda xp, a, b: xp.hypot(a, b), takes=REAL_FLOATS)
+hypot.derivative(
+    self=lambda grad, self, result: grad * (self / result),
+    other=lambda grad, other, result: grad * (other / result),
+)
+
+copysign = binary(
+    "copysign",
+    lambda xp, a, b: xp.copysign(a, b),
+    overload="Tensor",
+    floats=True,
+    takes=REAL_FLOATS,
+)
+copysign_scalar = binary(
+    "copysign",
+    lambda xp, a, b: xp.copysign(a, b),
+    overload="Scalar",
+    arguments="Tensor self, Scalar other",
+    floats=True,
+    takes=REAL_FLOATS,
+)
+
+
+def copysign_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
+    """The gradient of ``copysign``: the sign that it turned, 0 at 0."""
+    return grad * (result / self).masked_fill(self == 0, 0)
+
+
+copysign.derivative(self=copysign_grad, other=no_slope)
+copysign_scalar.derivative(self=copysign_grad)
+
+
+# --- neighbours and exponents ---------------------------------------------------------
+
+nextafter = define(
+    "aten::nextafter(Tensor self, Tensor other) -> Tensor", tags=POINTWISE, variants=BOTH
+)
+
+
+@nextafter.shape
+def nextafter_shape(self: Operand, other: Operand) -> TensorMeta:
+    check_one_device("nextafter", [t for t in (self, other) if isinstance(t, TensorMeta)])
+    common = common_type((self, other))
+    check_category("nextafter", common, REAL_FLOATS)
+    return elementwise((self, other), common, common_dtype=common, op_name="nextafter")
+
+
+@nextafter.kernel
+def nextafter_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
+    if self.dtype is other.dtype:
+        return xp.nextafter(self, other)  # in the very type: neighbours differ by type
+    return xp.nextafter(*promoted(xp, self, other))
+
+
+nextafter.cost(elementwise_cost(1))
+nextafter.derivative(
+    self=lambda grad, self, other: grad.masked_fill(self == other, 0),
+    other=no_slope,
+)
+
+ldexp = define(
+    "aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
+    tags=POINTWISE,
+    variants=("ldexp_", Variant.OUT),
+)
+
+
+@ldexp.shape
+def ldexp_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
+    common = common_type((self, other), floats=True)
+    # As PyTorch 2.13 lays it out: where it makes the power first, that one is contiguous.
+    whole_self, whole_other = (kind.category < 2 for kind in (self.dtype, other.dtype))
+    if whole_self or (self.dtype is float32 and not whole_other):
+        other = other.fresh(other.shape, common)
+    return elementwise((self, other), common, common_dtype=common, op_name="ldexp")
+
+
+@ldexp.kernel
+def ldexp_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
+    base, exponent = promoted(xp, self, other, floats=True)
+    return base * xp.exp2(exponent)
+
+
+ldexp.cost(elementwise_cost(2))
+ldexp.derivative(
+    self=lambda grad, other: grad * conj(aten.pow(2.0, other)),
+    other=lambda grad, result: grad * conj(result * math.log(2)),
+)
+
+frexp = define(
+    "aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+    tags=POINTWISE,
+    variants=[
+        "aten::frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) "
+        "-> (Tensor(a!) mantissa, Tensor(b!) exponent)"
+    ],
+)
+
+
+@frexp.shape
+def frexp_shape(self: TensorMeta) -> tuple[TensorMeta, TensorMeta]:
+    check(
+        self.dtype.is_floating_point,
+        lambda: f"frexp() only supports floating-point dtypes, got {self}",
+    )
+    return elementwise([self], self.dtype), elementwise([self], int32)
+
+
+@frexp.kernel
+def frexp_kernel(xp: ModuleType, self: Array) -> tuple[Array, Array]:
+    mantissa, exponent = xp.frexp(computed(self))
+    return mantissa, exponent
+
+
+frexp.exact_out()
+frexp.cost(elementwise_cost(1))
+frexp.nondifferentiable(1)
+
+
+@frexp.derivative("self")
+def frexp_grad(grad: Tensor, result1: Tensor) -> tuple[Tensor]:
+    return (grad / aten.pow(2.0, result1),)
+
+
+# --- logarithms of sums ---------------------------------------------------------------
+
+
+def logaddexp_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    if a.dtype.kind != "c":
+        return xp.logaddexp(a, b)
+    swap = xp.real(a) < xp.real(b)
+    high, low = xp.where(swap, b, a), xp.where(swap, a, b)
+    return xp.where(a == b, a + math.log(2), high + xp.log1p(xp.exp(low - high)))
+
+
+logaddexp = binary("logaddexp", logaddexp_kernel, takes=FLOATING, variants=[Variant.OUT])
+logaddexp.derivative(
+    self=lambda grad, self, other: grad * conj(aten.sigmoid(self - other)),
+    other=lambda grad, self, other: grad * conj(aten.sigmoid(other - self)),
+)
+logaddexp2 = binary(
+    "logaddexp2", lambda xp, a, b: xp.logaddexp2(a, b), takes=REAL_FLOATS, variants=[Variant.OUT]
+)
+logaddexp2.derivative(
+    self=lambda grad, self, other: grad / (1 + aten.exp2(other - self)),
+    other=lambda grad, self, other: grad / (1 + aten.exp2(self - other)),
+)
+
+
+# --- products with logarithms ---------------------------------------------------------
+
+
+def _log_product(
+    name: str, function: str, names: tuple[tuple[str, str, tuple[str, ...]], ...]
+) -> list[OperatorPage]:
+    """Define x * log(y) or x * log1p(y), 0 where x is; the overloads differ in their arguments."""
+    return [
+        binary(
+            name,
+            lambda xp, a, b: getattr(special(xp), function)(a, b),
+            overload=overload,
+            arguments=arguments,
+            floats=True,
+            takes=REAL_FLOATS,
+            variants=variants,
+        )
+        for overload, arguments, variants in names
+    ]
+
+
+_TWO, _RIGHT, _LEFT = (
+    "Tensor self, Tensor other", "Tensor self, Scalar other", "Scalar self, Tensor other"
+)  # fmt: skip
+
+xlogy, xlogy_number, xlogy_of_number = _log_product(
+    "xlogy",
+    "xlogy",
+    (
+        ("Tensor", _TWO, ("xlogy_.Tensor", "OutTensor")),
+        ("Scalar_Other", _RIGHT, ("xlogy_.Scalar_Other", "OutScalar_Other")),
+        ("Scalar_Self", _LEFT, ("OutScalar_Self",)),
+    ),
+)
+special_xlog1py, special_xlog1py_number, special_xlog1py_of_number = _log_product(
+    "special_xlog1py",
+    "xlog1py",
+    (
+        ("", _TWO, ("out",)),
+        ("other_scalar", _RIGHT, ("other_scalar_out",)),
+        ("self_scalar", _LEFT, ("self_scalar_out",)),
+    ),
+)
+
+
+def where_not_both(grad: Tensor, self: Tensor, condition: Tensor | bool, slope: Value) -> Tensor:
+    """grad * slope, and 0 where self is 0 and the condition holds."""
+    return (grad * slope).masked_fill((self == 0).logical_and(condition), 0)
+
+
+def xlogy_by_number(grad: Tensor, self: Tensor, other: float) -> Tensor:
+    """The gradient of ``xlogy`` by its first operand, for a number."""
+    if other > 0:
+        return grad * math.log(other)
+    slope = -math.inf if other == 0 else math.nan
+    return (grad * slope).masked_fill(self == 0, 0) if other == 0 else grad * slope
+
+
+def xlog1py_by_number(grad: Tensor, self: Tensor, other: float) -> Tensor:
+    """The gradient of ``xlog1py`` by its first operand, for a number."""
+    return xlogy_by_number(grad, self, other + 1)
+
+
+xlogy.derivative(
+    self=lambda grad, self, other: where_not_both(grad, self, other <= 0, other.log()),
+    other=lambda grad, self, other: grad * self / other,
+)
+xlogy_number.derivative(self=xlogy_by_number)
+xlogy_of_number.derivative(other=lambda grad, self, other: grad * self / other)
+special_xlog1py.derivative(
+    self=lambda grad, self, other: where_not_both(grad, self, other <= -1, other.log1p()),
+    other=lambda grad, self, other: grad * self / (other + 1),
+)
+special_xlog1py_number.derivative(self=xlog1py_by_number)
+special_xlog1py_of_number.derivative(other=lambda grad, self, other: grad * self / (other + 1))
+
+
+# --- factors --------------------------------------------------------------------------
+
+gcd = binary("gcd", lambda xp, a, b: xp.gcd(a, b), takes=_INTS)
+lcm = binary("lcm", lambda xp, a, b: xp.abs(xp.lcm(a, b)), takes=_INTS)

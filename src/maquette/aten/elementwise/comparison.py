@@ -1,0 +1,260 @@
+"""Comparisons and logic: relations, logical and bitwise operators, nearness.
+
+Choosing by a condition (`where`, `masked_fill`) is in `where.py`. Results of relations are bool
+and carry no gradient; their in-place forms write 0 and 1 in the type of the tensor.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from maquette.aten.common.operators import aten
+from maquette.aten.common.type_promotion import promoted
+from maquette.aten.elementwise.pointwise import (
+    ANY,
+    BITS,
+    BOTH,
+    CORE_POINTWISE,
+    FLOATS,
+    ORDERED,
+    POINTWISE,
+    Array,
+    Kernel,
+    Operand,
+    binary,
+    boolean,
+    elementwise_cost,
+    unary,
+)
+from maquette.core.dtype import bool_, get_default_dtype
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+
+INTS_ONLY = frozenset((1,))
+
+
+# --- relations ------------------------------------------------------------------------
+
+
+def relation(
+    name: str, function: Kernel, *, takes: frozenset[int] = ORDERED
+) -> tuple[OperatorPage, OperatorPage]:
+    """Define a relation of two tensors, and of a tensor and a number."""
+    pages = (
+        binary(
+            name,
+            function,
+            result=boolean,
+            takes=takes,
+            overload="Tensor",
+            tags=CORE_POINTWISE,
+            variants=(Variant.INPLACE, "Tensor_out"),
+        ),
+        binary(
+            name,
+            function,
+            result=boolean,
+            takes=takes,
+            overload="Scalar",
+            arguments="Tensor self, Scalar other",
+            tags=CORE_POINTWISE,
+        ),
+    )
+    for page in pages:
+        page.derivative(self=flat, other=flat)
+    return pages
+
+
+def flat(grad: Tensor) -> Tensor:
+    """The gradient that an in-place relation passes on: what it wrote depends on nothing."""
+    return aten.zeros_like(grad)
+
+
+eq, eq_scalar = relation("eq", lambda xp, a, b: xp.equal(a, b), takes=ANY)
+ne, ne_scalar = relation("ne", lambda xp, a, b: xp.not_equal(a, b), takes=ANY)
+lt, lt_scalar = relation("lt", lambda xp, a, b: xp.less(a, b))
+le, le_scalar = relation("le", lambda xp, a, b: xp.less_equal(a, b))
+gt, gt_scalar = relation("gt", lambda xp, a, b: xp.greater(a, b))
+ge, ge_scalar = relation("ge", lambda xp, a, b: xp.greater_equal(a, b))
+
+
+# --- logic ----------------------------------------------------------------------------
+
+
+def logical(name: str, function: Kernel) -> OperatorPage:
+    """Define a logical operator: operands of any types count as true where they are not zero."""
+    op = define(
+        f"aten::{name}(Tensor self, Tensor other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+    )
+
+    @op.shape
+    def logical_shape(self: Operand, other: Operand) -> TensorMeta:
+        return elementwise((self, other), bool_, op_name=name)
+
+    @op.kernel
+    def logical_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
+        return function(xp, self != 0, other != 0)
+
+    op.cost(elementwise_cost(1))
+    op.derivative(self=flat, other=flat)
+    return op
+
+
+logical_and = logical("logical_and", lambda xp, a, b: xp.logical_and(a, b))
+logical_or = logical("logical_or", lambda xp, a, b: xp.logical_or(a, b))
+logical_xor = logical("logical_xor", lambda xp, a, b: xp.logical_xor(a, b))
+logical_not = unary(
+    "logical_not", lambda xp, self: xp.equal(self, 0), result=boolean, tags=CORE_POINTWISE
+)
+logical_not.derivative(self=flat)
+
+
+# --- bits -----------------------------------------------------------------------------
+
+
+def bitwise(
+    name: str,
+    function: Kernel,
+    *,
+    scalar: str = "Scalar",
+    takes: frozenset[int] = BITS,
+    label: str = "",
+    tags: tuple[Tag, ...] = CORE_POINTWISE,
+) -> None:
+    """Define a bitwise operator on two tensors, a tensor and a number, a number and a tensor."""
+    binary(
+        name,
+        function,
+        takes=takes,
+        label=label,
+        overload="Tensor",
+        tags=tags,
+        variants=(Variant.INPLACE, "Tensor_out"),
+    )
+    binary(
+        name,
+        function,
+        takes=takes,
+        label=label,
+        overload=scalar,
+        arguments="Tensor self, Scalar other",
+        tags=tags,
+    )
+    binary(
+        name,
+        function,
+        takes=takes,
+        label=label,
+        overload="Scalar_Tensor",
+        arguments="Scalar self, Tensor other",
+        variants=(),
+    )
+
+
+def left_shift_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    bits = 8 * a.dtype.itemsize
+    outside = xp.logical_or(b < 0, b >= bits)
+    return xp.where(outside, 0, xp.left_shift(a, xp.where(outside, 0, b))).astype(a.dtype)
+
+
+def right_shift_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    # A shift by too much leaves the sign, as a shift by all bits but one does.
+    most = 8 * a.dtype.itemsize - 1
+    outside = xp.logical_or(b < 0, b > most)
+    shifted = xp.right_shift(a, xp.where(outside, most, b).astype(a.dtype))
+    return shifted if a.dtype.kind == "i" else xp.where(outside, 0, shifted).astype(a.dtype)
+
+
+bitwise("bitwise_and", lambda xp, a, b: xp.bitwise_and(a, b))
+bitwise("bitwise_or", lambda xp, a, b: xp.bitwise_or(a, b))
+bitwise("bitwise_xor", lambda xp, a, b: xp.bitwise_xor(a, b))
+bitwise(
+    "bitwise_left_shift",
+    left_shift_kernel,
+    scalar="Tensor_Scalar",
+    takes=INTS_ONLY,
+    label="lshift",
+    tags=POINTWISE,
+)
+bitwise(
+    "bitwise_right_shift",
+    right_shift_kernel,
+    scalar="Tensor_Scalar",
+    takes=INTS_ONLY,
+    label="rshift",
+    tags=POINTWISE,
+)
+bitwise_not = unary(
+    "bitwise_not",
+    lambda xp, self: xp.invert(self),
+    result=lambda kind: kind,
+    takes=BITS,
+    tags=CORE_POINTWISE,
+).exact_out()
+
+
+# --- nearness -------------------------------------------------------------------------
+
+_NEAR = (
+    "Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, "
+    "bool equal_nan=False"
+)
+
+
+isclose = define(f"aten::isclose({_NEAR}) -> Tensor")
+
+
+@isclose.composite
+def isclose_by_parts(
+    self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool
+) -> Tensor:
+    check(
+        self.dtype is other.dtype,
+        lambda: f"{self.dtype.scalar_name} did not match {other.dtype.scalar_name}",
+    )
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        words = f"{name} must be greater than or equal to zero, but got {tolerance}"
+        check(tolerance >= 0, lambda words=words: words)
+    close = eq(self, other)
+    if equal_nan and self.dtype.category >= FLOATS:
+        close = logical_or(close, logical_and(ne(self, self), ne(other, other)))
+    if rtol == 0 and atol == 0:
+        return close
+    if self.dtype.category < FLOATS:
+        self, other = self.to(get_default_dtype()), other.to(get_default_dtype())
+    allowed = aten.abs(other * rtol) + atol
+    actual = aten.abs(self - other)
+    return logical_or(close, logical_and(aten.isfinite(actual), le(actual, allowed)))
+
+
+allclose = define(f"aten::allclose({_NEAR}) -> bool", tags=[Tag.data_dependent_output])
+
+
+@allclose.explicit
+def allclose_by_parts(
+    self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: bool
+) -> bool:
+    return bool(isclose(self, other, rtol, atol, equal_nan).all().item())
+
+
+equal = define(
+    "aten::equal(Tensor self, Tensor other) -> bool",
+    tags=[Tag.data_dependent_output, Tag.pointwise],
+)
+
+
+@equal.shape
+def equal_shape(self: TensorMeta, other: TensorMeta) -> bool:
+    return False  # a placeholder: the kernel gives the answer, outlines have none
+
+
+@equal.kernel
+def equal_kernel(xp: ModuleType, self: Array, other: Array) -> bool:
+    if self.shape != other.shape:
+        return False
+    a, b = (self, other) if self.dtype == other.dtype else promoted(xp, self, other)
+    return bool(xp.all(xp.equal(a, b)))

@@ -1,0 +1,182 @@
+"""Complex numbers and their parts: views between real and complex, `complex`, `polar`.
+
+Conjugation is in `conjugate.py`, `angle` in `rounding.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import real_part
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.conjugate import _conj, _neg_view
+from maquette.aten.elementwise.pointwise import Array, Kernel, elementwise_cost
+from maquette.core.dtype import dtype, float16, float32, float64
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
+from maquette.library.variants import out_shape
+from maquette.tensor.tensor import Tensor
+
+_PARTS = (float16, float32, float64)
+
+# --- views ----------------------------------------------------------------------------
+
+view_as_real = define("aten::view_as_real(Tensor(a) self) -> Tensor(a)")
+
+
+@view_as_real.shape
+def view_as_real_shape(self: TensorMeta) -> TensorMeta:
+    check(
+        self.dtype.is_complex,
+        lambda: f"view_as_real is only supported for complex tensors, got {self}",
+    )
+    strides = (*(2 * stride for stride in self.strides), 1)
+    return TensorMeta.of(
+        self.dtype.to_real(), (*self.shape, 2), strides, 2 * self.offset, self.device
+    )
+
+
+view_as_real.derivative(self=lambda grad: aten.view_as_complex(grad.contiguous()))
+
+view_as_complex = define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
+
+
+@view_as_complex.shape
+def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
+    check(
+        self.dtype in _PARTS,
+        lambda: (
+            f"view_as_complex is only supported for half, float and double tensors, but got a "
+            f"tensor of scalar type: {self.dtype.scalar_name}"
+        ),
+    )
+    check(self.ndim > 0, lambda: "Input tensor must have one or more dimensions")
+    check(
+        self.shape[-1] == 2,
+        lambda: f"Tensor must have a last dimension of size 2, got {self}",
+    )
+    check(
+        self.strides[-1] == 1,
+        lambda: f"Tensor must have a last dimension with stride 1, got strides {self.strides}",
+    )
+    check(
+        all(stride % 2 == 0 for stride in self.strides[:-1]),
+        lambda: (
+            f"Tensor must have a stride divisible by 2 for all but last dimension, got strides "
+            f"{self.strides}"
+        ),
+    )
+    check(
+        self.offset % 2 == 0,
+        lambda: f"Tensor must have a storage_offset divisible by 2, got {self.offset}",
+    )
+    strides = tuple(stride // 2 for stride in self.strides[:-1])
+    return TensorMeta.of(
+        self.dtype.to_complex(), self.shape[:-1], strides, self.offset // 2, self.device
+    )
+
+
+view_as_complex.derivative(self=lambda grad: aten.view_as_real(grad.resolve_conj()))
+
+real = define("aten::real(Tensor(a) self) -> Tensor(a)")
+
+
+@real.composite
+def real_view(self: Tensor) -> Tensor:
+    if not self.meta.dtype.is_complex:
+        return self
+    return view_as_real(_conj(self) if self.is_conj() else self).select(-1, 0)
+
+
+imag = define("aten::imag(Tensor(a) self) -> Tensor(a)")
+
+
+@imag.composite
+def imag_view(self: Tensor) -> Tensor:
+    check(
+        self.meta.dtype.is_complex,
+        lambda: f"imag is not implemented for tensors with non-complex dtypes, got {self.meta}",
+    )
+    if self.is_conj():
+        return _neg_view(view_as_real(_conj(self)).select(-1, 1))
+    return view_as_real(self).select(-1, 1)
+
+
+# --- from parts -----------------------------------------------------------------------
+
+
+def check_parts(first: TensorMeta, second: TensorMeta) -> dtype:
+    """The complex type of two parts; RuntimeError unless they are floats of one type."""
+    check(
+        first.dtype in _PARTS and second.dtype in _PARTS,
+        lambda: (
+            f"Expected both inputs to be Half, Float or Double tensors but got "
+            f"{first.dtype.scalar_name} and {second.dtype.scalar_name}"
+        ),
+    )
+    check(
+        first.dtype is second.dtype,
+        lambda: (
+            f"Expected object of scalar type {first.dtype.scalar_name} but got scalar type "
+            f"{second.dtype.scalar_name} for second argument"
+        ),
+    )
+    return first.dtype.to_complex()
+
+
+def _from_parts(name: str, first: str, second: str, kernel: Kernel) -> OperatorPage:
+    op = define(f"aten::{name}(Tensor {first}, Tensor {second}) -> Tensor", variants=[Variant.OUT])
+
+    @op.shape
+    def parts_shape(first: TensorMeta, second: TensorMeta) -> TensorMeta:
+        return elementwise((first, second), check_parts(first, second), op_name=name)
+
+    op.kernel(kernel)
+    op.cost(elementwise_cost(1))
+    for variant in op.variants:
+        set_shape_rule(variant, _exactly(out_shape(op.op, 1)))
+    return op
+
+
+def _exactly(rule: Callable[..., object]) -> Callable[..., object]:
+    """The rule of an ``out=`` form whose target must have the very type of the result."""
+
+    def exact_shape(first: TensorMeta, second: TensorMeta, out: TensorMeta) -> object:
+        kind = check_parts(first, second)
+        check(
+            out.dtype is kind,
+            lambda: (
+                f"Expected object of scalar type {kind.scalar_name} but got scalar type "
+                f"{out.dtype.scalar_name} for argument 'out'"
+            ),
+        )
+        return rule(first, second, out)
+
+    return exact_shape
+
+
+def joined(xp: ModuleType, real: Array, imag: Array) -> Array:
+    """The complex array of two parts; a sum with ``1j * imag`` would make NaN of infinite parts."""
+    real, imag = xp.broadcast_arrays(real, imag)
+    result = xp.empty(real.shape, xp.result_type(real, 1j))
+    result.real, result.imag = real, imag
+    return result
+
+
+def polar_kernel(xp: ModuleType, abs: Array, angle: Array) -> Array:
+    return joined(xp, abs * xp.cos(angle), abs * xp.sin(angle))
+
+
+complex = _from_parts("complex", "real", "imag", joined)
+complex.derivative(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
+polar = _from_parts("polar", "abs", "angle", polar_kernel)
+
+
+@polar.derivative("abs", "angle")
+def polar_grad(grad: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
+    towards = real_part(grad.conj() * aten.sgn(result))
+    around = real_part(grad.conj() * (1j * result))
+    return towards, around

@@ -1,0 +1,220 @@
+"""Division, exact and rounded, and its remainders.
+
+Integers divide exactly into the default dtype; rounded quotients and remainders keep their type and
+refuse a divisor of zero, which only the kernel can see.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import Value, conj, no_slope
+from maquette.aten.common.operators import aten
+from maquette.aten.common.type_promotion import factors, narrow_type, promoted
+from maquette.aten.elementwise.pointwise import (
+    BOTH,
+    CORE_POINTWISE,
+    REALS,
+    Array,
+    Operand,
+    binary,
+    check_category,
+    common_type,
+    direct,
+    elementwise_cost,
+    write_directly,
+)
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check, check_data
+from maquette.core.meta import TensorMeta
+from maquette.library.page import Variant, define
+from maquette.tensor.tensor import Tensor
+
+# --- division -------------------------------------------------------------------------
+
+
+def div_shape(self: Operand, other: Operand) -> TensorMeta:
+    common = common_type((self, other), floats=True)
+    return elementwise((self, other), common, common_dtype=common, op_name="div")
+
+
+div_kernel = direct(operator.truediv, floats=True)
+
+
+def quotient_slope(grad: Tensor, self: Value, other: Tensor) -> Tensor:
+    """The gradient of ``self / other`` by ``other``."""
+    return -grad * conj((self / other) / other)
+
+
+div = define(
+    "aten::div.Tensor(Tensor self, Tensor other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+)
+div_scalar = define(
+    "aten::div.Scalar(Tensor self, Scalar other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+)
+for _page in (div, div_scalar):
+    _page.shape(div_shape)
+    _page.kernel(div_kernel)
+    write_directly(_page, "true_divide")
+    _page.cost(elementwise_cost(1))
+div.derivative(self=lambda grad, other: grad / conj(other), other=quotient_slope)
+div_scalar.derivative(self=lambda grad, other: grad / conj(other))
+
+
+def divided_shape(self: Operand, other: Operand, rounding_mode: str | None) -> TensorMeta:
+    """The shape rule of a division that may round."""
+    if rounding_mode is None:
+        return div_shape(self, other)
+    check(
+        rounding_mode in ("trunc", "floor"),
+        lambda: (
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+            f"'{rounding_mode}'"
+        ),
+    )
+    common = common_type((self, other))
+    check_category(f"div_{rounding_mode}", common, REALS)
+    return elementwise((self, other), common, common_dtype=common, op_name="div")
+
+
+def divided_kernel(xp: ModuleType, self: Array, other: Array, rounding_mode: str | None) -> Array:
+    if rounding_mode is None:
+        return div_kernel(xp, self, other)
+    whole = rounding_mode == "floor"
+    a, b = factors(xp, self, other) if whole else promoted(xp, self, other)
+    if a.dtype.kind not in "iu":
+        if whole:
+            return xp.floor_divide(a, b)
+        quotient = xp.true_divide(a, b)
+        narrow = narrow_type(self, other)
+        # In 16 bits the quotient may round up to a whole number before it is cut.
+        return xp.trunc(quotient.astype(narrow).astype(a.dtype) if narrow else quotient)
+    check_divisor(xp, a, b)
+    return xp.floor_divide(a, b) if whole else truncated_quotient(xp, a, b)
+
+
+def check_divisor(xp: ModuleType, dividend: Array, divisor: Array) -> None:
+    """Refuse an integer division by zero, which has no answer, unless nothing is divided."""
+    check_data(not dividend.size or bool(xp.all(divisor)), lambda: "ZeroDivisionError")
+
+
+def truncated_quotient(xp: ModuleType, a: Array, b: Array) -> Array:
+    """The quotient of integers, rounded to zero; NumPy's rounds down."""
+    quotient = xp.floor_divide(a, b)
+    inexact = xp.not_equal(xp.multiply(quotient, b), a)
+    return xp.add(quotient, xp.logical_and(quotient < 0, inexact).astype(quotient.dtype))
+
+
+def rounded_quotient_grad(grad: Tensor, other: Value, rounding_mode: str | None) -> Tensor:
+    """The gradient of ``div`` by its dividend: none once it rounds."""
+    return grad / conj(other) if rounding_mode is None else no_slope(grad)
+
+
+def rounded_divisor_grad(
+    grad: Tensor, self: Value, other: Tensor, rounding_mode: str | None
+) -> Tensor:
+    """The gradient of ``div`` by its divisor: none once it rounds."""
+    return quotient_slope(grad, self, other) if rounding_mode is None else no_slope(grad)
+
+
+div_mode = define(
+    "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=(Variant.INPLACE, "out_mode"),
+)
+div_scalar_mode = define(
+    "aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=(Variant.INPLACE,),
+)
+for _page in (div_mode, div_scalar_mode):
+    _page.shape(divided_shape)
+    _page.kernel(divided_kernel)
+    _page.cost(elementwise_cost(1))
+div_mode.derivative(self=rounded_quotient_grad, other=rounded_divisor_grad)
+div_scalar_mode.derivative(self=rounded_quotient_grad)
+
+floor_divide = binary(
+    "floor_divide",
+    lambda xp, a, b: divided_kernel(xp, a, b, "floor"),
+    takes=REALS,
+    label="div_floor",
+    tags=(),
+    variants=(Variant.OUT, "floor_divide_.Tensor"),
+)
+
+
+# --- remainders -----------------------------------------------------------------------
+
+
+def remainder_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    if a.dtype.kind in "iu":
+        check_divisor(xp, a, b)
+    return xp.remainder(a, b)
+
+
+def fmod_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    if a.dtype.kind in "iu":
+        check_divisor(xp, a, b)
+    return xp.fmod(a, b)
+
+
+remainder = binary(
+    "remainder",
+    remainder_kernel,
+    overload="Tensor",
+    takes=REALS,
+    tags=CORE_POINTWISE,
+    variants=(Variant.INPLACE, "Tensor_out"),
+)
+remainder_scalar = binary(
+    "remainder",
+    remainder_kernel,
+    overload="Scalar",
+    arguments="Tensor self, Scalar other",
+    takes=REALS,
+    tags=CORE_POINTWISE,
+)
+remainder_of_scalar = binary(
+    "remainder",
+    remainder_kernel,
+    overload="Scalar_Tensor",
+    arguments="Scalar self, Tensor other",
+    takes=REALS,
+    variants=(),
+)
+fmod = binary(
+    "fmod",
+    fmod_kernel,
+    overload="Tensor",
+    takes=REALS,
+    tags=CORE_POINTWISE,
+    variants=(Variant.INPLACE, "Tensor_out"),
+)
+fmod_scalar = binary(
+    "fmod",
+    fmod_kernel,
+    overload="Scalar",
+    arguments="Tensor self, Scalar other",
+    takes=REALS,
+    tags=CORE_POINTWISE,
+)
+
+
+def _times_quotient(mode: str) -> Callable[..., Tensor]:
+    """The gradient of a remainder by its divisor: minus the quotient, rounded its way."""
+
+    def formula(grad: Tensor, self: Value, other: Tensor) -> Tensor:
+        quotient = aten.div(self, other, rounding_mode=mode)
+        return -grad * quotient
+
+    return formula
+
+
+remainder.derivative(self=lambda grad: grad, other=_times_quotient("floor"))
+remainder_scalar.derivative(self=lambda grad: grad)
+remainder_of_scalar.derivative(other=_times_quotient("floor"))
+fmod.derivative(self=lambda grad: grad, other=_times_quotient("trunc"))
+fmod_scalar.derivative(self=lambda grad: grad)

@@ -1,0 +1,239 @@
+"""Operators on lists of tensors, `_foreach_*`: an operator of one tensor, for each member.
+
+Each is derived from the page of its single operator: shape rule and kernel run it member by member
+in one call, so that an optimizer's step is one dispatch; when something requires grad, the single
+operators are called instead and recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+
+from maquette.aten.elementwise import (  # noqa: F401  # they define the single operators
+    arithmetic,
+    division,
+    minimum_maximum,
+    powers,
+    rounding,
+    special_functions,
+    ternary,
+    transcendental,
+)
+from maquette.core.dtype import dtype
+from maquette.core.errors import check
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import ops
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, OperatorPage, define
+from maquette.library.variants import inplace_shape, writing
+from maquette.tensor.tensor import Tensor
+
+Rows = Iterator[list[object]]
+
+
+# --- from one to each -----------------------------------------------------------------
+
+
+def rows(name: str, single: OpOverload, params: Sequence[object]) -> Rows:
+    """The arguments of the single operator, member by member; what is no list goes to each."""
+    lists = [p for p in params if isinstance(p, (tuple, list))]
+    count = len(lists[0])
+    check(count > 0, lambda: f"{name}: Tensor list must have at least one tensor.")
+    check(
+        all(len(p) == count for p in lists),
+        lambda: (
+            f"{name}: Tensor lists must have the same number of tensors, got "
+            f"{' and '.join(str(len(p)) for p in lists)}"
+        ),
+    )
+    rest = [a.default for a in single._schema.arguments[len(params) :]]
+    for i in range(count):
+        yield [p[i] if isinstance(p, (tuple, list)) else p for p in params] + rest
+
+
+def each_cost(name: str, single: OpOverload, op: OpOverload) -> Callable[..., Cost]:
+    """The cost of ``op`` on lists: that of the single operator, summed."""
+
+    def cost(*metas: object) -> Cost:
+        rule = single.cost_rule
+        if rule is None:
+            return Cost()
+        params = metas[: len(op._schema.arguments)]
+        each = [rule(*row, row[0]) for row in rows(name, single, params)]
+        return Cost(flops=sum(c.flops for c in each if isinstance(c, Cost)))
+
+    return cost
+
+
+def each(name: str, arguments: str, single: OpOverload) -> OperatorPage:
+    """Define the functional form: ``single`` for each member, a list of results."""
+    op = define(f"aten::{name}({arguments}) -> Tensor[]").any_device()
+
+    @op.shape
+    def each_shape(*params: object) -> tuple[object, ...]:
+        assert single.shape_rule is not None
+        return tuple([single.shape_rule(*row) for row in rows(name, single, params)])
+
+    @op.kernel
+    def each_kernel(xp: ModuleType, *params: object) -> list[object]:
+        assert single.array_kernel is not None
+        return [single.array_kernel(xp, *row) for row in rows(name, single, params)]
+
+    op.cost(each_cost(name, single, op.op))
+    recorded_singly(op, lambda *params: [_call(single, row) for row in rows(name, single, params)])
+    return op
+
+
+def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage:
+    """Define the in-place form: ``single``, which is functional, written over each member."""
+    written = arguments.replace("Tensor[] self", "Tensor(a!)[] self", 1)
+    op = define(f"aten::{name}({written}) -> ()", tags=[Tag.inplace]).any_device()
+    rule, write = inplace_shape(single), writing(single)
+
+    @op.shape
+    def each_shape(*params: object) -> None:
+        for row in rows(name, single, params):
+            rule(*row)
+
+    @op.kernel
+    def each_kernel(xp: ModuleType, *params: object) -> None:
+        for row in rows(name, single, params):
+            write(xp, *row)
+
+    op.cost(each_cost(name, single, op.op))
+
+    def singly(*params: object) -> None:
+        for row in rows(name, single, params):
+            target = row[0]
+            assert isinstance(target, Tensor)
+            target.copy_(_call(single, row))
+
+    recorded_singly(op, singly)
+    return op
+
+
+def _call(single: OpOverload, row: Sequence[object]) -> object:
+    """Call an operator with all its parameters."""
+    arguments = single._schema.arguments
+    positional = [value for value, a in zip(row, arguments) if not a.kwarg_only]
+    return single(*positional, **{a.name: v for v, a in zip(row, arguments) if a.kwarg_only})
+
+
+def recorded_singly(op: OperatorPage, function: Callable[..., object]) -> None:
+    """Where an argument requires grad, record what ``function`` does instead of the operator."""
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        return lambda ks, *params: function(*params)
+
+    op.op.register(
+        DispatchKey.Autograd,
+        Kernel(factory, python=function, only_with_grad=True, speaks_operators=True),
+    )
+
+
+# --- the operators --------------------------------------------------------------------
+
+
+def overload(name: str) -> OpOverload:
+    """The overload of a name such as ``add.Tensor``."""
+    packet, _, own = name.partition(".")
+    found = getattr(getattr(ops.aten, packet), own or "default")
+    assert isinstance(found, OpOverload)
+    return found
+
+
+def both(name: str, arguments: str, single: str) -> None:
+    """Define the functional and the in-place form of a name such as ``_foreach_add.List``."""
+    base, dot, own = name.partition(".")
+    each(name, arguments, overload(single))
+    each_in_place(f"{base}_{dot}{own}", arguments, overload(single))
+
+
+_UNARY = (
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
+    "neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+).split()
+for _name in _UNARY:
+    both(f"_foreach_{_name}", "Tensor[] self", _name)
+
+
+def _arithmetic(name: str, alpha: str) -> None:
+    """Define the forms of a sum or product: by a number, numbers, tensors, and one tensor."""
+    both(f"_foreach_{name}.Scalar", "Tensor[] self, Scalar scalar", f"{name}.Scalar")
+    both(f"_foreach_{name}.List", f"Tensor[] self, Tensor[] other{alpha}", f"{name}.Tensor")
+    both(f"_foreach_{name}.ScalarList", "Tensor[] self, Scalar[] scalars", f"{name}.Scalar")
+    if name != "sub":
+        both(f"_foreach_{name}.Tensor", f"Tensor[] self, Tensor other{alpha}", f"{name}.Tensor")
+
+
+_arithmetic("add", ", *, Scalar alpha=1")
+_arithmetic("sub", ", *, Scalar alpha=1")
+_arithmetic("mul", "")
+_arithmetic("div", "")
+
+
+def _bounds(name: str, by_number: str, by_tensor: str) -> None:
+    """Define the forms of the larger or smaller of two."""
+    both(f"_foreach_{name}.Scalar", "Tensor[] self, Scalar scalar", by_number)
+    both(f"_foreach_{name}.List", "Tensor[] self, Tensor[] other", by_tensor)
+    both(f"_foreach_{name}.ScalarList", "Tensor[] self, Scalar[] scalars", by_number)
+
+
+_bounds("clamp_min", "clamp_min", "clamp_min.Tensor")
+_bounds("clamp_max", "clamp_max", "clamp_max.Tensor")
+_bounds("maximum", "clamp_min", "maximum")
+_bounds("minimum", "clamp_max", "minimum")
+
+both("_foreach_pow.List", "Tensor[] self, Tensor[] exponent", "pow.Tensor_Tensor")
+both("_foreach_pow.Scalar", "Tensor[] self, Scalar exponent", "pow.Tensor_Scalar")
+both("_foreach_pow.ScalarList", "Tensor[] self, Scalar[] exponent", "pow.Tensor_Scalar")
+each("_foreach_pow.ScalarAndTensor", "Scalar self, Tensor[] exponent", overload("pow.Scalar"))
+
+_ENDS = "Tensor[] self, Tensor[] tensors1"
+both("_foreach_lerp.List", f"{_ENDS}, Tensor[] weights", "lerp.Tensor")
+both("_foreach_lerp.Scalar", f"{_ENDS}, Scalar weight", "lerp.Scalar")
+both("_foreach_lerp.ScalarList", f"{_ENDS}, Scalar[] weight", "lerp.Scalar")
+
+_FACTORS = "Tensor[] self, Tensor[] tensor1, Tensor[] tensor2"
+for _name in ("addcmul", "addcdiv"):
+    both(f"_foreach_{_name}.Scalar", f"{_FACTORS}, Scalar value=1", _name)
+    both(f"_foreach_{_name}.ScalarList", f"{_FACTORS}, Scalar[] scalars", _name)
+
+
+# --- those of no single page ----------------------------------------------------------
+
+
+def _by_parts(schema: str, function: Callable[..., object], tags: Sequence[Tag] = ()) -> None:
+    """Define an operator on lists by calls of the single one."""
+    op = define(schema, tags=tags)
+    op.explicit(function)
+    recorded_singly(op, function)
+
+
+def zero_each(self: Sequence[Tensor]) -> None:
+    for t in self:
+        t.zero_()
+
+
+def copy_each(self: Sequence[Tensor], src: Sequence[Tensor], non_blocking: bool) -> None:
+    for target, source in zip(self, src, strict=True):
+        target.copy_(source, non_blocking)
+
+
+def norm_each(self: Sequence[Tensor], ord: float, dtype: dtype | None) -> list[Tensor]:
+    return [t.linalg_vector_norm(ord, dtype=dtype) for t in self]
+
+
+_by_parts("aten::_foreach_zero_(Tensor(a!)[] self) -> ()", zero_each, [Tag.inplace])
+_by_parts(
+    "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()",
+    copy_each,
+    [Tag.inplace],
+)
+_by_parts(
+    "aten::_foreach_norm.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None) -> Tensor[]",
+    norm_each,
+)

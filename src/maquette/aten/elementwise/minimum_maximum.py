@@ -1,0 +1,275 @@
+"""The larger and the smaller of operands: `maximum`, `fmax`, `clamp` and their kin.
+
+NaN wins in `maximum` and `clamp`, and loses in `fmax`. Extrema along a dimension are reductions.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import (
+    BOTH,
+    CORE_POINTWISE,
+    POINTWISE,
+    REALS,
+    Array,
+    Kernel,
+    Number,
+    Operand,
+    check_category,
+    check_fits,
+    common_type,
+    elementwise_cost,
+    promoted,
+)
+from maquette.core.dtype import dtype
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+
+# --- of two ---------------------------------------------------------------------------
+
+
+def check_ordered(name: str, kind: dtype) -> None:
+    """Refuse complex numbers, which have no order."""
+    check(not kind.is_complex, lambda: f"{name} not implemented for complex tensors.")
+
+
+def extremum(name: str, kernel: Kernel, *, tags: tuple[Tag, ...] = POINTWISE) -> OperatorPage:
+    """Define the larger or smaller of two tensors."""
+    op = define(
+        f"aten::{name}(Tensor self, Tensor other) -> Tensor", tags=tags, variants=[Variant.OUT]
+    )
+
+    @op.shape
+    def extremum_shape(self: Operand, other: Operand) -> TensorMeta:
+        common = common_type((self, other))
+        check_ordered(name, common)
+        return elementwise((self, other), common, common_dtype=common, op_name=name)
+
+    @op.kernel
+    def extremum_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
+        a, b = promoted(xp, self, other)
+        return kernel(xp, a, b)
+
+    op.cost(elementwise_cost(1))
+    return op
+
+
+def shared_grad(grad: Tensor, self: Tensor, other: Tensor, loser: Tensor) -> Tensor:
+    """A gradient to the winner; where both win, half of it to each."""
+    return aten.where(self == other, grad / 2, grad).masked_fill(loser, 0)
+
+
+maximum = extremum("maximum", lambda xp, a, b: xp.maximum(a, b), tags=CORE_POINTWISE)
+maximum.derivative(
+    self=lambda grad, self, other: shared_grad(grad, self, other, self < other),
+    other=lambda grad, self, other: shared_grad(grad, self, other, self > other),
+)
+minimum = extremum("minimum", lambda xp, a, b: xp.minimum(a, b), tags=CORE_POINTWISE)
+minimum.derivative(
+    self=lambda grad, self, other: shared_grad(grad, self, other, self > other),
+    other=lambda grad, self, other: shared_grad(grad, self, other, self < other),
+)
+fmax = extremum("fmax", lambda xp, a, b: xp.fmax(a, b))
+fmax.derivative(
+    self=lambda grad, self, other: grad.masked_fill(_loses(self >= other, other), 0),
+    other=lambda grad, self, other: grad.masked_fill((self >= other).logical_or(other.isnan()), 0),
+)
+fmin = extremum("fmin", lambda xp, a, b: xp.fmin(a, b))
+fmin.derivative(
+    self=lambda grad, self, other: grad.masked_fill(_loses(self <= other, other), 0),
+    other=lambda grad, self, other: grad.masked_fill((self <= other).logical_or(other.isnan()), 0),
+)
+
+
+def _loses(wins: Tensor, other: Tensor) -> Tensor:
+    """Where an operand is not chosen: it neither wins nor is opposed by NaN."""
+    return wins.logical_or(other.isnan()).logical_not()
+
+
+# --- clamp by numbers -----------------------------------------------------------------
+
+
+def clamped_shape(self: TensorMeta, low: Number | None, high: Number | None) -> TensorMeta:
+    """The result of a clamp by numbers, which are not operands."""
+    bounds = [bound for bound in (low, high) if bound is not None]
+    check_bounds(bounds)
+    common = common_type((self, *bounds))
+    check_clampable(common)
+    check_category("clamp_scalar", common, REALS)
+    for bound in bounds:
+        check_fits(bound, common)
+    return elementwise((self,), common, common_dtype=common, op_name="clamp")
+
+
+def clamped_by_tensors_shape(
+    self: TensorMeta, low: TensorMeta | None, high: TensorMeta | None
+) -> TensorMeta:
+    """The result of a clamp by tensors, which broadcast."""
+    operands = (self, *[bound for bound in (low, high) if bound is not None])
+    check_bounds(operands[1:])
+    common = common_type(operands)
+    check_clampable(common)
+    return elementwise(operands, common, common_dtype=common, op_name="clamp")
+
+
+def check_bounds(bounds: object) -> None:
+    """Refuse a clamp without any bound."""
+    check(bool(bounds), lambda: "torch.clamp: At least one of 'min' or 'max' must not be None")
+
+
+def check_clampable(kind: dtype) -> None:
+    """Refuse complex numbers, which have no order."""
+    check_not_implemented(not kind.is_complex, lambda: "clamp is not supported for complex types")
+
+
+def clamp_kernel(
+    xp: ModuleType, self: Array, low: Array | Number | None, high: Array | Number | None
+) -> Array:
+    bounds = [bound for bound in (low, high) if bound is not None]
+    x, *cast = promoted(xp, self, *bounds)
+    if low is not None:
+        x = xp.maximum(x, cast[0])
+    return x if high is None else xp.minimum(x, cast[-1])
+
+
+def inside(self: Tensor, low: Tensor | Number | None, high: Tensor | Number | None) -> Tensor:
+    """Where a value lies within its bounds, ends included; at least one is given."""
+    if high is None:
+        assert low is not None
+        return self >= low
+    return self <= high if low is None else (self >= low).logical_and(self <= high)
+
+
+def only_inside(
+    grad: Tensor, self: Tensor, min: Tensor | Number | None, max: Tensor | Number | None
+) -> Tensor:
+    """The gradient of a clamp by its operand."""
+    return aten.where(inside(self, min, max), grad, aten.zeros_like(grad))
+
+
+clamp = define(
+    "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+)
+clamp.shape(clamped_shape)
+clamp.derivative(self=only_inside)
+clamp_tensor = define(
+    "aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=(Variant.INPLACE, "Tensor_out"),
+)
+clamp_tensor.shape(clamped_by_tensors_shape)
+
+
+@clamp_tensor.derivative("self", "min", "max")
+def clamp_tensor_grad(
+    grad: Tensor, self: Tensor, min: Tensor | None, max: Tensor | None, needs: list[bool]
+) -> tuple[Tensor | None, ...]:
+    """A gradient to the operand inside, to the bound that holds outside."""
+    zeros = aten.zeros_like(grad)
+    found: list[Tensor | None] = [None, None, None]
+    if needs[0]:
+        found[0] = aten.where(inside(self, min, max), grad, zeros)
+    if needs[1] and min is not None:
+        holds = self < min if max is None else (self < min).logical_and(min < max)
+        found[1] = aten.where(holds, grad, zeros)
+    if needs[2] and max is not None:
+        over = self > max
+        found[2] = aten.where(over if min is None else over.logical_or(max < min), grad, zeros)
+    return tuple(found)
+
+
+for _page in (clamp, clamp_tensor):
+    _page.kernel(clamp_kernel)
+    _page.cost(elementwise_cost(2))
+
+
+# --- clamp by one bound ---------------------------------------------------------------
+
+
+def one_bound(name: str, bound: str) -> None:
+    """Define ``clamp_min`` or ``clamp_max``, by a number and by a tensor."""
+    low = bound == "min"
+
+    def kernel(xp: ModuleType, self: Array, value: Array | Number) -> Array:
+        return clamp_kernel(xp, self, value, None) if low else clamp_kernel(xp, self, None, value)
+
+    by_number = define(
+        f"aten::{name}(Tensor self, Scalar {bound}) -> Tensor", tags=POINTWISE, variants=BOTH
+    )
+    by_number.shape(
+        lambda self, value: (
+            clamped_shape(self, value, None) if low else clamped_shape(self, None, value)
+        )
+    )
+    by_tensor = define(
+        f"aten::{name}.Tensor(Tensor self, Tensor {bound}) -> Tensor",
+        tags=POINTWISE,
+        variants=(Variant.INPLACE, "Tensor_out"),
+    )
+    by_tensor.shape(
+        lambda self, value: (
+            clamped_by_tensors_shape(self, value, None)
+            if low
+            else clamped_by_tensors_shape(self, None, value)
+        )
+    )
+    for page in (by_number, by_tensor):
+        page.kernel(kernel)
+        page.cost(elementwise_cost(1))
+    if low:
+        by_number.derivative(self=lambda grad, self, min: only_inside(grad, self, min, None))
+        by_tensor.derivative(
+            self=lambda grad, self, min: only_inside(grad, self, min, None),
+            min=lambda grad, self, min: aten.where(self < min, grad, aten.zeros_like(grad)),
+        )
+    else:
+        by_number.derivative(self=lambda grad, self, max: only_inside(grad, self, None, max))
+        by_tensor.derivative(
+            self=lambda grad, self, max: only_inside(grad, self, None, max),
+            max=lambda grad, self, max: aten.where(self > max, grad, aten.zeros_like(grad)),
+        )
+
+
+one_bound("clamp_min", "min")
+one_bound("clamp_max", "max")
+
+
+# --- heaviside ------------------------------------------------------------------------
+
+
+def heaviside_kernel(xp: ModuleType, self: Array, values: Array) -> Array:
+    return xp.where(self == 0, values, (self > 0).astype(self.dtype))
+
+
+heaviside = define(
+    "aten::heaviside(Tensor self, Tensor values) -> Tensor", tags=POINTWISE, variants=BOTH
+)
+
+
+@heaviside.shape
+def heaviside_shape(self: TensorMeta, values: TensorMeta) -> TensorMeta:
+    check(
+        not (self.dtype.is_complex or values.dtype.is_complex),
+        lambda: "heaviside is not yet implemented for complex tensors.",
+    )
+    check(
+        self.dtype is values.dtype,
+        lambda: (
+            f"heaviside is not yet implemented for tensors with different dtypes, got {self} and "
+            f"{values}."
+        ),
+    )
+    return elementwise((self, values), self.dtype, op_name="heaviside")
+
+
+heaviside.kernel(heaviside_kernel)
+heaviside.exact_out()
+heaviside.cost(elementwise_cost(1))

@@ -1,0 +1,272 @@
+"""The factories of elementwise pages: `unary`, `binary`, and what goes with them.
+
+The operators themselves stand in `arithmetic.py`, `transcendental.py`, `comparison.py`,
+`activations.py` and so on. How operands are promoted is in `type_promotion.py`, whose names
+are handed on here, so that a family imports one module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+
+from maquette.aten.common.type_promotion import (
+    ANY,
+    BITS,
+    BOOLS,
+    COMPLEX,
+    F32,
+    F64,
+    FLOATING,
+    FLOATS,
+    INTS,
+    NUMERIC,
+    ORDERED,
+    REAL_FLOATS,
+    REALS,
+    Array,
+    Kernel,
+    Number,
+    Operand,
+    array_type,
+    boolean,
+    cast,
+    check_category,
+    check_fits,
+    common_type,
+    computed,
+    direct,
+    direct_sum,
+    floating,
+    promoted,
+    real,
+    same,
+    special,
+    wide_type,
+    widened,
+)
+from maquette.autograd.formulas import Derivatives
+from maquette.core.dtype import dtype
+from maquette.core.elementwise import elementwise
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, OperatorPage, Variant, define
+from maquette.library.variants import writing
+
+POINTWISE = (Tag.pointwise,)
+CORE_POINTWISE = (Tag.core, Tag.pointwise)
+BOTH = (Variant.INPLACE, Variant.OUT)
+
+
+# --- pages of one and two operands ----------------------------------------------------
+
+
+def unary(
+    name: str,
+    function: Kernel,
+    *,
+    result: Callable[[dtype], dtype] = floating,
+    takes: frozenset[int] = ANY,
+    label: str = "",
+    argument: str = "self",
+    more: str = "",
+    overload: str = "",
+    tags: Iterable[Tag] = POINTWISE,
+    variants: Iterable[Variant | str] = BOTH,
+    flops: int = 1,
+) -> OperatorPage:
+    """Define an elementwise function of one tensor, with its in-place and ``out=`` forms.
+
+    function: ``function(xp, array, *more)``; result: the result's type by the operand's; takes:
+    categories of the type it computes in; label: the operator's name in refusals; argument: the
+    tensor's name; more: further parameters of the schema; flops: per element.
+    """
+    arguments = f"Tensor {argument}{more and ', ' + more}"
+    op = define(_schema(name, overload, arguments), tags=tags, variants=variants)
+    computes = floating if result is floating else same
+
+    def shape(self: TensorMeta, *rest: object) -> TensorMeta:
+        check_category(label or name, computes(self.dtype), takes)
+        return elementwise([self], result(self.dtype), common_dtype=computes(self.dtype))
+
+    prepare = widened if result is floating else computed
+
+    def kernel(xp: ModuleType, self: Array, *rest: object) -> Array:
+        return function(xp, prepare(self), *rest)
+
+    op.shape(_named(shape, name, "shape"))
+    op.kernel(_named(kernel, name, "kernel"))
+    op.cost(elementwise_cost(flops))
+    return op
+
+
+def binary(
+    name: str,
+    function: Kernel,
+    *,
+    result: Callable[[dtype], dtype] = same,
+    floats: bool = False,
+    takes: frozenset[int] = ANY,
+    label: str = "",
+    arguments: str = "Tensor self, Tensor other",
+    overload: str = "",
+    tags: Iterable[Tag] = POINTWISE,
+    variants: Iterable[Variant | str] = BOTH,
+    flops: int = 1,
+) -> OperatorPage:
+    """Define an elementwise function of two operands, tensors or numbers.
+
+    function: ``function(xp, a, b, *rest)`` on arrays of the common type; floats: integers are
+    promoted to the default dtype; result: the result's type by the common type; arguments: of the
+    schema, the operands first. The rest as for `unary`.
+    """
+    op = define(_schema(name, overload, arguments), tags=tags, variants=variants)
+
+    def shape(self: Operand, other: Operand, *rest: object) -> TensorMeta:
+        common = common_type((self, other), floats=floats)
+        check_category(label or name, common, takes)
+        return elementwise((self, other), result(common), common_dtype=common, op_name=name)
+
+    def kernel(xp: ModuleType, self: Array, other: Array, *rest: object) -> Array:
+        given = getattr(self, "dtype", None)
+        if given is F32 or given is F64:
+            kind = other.__class__
+            if kind is float or kind is int:
+                return function(xp, self, xp.asarray(other, given), *rest)
+            if getattr(other, "dtype", None) is given:
+                return function(xp, self, other, *rest)
+        a, b = promoted(xp, self, other, floats=floats)
+        return function(xp, a, b, *rest)
+
+    op.shape(_named(shape, name, "shape"))
+    op.kernel(_named(kernel, name, "kernel"))
+    op.cost(elementwise_cost(flops))
+    return op
+
+
+def _schema(name: str, overload: str, arguments: str) -> str:
+    return f"aten::{name}{overload and '.' + overload}({arguments}) -> Tensor"
+
+
+def backward(
+    name: str,
+    kernel: Kernel,
+    *,
+    saved: str = "self",
+    more: str = "",
+    takes: frozenset[int] = REAL_FLOATS,
+    grad: str = "grad_output",
+    tags: Iterable[Tag] = POINTWISE,
+) -> OperatorPage:
+    """Define an operator that ends in ``_backward``: of a gradient and one saved tensor.
+
+    kernel: ``kernel(xp, grad, saved, *more)`` on arrays of one type; more: further parameters of
+    the schema, with a leading comma.
+    """
+    arguments = f"Tensor {grad}, Tensor {saved}{more}"
+    return binary(name, kernel, takes=takes, arguments=arguments, tags=tags, variants=())
+
+
+def in_place_derivative(page: OperatorPage, formula: Callable[..., object]) -> None:
+    """Give the in-place form of a page a formula of its own, of ``result`` in place of ``self``."""
+    written = in_place_form(page)
+    written.derivatives = Derivatives()
+    written.derivatives.add(("self",), formula, joint=False)
+
+
+def ternary_shape(
+    name: str, operands: Sequence[Operand], *, takes: frozenset[int] = NUMERIC
+) -> TensorMeta:
+    """The result of an operator that promotes all its operands to a common type and keeps it."""
+    common = common_type(operands)
+    check_category(name, common, takes)
+    return elementwise(operands, common, common_dtype=common, op_name=name)
+
+
+def elementwise_cost(flops: int) -> Callable[..., Cost]:
+    """The cost rule of ``flops`` operations an element of the result."""
+
+    def cost(*metas: object) -> Cost:
+        out = metas[-1]
+        if isinstance(out, (tuple, list)):
+            out = out[0]
+        return Cost(flops=flops * out.numel if isinstance(out, TensorMeta) else 0)
+
+    return cost
+
+
+def _named(function: Callable[..., object], name: str, role: str) -> Callable[..., object]:
+    """Tracebacks and profiles name the operator, as for rules written one by one."""
+    function.__name__ = function.__qualname__ = f"{name}_{role}"
+    return function
+
+
+# --- writing in place -----------------------------------------------------------------
+
+
+def write_directly(page: OperatorPage, ufunc: str) -> None:
+    """Let the in-place form compute into its target where types agree: no copy in between."""
+    written = in_place_form(page)
+    general = writing(page.op)
+
+    def kernel(xp: ModuleType, self: Array, other: Array, *alpha: Number) -> None:
+        given, kind = self.dtype, other.__class__
+        same = kind is float or kind is int or getattr(other, "dtype", None) is given
+        if same and (given is F32 or given is F64) and alpha in ((), (1,)):
+            getattr(xp, ufunc)(self, other, out=self)
+        else:
+            general(xp, self, other, *alpha)
+
+    written.array_kernel = kernel
+
+
+def in_place_form(page: OperatorPage) -> OpOverload:
+    """The in-place overload that was derived from a page."""
+    return next(op for op in page.variants if op._opname.endswith("_"))
+
+
+__all__ = [
+    "ANY",
+    "Array",
+    "BITS",
+    "BOOLS",
+    "BOTH",
+    "COMPLEX",
+    "CORE_POINTWISE",
+    "FLOATING",
+    "FLOATS",
+    "INTS",
+    "Kernel",
+    "NUMERIC",
+    "Number",
+    "ORDERED",
+    "Operand",
+    "POINTWISE",
+    "REALS",
+    "REAL_FLOATS",
+    "array_type",
+    "backward",
+    "binary",
+    "boolean",
+    "cast",
+    "check_category",
+    "check_fits",
+    "common_type",
+    "computed",
+    "direct",
+    "direct_sum",
+    "elementwise_cost",
+    "floating",
+    "in_place_derivative",
+    "in_place_form",
+    "promoted",
+    "real",
+    "same",
+    "special",
+    "ternary_shape",
+    "unary",
+    "wide_type",
+    "widened",
+    "write_directly",
+]

@@ -1,0 +1,233 @@
+"""Powers: `pow` of tensors and numbers, `float_power`.
+
+Small whole exponents are multiplied out, as PyTorch does. Integers to negative powers are refused
+when the exponent is a number; within a tensor they give what rounds to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import Value, conj, no_slope
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import (
+    CORE_POINTWISE,
+    INTS,
+    NUMERIC,
+    POINTWISE,
+    Array,
+    Number,
+    binary,
+    check_category,
+    common_type,
+    computed,
+    elementwise_cost,
+    promoted,
+)
+from maquette.core.dtype import complex128, float64
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Variant, define
+from maquette.tensor.tensor import Tensor
+
+# --- kernels --------------------------------------------------------------------------
+
+
+def power(xp: ModuleType, base: Array, exponent: Array) -> Array:
+    """Powers of arrays of one type."""
+    if base.dtype.kind != "i":
+        return xp.power(base, exponent)
+    # NumPy refuses negative exponents of integers; PyTorch rounds 1/base**n to zero.
+    negative = exponent < 0
+    raised = xp.power(base, xp.where(negative, 0, exponent))
+    odd = (exponent % 2) != 0
+    inverse = xp.where(base == 1, 1, xp.where(base == -1, xp.where(odd, -1, 1), 0))
+    return xp.where(negative, inverse, raised).astype(base.dtype)
+
+
+_MULTIPLIED = {
+    2: lambda xp, x: x * x,
+    3: lambda xp, x: x * x * x,
+    0.5: lambda xp, x: xp.sqrt(x),
+    -0.5: lambda xp, x: 1 / xp.sqrt(x),
+    -1: lambda xp, x: 1 / x,
+    -2: lambda xp, x: 1 / (x * x),
+}
+
+
+def pow_number_kernel(xp: ModuleType, self: Array, exponent: Number) -> Array:
+    if not isinstance(exponent, complex) and exponent in _MULTIPLIED and self.dtype.kind in "fc":
+        return _MULTIPLIED[exponent](xp, computed(self))
+    base, raised = promoted(xp, self, exponent)
+    if base.dtype.kind == "b":
+        return base if exponent else xp.ones_like(base)
+    return power(xp, base, raised)
+
+
+# --- pages ----------------------------------------------------------------------------
+
+pow = binary(
+    "pow",
+    power,
+    overload="Tensor_Tensor",
+    arguments="Tensor self, Tensor exponent",
+    label="pow",
+    takes=NUMERIC,
+    tags=CORE_POINTWISE,
+    variants=("pow_.Tensor", "Tensor_Tensor_out"),
+)
+pow_number = define(
+    "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=("pow_.Scalar", "Tensor_Scalar_out"),
+)
+pow_of_number = define(
+    "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=(Variant.OUT,),
+)
+
+
+@pow_number.shape
+def pow_number_shape(self: TensorMeta, exponent: Number) -> TensorMeta:
+    common = common_type((self, exponent))
+    if exponent not in (0, 1):  # powers that are copies or ones take bools too
+        check_category("pow", common, NUMERIC)
+    check(
+        self.dtype.category > INTS or not isinstance(exponent, int) or exponent >= 0,
+        lambda: "Integers to negative integer powers are not allowed.",
+    )
+    return elementwise((self,), common, common_dtype=common, op_name="pow")
+
+
+@pow_of_number.shape
+def pow_of_number_shape(self: Number, exponent: TensorMeta) -> TensorMeta:
+    common = common_type((self, exponent))
+    check_category("pow", common, NUMERIC)
+    return exponent.fresh(exponent.shape, common)  # contiguous, whatever the exponent is
+
+
+def pow_of_number_kernel(xp: ModuleType, self: Number, exponent: Array) -> Array:
+    return power(xp, *promoted(xp, self, exponent))
+
+
+pow_number.kernel(pow_number_kernel)
+pow_number.cost(elementwise_cost(1))
+pow_of_number.kernel(pow_of_number_kernel)
+pow_of_number.cost(elementwise_cost(1))
+
+
+# --- derivatives ----------------------------------------------------------------------
+
+
+def power_grad(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
+    """The gradient of ``self ** exponent`` by its base; 0 for the power 0."""
+    if exponent == 0:
+        return no_slope(grad)
+    return grad * conj(exponent * self.pow(exponent - 1))
+
+
+def powers_grad(grad: Tensor, self: Tensor, exponent: Value) -> Tensor:
+    """The gradient by the base, for a tensor of exponents."""
+    slope = grad * conj(exponent * self.pow(exponent - 1))
+    return slope.masked_fill(exponent == 0, 0)
+
+
+def exponent_grad(grad: Tensor, self: Tensor, exponent: Tensor, result: Tensor) -> Tensor:
+    """The gradient by the exponent: ``result * log(self)``, 0 where 0 is raised to 0 or more."""
+    slope = conj(result * self.log())
+    flat = self == 0
+    if not exponent.meta.dtype.is_complex:
+        flat = flat.logical_and(exponent >= 0)
+    return (grad * slope).masked_fill(flat, 0)
+
+
+def exponent_of_number_grad(grad: Tensor, self: Number, exponent: Tensor, result: Tensor) -> Tensor:
+    """The gradient of ``number ** exponent``."""
+    if self == 0:
+        flat = exponent >= 0
+        return (grad * (result * -math.inf)).masked_fill(flat, 0)
+    negative = not isinstance(self, complex) and self < 0
+    slope = math.nan if negative and not result.meta.dtype.is_complex else _log(self)
+    return grad * conj(result * slope)
+
+
+def _log(value: Number) -> Number:
+    if isinstance(value, complex) or value < 0:
+        return complex(math.log(abs(value)), math.atan2(complex(value).imag, complex(value).real))
+    return math.log(value)
+
+
+pow_number.derivative(self=power_grad)
+pow.derivative(self=powers_grad, exponent=exponent_grad)
+pow_of_number.derivative(exponent=exponent_of_number_grad)
+
+
+# --- float_power ----------------------------------------------------------------------
+
+
+def _double(value: Value) -> Value:
+    """A real tensor or number in double precision."""
+    return value.to(float64) if isinstance(value, Tensor) else float(value.real)
+
+
+def _is_complex(value: Value) -> bool:
+    return value.dtype.is_complex if isinstance(value, Tensor) else isinstance(value, complex)
+
+
+def float_power_by_parts(self: Value, exponent: Value) -> Tensor:
+    """A power in double precision."""
+    if _is_complex(self) or _is_complex(exponent):
+        self = self.to(complex128) if isinstance(self, Tensor) else complex(self)
+        exponent = exponent.to(complex128) if isinstance(exponent, Tensor) else complex(exponent)
+        return aten.pow(self, exponent)
+    return aten.pow(_double(self), _double(exponent))
+
+
+def check_double(target: Tensor, *operands: Value) -> None:
+    """Refuse to write a double precision result to another type."""
+    wanted = complex128 if any(map(_is_complex, operands)) else float64
+    check(
+        target.dtype is wanted,
+        lambda: (
+            f"the output given to float_power has dtype {target.dtype.scalar_name} but the "
+            f"operation's result requires dtype {wanted.scalar_name}"
+        ),
+    )
+
+
+def float_power_out(self: Value, exponent: Value, out: Tensor) -> Tensor:
+    """`float_power` into a tensor of double precision."""
+    check_double(out, self, exponent)
+    wanted = out.dtype
+    base = self.to(wanted) if isinstance(self, Tensor) else self
+    power = exponent.to(wanted) if isinstance(exponent, Tensor) else exponent
+    return aten.pow(base, power, out=out)
+
+
+def float_power_in_place(self: Tensor, exponent: Value) -> Tensor:
+    """`float_power` of a tensor of double precision, in its place."""
+    check_double(self, self, exponent)
+    return self.pow_(exponent.to(self.dtype) if isinstance(exponent, Tensor) else exponent)
+
+
+for _overload, _arguments in (
+    ("Tensor_Tensor", "Tensor self, Tensor exponent"),
+    ("Scalar", "Scalar self, Tensor exponent"),
+    ("Tensor_Scalar", "Tensor self, Scalar exponent"),
+):
+    define(f"aten::float_power.{_overload}({_arguments}) -> Tensor", tags=POINTWISE).composite(
+        float_power_by_parts
+    )
+    define(
+        f"aten::float_power.{_overload}_out({_arguments}, *, Tensor(a!) out) -> Tensor(a!)",
+        tags=[*POINTWISE, Tag.out],
+    ).composite(float_power_out)
+for _kind in ("Scalar", "Tensor"):
+    define(
+        f"aten::float_power_.{_kind}(Tensor(a!) self, {_kind} exponent) -> Tensor(a!)",
+        tags=[*POINTWISE, Tag.inplace],
+    ).composite(float_power_in_place)

@@ -1,0 +1,233 @@
+"""Rounding, predicates on numbers, and the parts of numbers.
+
+All of them are flat or linear almost everywhere, so most gradients are zeros. Integers are whole
+already: the rounding operators give them back.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import no_slope
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import (
+    ANY,
+    BOTH,
+    CORE_POINTWISE,
+    ORDERED,
+    POINTWISE,
+    REAL_FLOATS,
+    REALS,
+    Array,
+    Kernel,
+    array_type,
+    boolean,
+    computed,
+    elementwise_cost,
+    floating,
+    real,
+    same,
+    unary,
+    widened,
+)
+from maquette.core.dtype import dtype, finfo
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+
+# --- rounding -------------------------------------------------------------------------
+
+
+def rounding(name: str) -> OperatorPage:
+    """Define an operator that rounds to whole numbers, by the namespace's function of that name."""
+
+    def result(kind: dtype) -> dtype:
+        check_not_implemented(
+            not kind.is_complex, lambda: f"{name} is not supported for complex inputs"
+        )
+        return kind
+
+    def kernel(xp: ModuleType, self: Array) -> Array:
+        return self.copy() if self.dtype.kind in "iu" else getattr(xp, name)(self)
+
+    op = unary(name, kernel, result=result, takes=REALS, label=f"{name}_vml", tags=CORE_POINTWISE)
+    op.derivative(self=no_slope)
+    return op.exact_out()
+
+
+ceil = rounding("ceil")
+floor = rounding("floor")
+trunc = rounding("trunc")
+round = rounding("round")
+
+
+def round_decimals_kernel(xp: ModuleType, self: Array, decimals: int) -> Array:
+    scale = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return xp.round(self / scale) * scale
+    return xp.round(self * scale) / scale
+
+
+round_decimals = unary(
+    "round",
+    round_decimals_kernel,
+    overload="decimals",
+    more="*, int decimals",
+    result=same,
+    takes=REAL_FLOATS,
+)
+round_decimals.derivative(self=no_slope)
+round_decimals.exact_out()
+
+frac = unary("frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS)
+frac.derivative(self=lambda grad: grad)
+frac.exact_out()
+
+
+# --- predicates -----------------------------------------------------------------------
+
+
+def predicate(
+    name: str,
+    function: Kernel,
+    *,
+    takes: frozenset[int] = ANY,
+    tags: tuple[Tag, ...] = POINTWISE,
+    variants: tuple[Variant, ...] = (),
+) -> OperatorPage:
+    """Define an operator that asks a question of each number."""
+    return unary(name, function, result=boolean, takes=takes, tags=tags, variants=variants)
+
+
+_OUT = (Variant.OUT,)
+
+
+def _never(xp: ModuleType, self: Array) -> Array:
+    return xp.zeros(self.shape, bool)
+
+
+def _of_floats(function: Kernel) -> Kernel:
+    """A question that no integer answers with yes."""
+    return lambda xp, self: function(xp, self) if self.dtype.kind in "fc" else _never(xp, self)
+
+
+isnan = predicate("isnan", _of_floats(lambda xp, self: xp.isnan(self)), tags=CORE_POINTWISE)
+isinf = predicate("isinf", _of_floats(lambda xp, self: xp.isinf(self)), tags=CORE_POINTWISE)
+
+
+def _infinite(name: str, infinity: float) -> OperatorPage:
+    """Define the question whether a number is one of the infinities."""
+
+    def result(kind: dtype) -> dtype:
+        check(not kind.is_complex, lambda: f"{name} does not support complex inputs.")
+        return boolean(kind)
+
+    return unary(name, _of_floats(lambda xp, self: self == infinity), result=result, variants=_OUT)
+
+
+isposinf = _infinite("isposinf", math.inf)
+isneginf = _infinite("isneginf", -math.inf)
+for _page in (isposinf, isneginf):
+    _page.exact_out()
+
+
+def signbit_kernel(xp: ModuleType, self: Array) -> Array:
+    return _never(xp, self) if self.dtype.kind in "bu" else xp.signbit(self)
+
+
+signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=_OUT).exact_out()
+
+isfinite = define("aten::isfinite(Tensor self) -> Tensor", tags=POINTWISE)
+
+
+@isfinite.composite
+def isfinite_by_parts(self: Tensor) -> Tensor:
+    if self.dtype.category < 2:
+        return aten.ones_like(self, dtype=boolean(self.dtype))
+    return (self == self).logical_and(aten.abs(self) != math.inf)
+
+
+isreal = define("aten::isreal(Tensor self) -> Tensor")
+
+
+@isreal.composite
+def isreal_by_parts(self: Tensor) -> Tensor:
+    if not self.dtype.is_complex:
+        return aten.ones_like(self, dtype=boolean(self.dtype))
+    return aten.imag(self) == 0
+
+
+# --- parts and repairs ----------------------------------------------------------------
+
+
+angle = define("aten::angle(Tensor self) -> Tensor", tags=POINTWISE, variants=[Variant.OUT])
+
+
+@angle.shape
+def angle_shape(self: TensorMeta) -> TensorMeta:
+    kind = real(floating(self.dtype))
+    if self.dtype.is_complex:
+        return self.fresh(self.shape, kind)
+    return elementwise([self], kind, common_dtype=kind)
+
+
+@angle.kernel
+def angle_kernel(xp: ModuleType, self: Array) -> Array:
+    x = widened(self)
+    if x.dtype.kind == "c":
+        return xp.angle(x)
+    return xp.where(xp.isnan(x), x, xp.where(x < 0, math.pi, 0))
+
+
+def angle_grad(grad: Tensor, self: Tensor) -> Tensor:
+    """The gradient of ``angle``: flat on real numbers, 0 at 0."""
+    if not self.meta.dtype.is_complex:
+        return no_slope(grad)
+    z, size = self, aten.abs(self)
+    turned = aten.complex(-aten.imag(z), aten.real(z)) / (size * size)
+    return (turned * grad).masked_fill(size == 0, 0)
+
+
+angle.cost(elementwise_cost(1))
+angle.derivative(self=angle_grad)
+
+
+nan_to_num = define(
+    "aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) "
+    "-> Tensor",
+    tags=POINTWISE,
+    variants=BOTH,
+)
+
+
+@nan_to_num.shape
+def nan_to_num_shape(self: TensorMeta, *replacements: float | None) -> TensorMeta:
+    return elementwise([self], self.dtype)
+
+
+@nan_to_num.kernel
+def nan_to_num_kernel(
+    xp: ModuleType, self: Array, nan: float | None, posinf: float | None, neginf: float | None
+) -> Array:
+    kind = array_type(self)
+    if kind.category < 2:
+        return self.copy()
+    if kind.is_complex:
+        real, imag = (
+            nan_to_num_kernel(xp, part, nan, posinf, neginf)
+            for part in (xp.real(self), xp.imag(self))
+        )
+        return real + 1j * imag
+    limits, x = finfo(kind), computed(self)
+    repaired = xp.where(xp.isnan(x), 0.0 if nan is None else nan, x)
+    repaired = xp.where(x == math.inf, limits.max if posinf is None else posinf, repaired)
+    return xp.where(x == -math.inf, limits.min if neginf is None else neginf, repaired)
+
+
+nan_to_num.exact_out()
+nan_to_num.cost(elementwise_cost(1))
+nan_to_num.derivative(self=lambda grad, self: grad * aten.isfinite(self))

@@ -1,0 +1,108 @@
+"""Orthogonal polynomials: Chebyshev (four kinds, plain and shifted), Hermite, Laguerre, Legendre.
+
+Each is a polynomial of degree 1 and a step from two degrees to the next. The degree is a tensor or
+a number, taken as its whole part; a negative degree gives 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from maquette.aten.elementwise.pointwise import REAL_FLOATS, Array, binary
+from maquette.library.page import Variant
+
+
+class Recurrence(NamedTuple):
+    """A family of polynomials; that of degree 0 is 1.
+
+    first: degree 1 at x. step: degree k at x, from the values two degrees and one degree below.
+    largest: the degree above which the answer is NaN, in float32 and float64; 0: there is none.
+    of_nan: the value at NaN from degree 2 on, where PyTorch's loop stops before it starts.
+    """
+
+    first: Callable[[Array], Array]
+    step: Callable[[int, Array, Array, Array], Array]
+    largest: tuple[int, int] = (0, 0)
+    of_nan: float = math.nan
+
+
+def chebyshev_step(k: int, x: Array, p: Array, q: Array) -> Array:
+    return 2 * x * q - p
+
+
+_CHEBYSHEV = {
+    "t": Recurrence(lambda x: x, chebyshev_step),
+    "u": Recurrence(lambda x: 2 * x, chebyshev_step, of_nan=0),
+    "v": Recurrence(lambda x: 2 * x - 1, chebyshev_step),
+    "w": Recurrence(lambda x: 2 * x + 1, chebyshev_step, of_nan=0),
+}
+_OTHERS = {
+    "hermite_polynomial_h": Recurrence(
+        lambda x: 2 * x, lambda k, x, p, q: 2 * x * q - 2 * (k - 1) * p, (128, 512)
+    ),
+    "hermite_polynomial_he": Recurrence(
+        lambda x: x, lambda k, x, p, q: x * q - (k - 1) * p, (128, 512)
+    ),
+    "laguerre_polynomial_l": Recurrence(
+        lambda x: 1 - x, lambda k, x, p, q: ((2 * k - 1 - x) * q - (k - 1) * p) / k, of_nan=0
+    ),
+    "legendre_polynomial_p": Recurrence(
+        lambda x: x, lambda k, x, p, q: ((2 * k - 1) * x * q - (k - 1) * p) / k, of_nan=0
+    ),
+}
+
+
+def value(xp: ModuleType, family: Recurrence, x: Array, n: Array) -> Array:
+    """The polynomials of degrees ``n`` at ``x``, elementwise."""
+    degree = n.astype(np.int64)
+    below, current = xp.ones_like(x), family.first(x)
+    result = xp.where(degree == 0, below, current)
+    largest = family.largest[x.dtype.itemsize == 8]
+    top = int(degree.max()) if degree.size else 0
+    for k in range(2, min(top, largest or top) + 1):
+        below, current = current, family.step(k, x, below, current)
+        result = xp.where(degree == k, current, result)
+    if largest:
+        result = xp.where(degree > largest, xp.nan, result)
+    result = xp.where(xp.isnan(x) & (degree > 1), family.of_nan, result)
+    return xp.where(degree < 0, 0, result)
+
+
+def _define(name: str, function: Callable[..., Array]) -> None:
+    """Define the forms of a polynomial: of tensors, and with a number for either."""
+    for overload, arguments in (
+        ("", "Tensor x, Tensor n"),
+        ("x_scalar", "Scalar x, Tensor n"),
+        ("n_scalar", "Tensor x, Scalar n"),
+    ):
+        binary(
+            f"special_{name}",
+            function,
+            overload=overload,
+            arguments=arguments,
+            floats=True,
+            takes=REAL_FLOATS,
+            variants=[Variant.OUT],
+            flops=8,
+        )
+
+
+def _plain(family: Recurrence) -> Callable[..., Array]:
+    return lambda xp, x, n: value(xp, family, x, n)
+
+
+def _shifted(family: Recurrence) -> Callable[..., Array]:
+    """The polynomial on [0, 1] in place of [-1, 1]."""
+    return lambda xp, x, n: value(xp, family, 2 * x - 1, n)
+
+
+for _kind, _family in _CHEBYSHEV.items():
+    _define(f"chebyshev_polynomial_{_kind}", _plain(_family))
+    _define(f"shifted_chebyshev_polynomial_{_kind}", _shifted(_family))
+for _kind, _family in _OTHERS.items():
+    _define(_kind, _plain(_family))

@@ -1,0 +1,162 @@
+"""Elementwise operators of three operands: `lerp`, `addcmul`, `addcdiv`.
+
+Optimizers live on them: their steps are these, in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import Value, conj
+from maquette.aten.elementwise.pointwise import (
+    BOTH,
+    FLOATING,
+    FLOATS,
+    NUMERIC,
+    POINTWISE,
+    Array,
+    Number,
+    Operand,
+    array_type,
+    cast,
+    check_category,
+    check_fits,
+    common_type,
+    elementwise_cost,
+    promoted,
+    ternary_shape,
+    wide_type,
+)
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.library.page import Variant, define
+from maquette.tensor.tensor import Tensor
+
+# --- lerp -----------------------------------------------------------------------------
+
+
+def lerp_shape(self: TensorMeta, end: TensorMeta, weight: TensorMeta | Number) -> TensorMeta:
+    check_category("lerp_kernel_scalar", self.dtype, FLOATING)
+    check_same("end", self, end)
+    operands = [self, end]
+    if isinstance(weight, TensorMeta):
+        if weight.ndim:
+            check_same("weight", self, weight)
+        operands.append(weight)
+    else:
+        check_fits(weight, self.dtype)
+    return elementwise(operands, self.dtype, op_name="lerp")
+
+
+def check_same(name: str, self: TensorMeta, other: TensorMeta) -> None:
+    """Refuse operands of different types: `lerp` promotes nothing."""
+    check(
+        self.dtype is other.dtype,
+        lambda: f"expected dtype {self.dtype.name} for `{name}` but got dtype {other.dtype.name}",
+    )
+
+
+def lerp_kernel(xp: ModuleType, self: Array, end: Array, weight: Array | Number) -> Array:
+    wide = wide_type(array_type(self))
+    start, stop, w = (cast(xp, value, wide) for value in (self, end, weight))
+    step = stop - start
+    if isinstance(weight, bool | int | float | complex):
+        return start + w * step if abs(weight) < 0.5 else stop - step * (1 - w)
+    # From the nearer end, so that a weight of 1 gives exactly `end`.
+    return xp.where(abs(w) < 0.5, start + w * step, stop - step * (1 - w))
+
+
+def lerp_self_grad(grad: Tensor, weight: Value) -> Tensor:
+    """The gradient of `lerp` by its start."""
+    return grad * conj(1 - weight)
+
+
+lerp = define(
+    "aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+    tags=POINTWISE,
+    variants=(Variant.INPLACE, "Tensor_out"),
+)
+lerp_number = define(
+    "aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+    tags=POINTWISE,
+    variants=BOTH,
+)
+for _page in (lerp, lerp_number):
+    _page.shape(lerp_shape)
+    _page.kernel(lerp_kernel)
+    _page.cost(elementwise_cost(3))
+lerp.exact_out()
+lerp_number.derivative(self=lerp_self_grad, end=lambda grad, weight: grad * conj(weight))
+lerp.derivative(
+    self=lerp_self_grad,
+    end=lambda grad, weight: grad * conj(weight),
+    weight=lambda grad, self, end: grad * conj(end - self),
+)
+
+
+# --- addcmul, addcdiv -----------------------------------------------------------------
+
+
+def check_value_fits(value: Number, operands: Sequence[Operand]) -> None:
+    """Refuse a factor that the type of the operation cannot hold."""
+    check_fits(value, common_type(operands))
+
+
+def addcmul_shape(self: Operand, tensor1: Operand, tensor2: Operand, value: Number) -> TensorMeta:
+    check_value_fits(value, (self, tensor1, tensor2))
+    return ternary_shape("addcmul", (self, tensor1, tensor2), takes=NUMERIC)
+
+
+def addcmul_kernel(
+    xp: ModuleType, self: Array, tensor1: Array, tensor2: Array, value: Number
+) -> Array:
+    x, a, b = promoted(xp, self, tensor1, tensor2)
+    product = a * b if value == 1 else cast(xp, value, x.dtype) * a * b
+    return x + product
+
+
+def addcdiv_shape(self: Operand, tensor1: Operand, tensor2: Operand, value: Number) -> TensorMeta:
+    check(
+        any(isinstance(t, TensorMeta) and t.dtype.category >= FLOATS for t in (tensor1, tensor2)),
+        lambda: (
+            "Integer division with addcdiv is no longer supported: addcdiv divides exactly. "
+            "For the old behaviour use (input + value * trunc(tensor1 / tensor2)).to(input.dtype), "
+            "for exact division convert an operand to a float type."
+        ),
+    )
+    check_value_fits(value, (self, tensor1, tensor2))
+    return ternary_shape("addcdiv", (self, tensor1, tensor2), takes=NUMERIC)
+
+
+def addcdiv_kernel(
+    xp: ModuleType, self: Array, tensor1: Array, tensor2: Array, value: Number
+) -> Array:
+    x, a, b = promoted(xp, self, tensor1, tensor2)
+    return x + (a / b if value == 1 else cast(xp, value, x.dtype) * a / b)
+
+
+_THREE = "Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1"
+
+addcmul = define(f"aten::addcmul({_THREE}) -> Tensor", tags=POINTWISE, variants=BOTH)
+addcmul.shape(addcmul_shape)
+addcmul.kernel(addcmul_kernel)
+addcmul.cost(elementwise_cost(3))
+addcmul.derivative(
+    self=lambda grad: grad,
+    tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
+    tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value),
+)
+
+addcdiv = define(f"aten::addcdiv({_THREE}) -> Tensor", tags=POINTWISE, variants=BOTH)
+addcdiv.shape(addcdiv_shape)
+addcdiv.kernel(addcdiv_kernel)
+addcdiv.cost(elementwise_cost(3))
+addcdiv.derivative(
+    self=lambda grad: grad,
+    tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
+    tensor2=lambda grad, tensor1, tensor2, value: (
+        -grad * conj(value * tensor1 / (tensor2 * tensor2))
+    ),
+)

@@ -1,0 +1,222 @@
+"""Functions of one operand: exponentials, logarithms, trigonometry, the error function.
+
+Rounding, predicates and parts of numbers are in `rounding.py`; `neg`, `abs`, `sign` in
+`arithmetic.py`; gamma and Bessel functions in `special_functions.py`. Integers are computed in the
+default dtype, bfloat16 and float16 in float32 (the factory does it). A `slope` is d out / d self.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import conj
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import (
+    BOTH,
+    CORE_POINTWISE,
+    FLOATING,
+    POINTWISE,
+    REAL_FLOATS,
+    Array,
+    backward,
+    elementwise_cost,
+    floating,
+    special,
+    unary,
+    widened,
+)
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+
+def function(
+    name: str,
+    numpy_name: str,
+    slope: Callable[..., Tensor],
+    *,
+    tags: tuple[Tag, ...] = CORE_POINTWISE,
+) -> OperatorPage:
+    """Define a function that the array namespace has, of real and complex numbers."""
+    op = unary(name, lambda xp, self: getattr(xp, numpy_name)(self), takes=FLOATING, tags=tags)
+    op.diagonal(self=slope)
+    return op
+
+
+def special_function(
+    name: str, slope: Callable[..., Tensor], *, tags: tuple[Tag, ...] = POINTWISE
+) -> OperatorPage:
+    """Define a function of real numbers that the special functions have."""
+    op = unary(
+        name, lambda xp, self: getattr(special(xp), name)(self), takes=REAL_FLOATS, tags=tags
+    )
+    op.diagonal(self=slope)
+    return op
+
+
+# --- exponentials and logarithms ------------------------------------------------------
+
+exp = function("exp", "exp", lambda result: result)
+exp2 = function("exp2", "exp2", lambda result: result * math.log(2), tags=POINTWISE)
+expm1 = function("expm1", "expm1", lambda result: result + 1)
+log = function("log", "log", lambda self: aten.reciprocal(self))
+log2 = function("log2", "log2", lambda self: aten.reciprocal(self * math.log(2)))
+log10 = function("log10", "log10", lambda self: aten.reciprocal(self * math.log(10)))
+log1p = function("log1p", "log1p", lambda self: aten.reciprocal(self + 1))
+
+
+# --- roots ----------------------------------------------------------------------------
+
+sqrt = unary("sqrt", lambda xp, self: xp.sqrt(self), takes=FLOATING, tags=CORE_POINTWISE)
+sqrt.derivative(self=lambda grad, result: grad / (2 * conj(result)))
+rsqrt = unary(
+    "rsqrt", lambda xp, self: xp.reciprocal(xp.sqrt(self)), takes=FLOATING, tags=CORE_POINTWISE
+)
+rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result.pow(3)))
+
+
+# --- trigonometry ---------------------------------------------------------------------
+
+sin = function("sin", "sin", lambda self: cos(self))
+cos: OperatorPage = function("cos", "cos", lambda self: -sin(self))
+tan = function("tan", "tan", lambda result: result * result + 1)
+asin = function("asin", "arcsin", lambda self: rsqrt(1 - self * self))
+acos = function("acos", "arccos", lambda self: -rsqrt(1 - self * self))
+atan = function("atan", "arctan", lambda self: aten.reciprocal(self * self + 1))
+sinh = function("sinh", "sinh", lambda self: cosh(self))
+cosh: OperatorPage = function("cosh", "cosh", lambda self: sinh(self))
+asinh = function("asinh", "arcsinh", lambda self: rsqrt(self * self + 1))
+acosh = function("acosh", "arccosh", lambda self: rsqrt(self - 1) * rsqrt(self + 1))
+atanh = function("atanh", "arctanh", lambda self: aten.reciprocal(1 - self * self))
+
+tanh = unary("tanh", lambda xp, self: xp.tanh(self), takes=FLOATING, tags=CORE_POINTWISE)
+tanh.derivative(self=lambda grad, result: tanh_backward(grad, result))
+
+
+def conversion(name: str, factor: float) -> OperatorPage:
+    """Define a change of the unit of angles."""
+
+    def shape(self: TensorMeta) -> TensorMeta:
+        check(not self.dtype.is_complex, lambda: f"{name} is not supported for complex tensors.")
+        kind = floating(self.dtype)
+        return elementwise([self], kind, common_dtype=kind)
+
+    op = define(f"aten::{name}(Tensor self) -> Tensor", tags=POINTWISE, variants=BOTH)
+    op.shape(shape)
+    op.kernel(lambda xp, self: widened(self) * factor)
+    op.cost(elementwise_cost(1))
+    op.derivative(self=lambda grad: op(grad))
+    return op
+
+
+deg2rad = conversion("deg2rad", math.pi / 180)
+rad2deg = conversion("rad2deg", 180 / math.pi)
+
+
+def sinc_kernel(xp: ModuleType, self: Array) -> Array:
+    scaled = self * math.pi
+    zero = scaled == 0
+    return xp.where(zero, 1, xp.sin(scaled) / xp.where(zero, 1, scaled))
+
+
+def sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
+    """The gradient of ``sinc``, 0 at 0."""
+    scaled = self * math.pi
+    slope = (scaled * cos(scaled) - sin(scaled)) / (scaled * self)
+    return (grad * conj(slope)).masked_fill(scaled == 0, 0)
+
+
+sinc = unary("sinc", sinc_kernel, takes=FLOATING)
+sinc.derivative(self=sinc_grad)
+
+
+# --- the error function ---------------------------------------------------------------
+
+_ROOT_PI = math.sqrt(math.pi)
+
+erf = special_function(
+    "erf", lambda self: (2 / _ROOT_PI) * exp(-(self * self)), tags=CORE_POINTWISE
+)
+erfc = special_function("erfc", lambda self: (-2 / _ROOT_PI) * exp(-(self * self)))
+erfinv: OperatorPage = special_function(
+    "erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2))
+)
+
+
+# --- the logistic function ------------------------------------------------------------
+
+
+def logistic(xp: ModuleType, x: Array) -> Array:
+    """1 / (1 + exp(-x)) on arrays."""
+    return 1 / (1 + xp.exp(-x))
+
+
+sigmoid = unary("sigmoid", logistic, takes=FLOATING, tags=CORE_POINTWISE, flops=4)
+sigmoid.derivative(self=lambda grad, result: sigmoid_backward(grad, result))
+
+
+def logit_kernel(xp: ModuleType, self: Array, eps: float | None) -> Array:
+    x = self
+    if eps is not None:  # the lower bound first: above 1/2 the two are the wrong way round
+        x = xp.where(self < eps, eps, xp.where(self > 1 - eps, 1 - eps, self)).astype(self.dtype)
+    return xp.log(x / (1 - x))
+
+
+logit = unary("logit", logit_kernel, more="float? eps=None", takes=REAL_FLOATS)
+logit.derivative(self=lambda grad, self, eps: logit_backward(grad, self, eps))
+
+
+# --- backward operators ---------------------------------------------------------------
+
+# Operators of their own, as in PyTorch, so that traces and modes see them.
+
+tanh_backward: OperatorPage = backward(
+    "tanh_backward", lambda xp, grad, y: grad * xp.conj(1 - y * y), saved="output", takes=FLOATING
+)
+tanh_backward.derivative(
+    grad_output=lambda grad, output: tanh_backward(grad, output),
+    output=lambda grad, grad_output, output: grad * conj(-2 * output * conj(grad_output)),
+)
+sigmoid_backward: OperatorPage = backward(
+    "sigmoid_backward",
+    lambda xp, grad, y: grad * xp.conj((1 - y) * y),
+    saved="output",
+    takes=FLOATING,
+)
+sigmoid_backward.derivative(
+    grad_output=lambda grad, output: sigmoid_backward(grad, output),
+    output=lambda grad, grad_output, output: grad * grad_output * (1 - 2 * output),
+)
+
+
+def logit_backward_kernel(xp: ModuleType, grad: Array, x: Array, eps: float | None) -> Array:
+    slope = grad / (x * (1 - x))
+    if eps is None:
+        return xp.where((x < 0) | (x > 1), xp.nan, slope)
+    return xp.where((x < eps) | (x > 1 - eps), 0, slope)
+
+
+logit_backward: OperatorPage = backward(
+    "logit_backward", logit_backward_kernel, saved="self", more=", float? eps=None"
+)
+
+
+def logit_backward_by_self(
+    grad: Tensor, grad_output: Tensor, self: Tensor, eps: float | None
+) -> Tensor:
+    """The gradient of ``logit_backward`` by its input."""
+    low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
+    product = self * (1 - self)
+    slope = grad * grad_output * (2 * self - 1) / (product * product)
+    return slope.masked_fill((self < low).logical_or(self > high), 0)
+
+
+logit_backward.derivative(
+    grad_output=lambda grad, self, eps: logit_backward(grad, self, eps),
+    self=logit_backward_by_self,
+)

@@ -1,0 +1,202 @@
+"""Choosing elements by a condition: `where`, `masked_fill`.
+
+A condition is bool (uint8 passes for `where`) and never part of type promotion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.pointwise import (
+    CORE_POINTWISE,
+    POINTWISE,
+    Array,
+    Number,
+    cast,
+    check_fits,
+    common_type,
+    elementwise_cost,
+    promoted,
+)
+from maquette.core.broadcast import broadcast_shapes
+from maquette.core.dtype import bool_, dtype, number_dtype, promote_types, uint8
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+# --- where ----------------------------------------------------------------------------
+
+where = define(
+    "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=["self_out"],
+).exact_out()
+
+
+@where.shape
+def where_shape(condition: TensorMeta, self: TensorMeta, other: TensorMeta) -> TensorMeta:
+    check(
+        condition.dtype is bool_ or condition.dtype is uint8,
+        lambda: (
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype.scalar_name}"
+        ),
+    )
+    common = common_type((self, other))
+    # The condition keeps its own layout: for the rule of strides it is no copy.
+    operands = (condition.with_dtype(common), self, other)
+    return elementwise(operands, common, common_dtype=common, op_name="where")
+
+
+@where.kernel
+def where_kernel(xp: ModuleType, condition: Array, self: Array, other: Array) -> Array:
+    if self.dtype is not other.dtype:
+        self, other = promoted(xp, self, other)
+    return xp.where(condition, self, other)
+
+
+where.cost(elementwise_cost(1))
+where.derivative(
+    self=lambda grad, condition: where(condition, grad, aten.zeros_like(grad)),
+    other=lambda grad, condition: where(condition, aten.zeros_like(grad), grad),
+)
+
+
+def _number_like(value: Number, common: dtype, condition: Tensor) -> Tensor:
+    return aten.scalar_tensor(value, dtype=common, device=condition.device)
+
+
+where_scalar_self = define(
+    "aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor"
+)
+
+
+@where_scalar_self.composite
+def where_scalar_self_by_parts(condition: Tensor, self: Number, other: Tensor) -> Tensor:
+    common = common_type((self, other.meta))
+    return where(condition, _number_like(self, common, condition), other)
+
+
+where_scalar_other = define(
+    "aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor"
+)
+
+
+@where_scalar_other.composite
+def where_scalar_other_by_parts(condition: Tensor, self: Tensor, other: Number) -> Tensor:
+    common = common_type((self.meta, other))
+    return where(condition, self, _number_like(other, common, condition))
+
+
+where_scalars = define("aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor")
+
+
+@where_scalars.composite
+def where_scalars_by_parts(condition: Tensor, self: Number, other: Number) -> Tensor:
+    common = promote_types(number_dtype(self), number_dtype(other))
+    return where(
+        condition,
+        _number_like(self, common, condition),
+        _number_like(other, common, condition),
+    )
+
+
+where_indices = define("aten::where(Tensor condition) -> Tensor[]")
+where_indices.composite(lambda condition: aten.nonzero_numpy(condition))
+
+
+# --- masked_fill ----------------------------------------------------------------------
+
+
+def check_mask(mask: TensorMeta) -> None:
+    """Refuse a mask that is not bool."""
+    check(
+        mask.dtype is bool_,
+        lambda: (
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.name}"
+        ),
+    )
+
+
+def masked_fill_shape(self: TensorMeta, mask: TensorMeta, value: Number) -> TensorMeta:
+    check_mask(mask)
+    check_fits(value, self.dtype)
+    return self.fresh(broadcast_shapes(self.shape, mask.shape))
+
+
+def masked_fill_tensor_shape(self: TensorMeta, mask: TensorMeta, value: TensorMeta) -> TensorMeta:
+    check_mask(mask)
+    check(
+        value.ndim == 0,
+        lambda: (
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        ),
+    )
+    check(
+        value.dtype.category < 3 or self.dtype.is_complex,
+        lambda: (
+            f"masked_fill: a value of {value.dtype} cannot be written to {self}; take its real "
+            f"part first"
+        ),
+    )
+    return self.fresh(broadcast_shapes(self.shape, mask.shape))
+
+
+def masked_fill_kernel(xp: ModuleType, self: Array, mask: Array, value: Array) -> Array:
+    return xp.where(mask, cast(xp, value, self.dtype), self)
+
+
+def _masked_fill(value: str, overload: str, tags: tuple[Tag, ...]) -> OperatorPage:
+    op = define(
+        f"aten::masked_fill.{overload}(Tensor self, Tensor mask, {value} value) -> Tensor",
+        tags=tags,
+    )
+    written = define(
+        f"aten::masked_fill_.{overload}(Tensor(a!) self, Tensor mask, {value} value) -> Tensor(a!)",
+        tags=[Tag.inplace],
+    )
+    rule: Callable[..., TensorMeta] = (
+        masked_fill_shape if value == "Scalar" else masked_fill_tensor_shape
+    )
+
+    def inplace_shape(self: TensorMeta, mask: TensorMeta, value: object) -> TensorMeta:
+        result = rule(self, mask, value)
+        check_written(self, result)
+        return self
+
+    op.shape(rule)
+    op.kernel(masked_fill_kernel)
+    written.shape(inplace_shape)
+    written.kernel(masked_fill_in_place)
+    for page in (op, written):
+        page.cost(elementwise_cost(1))
+        page.derivative(self=lambda grad, mask: grad.masked_fill(mask, 0))
+        if value == "Tensor":
+            page.derivative(value=lambda grad, mask: where(mask, grad, aten.zeros_like(grad)).sum())
+    return op
+
+
+def masked_fill_in_place(xp: ModuleType, self: Array, mask: Array, value: Array) -> None:
+    """Write ``value`` where the mask holds."""
+    xp.copyto(self, cast(xp, value, self.dtype), where=mask)
+
+
+def check_written(target: TensorMeta, result: TensorMeta) -> None:
+    """Refuse to stretch a tensor that is written to."""
+    check(
+        target.shape == result.shape,
+        lambda: (
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape "
+            f"{list(result.shape)}"
+        ),
+    )
+
+
+masked_fill = _masked_fill("Scalar", "Scalar", POINTWISE)
+masked_fill_tensor = _masked_fill("Tensor", "Tensor", ())

@@ -1,0 +1,1 @@
+"""Tensors from sizes and values."""

@@ -1,0 +1,462 @@
+"""Tensors from sizes and a value: empty, zeros, ones, full, and their `_like` and `new_` forms.
+
+One rule for all: the meta comes from the options, the kernel fills it. Ranges are in `ranges.py`,
+random values in `random_factories.py`, tensors from Python data in `creation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.tensor_options import (
+    Number,
+    check_fits,
+    check_layout,
+    new_meta,
+    result_dtype,
+)
+from maquette.aten.view.copies import write
+from maquette.core.device import canonical
+from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as DType
+from maquette.core.dtype import get_default_dtype, number_dtype
+from maquette.core.errors import check
+from maquette.core.layout import layout as Layout
+from maquette.core.layout import memory_format as MemoryFormat
+from maquette.core.layout import preserve_format
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
+OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
+
+empty = define(
+    f"aten::empty.memory_format(SymInt[] size, *, {OPTIONS}, MemoryFormat? memory_format=None) "
+    "-> Tensor",
+    tags=[Tag.core],
+)
+
+
+@empty.shape
+def empty_shape(
+    size: Ints,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    memory_format: MemoryFormat | None,
+) -> TensorMeta:
+    return new_meta("empty", size, dtype, layout, device, memory_format)
+
+
+def _kind(dtype: DType | None) -> np.dtype[np.generic]:
+    return (get_default_dtype() if dtype is None else dtype).numpy
+
+
+@empty.kernel
+def empty_kernel(xp: ModuleType, size: Ints, dtype: DType | None, *options: object) -> Array:
+    made: Array = xp.empty(size, _kind(dtype))
+    return made
+
+
+empty_strided = define(
+    f"aten::empty_strided(SymInt[] size, SymInt[] stride, *, {OPTIONS}) -> Tensor",
+    tags=[Tag.core],
+)
+
+
+@empty_strided.shape
+def empty_strided_shape(
+    size: Ints,
+    stride: Ints,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> TensorMeta:
+    plain = new_meta("empty_strided", size, dtype, layout, device)
+    check(
+        len(size) == len(stride),
+        lambda: (
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides "
+            f"({len(stride)})"
+        ),
+    )
+    return plain.fresh(size, strides=stride)
+
+
+@empty_strided.kernel
+def empty_strided_kernel(
+    xp: ModuleType, size: Ints, stride: Ints, dtype: DType | None, *options: object
+) -> Array:
+    made: Array = xp.zeros(size, _kind(dtype))
+    return made
+
+
+empty_permuted = define(
+    f"aten::empty_permuted(SymInt[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor"
+)
+
+
+@empty_permuted.shape
+def empty_permuted_shape(
+    size: Ints,
+    physical_layout: Ints,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> TensorMeta:
+    ndim = len(size)
+    check(
+        ndim == len(physical_layout),
+        lambda: (
+            f"Number of dimensions in size does not match the length of the physical_layout; "
+            f"i.e. len(size) = {ndim} is not equal to len(physical_layout) = {len(physical_layout)}"
+        ),
+    )
+    for i, dim in enumerate(physical_layout):
+        if not 0 <= dim < ndim:
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {ndim - 1}, "
+                f"but got {dim} at index {i}).  NB: negative dims not currently supported; file an "
+                f"issue if you want it."
+            )
+        check(dim not in physical_layout[:i], lambda: "Duplicate dim not allowed")
+    plain = new_meta("empty_permuted", size, dtype, layout, device)
+    physical = plain.fresh(tuple(size[d] for d in physical_layout)).strides
+    strides = [0] * ndim
+    for dim, stride in zip(physical_layout, physical, strict=True):
+        strides[dim] = stride
+    return plain.fresh(size, strides=tuple(strides))
+
+
+empty_permuted.kernel(empty_strided_kernel)
+
+
+def _constant(name: str, value: int) -> OperatorPage:
+    """``zeros`` and ``ones``."""
+    page = define(f"aten::{name}(SymInt[] size, *, {OPTIONS}) -> Tensor")
+
+    @page.shape
+    def shape(
+        size: Ints,
+        dtype: DType | None,
+        layout: Layout | None,
+        device: Device | None,
+        pin_memory: bool | None,
+    ) -> TensorMeta:
+        return new_meta(name, size, dtype, layout, device)
+
+    @page.kernel
+    def kernel(xp: ModuleType, size: Ints, dtype: DType | None, *options: object) -> Array:
+        make = xp.zeros if value == 0 else xp.ones
+        made: Array = make(size, _kind(dtype))
+        return made
+
+    return page
+
+
+zeros = _constant("zeros", 0)
+ones = _constant("ones", 1)
+
+
+def fill_dtype(fill_value: Number, dtype: DType | None) -> DType:
+    """The dtype of ``full``: the value's own where none is named; it must hold the value."""
+    kind = number_dtype(fill_value) if dtype is None else dtype
+    check_fits(fill_value, kind)
+    return kind
+
+
+full = define(
+    f"aten::full(SymInt[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", tags=[Tag.core]
+)
+
+
+@full.shape
+def full_shape(
+    size: Ints,
+    fill_value: Number,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> TensorMeta:
+    return new_meta("full", size, fill_dtype(fill_value, dtype), layout, device)
+
+
+@full.kernel
+def full_kernel(
+    xp: ModuleType, size: Ints, fill_value: Number, dtype: DType | None, *options: object
+) -> Array:
+    return _full(xp, size, fill_value, fill_dtype(fill_value, dtype))
+
+
+def _full(xp: ModuleType, size: Ints, value: Number, kind: DType) -> Array:
+    made: Array = xp.full(size, result_dtype(value, kind), kind.numpy)
+    return made
+
+
+scalar_tensor = define(f"aten::scalar_tensor(Scalar s, *, {OPTIONS}) -> Tensor", tags=[Tag.core])
+
+
+@scalar_tensor.shape
+def scalar_tensor_shape(
+    s: Number,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> TensorMeta:
+    check_fits(s, get_default_dtype() if dtype is None else dtype)
+    return new_meta("scalar_tensor", (), dtype, layout, device)
+
+
+@scalar_tensor.kernel
+def scalar_tensor_kernel(xp: ModuleType, s: Number, dtype: DType | None, *options: object) -> Array:
+    return _full(xp, (), s, get_default_dtype() if dtype is None else dtype)
+
+
+# --- as another tensor ---------------------------------------------------------------
+
+
+def _like(
+    name: str, fill: Callable[[ModuleType, Array, np.dtype[np.generic]], Array]
+) -> OperatorPage:
+    """``empty_like`` and its kin: shape, strides (T16), dtype and device of a tensor."""
+    page = define(
+        f"aten::{name}(Tensor self, *, {OPTIONS}, MemoryFormat? memory_format=None) -> Tensor"
+    ).any_device()
+
+    @page.shape
+    def shape(
+        self: TensorMeta,
+        dtype: DType | None,
+        layout: Layout | None,
+        device: Device | None,
+        pin_memory: bool | None,
+        memory_format: MemoryFormat | None,
+    ) -> TensorMeta:
+        return like_meta(name, self, dtype, layout, device, memory_format)
+
+    @page.kernel
+    def kernel(xp: ModuleType, self: Array, dtype: DType | None, *options: object) -> Array:
+        return fill(xp, self, self.dtype if dtype is None else dtype.numpy)
+
+    page.nondifferentiable()
+    return page
+
+
+def like_meta(
+    name: str,
+    self: TensorMeta,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    memory_format: MemoryFormat | None,
+) -> TensorMeta:
+    """The meta of a ``_like`` factory."""
+    check_layout(name, layout)
+    where = self.device if device is None else canonical(device)
+    return self.like(dtype, where, memory_format or preserve_format)
+
+
+empty_like = _like("empty_like", lambda xp, self, kind: xp.empty_like(self, kind))
+zeros_like = _like("zeros_like", lambda xp, self, kind: xp.zeros_like(self, kind))
+ones_like = _like("ones_like", lambda xp, self, kind: xp.ones_like(self, kind))
+
+full_like = define(
+    f"aten::full_like(Tensor self, Scalar fill_value, *, {OPTIONS}, "
+    "MemoryFormat? memory_format=None) -> Tensor",
+    tags=[Tag.core],
+).any_device()
+full_like.nondifferentiable()
+
+
+@full_like.shape
+def full_like_shape(
+    self: TensorMeta,
+    fill_value: Number,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    memory_format: MemoryFormat | None,
+) -> TensorMeta:
+    made = like_meta("full_like", self, dtype, layout, device, memory_format)
+    check_fits(fill_value, made.dtype)
+    return made
+
+
+@full_like.kernel
+def full_like_kernel(
+    xp: ModuleType, self: Array, fill_value: Number, dtype: DType | None, *options: object
+) -> Array:
+    made: Array = xp.empty_like(self, self.dtype if dtype is None else dtype.numpy)
+    write(xp, made, fill_value)
+    return made
+
+
+# --- beside another tensor -----------------------------------------------------------
+
+
+def _new(name: str, make: Callable[[ModuleType], Callable[..., Array]]) -> OperatorPage:
+    """``new_zeros`` and its kin: other sizes, dtype and device of a tensor."""
+    page = define(f"aten::{name}(Tensor self, SymInt[] size, *, {OPTIONS}) -> Tensor").any_device()
+
+    @page.shape
+    def shape(
+        self: TensorMeta,
+        size: Ints,
+        dtype: DType | None,
+        layout: Layout | None,
+        device: Device | None,
+        pin_memory: bool | None,
+    ) -> TensorMeta:
+        return beside(name, self, size, dtype, layout, device)
+
+    @page.kernel
+    def kernel(
+        xp: ModuleType, self: Array, size: Ints, dtype: DType | None, *options: object
+    ) -> Array:
+        return make(xp)(size, self.dtype if dtype is None else dtype.numpy)
+
+    page.nondifferentiable()
+    return page
+
+
+def beside(
+    name: str,
+    self: TensorMeta,
+    size: Ints,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+) -> TensorMeta:
+    """The meta of a ``new_`` factory."""
+    return new_meta(name, size, dtype or self.dtype, layout, device or self.device)
+
+
+new_empty = _new("new_empty", lambda xp: xp.empty)
+new_zeros = _new("new_zeros", lambda xp: xp.zeros)
+new_ones = _new("new_ones", lambda xp: xp.ones)
+
+new_full = define(
+    f"aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor"
+).any_device()
+new_full.nondifferentiable()
+
+
+@new_full.shape
+def new_full_shape(
+    self: TensorMeta,
+    size: Ints,
+    fill_value: Number,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> TensorMeta:
+    check_fits(fill_value, dtype or self.dtype)
+    return beside("new_full", self, size, dtype, layout, device)
+
+
+@new_full.kernel
+def new_full_kernel(
+    xp: ModuleType,
+    self: Array,
+    size: Ints,
+    fill_value: Number,
+    dtype: DType | None,
+    *options: object,
+) -> Array:
+    made: Array = xp.empty(size, self.dtype if dtype is None else dtype.numpy)
+    write(xp, made, fill_value)
+    return made
+
+
+new_empty_strided = define(
+    f"aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, {OPTIONS}) -> Tensor"
+).any_device()
+new_empty_strided.nondifferentiable()
+
+
+@new_empty_strided.shape
+def new_empty_strided_shape(
+    self: TensorMeta,
+    size: Ints,
+    stride: Ints,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+) -> TensorMeta:
+    plain = beside("new_empty_strided", self, size, dtype, layout, device)
+    return plain.fresh(size, strides=stride)
+
+
+@new_empty_strided.kernel
+def new_empty_strided_kernel(
+    xp: ModuleType, self: Array, size: Ints, stride: Ints, dtype: DType | None, *options: object
+) -> Array:
+    made: Array = xp.zeros(size, self.dtype if dtype is None else dtype.numpy)
+    return made
+
+
+# --- into a given tensor -------------------------------------------------------------
+
+
+def _into(schema: str, value: Callable[..., Number]) -> OperatorPage:
+    """The ``out=`` form of a factory: ``out`` resized where its shape differs, then filled."""
+    page = define(schema, tags=[Tag.out])
+
+    @page.shape
+    def shape(size: Ints, *rest: object) -> TensorMeta:
+        out = rest[-1]
+        assert isinstance(out, TensorMeta)
+        check_fits(value(*rest), out.dtype)
+        return resized(out, size)
+
+    @page.kernel
+    def kernel(xp: ModuleType, size: Ints, *rest: object) -> None:
+        out = rest[-1]
+        assert isinstance(out, np.ndarray)
+        write(xp, out, value(*rest))
+
+    return page
+
+
+def resized(out: TensorMeta, size: Ints) -> TensorMeta:
+    """The meta of ``out`` after it was made ``size`` (T6)."""
+    if out.shape == size:
+        return out
+    return TensorMeta.of(out.dtype, size, None, out.offset, out.device)
+
+
+_into("aten::zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", lambda out: 0)
+_into("aten::ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", lambda out: 1)
+_into(
+    "aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)",
+    lambda fill_value, out: fill_value,
+)
+
+empty_out = define(
+    "aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) "
+    "-> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@empty_out.explicit
+def empty_out_explicit(size: Ints, memory_format: MemoryFormat | None, out: Tensor) -> Tensor:
+    check(
+        memory_format is None,
+        lambda: "'memory_format' argument is incompatible with 'out' tensor argument",
+    )
+    return out if out.meta.shape == size else out.resize_(size)

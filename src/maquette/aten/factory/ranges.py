@@ -1,0 +1,418 @@
+"""Tensors of regular values: arange, linspace, logspace, range, eye, indices of triangles.
+
+Counts and bounds are computed as PyTorch does for the dtype of the result: in int64 for it, in
+double precision for every other (T33).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.tensor_options import Number, cast, check_fits, new_meta
+from maquette.aten.factory.factories import OPTIONS, resized
+from maquette.aten.view.copies import write
+from maquette.core.device import device as Device
+from maquette.core.dtype import (
+    default_complex_dtype,
+    float32,
+    from_numpy_dtype,
+    get_default_dtype,
+    int64,
+)
+from maquette.core.dtype import dtype as DType
+from maquette.core.errors import check, check_data, check_value
+from maquette.core.layout import layout as Layout
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+
+Real = bool | int | float
+Options = tuple["DType | None", "Layout | None", "Device | None", "bool | None"]
+
+
+def _range_dtype(dtype: DType | None, *bounds: Real) -> DType:
+    if dtype is not None:
+        return dtype
+    return int64 if all(isinstance(b, int) for b in bounds) else get_default_dtype()
+
+
+def _check_range(start: Real, end: Real, step: Real, kind: DType) -> None:
+    stride = int(step) if kind.category == 1 and math.isfinite(step) else step
+    check(step > 0 or step < 0, lambda: "step must be nonzero")
+    check_value(stride != 0, lambda: "step must be nonzero")
+    check(
+        math.isfinite(start) and math.isfinite(end),
+        lambda: f"unsupported range: {start} -> {end}",
+    )
+    check(
+        end >= start if stride > 0 else end <= start,
+        lambda: "upper bound and lower bound inconsistent with step sign",
+    )
+
+
+def range_count(start: Real, end: Real, step: Real, kind: DType) -> int:
+    """How many values ``arange`` has."""
+    _check_range(start, end, step, kind)
+    if kind is int64:
+        return math.ceil((int(end) - int(start)) / int(step))
+    return math.ceil((float(end) - float(start)) / float(step))
+
+
+def _progression(xp: ModuleType, start: Real, step: Real, count: int, kind: DType) -> Array:
+    if kind.category == 1:
+        values = int(start) + xp.arange(count, dtype=xp.int64) * int(step)
+    else:
+        values = start + xp.arange(count, dtype=xp.float64) * step
+    return cast(xp, values, kind)
+
+
+arange = define(f"aten::arange(Scalar end, *, {OPTIONS}) -> Tensor")
+arange_start = define(f"aten::arange.start(Scalar start, Scalar end, *, {OPTIONS}) -> Tensor")
+arange_start_step = define(
+    f"aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor",
+    tags=[Tag.core],
+)
+
+
+def _arange_shape(start: Real, end: Real, step: Real, options: Options) -> TensorMeta:
+    dtype, layout, device, _ = options
+    kind = _range_dtype(dtype, start, end, step)
+    return new_meta("arange", (range_count(start, end, step, kind),), kind, layout, device)
+
+
+def _arange(xp: ModuleType, start: Real, end: Real, step: Real, options: Options) -> Array:
+    kind = _range_dtype(options[0], start, end, step)
+    return _progression(xp, start, step, range_count(start, end, step, kind), kind)
+
+
+arange.shape(lambda end, *options: _arange_shape(0, end, 1, options))
+arange.kernel(lambda xp, end, *options: _arange(xp, 0, end, 1, options))
+arange_start.shape(lambda start, end, *options: _arange_shape(start, end, 1, options))
+arange_start.kernel(lambda xp, start, end, *options: _arange(xp, start, end, 1, options))
+arange_start_step.shape(lambda start, end, step, *options: _arange_shape(start, end, step, options))
+arange_start_step.kernel(
+    lambda xp, start, end, step, *options: _arange(xp, start, end, step, options)
+)
+
+
+def _inclusive_count(start: Real, end: Real, step: Real, kind: DType) -> int:
+    _check_range(start, end, step, kind)
+    return math.floor((float(end) - float(start)) / float(step)) + 1
+
+
+def _range_shape(start: Real, end: Real, step: Real, options: Options) -> TensorMeta:
+    dtype, layout, device, _ = options
+    kind = dtype or get_default_dtype()
+    return new_meta("range", (_inclusive_count(start, end, step, kind),), kind, layout, device)
+
+
+def _range(xp: ModuleType, start: Real, end: Real, step: Real, options: Options) -> Array:
+    kind = options[0] or get_default_dtype()
+    return _progression(xp, start, step, _inclusive_count(start, end, step, kind), kind)
+
+
+range_step = define(
+    f"aten::range.step(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor"
+)
+range_step.shape(lambda start, end, step, *options: _range_shape(start, end, step, options))
+range_step.kernel(lambda xp, start, end, step, *options: _range(xp, start, end, step, options))
+inclusive_range = define(f"aten::range(Scalar start, Scalar end, *, {OPTIONS}) -> Tensor")
+inclusive_range.shape(lambda start, end, *options: _range_shape(start, end, 1, options))
+inclusive_range.kernel(lambda xp, start, end, *options: _range(xp, start, end, 1, options))
+
+# --- a given number of values --------------------------------------------------------
+
+
+def _spaced(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType) -> Array:
+    """Evenly spaced values, each half counted from its own end so that both ends are exact."""
+    work = _work_dtype(kind)
+    first, last = xp.asarray(start, work), xp.asarray(end, work)
+    if steps <= 1:
+        return xp.full((steps,), first, work)
+    step = (last - first) / xp.asarray(steps - 1, work)
+    index = xp.arange(steps)
+    low = first + step * index.astype(work)
+    high = last - step * (steps - 1 - index).astype(work)
+    spaced: Array = xp.where(index < steps // 2, low, high)
+    return spaced
+
+
+def _work_dtype(kind: DType) -> np.dtype[np.generic]:
+    if kind.category == 1 or kind.name == "bool":
+        return np.dtype(np.float64)
+    return kind.numpy if kind.itemsize >= 4 else float32.numpy
+
+
+def linspace_values(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType) -> Array:
+    if kind.category == 1:
+        start, end = int(start.real), int(end.real)
+    return cast(xp, _spaced(xp, start, end, steps, kind), kind)
+
+
+def logspace_values(
+    xp: ModuleType, start: Number, end: Number, steps: int, base: float, kind: DType
+) -> Array:
+    if kind.category == 1:  # whole bounds, but steps of any size between them
+        start, end = int(start.real), int(end.real)
+    with np.errstate(all="ignore"):
+        exponents = _spaced(xp, start, end, steps, kind)
+        if kind.category < 3 and base < 0:
+            return cast(xp, xp.power(base, exponents), kind)
+        return cast(xp, xp.power(exponents.dtype.type(base), exponents), kind)
+
+
+def _spaced_dtype(dtype: DType | None, start: object, end: object) -> DType:
+    """The default dtype, complex where a bound is."""
+    if dtype is not None:
+        return dtype
+    complex_bound = any(
+        b.dtype.is_complex if isinstance(b, TensorMeta) else isinstance(b, complex)
+        for b in (start, end)
+    )
+    return default_complex_dtype() if complex_bound else get_default_dtype()
+
+
+def _check_spaced(name: str, start: object, end: object, steps: int) -> None:
+    _check_bounds(name, start, end)
+    check(steps >= 0, lambda: "number of steps must be non-negative")
+
+
+def _check_bounds(name: str, start: object, end: object) -> None:
+    given = [(n, b) for n, b in (("start", start), ("end", end)) if isinstance(b, TensorMeta)]
+    if all(b.ndim == 0 for _, b in given):
+        return
+    found = " and ".join(f"{n} with {b.ndim} dimension(s)" for n, b in given)
+    names = " and ".join(n for n, _ in given)
+    what = f"{names} tensors" if len(given) == 2 else f"{names} tensor"
+    raise RuntimeError(f"{name} only supports 0-dimensional {what}, but got {found}.")
+
+
+def _check_bounds_have_data(made: TensorMeta, start: object, end: object) -> None:
+    for bound in (start, end):
+        check(
+            not isinstance(bound, TensorMeta)
+            or bound.device.type != "meta"
+            or made.device.type == "meta",
+            lambda: "Tensor.item() cannot be called on meta tensors",
+        )
+
+
+def _check_real(name: str, kind: DType, start: object, end: object) -> None:
+    wanted = _spaced_dtype(None, start, end)
+    check(
+        kind.is_complex or not wanted.is_complex,
+        lambda: (
+            f"torch.{name}(): inferred dtype {wanted.scalar_name} can't be safely cast to passed "
+            f"dtype {kind.scalar_name}"
+        ),
+    )
+
+
+def _bound(value: object) -> Number:
+    """A bound as a number; the kernel gets a tensor's array."""
+    number: Number = value.item() if isinstance(value, np.ndarray) else value  # type: ignore[assignment]  # a number
+    return number
+
+
+def _bound_of(kind: DType, value: object) -> Number:
+    """A bound as a number of a type; refused where only a complex number would do."""
+    number = _bound(value)
+    if not isinstance(number, complex) or kind.is_complex:
+        return number
+    check_data(
+        number.imag == 0,
+        lambda: f"value cannot be converted to type {kind.name} without overflow (it is {number})",
+    )
+    return number.real
+
+
+Values = Callable[..., Array]
+
+
+def _spaced_family(name: str, values: Values, extra: str) -> OperatorPage:
+    """``linspace`` or ``logspace`` with every mix of numbers and 0-dim tensors, and ``out=``."""
+    pages: list[OperatorPage] = []
+    mixes = [("", "Scalar", "Scalar"), ("Tensor_Tensor", "Tensor", "Tensor")]
+    mixes += [("Tensor_Scalar", "Tensor", "Scalar"), ("Scalar_Tensor", "Scalar", "Tensor")]
+    for overload, first, second in mixes:
+        bounds = f"{first} start, {second} end, int steps{extra}"
+        dot = f".{overload}" if overload else ""
+        pages.append(define(f"aten::{name}{dot}({bounds}, *, {OPTIONS}) -> Tensor"))
+        _fill_spaced(pages[-1], name, values, count=1 if extra else 0)
+        out = f".{overload}_out" if overload else ".out"
+        page = define(
+            f"aten::{name}{out}({bounds}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
+        )
+        _fill_spaced_out(page, name, values)
+    return pages[0]
+
+
+def _fill_spaced(page: OperatorPage, name: str, values: Values, *, count: int) -> None:
+    page.any_device()
+    page.nondifferentiable()
+
+    @page.shape
+    def shape(start: object, end: object, steps: int, *rest: object) -> TensorMeta:
+        _check_spaced(name, start, end, steps)
+        dtype, layout, device, _ = rest[count:]
+        kind = _spaced_dtype(dtype, start, end)  # type: ignore[arg-type]  # by the schema
+        made = new_meta(name, (steps,), kind, layout, device)  # type: ignore[arg-type]  # as above
+        _check_bounds_have_data(made, start, end)
+        _check_real(name, kind, start, end)
+        return made
+
+    @page.kernel
+    def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> Array:
+        first, last = _bound(start), _bound(end)
+        kind = _spaced_dtype(rest[count], first, last)  # type: ignore[arg-type]  # by the schema
+        return values(xp, first, last, steps, *rest[:count], kind)
+
+
+def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
+    page.nondifferentiable()
+
+    @page.shape
+    def shape(start: object, end: object, steps: int, *rest: object) -> TensorMeta:
+        _check_spaced(name, start, end, steps)
+        out = rest[-1]
+        assert isinstance(out, TensorMeta)
+        for bound in (start, end):
+            if isinstance(bound, complex):
+                check_fits(bound, out.dtype)
+        return out if out.numel == steps else resized(out, (steps,))
+
+    @page.kernel
+    def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> None:
+        out = rest[-1]
+        assert isinstance(out, np.ndarray)
+        kind = from_numpy_dtype(out.dtype)
+        first, last = _bound_of(kind, start), _bound_of(kind, end)
+        found = values(xp, first, last, steps, *rest[:-1], kind)
+        write(xp, out, found.reshape(out.shape))
+
+
+linspace = _spaced_family("linspace", linspace_values, "")
+logspace = _spaced_family("logspace", logspace_values, ", float base=10.")
+
+# --- into a given tensor -------------------------------------------------------------
+
+
+def _range_out(
+    schema: str, count: Callable[..., int], full: Callable[..., tuple[Real, ...]]
+) -> None:
+    page = define(schema, tags=[Tag.out])
+
+    @page.shape
+    def shape(*params: object) -> TensorMeta:
+        out = params[-1]
+        assert isinstance(out, TensorMeta)
+        length = count(*full(*params[:-1]), out.dtype)
+        # A tensor of the right number of elements is filled as it is.
+        return out if out.numel == length else resized(out, (length,))
+
+    @page.kernel
+    def kernel(xp: ModuleType, *params: object) -> None:
+        out = params[-1]
+        assert isinstance(out, np.ndarray)
+        start, end, step = full(*params[:-1])
+        kind = from_numpy_dtype(out.dtype)
+        length = count(start, end, step, kind)
+        write(xp, out, _progression(xp, start, step, length, kind).reshape(out.shape))
+
+
+_range_out(
+    "aten::arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) "
+    "-> Tensor(a!)",
+    range_count,
+    lambda start, end, step: (start, end, step),
+)
+_range_out(
+    "aten::arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
+    range_count,
+    lambda end: (0, end, 1),
+)
+_range_out(
+    "aten::range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
+    _inclusive_count,
+    lambda start, end, step: (start, end, step),
+)
+
+# --- matrices ------------------------------------------------------------------------
+
+eye = define(f"aten::eye(SymInt n, *, {OPTIONS}) -> Tensor")
+eye_m = define(f"aten::eye.m(SymInt n, SymInt m, *, {OPTIONS}) -> Tensor")
+eye_out = define("aten::eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
+eye_m_out = define(
+    "aten::eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
+)
+
+
+def _check_eye(n: int, m: int) -> tuple[int, int]:
+    check(n >= 0, lambda: f"n must be greater or equal to 0, got {n}")
+    check(m >= 0, lambda: f"m must be greater or equal to 0, got {m}")
+    return n, m
+
+
+def _eye_shape(n: int, m: int, options: Options) -> TensorMeta:
+    dtype, layout, device, _ = options
+    return new_meta("eye", _check_eye(n, m), dtype, layout, device)
+
+
+def _eye(xp: ModuleType, n: int, m: int, dtype: DType | None) -> Array:
+    made: Array = xp.eye(n, m, dtype=(dtype or get_default_dtype()).numpy)
+    return made
+
+
+eye.shape(lambda n, *options: _eye_shape(n, n, options))
+eye.kernel(lambda xp, n, dtype, *options: _eye(xp, n, n, dtype))
+eye_m.shape(lambda n, m, *options: _eye_shape(n, m, options))
+eye_m.kernel(lambda xp, n, m, dtype, *options: _eye(xp, n, m, dtype))
+eye_out.shape(lambda n, out: resized(out, _check_eye(n, n)))
+eye_out.kernel(lambda xp, n, out: write(xp, out, _eye(xp, n, n, None)))
+eye_m_out.shape(lambda n, m, out: resized(out, _check_eye(n, m)))
+eye_m_out.kernel(lambda xp, n, m, out: write(xp, out, _eye(xp, n, m, None)))
+
+_TRIANGLE_OPTIONS = OPTIONS.replace("ScalarType? dtype=None", "ScalarType? dtype=4")
+
+
+def _triangle(name: str, indices: Callable[..., tuple[Array, Array]]) -> OperatorPage:
+    page = define(f"aten::{name}(int row, int col, int offset=0, *, {_TRIANGLE_OPTIONS}) -> Tensor")
+
+    @page.shape
+    def shape(
+        row: int,
+        col: int,
+        offset: int,
+        dtype: DType | None,
+        layout: Layout | None,
+        device: Device | None,
+        pin_memory: bool | None,
+    ) -> TensorMeta:
+        check(row >= 0, lambda: f"row must be non-negative, got{row}")
+        check(col >= 0, lambda: f"col must be non-negative, got{col}")
+        below = sum(min(max(r + offset + 1, 0), col) for r in range(row))
+        above = row * col - sum(min(max(r + offset, 0), col) for r in range(row))
+        count = below if name == "tril_indices" else above
+        return new_meta(name, (2, count), dtype or int64, layout, device)
+
+    @page.kernel
+    def kernel(
+        xp: ModuleType, row: int, col: int, offset: int, dtype: DType | None, *options: object
+    ) -> Array:
+        both: Array = xp.stack(indices(xp, row, col, offset))
+        return cast(xp, both, dtype or int64)
+
+    return page
+
+
+tril_indices = _triangle(
+    "tril_indices", lambda xp, row, col, offset: xp.tril_indices(row, offset, col)
+)
+triu_indices = _triangle(
+    "triu_indices", lambda xp, row, col, offset: xp.triu_indices(row, offset, col)
+)

@@ -1,0 +1,1 @@
+"""Elements read from and written to positions; sorting and searching."""

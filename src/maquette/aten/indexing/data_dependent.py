@@ -1,0 +1,80 @@
+"""Operators whose result has a size that only the data tells: `unique`, `bincount` and the like.
+
+Their shape rule checks the arguments and then gives up (`DependsOnData`, on fake tensors
+`DynamicOutputShapeException`); on data, the same checks run and the kernel's arrays say the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from maquette.aten.common.axes import Array
+from maquette.core.dtype import from_numpy_dtype
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import is_dense
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.library.arrays import arrays_of, fresh_from
+from maquette.library.infer import DependsOnData, infer, rule_argument
+from maquette.library.page import OperatorPage
+from maquette.tensor.storage import namespace_of
+from maquette.tensor.tensor import Tensor
+
+ArrayKernel = Callable[..., Array | tuple[Array, ...]]
+Checks = Callable[..., None]
+
+
+def dynamic_kernel(
+    page: OperatorPage, checks: Checks | None = None
+) -> Callable[[ArrayKernel], ArrayKernel]:
+    """Register an array kernel ``function(xp, *parameters)`` whose results say their own shape.
+
+    checks: called with metas and plain arguments, as a shape rule is; raises for what is refused.
+    """
+
+    def rule(*args: object) -> TensorMeta:
+        if checks is not None:
+            checks(*args)
+        raise DependsOnData(f"the size of the result of {page.op.name()}")
+
+    def register(function: ArrayKernel) -> ArrayKernel:
+        def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+            xp = namespace_of("cpu")
+
+            def kernel(ks: int, *params: object) -> object:
+                if checks is not None:
+                    checks(*[rule_argument(p) for p in params])
+                results = function(xp, *arrays_of(params))
+                if isinstance(results, tuple):
+                    return tuple([_as_tensor(op, array) for array in results])
+                return _as_tensor(op, results)
+
+            return kernel
+
+        page.op.register(DispatchKey.CPU, Kernel(factory, python=function))
+        page.op.register(DispatchKey.Meta, Kernel(_refusing))
+        page.op.shape_rule = rule
+        return function
+
+    return register
+
+
+def _refusing(op: OpOverload, ks: int) -> Callable[..., object]:
+    """On ``meta``, where no size can be told: refuse in the rule's words, or for want of data."""
+
+    def kernel(ks: int, *params: object) -> object:
+        with contextlib.suppress(DependsOnData):
+            infer(op, params)
+        op._raise_no_kernel(DispatchKey.Meta)
+
+    return kernel
+
+
+def _as_tensor(op: OpOverload, array: Array) -> Tensor:
+    """A tensor laid out as the array is, where that has no gaps."""
+    strides = tuple([s // array.itemsize for s in array.strides])
+    kept = strides if array.size and is_dense(array.shape, strides) else None
+    meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape, kept)
+    return fresh_from(op, meta, array)

@@ -1,0 +1,463 @@
+"""Elements taken from a tensor: index_select, gather, take, masked_select, nonzero.
+
+Indexing by subscripts is in `index.py`, the writing counterparts in `scattering.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.factory.factories import resized
+from maquette.aten.indexing.data_dependent import dynamic_kernel
+from maquette.aten.view.copies import write_exact_out
+from maquette.core.broadcast import broadcast_shapes, wrap_dim
+from maquette.core.dtype import bool_, int32, int64
+from maquette.core.errors import check, check_index, of_data
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.library.arrays import fresh_from
+from maquette.library.infer import DependsOnData
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.variants import c_name, check_writable
+from maquette.tensor.storage import namespace_of
+from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+def check_positions(name: str, index: TensorMeta) -> None:
+    """Refuse an index of another dtype than int32 and int64."""
+    check(
+        index.dtype in (int32, int64),
+        lambda: f"{name}(): Expected dtype int32/int64 for index, got {index.dtype}",
+    )
+
+
+def sized(shape: Ints) -> Ints:
+    """A 0-dim tensor counts as one of a single element."""
+    return shape or (1,)
+
+
+def in_range(index: Array, dim: int, size: int) -> None:
+    """Refuse positions outside of a dimension; negative ones do not wrap."""
+    if index.size == 0:
+        return
+    for extreme in (int(index.max()), int(index.min())):
+        if not 0 <= extreme < size:
+            raise of_data(
+                RuntimeError(
+                    f"index {extreme} is out of bounds for dimension {dim} with size {size}"
+                )
+            )
+
+
+# --- index_select --------------------------------------------------------------------
+
+index_select = define(
+    "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor",
+    tags=[Tag.core],
+    variants=[Variant.OUT],
+)
+
+
+@index_select.shape
+def index_select_shape(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
+    axis = wrap_dim(dim, self.ndim)
+    check_index(index.ndim <= 1, lambda: "index_select(): Index is supposed to be a vector")
+    check(
+        index.dtype in (int32, int64),
+        lambda: f"index_select(): Expected dtype int32 or int64 for index, got {index.dtype}",
+    )
+    check(
+        self.ndim > 0 or index.numel == 1,
+        lambda: (
+            f"index_select(): Index to scalar can have only 1 value, got {index.numel} value(s)"
+        ),
+    )
+    if self.ndim == 0:
+        return self.fresh(())
+    return self.fresh((*self.shape[:axis], index.numel, *self.shape[axis + 1 :]))
+
+
+@index_select.kernel
+def index_select_kernel(xp: ModuleType, self: Array, dim: int, index: Array) -> Array:
+    size = self.shape[dim] if self.ndim else 1
+    if index.size and (int(index.max()) >= size or int(index.min()) < 0):
+        raise of_data(
+            IndexError(
+                f"index out of range in self: from {index.min()} to {index.max()}, size {size}"
+            )
+        )
+    if self.ndim == 0:
+        return xp.array(self, copy=True)
+    taken: Array = xp.take(self, index.reshape(-1), axis=dim)
+    return taken
+
+
+index_select_backward = define(
+    "aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor"
+)
+
+
+@index_select_backward.composite
+def index_select_backward_composite(
+    grad: Tensor, self_sizes: Ints, dim: int, index: Tensor
+) -> object:
+    return grad.new_zeros(self_sizes).index_add_(dim, index, grad)
+
+
+index_select.exact_out()
+index_select.derivative(
+    self=lambda grad, self_meta, dim, index: index_select_backward(
+        grad, self_meta.shape, dim, index
+    )
+)
+refuse_overlap(index_select.variants[0], "self", "index")
+
+# --- gather --------------------------------------------------------------------------
+
+gather = define(
+    "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    tags=[Tag.core],
+)
+gather_out = define(
+    "aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, "
+    "Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@gather.shape
+def gather_shape(self: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bool) -> TensorMeta:
+    axis = wrap_dim(dim, self.ndim)
+    if index.numel:
+        check_positions("gather", index)
+        check_gathered(self, axis, index)
+    return self.fresh(index.shape)
+
+
+def check_gathered(self: TensorMeta, axis: int, index: TensorMeta) -> None:
+    """Refuse an index of another rank, or larger than the tensor off the dimension."""
+    own, wanted = sized(self.shape), sized(index.shape)
+    check(
+        len(own) == len(wanted),
+        lambda: "Index tensor must have the same number of dimensions as input tensor",
+    )
+
+    def too_large(d: int) -> str:
+        return (
+            f"Size does not match at dimension {d} expected index {list(index.shape)} to "
+            f"be no larger than self {list(self.shape)} apart from dimension {axis}"
+        )
+
+    for d, (limit, size) in enumerate(zip(own, wanted, strict=True)):
+        check(d == axis or size <= limit, partial(too_large, d))
+
+
+@gather.kernel
+def gather_kernel(xp: ModuleType, self: Array, dim: int, index: Array, sparse_grad: bool) -> Array:
+    if index.size == 0:
+        return xp.empty(index.shape, self.dtype)
+    source, where = self.reshape(sized(self.shape)), index.reshape(sized(index.shape))
+    axis = dim % source.ndim
+    in_range(index, axis, source.shape[axis])
+    part = source[window(where.shape, axis)]
+    taken: Array = xp.take_along_axis(part, where.astype(xp.int64), axis)
+    return taken.reshape(index.shape)
+
+
+def window(shape: Ints, axis: int) -> tuple[slice, ...]:
+    """The corner of a tensor that an index of this shape speaks of: all of its own dimension."""
+    return tuple([slice(None) if d == axis else slice(0, n) for d, n in enumerate(shape)])
+
+
+@gather_out.shape
+def gather_out_shape(
+    self: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bool, out: TensorMeta
+) -> TensorMeta:
+    result = gather_shape(self, dim, index, sparse_grad)
+    check_out(out, result)
+    return resized(out, result.shape)
+
+
+def check_out(out: TensorMeta, result: TensorMeta) -> None:
+    """Refuse an ``out`` of another dtype, or one that is written where it is read."""
+    check(
+        out.dtype is result.dtype,
+        lambda: (
+            f"Expected out tensor to have dtype {c_name(result.dtype)}, but got "
+            f"{c_name(out.dtype)} instead"
+        ),
+    )
+    check_writable("out", out)
+
+
+@gather_out.kernel
+def gather_out_kernel(
+    xp: ModuleType, self: Array, dim: int, index: Array, sparse_grad: bool, out: Array
+) -> None:
+    out[...] = gather_kernel(xp, self, dim, index, sparse_grad)
+
+
+gather_backward = define(
+    "aten::gather_backward(Tensor grad, Tensor self, int dim, Tensor index, bool sparse_grad) "
+    "-> Tensor"
+)
+gather_backward.composite(
+    lambda grad, self, dim, index, sparse_grad: _gathered_back(grad, self.meta.shape, dim, index)
+)
+
+
+def _gathered_back(grad: Tensor, shape: Ints, dim: int, index: Tensor) -> object:
+    return grad.new_zeros(shape).scatter_add_(dim, index, grad)
+
+
+gather.derivative(
+    self=lambda grad, self_meta, dim, index: _gathered_back(grad, self_meta.shape, dim, index)
+)
+gather_out.op.derivatives = gather.op.derivatives
+refuse_overlap(gather_out, "self", "index")
+
+value_selecting_reduction_backward = define(
+    "aten::value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, "
+    "SymInt[] sizes, bool keepdim) -> Tensor"
+)
+
+
+@value_selecting_reduction_backward.composite
+def value_selecting_reduction_backward_composite(
+    grad: Tensor, dim: int, indices: Tensor, sizes: Ints, keepdim: bool
+) -> object:
+    if not keepdim and sizes:
+        grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
+    return grad.new_zeros(sizes).scatter(dim, indices, grad)
+
+
+# --- take ----------------------------------------------------------------------------
+
+take = define("aten::take(Tensor self, Tensor index) -> Tensor")
+take_out = define(
+    "aten::take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
+)
+
+
+@take.shape
+def take_shape(self: TensorMeta, index: TensorMeta) -> TensorMeta:
+    check(
+        index.dtype is int64,
+        lambda: f"take(): Expected a long tensor for index, but got {index.dtype.scalar_name}",
+    )
+    check_index(
+        self.numel > 0 or index.numel == 0, lambda: "take(): tried to take from an empty tensor"
+    )
+    return self.fresh(index.shape, strides=index.like().strides)
+
+
+@take.kernel
+def take_kernel(xp: ModuleType, self: Array, index: Array) -> Array:
+    check_flat(index, self.size)
+    taken: Array = self.reshape(-1)[index] if index.size else xp.empty(index.shape, self.dtype)
+    return taken
+
+
+def check_flat(index: Array, count: int) -> None:
+    """Refuse flat positions out of range; negative ones count from the end."""
+    if index.size == 0:
+        return
+    for extreme in (int(index.max()), int(index.min())):
+        if not -count <= extreme < count:
+            raise of_data(
+                IndexError(
+                    f"out of range: tried to access index {extreme} on a tensor of {count} "
+                    f"elements."
+                )
+            )
+
+
+take.derivative(
+    self=lambda grad, self_meta, index: grad.new_zeros(self_meta.shape).put_(index, grad, True)
+)
+
+
+@take_out.shape
+def take_out_shape(self: TensorMeta, index: TensorMeta, out: TensorMeta) -> TensorMeta:
+    result = take_shape(self, index)
+    check_out(out, result)
+    return resized(out, result.shape)
+
+
+@take_out.kernel
+def take_out_kernel(xp: ModuleType, self: Array, index: Array, out: Array) -> None:
+    out[...] = take_kernel(xp, self, index)
+
+
+take_out.op.derivatives = take.op.derivatives
+refuse_overlap(take_out, "self", "index")
+
+take_along_dim = define(
+    "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"
+)
+
+
+def _along(self: Tensor, indices: Tensor, dim: int | None) -> tuple[Tensor, int, Tensor]:
+    """What ``gather`` takes: source and index of shapes that agree but along ``dim``."""
+    if dim is None:
+        return self.reshape((-1,)), 0, indices.reshape((-1,))
+    check(
+        self.meta.ndim == indices.meta.ndim,
+        lambda: (
+            f"torch.take_along_dim(): input and indices should have the same number of "
+            f"dimensions, but got {self.meta.ndim} dimensions for input, and {indices.meta.ndim} "
+            f"dimensions for indices"
+        ),
+    )
+    check(
+        indices.meta.dtype is int64,
+        lambda: (
+            f"torch.take_along_dim(): dtype of indices should be Long but got "
+            f"{indices.meta.dtype.scalar_name}"
+        ),
+    )
+    axis = wrap_dim(dim, self.meta.ndim)
+    own, wanted = self.meta.shape, indices.meta.shape
+    common = broadcast_shapes(
+        (*own[:axis], 1, *own[axis + 1 :]), (*wanted[:axis], 1, *wanted[axis + 1 :])
+    )
+    whole = self.expand((*common[:axis], own[axis], *common[axis + 1 :]))
+    places = indices.expand((*common[:axis], wanted[axis], *common[axis + 1 :]))
+    return whole, axis, places.remainder(own[axis])
+
+
+take_along_dim.composite(lambda self, indices, dim: gather(*_along(self, indices, dim)))
+
+take_along_dim_out = define(
+    "aten::take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) "
+    "-> Tensor(a!)",
+    tags=[Tag.out],
+)
+take_along_dim_out.composite(
+    lambda self, indices, dim, out: gather_out(*_along(self, indices, dim), out=out)
+)
+
+# --- by truth ------------------------------------------------------------------------
+
+masked_select = define(
+    "aten::masked_select(Tensor self, Tensor mask) -> Tensor", tags=[Tag.dynamic_output_shape]
+)
+
+
+def _check_masked_select(self: TensorMeta, mask: TensorMeta) -> None:
+    check(
+        mask.dtype is bool_,
+        lambda: f"masked_select: expected BoolTensor for mask, got {mask.dtype}",
+    )
+    broadcast_shapes(self.shape, mask.shape)
+
+
+@dynamic_kernel(masked_select, _check_masked_select)
+def masked_select_kernel(xp: ModuleType, self: Array, mask: Array) -> Array:
+    shape = broadcast_shapes(self.shape, mask.shape)
+    taken: Array = xp.broadcast_to(self, shape)[xp.broadcast_to(mask, shape)]
+    return taken
+
+
+@masked_select.derivative("self")
+def masked_select_grad(grad: Tensor, self_meta: TensorMeta, mask: Tensor) -> tuple[object]:
+    shape = broadcast_shapes(self_meta.shape, mask.meta.shape)
+    return (grad.new_zeros(shape).masked_scatter_(mask, grad),)
+
+
+nonzero = define("aten::nonzero(Tensor self) -> Tensor", tags=[Tag.core, Tag.dynamic_output_shape])
+nonzero.nondifferentiable()
+
+
+@nonzero.shape
+def nonzero_shape(self: TensorMeta) -> TensorMeta:
+    raise DependsOnData("how many elements are not zero")
+
+
+def _nonzero(op: OpOverload, ks: int) -> Callable[..., object]:
+    """Positions in columns, one a dimension, each of them contiguous even where there are none."""
+    xp = namespace_of("cpu")
+
+    def kernel(ks: int, self: Tensor) -> Tensor:
+        found = _positions(xp, self._data)  # type: ignore[arg-type]  # NumPy and an array
+        ndim, count = found.shape
+        return fresh_from(op, TensorMeta.of(int64, (count, ndim), (1, count)), found.T)
+
+    return kernel
+
+
+nonzero.op.register(DispatchKey.CPU, Kernel(_nonzero))
+
+
+def _positions(xp: ModuleType, self: Array) -> Array:
+    if self.ndim == 0:
+        return xp.zeros((0, int(bool(self))), xp.int64)
+    found: Array = xp.stack(xp.nonzero(self)).astype(xp.int64)
+    return found
+
+
+nonzero_numpy = define("aten::nonzero_numpy(Tensor self) -> Tensor[]")
+
+
+@nonzero_numpy.composite
+def nonzero_numpy_composite(self: Tensor) -> object:
+    whole = self.unsqueeze(0) if self.meta.ndim == 0 else self
+    return list(whole.nonzero().unbind(1))
+
+
+argwhere = define("aten::argwhere(Tensor self) -> Tensor", tags=[Tag.dynamic_output_shape])
+argwhere.composite(lambda self: self.nonzero())
+
+nonzero_static = define(
+    "aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"
+)
+nonzero_static.nondifferentiable()
+
+
+@nonzero_static.shape
+def nonzero_static_shape(self: TensorMeta, size: int, fill_value: int) -> TensorMeta:
+    check(size >= 0, lambda: f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    return self.fresh((size, self.ndim), int64)
+
+
+@nonzero_static.kernel
+def nonzero_static_kernel(xp: ModuleType, self: Array, size: int, fill_value: int) -> Array:
+    found = _positions(xp, self).T
+    padded: Array = xp.full((size, self.ndim), fill_value, xp.int64)
+    count = min(size, len(found))
+    padded[:count] = found[:count]
+    return padded
+
+
+def _dynamic_out(base: OperatorPage, schema: str) -> None:
+    """The ``out=`` form of an operator whose result only data can size."""
+    page = define(schema, tags=[Tag.dynamic_output_shape, Tag.out])
+
+    def into(*params: object) -> object:
+        out = params[-1]
+        assert isinstance(out, Tensor)
+        check_writable(base.op._opname, out.meta)
+        found = base(*params[:-1])
+        assert isinstance(found, Tensor)
+        if found.meta.ndim == 2 and out.meta.shape != found.meta.shape and out.dtype is found.dtype:
+            out.resize_(found.meta.shape[::-1]).t_()  # positions by dimension, as they are found
+        return write_exact_out(out, found)
+
+    page.explicit(into)
+    refuse_overlap(page, "self", "mask")
+
+
+_dynamic_out(
+    masked_select,
+    "aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
+)
+_dynamic_out(nonzero, "aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")

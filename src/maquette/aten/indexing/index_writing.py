@@ -1,0 +1,565 @@
+"""Slices and elements written at positions: index_add, index_copy, index_fill, index_reduce, put.
+
+Functional, in-place and ``out=`` forms of one array function each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.aten.indexing.gathering import check_flat
+from maquette.aten.indexing.scattering import out_meta, reduce_grad, reduce_into
+from maquette.core.broadcast import broadcast_shapes, wrap_dim
+from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
+from maquette.core.errors import check, check_data, check_index, of_data
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.library.variants import check_writable
+from maquette.tensor.tensor import Tensor
+
+Check = Callable[..., None]
+Write = Callable[..., None]
+
+
+def _written(
+    name: str,
+    overload: str,
+    arguments: str,
+    check_call: Check,
+    write: Write,
+    *,
+    out: bool,
+    dense: bool = False,
+) -> list[OperatorPage]:
+    """Pages that copy the tensor and write into the copy, or into itself, or into ``out``.
+
+    dense: the copy is contiguous whatever the tensor's order is.
+    """
+    dot = f".{overload}" if overload else ""
+    plain = define(f"aten::{name}{dot}(Tensor self, {arguments}) -> Tensor")
+    inplace = define(
+        f"aten::{name}_{dot}(Tensor(a!) self, {arguments}) -> Tensor(a!)", tags=[Tag.inplace]
+    )
+
+    @plain.shape
+    def plain_shape(self: TensorMeta, *params: object) -> TensorMeta:
+        check_call(self, *params)
+        return self.fresh(self.shape) if dense else self.like()
+
+    @plain.kernel
+    def plain_kernel(xp: ModuleType, self: Array, *params: object) -> Array:
+        made: Array = xp.array(self, order="K", copy=True)
+        write(xp, made, *params)
+        return made
+
+    @inplace.shape
+    def inplace_shape(self: TensorMeta, *params: object) -> TensorMeta:
+        check_call(self, *params)
+        check_writable(f"{name}_", self)
+        return self
+
+    inplace.kernel(write)
+    refuse_overlap(inplace, "index", "source")
+    pages = [plain, inplace]
+    if out:
+        pages.append(_out_page(name, arguments, plain_shape, plain_kernel))
+        refuse_overlap(pages[-1], "index", "source")
+    return pages
+
+
+def _out_page(
+    name: str, arguments: str, shape_of: Callable[..., TensorMeta], value_of: Callable[..., Array]
+) -> OperatorPage:
+    star = ", " if "*, " in arguments else ", *, "
+    page = define(
+        f"aten::{name}.out(Tensor self, {arguments}{star}Tensor(a!) out) -> Tensor(a!)",
+        tags=[Tag.out],
+    )
+
+    @page.shape
+    def shape(*params: object) -> TensorMeta:
+        result = shape_of(*params[:-1])
+        target = out_meta(result.fresh(result.shape), params[-1])
+        check_writable(name, target)
+        return target
+
+    @page.kernel
+    def kernel(xp: ModuleType, *params: object) -> None:
+        target = params[-1]
+        target[...] = value_of(xp, *params[:-1])  # type: ignore[index]  # an array
+
+    return page
+
+
+def _check_index(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> int:
+    axis = wrap_dim(dim, self.ndim)
+    check_index(
+        index.ndim <= 1,
+        lambda: (
+            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
+            f"{index.dtype.scalar_name} and size: {list(index.shape)}"
+        ),
+    )
+    check(
+        index.dtype in (int32, int64),
+        lambda: (
+            f"{name}(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_name}"
+        ),
+    )
+    return axis
+
+
+def _check_has_dim(name: str, axis: int, source: TensorMeta) -> None:
+    check(
+        axis == 0 or axis < source.ndim,
+        lambda: (
+            f"{name}(): Indexing dim {axis} is out of bounds of the source tensor with dim "
+            f"{source.ndim}"
+        ),
+    )
+
+
+def _check_source(
+    name: str, self: TensorMeta, axis: int, index: TensorMeta, source: TensorMeta
+) -> None:
+    check(
+        self.dtype is source.dtype,
+        lambda: (
+            f"{name}(): self and source expected to have the same dtype, but got (self) "
+            f"{self.dtype.scalar_name} and (source) {source.dtype.scalar_name}"
+        ),
+    )
+    own = self.shape[:axis] + self.shape[axis + 1 :]
+    given = source.shape[:axis] + source.shape[axis + 1 :]
+    check(
+        (self.ndim == 0 and source.ndim <= 1)
+        or (source.ndim == 0 and self.ndim <= 1)
+        or own == given,
+        lambda: (
+            f"source tensor shape must match self tensor shape, excluding the specified "
+            f"dimension. Got self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
+        ),
+    )
+    count = source.shape[axis] if source.ndim else 1
+    check(
+        index.numel == count,
+        lambda: (
+            f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): "
+            f"({count}), for dim: {axis}"
+        ),
+    )
+
+
+def lines(xp: ModuleType, array: Array, dim: int) -> Array:
+    """A view with the dimension in front; a 0-dim array has one line."""
+    moved: Array = array.reshape(1) if array.ndim == 0 else xp.moveaxis(array, dim, 0)
+    return moved
+
+
+def _in_lines(index: Array, size: int) -> Array:
+    flat = index.reshape(-1)
+    if flat.size:
+        for extreme in (int(flat.max()), int(flat.min())):
+            if not -size <= extreme < size:
+                raise of_data(
+                    IndexError(f"index {extreme} is out of bounds for dimension of size {size}")
+                )
+    return flat
+
+
+# --- index_add -----------------------------------------------------------------------
+
+
+def _check_add(
+    self: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta, alpha: Number
+) -> None:
+    axis = _check_index("index_add", self, dim, index)
+    _check_has_dim("index_add_", axis, source)
+    _check_source("index_add", self, axis, index, source)
+    check(
+        not isinstance(alpha, float) or self.dtype.category >= 2,
+        lambda: "For integral input tensors, argument alpha must not be a floating point number.",
+    )
+
+
+def _add(xp: ModuleType, self: Array, dim: int, index: Array, source: Array, alpha: Number) -> None:
+    target = lines(xp, self, dim)
+    where = _in_lines(index, len(target))
+    factor = result_dtype(alpha, from_numpy_dtype(source.dtype))
+    scaled = source if alpha == 1 else source * source.dtype.type(factor)
+    xp.add.at(target, where, lines(xp, scaled, dim))
+
+
+index_add, index_add_, index_add_out = _written(
+    "index_add",
+    "",
+    "int dim, Tensor index, Tensor source, *, Scalar alpha=1",
+    _check_add,
+    _add,
+    out=True,
+    dense=True,
+)
+
+
+def _source_grad(grad: Tensor, source: TensorMeta, dim: int, index: Tensor) -> Tensor:
+    """Slices of the gradient where the source's slices went."""
+    taken = grad.index_select(dim, index)
+    return taken.reshape(source.shape) if taken.meta.shape != source.shape else taken
+
+
+for _page in (index_add, index_add_, index_add_out):
+    _page.derivative(
+        self=lambda grad: grad,
+        source=lambda grad, source_meta, dim, index, alpha: (
+            _source_grad(grad, source_meta, dim, index) * alpha
+        ),
+    )
+
+# --- index_copy ----------------------------------------------------------------------
+
+
+def _check_copy(self: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta) -> None:
+    axis = _check_index("index_copy_", self, dim, index)
+    check(
+        index.dtype is int64,
+        lambda: (
+            f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}"
+        ),
+    )
+    check_index(
+        self.ndim == source.ndim or not self.ndim or not source.ndim,
+        lambda: (
+            f"index_copy_(): When source and destination are not scalars, their dimensionality "
+            f"must match. Source dimensionality ({source.ndim}), destination dimensionality "
+            f"({self.ndim})"
+        ),
+    )
+    _check_source("index_copy_", self, axis, index, source)
+
+
+def _copy(xp: ModuleType, self: Array, dim: int, index: Array, source: Array) -> None:
+    target = lines(xp, self, dim)
+    target[_in_lines(index, len(target))] = lines(xp, source, dim)
+
+
+index_copy, index_copy_, index_copy_out = _written(
+    "index_copy",
+    "",
+    "int dim, Tensor index, Tensor source",
+    _check_copy,
+    _copy,
+    out=True,
+    dense=True,
+)
+for _page in (index_copy, index_copy_, index_copy_out):
+    _page.derivative(
+        self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
+        source=lambda grad, source_meta, dim, index: _source_grad(grad, source_meta, dim, index),
+    )
+
+# --- index_fill ----------------------------------------------------------------------
+
+
+def _check_fill(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta | Number) -> None:
+    wrap_dim(dim, self.ndim)
+    check_index(
+        index.dtype is int64,
+        lambda: "index_fill_(): Expected dtype int64 for index.",
+    )
+    check(index.ndim <= 1, lambda: "Index has to be a vector/scalar")
+    if isinstance(value, TensorMeta):
+        check(
+            value.ndim == 0,
+            lambda: (
+                f"Only supports 0-dimension value tensor, but got tensor with {value.ndim} "
+                f"dimension(s)."
+            ),
+        )
+    else:
+        check(
+            not isinstance(value, complex) or self.dtype.is_complex,
+            lambda: "index_fill_(): Converting complex Scalar to non-complex type is not supported",
+        )
+        check_fits(value, self.dtype)
+
+
+def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Number) -> None:
+    target = lines(xp, self, dim)
+    number = value.item() if hasattr(value, "item") else value
+    kind = from_numpy_dtype(self.dtype)
+    target[_in_lines(index, len(target))] = result_dtype(number, kind)
+
+
+index_fill_scalar = _written(
+    "index_fill", "int_Scalar", "int dim, Tensor index, Scalar value", _check_fill, _fill, out=False
+)
+index_fill_tensor = _written(
+    "index_fill", "int_Tensor", "int dim, Tensor index, Tensor value", _check_fill, _fill, out=False
+)
+
+
+def _filled(grad: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The gradient where it was filled, each position once however often it is named."""
+    elsewhere = grad.new_ones(grad.shape, dtype=bool_).index_fill(dim, index, False)
+    found: Tensor = grad.masked_fill(elsewhere, 0)
+    return found
+
+
+for _page in index_fill_scalar:
+    _page.derivative(self=lambda grad, dim, index: grad.index_fill(dim, index, 0))
+for _page in index_fill_tensor:
+    _page.derivative(
+        self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
+        value=lambda grad, dim, index: _filled(grad, dim, index).sum(),
+    )
+
+# --- index_reduce --------------------------------------------------------------------
+
+_INDEX_REDUCTIONS = ("prod", "mean", "amax", "amin")
+
+
+def _check_reduce(
+    self: TensorMeta,
+    dim: int,
+    index: TensorMeta,
+    source: TensorMeta,
+    reduce: str,
+    include_self: bool,
+) -> None:
+    check(
+        reduce in _INDEX_REDUCTIONS,
+        lambda: (
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
+        ),
+    )
+    axis = _check_index("index_reduce", self, dim, index)
+    _check_has_dim("index_reduce_", axis, source)
+    _check_source("index_reduce", self, axis, index, source)
+
+
+def _reduce(
+    xp: ModuleType,
+    self: Array,
+    dim: int,
+    index: Array,
+    source: Array,
+    reduce: str,
+    include_self: bool,
+) -> None:
+    target = lines(xp, self, dim)
+    where = _in_lines(index, len(target))
+    if where.size:
+        reduce_into(xp, target, (where,), lines(xp, source, dim), reduce, include_self=include_self)
+
+
+index_reduce = _written(
+    "index_reduce",
+    "",
+    "int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True",
+    _check_reduce,
+    _reduce,
+    out=True,
+    dense=True,
+)
+
+
+def _index_reduce_grad(
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[object, object]:
+    """As ``scatter_reduce``, with the index stretched over the other dimensions."""
+    if self.meta.ndim == 0:
+        wide = index.reshape(source.meta.shape)
+    else:
+        shape = [1] * source.meta.ndim
+        shape[dim] = index.meta.numel
+        wide = index.reshape(tuple(shape)).expand(source.meta.shape)
+    return reduce_grad(grad, self, dim, wide, source, reduce, include_self, result)
+
+
+for _page in index_reduce:
+    _page.derivative("self", "source")(_index_reduce_grad)
+
+# --- put -----------------------------------------------------------------------------
+
+
+def _check_put(self: TensorMeta, index: TensorMeta, source: TensorMeta, accumulate: bool) -> None:
+    check(
+        index.dtype is int64,
+        lambda: f"put_(): Expected a long tensor for index, but got {index.dtype.scalar_name}",
+    )
+    check(
+        self.dtype is source.dtype,
+        lambda: (
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{self.dtype.scalar_name} and source.dtype = {source.dtype.scalar_name}"
+        ),
+    )
+    check(
+        index.numel == source.numel,
+        lambda: (
+            f"put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel}, index.numel() = {index.numel}"
+        ),
+    )
+    check_index(
+        self.numel > 0 or index.numel == 0,
+        lambda: "put_(): Cannot put elements into an empty tensor",
+    )
+
+
+def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: bool) -> None:
+    check_flat(index, self.size)
+    if index.size == 0:
+        return
+    where = xp.unravel_index(index.reshape(-1) % self.size, self.shape) if self.ndim else ()
+    if not accumulate:
+        self[where] = source.reshape(-1) if self.ndim else source.reshape(-1)[-1]
+    elif self.ndim:
+        xp.add.at(self, where, source.reshape(-1))
+    else:
+        self[...] = self + source.sum()
+
+
+put, put_ = _written(
+    "put", "", "Tensor index, Tensor source, bool accumulate=False", _check_put, _put, out=False
+)
+for _page in (put, put_):
+    _page.derivative(
+        self=lambda grad, index, source_meta, accumulate: (
+            grad if accumulate else grad.put(index, grad.new_zeros(source_meta.shape), False)
+        ),
+        source=lambda grad, index, source_meta: grad.take(index).reshape(source_meta.shape),
+    )
+
+# --- masked_scatter ------------------------------------------------------------------
+
+
+def _check_masked(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> None:
+    check(
+        self.dtype is source.dtype,
+        lambda: (
+            f"masked_scatter_: expected self and source to have same dtypes but got "
+            f"{self.dtype.scalar_name} and {source.dtype.scalar_name}"
+        ),
+    )
+    check(
+        mask.dtype is bool_,
+        lambda: (
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype "
+            f"{mask.dtype.scalar_name}"
+        ),
+    )
+
+
+def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> None:
+    where = xp.broadcast_to(mask, self.shape)
+    count = int(where.sum())
+    check_data(
+        source.size >= count,
+        lambda: (
+            f"masked_scatter: expected self and source to have at least as many elements as "
+            f"the mask has true ones: {source.size} and {count}"
+        ),
+    )
+    self[where] = source.reshape(-1)[:count]
+
+
+masked_scatter = define(
+    "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", tags=[Tag.core]
+)
+masked_scatter_ = define(
+    "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)",
+    tags=[Tag.inplace],
+)
+
+
+@masked_scatter.shape
+def masked_scatter_shape(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> TensorMeta:
+    _check_masked(self, mask, source)
+    return self.fresh(broadcast_shapes(self.shape, mask.shape))
+
+
+@masked_scatter.kernel
+def masked_scatter_kernel(xp: ModuleType, self: Array, mask: Array, source: Array) -> Array:
+    shape = xp.broadcast_shapes(self.shape, mask.shape)
+    made: Array = xp.array(xp.broadcast_to(self, shape), order="C", copy=True)
+    _masked(xp, made, mask, source)
+    return made
+
+
+@masked_scatter_.shape
+def masked_scatter__shape(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> TensorMeta:
+    result = masked_scatter_shape(self, mask, source)
+    check(
+        result.shape == self.shape,
+        lambda: (
+            f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+            f"{list(result.shape)}"
+        ),
+    )
+    check_writable("masked_scatter_", self)
+    return self
+
+
+masked_scatter_.kernel(_masked)
+
+masked_scatter_backward = define(
+    "aten::masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor"
+)
+
+
+@masked_scatter_backward.shape
+def masked_scatter_backward_shape(
+    grad_output: TensorMeta, mask: TensorMeta, sizes: tuple[int, ...]
+) -> TensorMeta:
+    broadcast_shapes(grad_output.shape, mask.shape)
+    check(
+        mask.dtype is bool_,
+        lambda: f"masked_scatter_backward: expected a mask of dtype bool, got {mask}",
+    )
+    return grad_output.fresh(sizes)
+
+
+@masked_scatter_backward.kernel
+def masked_scatter_backward_kernel(
+    xp: ModuleType, grad_output: Array, mask: Array, sizes: tuple[int, ...]
+) -> Array:
+    made = xp.zeros(sizes, grad_output.dtype)
+    shown, where = xp.broadcast_arrays(grad_output, mask)
+    taken = shown[where]
+    check_data(
+        taken.size <= made.size,
+        lambda: (
+            f"masked_scatter_backward: the mask takes {taken.size} elements, more than sizes "
+            f"{list(sizes)} hold"
+        ),
+    )
+    made.reshape(-1)[: taken.size] = taken
+    return made
+
+
+masked_scatter_backward.derivative(
+    grad_output=lambda grad, grad_output_meta, mask: masked_scatter(
+        grad.new_zeros(grad_output_meta.shape), mask, grad
+    )
+)
+for _page in (masked_scatter, masked_scatter_):
+    _page.derivative(
+        self=lambda grad, mask: grad.masked_fill(mask, 0),
+        source=lambda grad, mask, source_meta: masked_scatter_backward(
+            grad, mask, source_meta.shape
+        ),
+    )

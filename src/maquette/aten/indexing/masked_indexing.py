@@ -1,0 +1,90 @@
+"""Indexing where only some positions count: what resizing kernels are decomposed to.
+
+Positions outside of the tensor are allowed where the mask is false; nothing is read or written
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.aten.indexing.index import Indices, check_indices, index_put__kernel, indexed
+from maquette.core.broadcast import broadcast_shapes
+from maquette.core.dtype import from_numpy_dtype
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.library.page import define
+
+masked_index = define(
+    "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"
+)
+masked_index_put = define(
+    "aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, "
+    "Tensor values) -> Tensor"
+)
+
+
+def _clamped(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> list[Array | None]:
+    pairs = zip(indices, self.shape, strict=False)
+    return [None if i is None else xp.clip(i, -size, size - 1) for i, size in pairs]
+
+
+@masked_index.shape
+def masked_index_shape(
+    self: TensorMeta, mask: TensorMeta, indices: Indices, fill: Number
+) -> TensorMeta:
+    check_indices(self, indices)
+    check_fits(fill, self.dtype)
+    result = indexed(self, indices)
+    shape = broadcast_shapes(result.shape, mask.shape)
+    return result if shape == result.shape else result.fresh(shape)
+
+
+@masked_index.kernel
+def masked_index_kernel(
+    xp: ModuleType, self: Array, mask: Array, indices: Sequence[Array | None], fill: Number
+) -> Array:
+    where = tuple([slice(None) if i is None else i for i in _clamped(xp, self, indices)])
+    number = xp.asarray(result_dtype(fill, from_numpy_dtype(self.dtype)), self.dtype)
+    taken: Array = xp.where(mask, self[where], number)
+    return taken
+
+
+@masked_index_put.shape
+def masked_index_put_shape(
+    self: TensorMeta, mask: TensorMeta, indices: Indices, values: TensorMeta
+) -> TensorMeta:
+    check_indices(self, indices)
+    target, given = indexed(self, indices).shape, broadcast_shapes(mask.shape, values.shape)
+    check(
+        broadcast_shapes(target, given) == target,
+        lambda: (
+            f"shape mismatch: value tensor of shape {list(given)} cannot be broadcast to "
+            f"indexing result of shape {list(target)}"
+        ),
+    )
+    return self.like()
+
+
+@masked_index_put.kernel
+def masked_index_put_kernel(
+    xp: ModuleType, self: Array, mask: Array, indices: Sequence[Array | None], values: Array
+) -> Array:
+    made: Array = xp.array(self, order="K", copy=True)
+    given = xp.where(mask, values, xp.zeros((), values.dtype))
+    index_put__kernel(xp, made, _clamped(xp, self, indices), given, accumulate=True)
+    return made
+
+
+masked_index.derivative(
+    self=lambda grad, self_meta, mask, indices: masked_index_put(
+        grad.new_zeros(self_meta.shape), mask, list(indices), grad
+    )
+)
+masked_index_put.derivative(
+    self=lambda grad: grad,
+    values=lambda grad, mask, indices: masked_index(grad, mask, list(indices), 0),
+)

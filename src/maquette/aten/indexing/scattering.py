@@ -1,0 +1,419 @@
+"""Elements written at positions along a dimension: the scatter family.
+
+One array function, `scatter_into`, serves every form; what differs is what meets at a position:
+the last value, a sum, a product, a mean, an extreme. ``index_add`` and its kin are in
+`index_writing.py`.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.aten.indexing.gathering import check_positions, in_range, sized
+from maquette.core.broadcast import wrap_dim
+from maquette.core.dtype import from_numpy_dtype
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.library.variants import check_writable
+from maquette.tensor.tensor import Tensor
+
+# --- on arrays -----------------------------------------------------------------------
+
+
+def positions_along(xp: ModuleType, where: Array, axis: int) -> tuple[Array, ...]:
+    """For each element of an index along ``axis``, the full position it speaks of."""
+    grid = list(xp.ogrid[tuple([slice(0, n) for n in where.shape])])
+    grid[axis] = where
+    return tuple(xp.broadcast_arrays(*grid))
+
+
+_IDENTITY = {"sum": 0, "add": 0, "mean": 0, "prod": 1, "multiply": 1}
+
+
+def identity_of(reduce: str, kind: str) -> float:
+    """What does not change under a reduction; for extremes the far end of the type."""
+    if reduce in _IDENTITY:
+        return _IDENTITY[reduce]
+    least = reduce == "amax"
+    if kind == "b":
+        return 0 if least else 1
+    return float("-inf") if least else float("inf")
+
+
+def scatter_into(
+    xp: ModuleType,
+    target: Array,
+    dim: int,
+    index: Array,
+    values: Array | Number,
+    reduce: str | None = None,
+    *,
+    include_self: bool = True,
+) -> None:
+    """Write ``values`` into ``target`` at the positions of ``index`` along ``dim``."""
+    if index.size == 0:
+        return
+    whole = target.reshape(sized(target.shape)) if target.ndim == 0 else target
+    where = index.reshape(sized(index.shape))
+    axis = dim % whole.ndim
+    in_range(where, axis, whole.shape[axis])
+    at = positions_along(xp, where, axis)
+    if isinstance(values, np.ndarray):
+        part = values.reshape(sized(values.shape))
+        given = part[tuple([slice(0, n) for n in where.shape])]
+    else:
+        given = xp.full(
+            where.shape, result_dtype(values, from_numpy_dtype(whole.dtype)), whole.dtype
+        )
+    if reduce is None:
+        whole[at] = given
+    else:
+        reduce_into(xp, whole, at, given, reduce, include_self=include_self)
+
+
+def reduce_into(
+    xp: ModuleType,
+    target: Array,
+    at: tuple[Array, ...],
+    values: Array,
+    reduce: str,
+    *,
+    include_self: bool,
+) -> None:
+    """Let ``values`` meet at positions of ``target``; in wide types, rounded once."""
+    work = target.astype(accumulation(xp, target))
+    given = values.astype(work.dtype)
+    if not include_self:
+        work[at] = _start(xp, reduce, work)
+    if reduce in ("sum", "add", "mean"):
+        xp.add.at(work, at, given)
+    elif reduce in ("prod", "multiply"):
+        xp.multiply.at(work, at, given)
+    else:
+        (xp.maximum if reduce == "amax" else xp.minimum).at(work, at, given)
+    if reduce == "mean":
+        work = _averaged(xp, work, at, include_self=include_self)
+    target[...] = work.astype(target.dtype)
+
+
+def accumulation(xp: ModuleType, array: Array) -> np.dtype[Any]:
+    """The dtype to accumulate in: 16-bit floats in float32, others in their own."""
+    kind = from_numpy_dtype(array.dtype)
+    narrow = kind.is_floating_point and kind.itemsize < 4
+    return np.dtype(np.float32) if narrow else array.dtype
+
+
+def _start(xp: ModuleType, reduce: str, work: Array) -> object:
+    if reduce not in _IDENTITY and work.dtype.kind in "iu":
+        limits = xp.iinfo(work.dtype)
+        return limits.min if reduce == "amax" else limits.max
+    return identity_of(reduce, work.dtype.kind)
+
+
+def _averaged(xp: ModuleType, work: Array, at: tuple[Array, ...], *, include_self: bool) -> Array:
+    count = xp.full(work.shape, int(include_self), xp.int64)
+    xp.add.at(count, at, 1)
+    count = xp.maximum(count, 1)
+    if work.dtype.kind in "iu":
+        return work // count
+    averaged: Array = work / count.astype(work.dtype)
+    return averaged
+
+
+# --- checks --------------------------------------------------------------------------
+
+
+def check_scattered(
+    name: str, self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta | Number
+) -> None:
+    """Refuse an index of another dtype or rank, or larger than what it speaks of."""
+    axis = wrap_dim(dim, self.ndim)
+    if index.numel:  # an empty index may be of any dtype
+        check_positions(name, index)
+    if isinstance(src, TensorMeta):
+        check(
+            self.dtype is src.dtype,
+            lambda: f"{name}(): Expected self.dtype to be equal to src.dtype",
+        )
+    else:
+        check_fits(src, self.dtype)
+    if index.numel == 0:
+        return
+    own, wanted = sized(self.shape), sized(index.shape)
+    check(
+        len(own) == len(wanted),
+        lambda: "Index tensor must have the same number of dimensions as self tensor",
+    )
+    fits = all(
+        d == axis or n <= limit for d, (n, limit) in enumerate(zip(wanted, own, strict=True))
+    )
+    if isinstance(src, TensorMeta):
+        given = sized(src.shape)
+        check(
+            len(given) == len(wanted),
+            lambda: "Index tensor must have the same number of dimensions as src tensor",
+        )
+        fits = fits and all(n <= limit for n, limit in zip(wanted, given, strict=True))
+    check(
+        fits,
+        lambda: (
+            f"Expected index {list(index.shape)} to be no larger than self {list(self.shape)} "
+            f"apart from dimension {axis}"
+            + (
+                f" and to be no larger size than src {list(src.shape)}"
+                if isinstance(src, TensorMeta)
+                else ""
+            )
+        ),
+    )
+
+
+_OLD_REDUCTIONS = ("add", "multiply")
+_REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+def _check_reduction(reduce: str | None, allowed: tuple[str, ...]) -> None:
+    check(
+        reduce is None or reduce in allowed,
+        lambda: f"reduce argument must be one of {', '.join(allowed)}, got {reduce}",
+    )
+
+
+# --- pages ---------------------------------------------------------------------------
+
+
+def _family(
+    name: str,
+    overload: str,
+    arguments: str,
+    allowed: tuple[str, ...],
+    *,
+    out: str,
+    tags: tuple[Tag, ...] = (),
+    fixed: str | None = None,
+) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
+    """The functional, in-place and ``out=`` pages of one form of scatter."""
+    dot = f".{overload}" if overload else ""
+    label = "scatter" if name != "scatter_reduce" else "scatter_reduce"
+    plain = define(
+        f"aten::{name}{dot}(Tensor self, int dim, Tensor index, {arguments}) -> Tensor", tags=tags
+    )
+    inplace = define(
+        f"aten::{name}_{dot}(Tensor(a!) self, int dim, Tensor index, {arguments}) -> Tensor(a!)",
+        tags=[Tag.inplace],
+    )
+    star = ", " if "*, " in arguments else ", *, "
+    into = define(
+        f"aten::{name}.{out}(Tensor self, int dim, Tensor index, {arguments}{star}"
+        "Tensor(a!) out) -> Tensor(a!)",
+        tags=[Tag.out],
+    )
+
+    def checked(
+        self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta | Number, *rest: object
+    ) -> None:
+        reduce = rest[0] if rest else fixed
+        assert reduce is None or isinstance(reduce, str)
+        _check_reduction(reduce, allowed if rest else (*allowed, "sum"))
+        check_scattered(label, self, dim, index, src)
+
+    def written(
+        xp: ModuleType,
+        target: Array,
+        dim: int,
+        index: Array,
+        src: Array | Number,
+        reduce: str | None = fixed,
+        include_self: bool = True,
+    ) -> None:
+        scatter_into(xp, target, dim, index, src, reduce, include_self=include_self)
+
+    @plain.shape
+    def plain_shape(self: TensorMeta, *params: object) -> TensorMeta:
+        checked(self, *params)  # type: ignore[arg-type]  # by the schema
+        return self.fresh(self.shape)
+
+    @plain.kernel
+    def plain_kernel(xp: ModuleType, self: Array, *params: object) -> Array:
+        made: Array = xp.array(self, order="C", copy=True)
+        written(xp, made, *params)  # type: ignore[arg-type]  # by the schema
+        return made
+
+    @inplace.shape
+    def inplace_shape(self: TensorMeta, *params: object) -> TensorMeta:
+        checked(self, *params)  # type: ignore[arg-type]  # by the schema
+        check_writable(f"{name}_", self)
+        return self
+
+    @inplace.kernel
+    def inplace_kernel(xp: ModuleType, self: Array, *params: object) -> None:
+        written(xp, self, *params)  # type: ignore[arg-type]  # by the schema
+
+    @into.shape
+    def into_shape(self: TensorMeta, *params: object) -> TensorMeta:
+        result = out_meta(plain_shape(self, *params[:-1]), params[-1])
+        check_writable(name, result)
+        return result
+
+    @into.kernel
+    def into_kernel(xp: ModuleType, self: Array, *params: object) -> None:
+        target = params[-1]
+        target[...] = plain_kernel(xp, self, *params[:-1])  # type: ignore[index]  # an array
+
+    for page in (inplace, into):
+        refuse_overlap(page, "index", "src")
+    return plain, inplace, into
+
+
+def out_meta(result: TensorMeta, out: object) -> TensorMeta:
+    """``out`` where it fits the result, else laid out afresh; its dtype must be the result's."""
+    assert isinstance(out, TensorMeta)
+    check(
+        out.dtype is result.dtype,
+        lambda: f"Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead",
+    )
+    if out.shape == result.shape:
+        return out
+    return TensorMeta.of(out.dtype, result.shape, result.strides, out.offset, out.device)
+
+
+_SRC = "Tensor src"
+_VALUE = "Scalar value"
+scatter_src = _family("scatter", "src", _SRC, (), out="src_out", tags=(Tag.core,))
+scatter_value = _family("scatter", "value", _VALUE, (), out="value_out", tags=(Tag.core,))
+scatter_reduced = _family(
+    "scatter", "reduce", f"{_SRC}, *, str reduce", _OLD_REDUCTIONS, out="reduce_out"
+)
+scatter_value_reduced = _family(
+    "scatter", "value_reduce", f"{_VALUE}, *, str reduce", _OLD_REDUCTIONS, out="value_reduce_out"
+)
+scatter_add = _family("scatter_add", "", _SRC, (), out="out", tags=(Tag.core,), fixed="sum")
+scatter_reduce = _family(
+    "scatter_reduce",
+    "two",
+    f"{_SRC}, str reduce, *, bool include_self=True",
+    _REDUCTIONS,
+    out="two_out",
+    tags=(Tag.core,),
+)
+
+# --- derivatives ---------------------------------------------------------------------
+
+for _page in scatter_src:
+    _page.derivative(
+        self=lambda grad, dim, index: grad.scatter(dim, index, 0),
+        src=lambda grad, src_meta, dim, index: gathered(grad, src_meta, dim, index),
+    )
+for _page in scatter_value:
+    _page.derivative(self=lambda grad, dim, index: grad.scatter(dim, index, 0))
+for _page in scatter_add:
+    _page.derivative(
+        self=lambda grad: grad,
+        src=lambda grad, src_meta, dim, index: gathered(grad, src_meta, dim, index),
+    )
+
+
+def gathered(grad: Tensor, src: TensorMeta, dim: int, index: Tensor) -> Tensor:
+    """The gradient of what was scattered; zero where the index did not reach."""
+    return _in_corner(grad.gather(dim, index), src.shape)
+
+
+def _corner(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The part of a larger tensor that an index of this shape reaches."""
+    return tuple([slice(0, n) for n in shape])
+
+
+def _in_corner(part: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """``part`` in the corner of zeros."""
+    if part.meta.shape == shape:
+        return part
+    whole: Tensor = part.new_zeros(shape)
+    whole[_corner(part.meta.shape)] = part
+    return whole
+
+
+def reduce_grad(
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[object, object]:
+    """Gradients of ``scatter_reduce``: sums share, extremes split among equals, products divide."""
+    if self.meta.numel == 0:
+        return grad, gathered(grad, src.meta, dim, index)
+    whole = index.meta.shape == src.meta.shape
+    part = src if whole else src[_corner(index.meta.shape)]
+    if reduce == "sum":
+        mine, theirs = grad, grad.gather(dim, index)
+    elif reduce == "mean":
+        mine, theirs = _mean_grad(grad, dim, index, include_self)
+    elif reduce == "prod":
+        mine, theirs = _product_grad(grad, self, dim, index, part, include_self, result)
+    else:
+        mine, theirs = _extreme_grad(grad, self, dim, index, part, include_self, result)
+    if not include_self:
+        mine = mine.scatter(dim, index, 0)
+    return mine, _in_corner(theirs, src.meta.shape)
+
+
+def _mean_grad(grad: Tensor, dim: int, index: Tensor, include_self: bool) -> tuple[Tensor, Tensor]:
+    count = grad.new_ones(grad.meta.shape) if include_self else grad.new_zeros(grad.meta.shape)
+    count = count.scatter_add(dim, index, grad.new_ones(index.meta.shape))
+    shared = grad / count.masked_fill(count == 0, 1)
+    return shared, shared.gather(dim, index)
+
+
+def _extreme_grad(
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[Tensor, Tensor]:
+    own = (self == result).to(grad.dtype)
+    if not include_self:
+        own = own.scatter(dim, index, 0)
+    equal = (src == result.gather(dim, index)).to(grad.dtype)
+    share = grad / own.scatter_add(dim, index, equal).clamp_min(1)
+    return share * own, share.gather(dim, index) * equal
+
+
+def _product_grad(
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Divide the product by the factor; with one zero among the factors, only it has a gradient."""
+    ones = self.new_ones(self.meta.shape)
+    mine = grad * ones.scatter_reduce(dim, index, src, "prod") if include_self else grad
+    zeros = (src == 0).to(grad.dtype)
+    base = self if include_self else self.scatter(dim, index, 1)
+    nonzero = src.masked_fill(src == 0, 1)
+    rest = base.scatter_reduce(dim, index, nonzero, "prod")
+    count = grad.new_zeros(grad.meta.shape).scatter_add(dim, index, zeros).gather(dim, index)
+    whole = (grad * result).gather(dim, index) / nonzero
+    alone = (grad * rest).gather(dim, index)
+    theirs = (src != 0).to(grad.dtype) * whole + zeros * (count == 1).to(grad.dtype) * alone
+    return mine, theirs
+
+
+for _page in scatter_reduce:
+    _page.derivative("self", "src")(reduce_grad)

@@ -1,0 +1,295 @@
+"""Finding values among values: searchsorted, bucketize, isin, and histograms of fixed bins."""
+
+from __future__ import annotations
+
+from math import prod
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array
+from maquette.aten.common.type_promotion import common_type, promoted
+from maquette.core.dtype import bool_, dtype, int32, int64
+from maquette.core.errors import check, check_not_implemented, of_data
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import Number
+from maquette.library.page import Cost, OperatorPage, Variant, define
+
+# --- sorted sequences ----------------------------------------------------------------
+
+_SEARCH = "*, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None"
+searchsorted = define(
+    f"aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, {_SEARCH}) -> Tensor",
+    variants=["Tensor_out"],
+)
+searchsorted_scalar = define(
+    f"aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, {_SEARCH}) -> Tensor"
+)
+bucketize = define(
+    "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, "
+    "bool right=False) -> Tensor",
+    variants=["Tensor_out"],
+)
+bucketize_scalar = define(
+    "aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, "
+    "bool right=False) -> Tensor"
+)
+
+
+def _check_sequence(
+    sequence: TensorMeta, right: bool, side: str | None, sorter: TensorMeta | None
+) -> None:
+    check(
+        side in (None, "left", "right"),
+        lambda: f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}",
+    )
+    check(
+        not (right and side == "left"),
+        lambda: (
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
+        ),
+    )
+    check(
+        sequence.ndim > 0,
+        lambda: (
+            "torch.searchsorted(): the boundary tensor should have positive dimension, but "
+            "got 0 dimension"
+        ),
+    )
+    check(
+        sorter is None or (sorter.shape == sequence.shape and sorter.dtype is int64),
+        lambda: (
+            f"torch.searchsorted(): boundary and sorter must have the same size, and the "
+            f"sorter must be of type Long; got boundary {sequence} and sorter {sorter}"
+        ),
+    )
+
+
+@searchsorted.shape
+def searchsorted_shape(
+    sorted_sequence: TensorMeta,
+    self: TensorMeta,
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: TensorMeta | None,
+) -> TensorMeta:
+    _check_sequence(sorted_sequence, right, side, sorter)
+    check(
+        sorted_sequence.ndim == 1 or sorted_sequence.shape[:-1] == self.shape[:-1],
+        lambda: (
+            f"torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            f"dimensions of boundaries tensor and input value tensor must match, but we got "
+            f"boundaries tensor {list(sorted_sequence.shape)} and input value tensor "
+            f"{list(self.shape)}"
+        ),
+    )
+    common = common_type((sorted_sequence, self))
+    check_not_implemented(
+        not common.is_complex,
+        lambda: f"\"searchsorted_out_cpu\" not implemented for '{common.scalar_name}'",
+    )
+    return self.fresh(self.shape, int32 if out_int32 else int64)
+
+
+@searchsorted.kernel
+def searchsorted_kernel(
+    xp: ModuleType,
+    sorted_sequence: Array,
+    self: Array,
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: Array | None,
+) -> Array:
+    sequence, values = promoted(xp, sorted_sequence, self)
+    if sorter is not None:
+        sequence = xp.take_along_axis(sequence, sorter, -1)
+    where = "right" if right or side == "right" else "left"
+    if sequence.ndim == 1:
+        found: Array = xp.searchsorted(sequence, values, where)
+        return found
+    if not values.size:
+        return xp.zeros(values.shape, xp.int64)
+    rows = sequence.reshape(prod(sequence.shape[:-1]), sequence.shape[-1])
+    wanted = values.reshape(len(rows), -1)
+    lines = [xp.searchsorted(row, line, where) for row, line in zip(rows, wanted, strict=True)]
+    stacked: Array = xp.stack(lines).reshape(values.shape)
+    return stacked
+
+
+def _check_boundaries(boundaries: TensorMeta) -> None:
+    check(
+        boundaries.ndim == 1,
+        lambda: f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})",
+    )
+
+
+@bucketize.shape
+def bucketize_shape(
+    self: TensorMeta, boundaries: TensorMeta, out_int32: bool, right: bool
+) -> TensorMeta:
+    _check_boundaries(boundaries)
+    return searchsorted_shape(boundaries, self, out_int32, right, None, None)
+
+
+bucketize.kernel(
+    lambda xp, self, boundaries, out_int32, right: searchsorted_kernel(
+        xp, boundaries, self, out_int32, right, None, None
+    )
+)
+
+
+@searchsorted_scalar.shape
+def searchsorted_scalar_shape(
+    sorted_sequence: TensorMeta,
+    self: Number,
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: TensorMeta | None,
+) -> TensorMeta:
+    _check_sequence(sorted_sequence, right, side, sorter)
+    _check_boundaries(sorted_sequence)
+    return sorted_sequence.fresh((), int32 if out_int32 else int64)
+
+
+searchsorted_scalar.kernel(
+    lambda xp, sequence, self, out_int32, right, side, sorter: searchsorted_kernel(
+        xp, sequence, xp.asarray(self), out_int32, right, side, sorter
+    )
+)
+
+
+@bucketize_scalar.shape
+def bucketize_scalar_shape(
+    self: Number, boundaries: TensorMeta, out_int32: bool, right: bool
+) -> TensorMeta:
+    _check_boundaries(boundaries)
+    return boundaries.fresh((), int32 if out_int32 else int64)
+
+
+bucketize_scalar.kernel(
+    lambda xp, self, boundaries, out_int32, right: searchsorted_kernel(
+        xp, boundaries, xp.asarray(self), out_int32, right, None, None
+    )
+)
+
+
+# --- membership ----------------------------------------------------------------------
+
+_ISIN = "*, bool assume_unique=False, bool invert=False"
+isin = define(
+    f"aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, {_ISIN}) -> Tensor",
+    variants=["Tensor_Tensor_out"],
+).exact_out()
+isin_tensor_scalar = define(
+    f"aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, {_ISIN}) -> Tensor",
+    variants=["Tensor_Scalar_out"],
+)
+isin_scalar_tensor = define(
+    f"aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, {_ISIN}) -> Tensor",
+    variants=["Scalar_Tensor_out"],
+)
+
+
+def _isin_array(
+    xp: ModuleType, elements: Array, test: Array, assume_unique: bool, invert: bool
+) -> Array:
+    found: Array = xp.isin(wide(xp.asarray(elements)), wide(xp.asarray(test)), invert=invert)
+    return found
+
+
+def _isin_shape(
+    elements: TensorMeta | Number, test: TensorMeta | Number, unique: bool, invert: bool
+) -> TensorMeta:
+    for side in (elements, test):
+        if isinstance(side, TensorMeta):
+            _check_comparable(side.dtype)
+    if isinstance(elements, TensorMeta):
+        return elements.fresh(elements.shape, bool_)
+    assert isinstance(test, TensorMeta)
+    return test.fresh((), bool_)
+
+
+def _check_comparable(kind: dtype) -> None:
+    check(
+        kind is not bool_ and not kind.is_complex,
+        lambda: f"Unsupported input type encountered for isin(): {kind.scalar_name}",
+    )
+
+
+for _page in (isin, isin_tensor_scalar, isin_scalar_tensor):
+    _page.shape(_isin_shape)
+
+
+# --- histograms ----------------------------------------------------------------------
+
+histc = define(
+    "aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
+    variants=[Variant.OUT],
+)
+
+
+@histc.shape
+def histc_shape(self: TensorMeta, bins: int, min: Number, max: Number) -> TensorMeta:
+    check(bins > 0, lambda: f"bins must be > 0, but got {bins}")
+    check(
+        not isinstance(min, complex) and not isinstance(max, complex) and min <= max,
+        lambda: f"torch.histc: max must be larger than min; got min={min}, max={max}",
+    )
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"histogram_cpu\" not implemented for '{self.dtype.scalar_name}'"
+        )
+    return self.fresh((bins,))
+
+
+@histc.kernel
+def histc_kernel(xp: ModuleType, self: Array, bins: int, min: float, max: float) -> Array:
+    """Counts in equal bins; what lies outside, or is NaN, is not counted."""
+    x = wide(self).reshape(-1)
+    low, high = float(min), float(max)
+    if low == high and x.size:
+        low, high = float(x.min()), float(x.max())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise of_data(RuntimeError(f"range of [{low}, {high}] is not finite"))
+    if low == high:
+        low, high = low - 1, high + 1
+    x = x[(x >= low) & (x <= high)]
+    # Rounded to the input's type at each step, which decides on which side of an edge values fall.
+    kind = self.dtype
+    scaled = wide((wide((x - low).astype(kind)) * bins).astype(kind))
+    position = (scaled / (high - low)).astype(kind).astype(xp.int64)
+    counted: Array = xp.bincount(xp.minimum(position, bins - 1), minlength=bins)
+    return counted.astype(wide(self).dtype)
+
+
+def _finish(pages: tuple[OperatorPage, ...]) -> None:
+    for page in pages:
+        page.nondifferentiable()
+        page.cost(lambda *args: Cost(flops=_largest(args)))
+
+
+def _largest(args: tuple[object, ...]) -> int:
+    return max((a.numel for a in args if isinstance(a, TensorMeta)), default=0)
+
+
+for _page in (isin, isin_tensor_scalar, isin_scalar_tensor):
+    _page.kernel(_isin_array)
+_finish(
+    (
+        searchsorted,
+        searchsorted_scalar,
+        bucketize,
+        bucketize_scalar,
+        isin,
+        isin_tensor_scalar,
+        isin_scalar_tensor,
+        histc,
+    )
+)
+for _page in (searchsorted, bucketize, histc):
+    _page.exact_out()

@@ -1,0 +1,304 @@
+"""Sorting and selecting by rank: sort, topk, kthvalue, median, mode.
+
+NaN counts as the greatest value everywhere. What can be selected can be differentiated: the
+gradient goes back to where each value came from.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, check_reducible, reduced
+from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
+from maquette.core.broadcast import wrap_dim
+from maquette.core.dtype import int64
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+Pair = tuple[TensorMeta, TensorMeta]
+_RESULTS = "(Tensor values, Tensor indices)"
+_WRITTEN = "(Tensor(a!) values, Tensor(b!) indices)"
+_OUTS = "Tensor(a!) values, Tensor(b!) indices"
+
+
+# --- order ---------------------------------------------------------------------------
+
+
+def order_of(xp: ModuleType, x: Array, axis: int, descending: bool) -> Array:
+    """The indices that sort along an axis; equal elements stay in their order."""
+    x = wide(x)
+    if not descending:
+        ascending: Array = xp.argsort(x, axis=axis, kind="stable")
+        return ascending
+    # Stable and falling: sort the reversed elements rising, and reverse that.
+    last = x.shape[axis] - 1
+    falling: Array = last - xp.flip(xp.argsort(xp.flip(x, axis), axis=axis, kind="stable"), axis)
+    return falling
+
+
+def sorted_arrays(xp: ModuleType, self: Array, dim: int, descending: bool) -> tuple[Array, Array]:
+    """Sorted values and where they were."""
+    if not self.ndim:
+        return self.copy(), xp.zeros((), xp.int64)
+    order = order_of(xp, self, dim, descending)
+    return xp.take_along_axis(self, order, dim), order
+
+
+def _sort_metas(self: TensorMeta, dim: int) -> Pair:
+    check_ordered("sort", self)
+    wrap_dim(dim, self.ndim)
+    values = self.like()
+    return values, values.with_dtype(int64)
+
+
+def order_grad(
+    grads: list[Tensor], self_meta: TensorMeta, dim: int, result1: Tensor
+) -> tuple[Tensor]:
+    """The gradient of values that keep their dimension."""
+    return (selected_grad(grads[0], dim, result1, self_meta.shape, True),)
+
+
+sort = define(
+    f"aten::sort(Tensor self, int dim=-1, bool descending=False) -> {_RESULTS}",
+    tags=[Tag.core],
+    variants=[
+        f"aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, {_OUTS}) "
+        f"-> {_WRITTEN}"
+    ],
+)
+sort_stable = define(
+    f"aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) "
+    f"-> {_RESULTS}",
+    variants=[
+        f"aten::sort.values_stable(Tensor self, *, bool? stable, int dim=-1, "
+        f"bool descending=False, {_OUTS}) -> {_WRITTEN}"
+    ],
+)
+sort.shape(lambda self, dim, descending: _sort_metas(self, dim))
+sort.kernel(sorted_arrays)
+sort_stable.shape(lambda self, stable, dim, descending: _sort_metas(self, dim))
+sort_stable.kernel(
+    lambda xp, self, stable, dim, descending: sorted_arrays(xp, self, dim, descending)
+)
+for _page in (sort, sort_stable):
+    _page.derivative("self")(order_grad)
+    _page.nondifferentiable(1)
+    _page.exact_out()
+    _page.cost(lambda self, *rest: Cost(flops=self.numel * max(self.numel, 1).bit_length()))
+
+argsort = define("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor")
+argsort.composite(lambda self, dim, descending: self.sort(dim, descending)[1])
+argsort_stable = define(
+    "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"
+)
+argsort_stable.composite(
+    lambda self, stable, dim, descending: self.sort(stable=stable, dim=dim, descending=descending)[
+        1
+    ]
+)
+msort = define("aten::msort(Tensor self) -> Tensor")
+msort.composite(lambda self: self.sort(0, False)[0])
+msort_out = define("aten::msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
+
+
+@msort_out.composite
+def msort_out_composite(self: Tensor, out: Tensor) -> Tensor:
+    indices = self.new_empty((0,), dtype=int64)
+    results: tuple[Tensor, Tensor] = self.sort(0, False, values=out, indices=indices)
+    return results[0]
+
+
+# --- the k greatest ------------------------------------------------------------------
+
+_TOPK = "Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True"
+topk = define(
+    f"aten::topk({_TOPK}) -> {_RESULTS}",
+    tags=[Tag.core],
+    variants=[f"aten::topk.values({_TOPK}, *, {_OUTS}) -> {_WRITTEN}"],
+)
+
+
+@topk.shape
+def topk_shape(self: TensorMeta, k: int, dim: int, largest: bool, sorted: bool) -> Pair:
+    check_ordered("topk", self)
+    dim = wrap_dim(dim, self.ndim)
+    size = self.shape[dim] if self.ndim else 1
+    check(
+        0 <= k <= size,
+        lambda: (
+            f"selected index k out of range: topk takes k of the {size} elements of dimension "
+            f"{dim}, got k={k}"
+        ),
+    )
+    shape = (*self.shape[:dim], k, *self.shape[dim + 1 :]) if self.ndim else ()
+    return self.fresh(shape), self.fresh(shape, int64)
+
+
+@topk.kernel
+def topk_kernel(
+    xp: ModuleType, self: Array, k: int, dim: int, largest: bool, sorted: bool
+) -> tuple[Array, Array]:
+    values, order = sorted_arrays(xp, self, dim, largest)
+    if not self.ndim:
+        return values, order
+    first = [slice(None)] * self.ndim
+    first[dim] = slice(0, k)
+    return values[tuple(first)], order[tuple(first)]
+
+
+topk.derivative("self")(order_grad)
+topk.nondifferentiable(1)
+topk.exact_out()
+topk.cost(lambda self, *rest: Cost(flops=self.numel * max(self.numel, 1).bit_length()))
+
+
+# --- one element by rank -------------------------------------------------------------
+
+
+def _pick(
+    xp: ModuleType, self: Array, where: Array, dim: int, keepdim: bool
+) -> tuple[Array, Array]:
+    """The elements at one index a line, and the index."""
+    if not self.ndim:
+        return self.copy(), xp.zeros((), xp.int64)
+    where = xp.expand_dims(where, dim)
+    values = xp.take_along_axis(self, where, dim)
+    return (values, where) if keepdim else (values.squeeze(dim), where.squeeze(dim))
+
+
+def _rank_page(name: str, parameters: str) -> OperatorPage:
+    """An operator that selects one element a line; the gradient goes to it alone."""
+    page = define(
+        f"aten::{name}({parameters}) -> {_RESULTS}",
+        variants=[
+            f"aten::{name.partition('.')[0]}.{'dim_values' if 'dim' in name else 'values'}"
+            f"({parameters}, *, {_OUTS}) -> {_WRITTEN}"
+        ],
+    )
+    page.derivative("self")(
+        lambda grads, self_meta, dim, keepdim, result1: (
+            selected_grad(grads[0], dim, result1, self_meta.shape, keepdim),
+        )
+    )
+    page.nondifferentiable(1)
+    page.exact_out()
+    page.cost(lambda self, *rest: Cost(flops=self.numel))
+    return page
+
+
+def _line_metas(name: str, self: TensorMeta, dim: int, keepdim: bool) -> Pair:
+    check_ordered(name, self)
+    values = reduced(self, dim, keepdim)
+    if self.ndim:
+        check_reducible(name, self, dim)
+    return values, values.fresh(values.shape, int64)
+
+
+kthvalue = _rank_page("kthvalue", "Tensor self, SymInt k, int dim=-1, bool keepdim=False")
+
+
+@kthvalue.shape
+def kthvalue_shape(self: TensorMeta, k: int, dim: int, keepdim: bool) -> Pair:
+    metas = _line_metas("kthvalue", self, dim, keepdim)
+    size = self.shape[wrap_dim(dim, self.ndim)] if self.ndim else 1
+    check(
+        1 <= k <= size,
+        lambda: (
+            f"kthvalue(): selected number k out of range for dimension "
+            f"{wrap_dim(dim, self.ndim or 1)}"
+        ),
+    )
+    return metas
+
+
+@kthvalue.kernel
+def kthvalue_kernel(
+    xp: ModuleType, self: Array, k: int, dim: int, keepdim: bool
+) -> tuple[Array, Array]:
+    order = order_of(xp, self, dim, False) if self.ndim else self
+    where = xp.take(order, k - 1, axis=dim) if self.ndim else order
+    return _pick(xp, self, where, dim, keepdim)
+
+
+refuse_overlap(kthvalue.variants[0], "self")
+
+
+def _median_position(xp: ModuleType, x: Array, axis: int, skip_nan: bool) -> Array:
+    """Where the lower median of each line is; with NaN in the line, where the first NaN is."""
+    order = order_of(xp, x, axis, False)
+    x = wide(x)
+    missing = xp.isnan(x) if x.dtype.kind == "f" else xp.zeros(x.shape, bool)
+    numbers = x.shape[axis] - missing.sum(axis=axis, keepdims=True)
+    rank = xp.maximum(numbers - 1, 0) // 2
+    if not skip_nan:
+        # Sorted last, the first NaN stands right behind the numbers.
+        rank = xp.where(numbers < x.shape[axis], numbers, rank)
+    return xp.take_along_axis(order, rank, axis).squeeze(axis)
+
+
+def _missing(xp: ModuleType, kind: np.dtype[Any]) -> Array:
+    """The median of nothing: NaN, or what a cast of NaN to the type gives."""
+    if kind.kind == "b":
+        return xp.asarray(True)
+    return xp.asarray(xp.iinfo(kind).min if kind.kind in "iu" else xp.nan)
+
+
+def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage]:
+    """median or nanmedian, over everything and along a dimension: never a mean of two elements."""
+    whole = define(f"aten::{name}(Tensor self) -> Tensor")
+    along = _rank_page(f"{name}.dim", "Tensor self, int dim, bool keepdim=False")
+
+    def whole_shape(self: TensorMeta) -> TensorMeta:
+        check_ordered(name, self)
+        return self.fresh(())
+
+    def whole_kernel(xp: ModuleType, self: Array) -> Array:
+        flat = self.reshape(-1)
+        if not flat.size:
+            return _missing(xp, self.dtype)
+        return flat[_median_position(xp, flat, 0, skip_nan)]
+
+    def along_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+        where = _median_position(xp, self, dim, skip_nan) if self.ndim else self
+        return _pick(xp, self, where, dim, keepdim)
+
+    whole.shape(whole_shape)
+    whole.kernel(whole_kernel)
+    whole.derivative(self=whole_extreme_grad)
+    whole.cost(lambda self, *rest: Cost(flops=self.numel))
+    along.shape(lambda self, dim, keepdim: _line_metas(name, self, dim, keepdim))
+    along.kernel(along_kernel)
+    return whole, along
+
+
+median, median_dim = _median_pages("median", skip_nan=False)
+nanmedian, nanmedian_dim = _median_pages("nanmedian", skip_nan=True)
+
+mode = _rank_page("mode", "Tensor self, int dim=-1, bool keepdim=False")
+mode.shape(lambda self, dim, keepdim: _line_metas("mode", self, dim, keepdim))
+
+
+@mode.kernel
+def mode_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    """The most frequent value, the least of several, and the last place where it stands."""
+    if not self.ndim:
+        return self.copy(), xp.zeros((), xp.int64)
+    lines = xp.moveaxis(wide(self), dim, -1)
+    order = xp.argsort(lines, axis=-1, kind="stable")
+    rising = xp.take_along_axis(lines, order, -1)
+    steps = xp.arange(lines.shape[-1])
+    starts = xp.ones(rising.shape, bool)
+    starts[..., 1:] = rising[..., 1:] != rising[..., :-1]
+    run = steps - xp.maximum.accumulate(xp.where(starts, steps, 0), axis=-1)
+    # The end of the first of the longest runs.
+    best = xp.expand_dims(xp.argmax(run, axis=-1), -1)
+    where = xp.take_along_axis(order, best, -1).squeeze(-1)
+    return _pick(xp, self, where, dim, keepdim)

@@ -1,0 +1,264 @@
+"""Distinct values and counts: unique in all its forms, bincount, one_hot."""
+
+from __future__ import annotations
+
+from math import prod
+from types import ModuleType
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.indexing.data_dependent import dynamic_kernel
+from maquette.core.dtype import int64
+from maquette.core.errors import check, check_data, of_data
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+DYNAMIC = [Tag.dynamic_output_shape]
+_TWO = "(Tensor, Tensor)"
+_THREE = "(Tensor, Tensor, Tensor)"
+Results = tuple[Array, Array, Array]
+
+
+# --- unique --------------------------------------------------------------------------
+
+
+def _nothing(xp: ModuleType) -> Array:
+    empty: Array = xp.empty(0, xp.int64)
+    return empty
+
+
+def _unique_arrays(xp: ModuleType, self: Array, with_inverse: bool, with_counts: bool) -> Results:
+    """Distinct elements in order, the number of each element's value, the counts."""
+    flat = wide(self).reshape(-1)
+    _, first, inverse, counts = xp.unique(
+        flat, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    return (
+        self.reshape(-1)[first],
+        inverse.reshape(self.shape).astype(xp.int64) if with_inverse else _nothing(xp),
+        counts.astype(xp.int64) if with_counts else _nothing(xp),
+    )
+
+
+def _rows(xp: ModuleType, self: Array, dim: int) -> Array:
+    """The slices along a dimension as rows of a matrix."""
+    moved = xp.moveaxis(self, dim, 0)
+    rows: Array = moved.reshape(moved.shape[0], prod(moved.shape[1:]))
+    return rows
+
+
+def _unrowed(xp: ModuleType, rows: Array, self: Array, dim: int) -> Array:
+    """Rows as slices again, laid out row by row as PyTorch does."""
+    shape = (len(rows), *[n for d, n in enumerate(self.shape) if d != dim % self.ndim])
+    moved: Array = xp.moveaxis(xp.ascontiguousarray(rows).reshape(shape), 0, dim)
+    return moved
+
+
+def _unique_rows(xp: ModuleType, self: Array, dim: int) -> Results:
+    rows = _rows(xp, self, dim)
+    _, first, inverse, counts = xp.unique(
+        wide(rows),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        equal_nan=False,
+    )
+    inverse = inverse.reshape(-1).astype(xp.int64)
+    return _unrowed(xp, rows[first], self, dim), inverse, counts.astype(xp.int64)
+
+
+def _runs(xp: ModuleType, rows: Array) -> Results:
+    """The first row of each run of equal rows, the run of each row, the runs' lengths."""
+    if not len(rows):
+        return rows, _nothing(xp), _nothing(xp)
+    starts = xp.ones(len(rows), bool)
+    starts[1:] = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
+    where = xp.flatnonzero(starts)
+    lengths = xp.diff(xp.append(where, len(rows)))
+    return rows[where], xp.cumsum(starts) - 1, lengths.astype(xp.int64)
+
+
+def _check_dim(name: str, self: TensorMeta, dim: int) -> None:
+    dim = wrap_existing_dim(dim, self.ndim)
+    empty = [d for d, n in enumerate(self.shape) if n == 0 and d != dim]
+    check(
+        self.shape[dim] == 0 or not empty,
+        lambda: (
+            f"There are 0 sized dimensions, and they aren't selected, so {name} cannot be applied "
+            f"to {self} along dimension {dim}"
+        ),
+    )
+
+
+_unique = define(
+    f"aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> {_TWO}",
+    tags=DYNAMIC,
+)
+_unique2 = define(
+    f"aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, "
+    f"bool return_counts=False) -> {_THREE}",
+    tags=DYNAMIC,
+)
+unique_dim = define(
+    f"aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, "
+    f"bool return_counts=False) -> {_THREE}",
+    tags=DYNAMIC,
+)
+unique_consecutive = define(
+    f"aten::unique_consecutive(Tensor self, bool return_inverse=False, "
+    f"bool return_counts=False, int? dim=None) -> {_THREE}",
+    tags=DYNAMIC,
+)
+unique_dim_consecutive = define(
+    f"aten::unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, "
+    f"bool return_counts=False) -> {_THREE}",
+    tags=DYNAMIC,
+)
+
+
+@dynamic_kernel(_unique, lambda self, *rest: None)
+def _unique_kernel(
+    xp: ModuleType, self: Array, sorted: bool, return_inverse: bool
+) -> tuple[Array, Array]:
+    values, inverse, _ = _unique_arrays(xp, self, return_inverse, False)
+    return values, inverse
+
+
+@dynamic_kernel(_unique2, lambda self, *rest: None)
+def _unique2_kernel(
+    xp: ModuleType, self: Array, sorted: bool, return_inverse: bool, return_counts: bool
+) -> Results:
+    return _unique_arrays(xp, self, return_inverse, return_counts)
+
+
+@dynamic_kernel(unique_dim, lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
+def unique_dim_kernel(
+    xp: ModuleType,
+    self: Array,
+    dim: int,
+    sorted: bool,
+    return_inverse: bool,
+    return_counts: bool,
+) -> Results:
+    return _unique_rows(xp, self, dim)
+
+
+@dynamic_kernel(
+    unique_dim_consecutive, lambda self, dim, *rest: _check_dim("unique_consecutive", self, dim)
+)
+def unique_dim_consecutive_kernel(
+    xp: ModuleType, self: Array, dim: int, return_inverse: bool, return_counts: bool
+) -> Results:
+    return _run_slices(xp, self, dim)
+
+
+def _run_slices(xp: ModuleType, self: Array, dim: int) -> Results:
+    rows, inverse, counts = _runs(xp, _rows(xp, self, dim))
+    return _unrowed(xp, rows, self, dim), inverse, counts
+
+
+def _check_unique_consecutive(
+    self: TensorMeta, return_inverse: bool, return_counts: bool, dim: int | None
+) -> None:
+    if dim is not None:
+        _check_dim("unique_consecutive", self, dim)
+
+
+@dynamic_kernel(unique_consecutive, _check_unique_consecutive)
+def unique_consecutive_kernel(
+    xp: ModuleType, self: Array, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Results:
+    # Of one dimension, PyTorch takes the flat way for 0, though not for -1.
+    if dim is not None and not (self.ndim == 1 and dim == 0):
+        return _run_slices(xp, self, dim)
+    values, inverse, counts = _runs(xp, self.reshape(-1))
+    return (
+        values,
+        inverse.reshape(self.shape) if return_inverse else _nothing(xp),
+        counts if return_counts else _nothing(xp),
+    )
+
+
+def _without_gradient(pages: tuple[OperatorPage, ...]) -> None:
+    for page in pages:
+        page.nondifferentiable()
+
+
+# --- counts --------------------------------------------------------------------------
+
+bincount = define(
+    "aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
+    tags=DYNAMIC,
+)
+
+
+def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int) -> None:
+    check(minlength >= 0, lambda: f"minlength should be >= 0, got {minlength}")
+    check(
+        self.ndim == 1 and self.dtype.category == 1,
+        lambda: f"bincount only supports 1-d non-negative integral inputs; got {self}",
+    )
+    check(
+        weights is None or weights.shape == self.shape,
+        lambda: (
+            f"weights should be 1-d and have the same length as input; got {weights} for {self}"
+        ),
+    )
+
+
+@dynamic_kernel(bincount, _check_bincount)
+def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlength: int) -> Array:
+    if self.size and self.min() < 0:
+        raise of_data(RuntimeError("bincount only supports 1-d non-negative integral inputs."))
+    if weights is not None and not weights.size:
+        weights = None  # as if none were given, so that zeros are counted in int64
+    if weights is not None and weights.dtype.kind == "c":
+        weights = weights.real  # as a cast does
+    counted: Array = xp.bincount(self.astype(xp.int64), weights, minlength)
+    if weights is None:
+        return counted.astype(xp.int64)
+    return counted.astype(xp.float32 if weights.dtype == xp.float32 else xp.float64)
+
+
+_without_gradient(
+    (_unique, _unique2, unique_dim, unique_consecutive, unique_dim_consecutive, bincount)
+)
+
+
+one_hot = define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", tags=DYNAMIC)
+
+
+@one_hot.composite
+def one_hot_composite(self: Tensor, num_classes: int) -> Tensor:
+    """A 1 at each element's class; -1 classes means as many as occur, which asks the data."""
+    check(
+        self.dtype is int64,
+        lambda: f"one_hot is only applicable to index tensor of type LongTensor; got {self.meta}",
+    )
+    shape = self.meta.shape
+    if self.meta.numel == 0:
+        check(
+            num_classes > 0,
+            lambda: "Can not infer total number of classes from empty tensor.",
+        )
+        return self.new_empty((*shape, num_classes))
+    if num_classes == -1:
+        num_classes = int(self.max().item().real) + 1
+    check(num_classes > 0, lambda: "Class values must be non-negative.")
+    _check_classes(self, num_classes)
+    return self.new_zeros((*shape, num_classes)).scatter_(-1, self.unsqueeze(-1), 1)
+
+
+def _check_classes(self: Tensor, num_classes: int) -> None:
+    """What PyTorch asks of classes, where there is data to ask."""
+    values = self._data
+    if values is None:
+        return
+    check_data(bool(values.min() >= 0), lambda: "Class values must be non-negative.")
+    check_data(
+        bool(values.max() < num_classes),
+        lambda: "Class values must be smaller than num_classes.",
+    )

@@ -1,0 +1,222 @@
+"""Cholesky factors of positive-definite matrices, and what is solved by them.
+
+Only one triangle of the argument is read; gradients are symmetric all the same, as PyTorch's are.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import Array
+from maquette.aten.linalg.factorizations import (
+    batch_of,
+    check_inexact,
+    check_same,
+    check_square,
+    column_major,
+    column_major_array,
+    dagger,
+    each,
+    identity,
+    info_of,
+    refuse,
+    stacked,
+)
+from maquette.aten.linalg.lapack_status import NOT_POSITIVE, _linalg_check_errors
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Variant, define
+from maquette.tensor.tensor import Tensor
+
+Grads = list[Tensor | None]
+
+_EX = "Tensor self, *, bool upper=False, bool check_errors=False"
+linalg_cholesky_ex = define(
+    f"aten::linalg_cholesky_ex({_EX}) -> (Tensor L, Tensor info)",
+    variants=[
+        f"aten::linalg_cholesky_ex.L({_EX}, Tensor(a!) L, Tensor(b!) info) "
+        "-> (Tensor(a!) L, Tensor(b!) info)"
+    ],
+).exact_out()
+
+
+@linalg_cholesky_ex.shape
+def cholesky_ex_shape(
+    self: TensorMeta, upper: bool, check_errors: bool
+) -> tuple[TensorMeta, TensorMeta]:
+    check_square("linalg.cholesky", self)
+    check_inexact("linalg.cholesky", self)
+    return column_major(self, self.shape), info_of(self, self.shape[:-2])
+
+
+def _factors(self: Array, upper: bool) -> tuple[Array, Array]:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    batch = self.shape[:-2]
+    if not self.size:
+        return self, np.zeros(batch, np.int32)
+    (potrf,) = get_lapack_funcs(("potrf",), (self,))
+    found = each(lambda x: potrf(x, lower=not upper, clean=True), batch, (self, 2))
+    factors = stacked([f for f, _ in found], self.shape, self.dtype)
+    return factors, stacked([i for _, i in found], batch, np.int32)
+
+
+@linalg_cholesky_ex.kernel
+def cholesky_ex_kernel(
+    xp: ModuleType, self: Array, upper: bool, check_errors: bool
+) -> tuple[Array, Array]:
+    factor, info = _factors(self, upper)
+    if check_errors:
+        refuse(info, "linalg.cholesky_ex", NOT_POSITIVE, is_matrix=self.ndim == 2)
+    return factor, info
+
+
+def _symmetric(t: Tensor) -> Tensor:
+    return (t + t.mH) * 0.5
+
+
+def factor_grad(grad: Tensor, factor: Tensor, upper: bool) -> Tensor:
+    """The gradient of a matrix by that of its Cholesky factor."""
+    lower, grad = (factor.mH, grad.mH) if upper else (factor, grad)
+    core = (lower.mH @ grad).tril()
+    core = core - core.diagonal(0, -2, -1).diag_embed() * 0.5
+    # L^-H C L^-1, and the same of its transpose.
+    left = lower.mH.linalg_solve_triangular(core, upper=True)
+    whole: Tensor = lower.linalg_solve_triangular(left, upper=False, left=False)
+    return _symmetric(whole)
+
+
+@linalg_cholesky_ex.derivative("self")
+def cholesky_ex_grad(grads: Grads, upper: bool, result0: Tensor) -> tuple[Tensor | None]:
+    return (None if grads[0] is None else factor_grad(grads[0], result0, upper),)
+
+
+linalg_cholesky_ex.nondifferentiable(1)
+
+linalg_cholesky = define("aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
+linalg_cholesky_out = define(
+    "aten::linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@linalg_cholesky.composite
+def cholesky_composite(self: Tensor, upper: bool) -> Tensor:
+    factor, info = linalg_cholesky_ex(self, upper=upper)
+    _linalg_check_errors(info, "linalg.cholesky", is_matrix=self.meta.ndim == 2)
+    checked: Tensor = factor
+    return checked
+
+
+@linalg_cholesky_out.composite
+def cholesky_out_composite(self: Tensor, upper: bool, out: Tensor) -> Tensor:
+    info = self.new_empty((0,), dtype=info_of(self.meta, ()).dtype)
+    linalg_cholesky_ex.variants[0](self, upper=upper, L=out, info=info)
+    _linalg_check_errors(info, "linalg.cholesky", is_matrix=self.meta.ndim == 2)
+    return out
+
+
+cholesky = define("aten::cholesky(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT])
+
+
+@cholesky.shape
+def cholesky_shape(self: TensorMeta, upper: bool) -> TensorMeta:
+    check_square("cholesky", self)
+    check_inexact("cholesky", self)
+    return column_major(self, self.shape)
+
+
+@cholesky.kernel
+def cholesky_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
+    factor, info = _factors(self, upper)
+    refuse(info, "cholesky", NOT_POSITIVE, is_matrix=self.ndim == 2)
+    return factor
+
+
+cholesky.derivative(self=lambda grad, result, upper: factor_grad(grad, result, upper))
+
+
+# --- by factors ----------------------------------------------------------------------
+
+cholesky_solve = define(
+    "aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
+    variants=[Variant.OUT],
+)
+
+
+@cholesky_solve.shape
+def cholesky_solve_shape(self: TensorMeta, input2: TensorMeta, upper: bool) -> TensorMeta:
+    check_square("cholesky_solve", input2)
+    check(
+        self.ndim >= 2,
+        lambda: f"b should have at least 2 dimensions, but has {self.ndim} dimensions instead",
+    )
+    check_inexact("cholesky_solve", self, input2)
+    check_same("cholesky_solve", self, input2)
+    check(
+        self.shape[-2] == input2.shape[-1],
+        lambda: f"cholesky_solve: Incompatible matrix sizes: {input2} and {self}",
+    )
+    return column_major(self, (*batch_of(self, input2), *self.shape[-2:]))
+
+
+def _by_factor(b: Array, factor: Array, upper: bool) -> Array:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    batch = np.broadcast_shapes(b.shape[:-2], factor.shape[:-2])
+    shape = (*batch, *b.shape[-2:])
+    if not b.size or not factor.size:
+        return np.zeros(shape, b.dtype)
+    (potrs,) = get_lapack_funcs(("potrs",), (b,))
+    found = each(
+        lambda f, x: potrs(column_major_array(f), x, lower=not upper)[0],
+        batch,
+        (factor, 2),
+        (b, 2),
+    )
+    return stacked(found, shape, b.dtype)
+
+
+@cholesky_solve.kernel
+def cholesky_solve_kernel(xp: ModuleType, self: Array, input2: Array, upper: bool) -> Array:
+    return _by_factor(self, input2, upper)
+
+
+@cholesky_solve.derivative("self", "input2")
+def cholesky_solve_grad(
+    grad: Tensor, input2: Tensor, result: Tensor, upper: bool, needs: list[bool]
+) -> tuple[Tensor, Tensor | None]:
+    back: Tensor = cholesky_solve(grad, input2, upper)
+    if not needs[1]:
+        return back, None
+    common = back @ result.mH
+    common = common + common.mH
+    return back, -(input2 @ common if upper else common @ input2)
+
+
+cholesky_inverse = define(
+    "aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT]
+)
+
+
+@cholesky_inverse.shape
+def cholesky_inverse_shape(self: TensorMeta, upper: bool) -> TensorMeta:
+    check_square("cholesky_inverse", self)
+    check_inexact("cholesky_inverse", self)
+    return column_major(self, self.shape)
+
+
+@cholesky_inverse.kernel
+def cholesky_inverse_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
+    inverse = _by_factor(identity(xp, self, self.shape), self, upper)
+    # Exactly Hermitian, as LAPACK's own inverse is.
+    return (inverse + dagger(inverse)) / 2
+
+
+@cholesky_inverse.derivative("self")
+def cholesky_inverse_grad(grad: Tensor, self: Tensor, result: Tensor, upper: bool) -> tuple[Tensor]:
+    common = result @ (grad + grad.mH) @ result
+    return (-(self @ common if upper else common @ self),)

@@ -1,0 +1,354 @@
+"""Least squares: ``linalg.lstsq`` with LAPACK's four drivers.
+
+The values decide which results there are: residuals are given only if every matrix has full rank.
+So the shape rule checks and gives up, and on fake tensors the operator raises
+`DynamicOutputShapeException`, as PyTorch's does. The solution is laid out as a window into LAPACK's
+array, which is why `data_dependent.py`, whose results are dense, does not serve here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from maquette.aten.common.accumulation import Array
+from maquette.aten.common.operators import aten
+from maquette.aten.linalg.factorizations import (
+    LinAlgError,
+    batch_of,
+    column_major,
+    each,
+    refuse,
+    stacked,
+)
+from maquette.aten.linalg.householder import as_made
+from maquette.aten.linalg.matrix_functions import pinv_grad
+from maquette.aten.linalg.solving import is_vector
+from maquette.aten.view.copies import write_out
+from maquette.core.dtype import finfo, int64
+from maquette.core.errors import check, check_data, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
+from maquette.library.arrays import arrays_of, fresh_from
+from maquette.library.infer import DependsOnData, infer
+from maquette.library.page import define
+from maquette.library.variants import check_castable
+from maquette.tensor.storage import runner_of
+from maquette.tensor.tensor import Tensor
+
+Grads = list[Tensor | None]
+Results = list[tuple[TensorMeta, Array]]
+Driver = Callable[[Array, Array, float], "Solved"]
+
+_NAME = "torch.linalg.lstsq"
+_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+_WITH_VALUES = ("gelsd", "gelss")
+_RANK = (
+    "The least squares solution could not be computed because the input matrix does not have full "
+    "rank (error code: {code})."
+)
+_LSTSQ = "Tensor self, Tensor b, float? rcond=None, *, str? driver=None"
+_WRITTEN = "Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values"
+linalg_lstsq = define(
+    f"aten::linalg_lstsq({_LSTSQ}) "
+    "-> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
+    tags=[Tag.dynamic_output_shape],
+)
+
+
+class Solved(NamedTuple):
+    """What a driver gives for one matrix, m by n: n rows of solutions, a residual a column."""
+
+    x: Array
+    residuals: Array
+    values: Array
+    rank: int = 0
+    info: int = 0
+
+
+# --- what is asked -------------------------------------------------------------------
+
+
+def lstsq_checks(self: TensorMeta, b: TensorMeta, rcond: float | None, driver: str | None) -> None:
+    """All that can be refused without data.
+
+    Batches broadcast by their last dimensions; PyTorch 2.13 takes the first ones of an ``other``
+    that has one dimension less, and refuses ``(2, 5, 3), (5, 2)``.
+    """
+    check_advised(
+        check,
+        self.ndim >= 2,
+        lambda: f"{_NAME}: input must have at least 2 dimensions.",
+        lambda: f"It is {self}.",
+    )
+    check_advised(
+        check,
+        b.ndim >= 1,
+        lambda: f"{_NAME}: other must have at least 1 dimension.",
+        lambda: f"It is {b}.",
+    )
+    check(
+        0 <= self.ndim - b.ndim <= 1,
+        lambda: (
+            f"{_NAME}: input.dim() must be greater or equal to other.dim() and "
+            f"(input.dim() - other.dim()) <= 1; got {self}, {b}"
+        ),
+    )
+    check(
+        driver is None or driver in _DRIVERS,
+        lambda: (
+            f"{_NAME}: parameter `driver` should be one of ({', '.join(_DRIVERS)}); got {driver!r}"
+        ),
+    )
+    columns = b.fresh((*b.shape, 1)) if is_vector(self, b) else b
+    check(
+        self.shape[-2] == columns.shape[-2],
+        lambda: f"{_NAME}: input.size(-2) should match that of other; got {self}, {b}",
+    )
+    check(
+        self.dtype is b.dtype,
+        lambda: f"{_NAME}: Expected input and other to have the same dtype, but got {self}, {b}",
+    )
+    wide = self.dtype.name in ("float32", "float64", "complex64", "complex128")
+    check(
+        wide or rcond is not None,
+        lambda: f"{_NAME}: no rcond is known for {self}; convert it to float32 or float64 first",
+    )
+    check_not_implemented(
+        wide, lambda: f"\"linalg_lstsq_cpu\" not implemented for '{self.dtype.scalar_name}'"
+    )
+    batch_of(self, columns)
+
+
+# --- LAPACK's drivers ----------------------------------------------------------------
+
+
+def _gels(A: Array, b: Array, rcond: float) -> Solved:
+    """By QR factors; takes it that the matrix has full rank."""
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    m, n = A.shape
+    (gels,) = get_lapack_funcs(("gels",), (A,))
+    padded = np.zeros((max(m, n), b.shape[1]), b.dtype, order="F")
+    padded[:m] = b
+    _, x, info = gels(A, padded)
+    # Below the solution LAPACK leaves what the columns of the matrix could not reach.
+    return Solved(x[:n], (abs(x[n:]) ** 2).sum(0), np.zeros(0), info=info)
+
+
+def _with_rank(name: str) -> Driver:
+    """The drivers that find the rank; SciPy calls them for us."""
+
+    def solve(A: Array, b: Array, rcond: float) -> Solved:
+        import scipy.linalg
+
+        try:
+            x, residuals, rank, values = scipy.linalg.lstsq(
+                A, b, rcond, check_finite=False, lapack_driver=name
+            )
+        except np.linalg.LinAlgError:
+            raise LinAlgError(
+                f"{_NAME}: The algorithm for computing the SVD failed to converge. Try "
+                f"driver='gelsy'"
+            ) from None
+        left = residuals if len(residuals) else np.zeros(b.shape[1])
+        return Solved(x, left, np.zeros(0) if values is None else values, int(rank))
+
+    return solve
+
+
+_SOLVE: dict[str, Driver] = {
+    "gels": _gels,
+    **{name: _with_rank(name) for name in _DRIVERS if name != "gels"},
+}
+
+
+def _solved(A: Array, b: Array, rcond: float, driver: str) -> list[Solved]:
+    """Each item of the common batch."""
+    batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-2])
+    m, n = A.shape[-2:]
+
+    def nothing(a: Array, c: Array) -> Solved:
+        # Nothing to fit by, or nothing to fit: all that was asked is left over.
+        return Solved(np.zeros((n, c.shape[1])), (abs(c) ** 2).sum(0), np.zeros(min(m, n)))
+
+    if not A.size or not b.size:
+        return each(nothing, batch, (A, 2), (b, 2))
+    check_data(
+        bool(np.isfinite(A).all()) and not np.isnan(b).any(),
+        lambda: f"{_NAME}: input must be finite, and other must have no NaN",
+    )
+    found: list[Solved] = each(lambda a, c: _SOLVE[driver](a, c, rcond), batch, (A, 2), (b, 2))
+    info = np.array([f.info for f in found])
+    refuse(info, _NAME, _RANK, is_matrix=not batch)
+    return found
+
+
+# --- results -------------------------------------------------------------------------
+
+
+def _of_matrices(found: Array, own: tuple[int, ...]) -> Array:
+    """What the matrices alone decide, for their own batch where the common one is larger."""
+    batch = found.shape[: len(own)]
+    here = tuple(slice(None) if n == m else slice(0, 1) for n, m in zip(own, batch, strict=True))
+    return found[here]
+
+
+def lstsq_results(
+    A: TensorMeta, b: TensorMeta, arrays: Sequence[Array], rcond: float | None, driver: str
+) -> Results:
+    """Solution, residuals, rank and singular values, each with its layout; empty if not given.
+
+    Residuals are also right for matrices without columns, for which PyTorch's `gels` gives zeros.
+    """
+    m, n = A.shape[-2:]
+    vector = is_vector(A, b)
+    columns = arrays[1][..., None] if vector else arrays[1]
+    if rcond is None:
+        rcond = finfo(A.dtype).eps * max(m, n)
+    found = _solved(arrays[0], columns, rcond, driver)
+    batch = np.broadcast_shapes(arrays[0].shape[:-2], columns.shape[:-2])
+    count, real = columns.shape[-1], arrays[0].real.dtype
+
+    shape: tuple[int, ...] = (*batch, n, count)
+    x = stacked([f.x for f in found], shape, arrays[0].dtype)
+    # A window into LAPACK's array, which has a row for each of the longer side.
+    strides = column_major(A, (*batch, max(m, n), count)).strides
+    if vector:
+        shape, strides, x = shape[:-1], strides[:-1], x[..., 0]
+    solution = TensorMeta.of(A.dtype, shape, strides, 0, A.device)
+
+    ranks = np.array([f.rank for f in found], np.int64).reshape(batch)
+    residuals, rank, values = np.zeros(0), np.zeros(0, np.int64), np.zeros(0)
+    full = driver == "gels" or (driver in _WITH_VALUES and bool((ranks == n).all()))
+    if m > n and full:
+        residuals = stacked([f.residuals for f in found], (*batch, count), real)
+    if driver != "gels":
+        rank = _of_matrices(ranks, A.shape[:-2])
+    if driver in _WITH_VALUES:
+        every = stacked([f.values for f in found], (*batch, min(m, n)), real)
+        values = _of_matrices(every, A.shape[:-2])
+    kind = A.dtype.to_real()
+    return [
+        (solution, x),
+        (A.fresh(residuals.shape, kind), residuals),
+        (A.fresh(rank.shape, int64), rank),
+        (A.fresh(values.shape, kind), values),
+    ]
+
+
+def lstsq_on_data(op: OpOverload, ks: int) -> Callable[..., object]:
+    """The kernel: the same checks, then what the data say."""
+    quiet = runner_of("cpu")
+
+    def kernel(
+        ks: int, self: Tensor, b: Tensor, rcond: float | None, driver: str | None
+    ) -> tuple[Tensor, ...]:
+        lstsq_checks(self.meta, b.meta, rcond, driver)
+        arrays = arrays_of((self, b))
+        found: Results = quiet.run(  # type: ignore[assignment]  # what the function gives
+            lstsq_results, self.meta, b.meta, arrays, rcond, driver or "gelsy"
+        )
+        return tuple([fresh_from(op, meta, array) for meta, array in found])
+
+    return kernel
+
+
+def lstsq_without_data(op: OpOverload, ks: int) -> Callable[..., object]:
+    """On ``meta``: refused in the words of the checks, or for want of data."""
+
+    def kernel(ks: int, *params: object) -> object:
+        with contextlib.suppress(DependsOnData):
+            infer(op, params)
+        op._raise_no_kernel(DispatchKey.Meta)
+
+    return kernel
+
+
+def lstsq_shape(
+    self: TensorMeta, b: TensorMeta, rcond: float | None, driver: str | None
+) -> TensorMeta:
+    """Checks only: which results there are depends on the data."""
+    lstsq_checks(self, b, rcond, driver)
+    raise DependsOnData("the rank of the matrices")
+
+
+linalg_lstsq.op.register(DispatchKey.CPU, Kernel(lstsq_on_data))
+linalg_lstsq.op.register(DispatchKey.Meta, Kernel(lstsq_without_data))
+linalg_lstsq.op.shape_rule = lstsq_shape
+
+
+@linalg_lstsq.derivative("self", "b")
+def lstsq_grad(
+    grads: Grads,
+    self: Tensor,
+    b: Tensor,
+    rcond: float | None,
+    driver: str | None,
+    result0: Tensor,
+    needs: list[bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    """By ``X = A^+ B`` and ``residuals = |A X - B|^2``, where X is at its best."""
+    vector = is_vector(self.meta, b.meta)
+    along, right, x = grads[0], b, result0
+    if vector:
+        along = None if along is None else along.unsqueeze(-1)
+        right, x = b.unsqueeze(-1), result0.unsqueeze(-1)
+    by_self: list[Tensor] = []
+    by_b: list[Tensor] = []
+    if along is not None:
+        # What counts as zero is LAPACK's choice for `gels` (nothing) and for a negative rcond.
+        least = None if driver == "gels" or (rcond or 0) < 0 else rcond
+        inverse = aten.linalg_pinv(self, rtol=least)
+        by_b.append(inverse.mH @ along)
+        if needs[0]:
+            by_self.append(pinv_grad(along @ right.mH, self, inverse)[0])
+    if grads[1] is not None and grads[1].meta.numel:
+        change = 2 * grads[1].unsqueeze(-2) * (self @ x - right)
+        by_b.append(-change)
+        by_self.append(change @ x.mH)
+    back = sum(by_b[1:], by_b[0]) if by_b else None
+    if vector and back is not None:
+        back = back.squeeze(-1)
+    return sum(by_self[1:], by_self[0]) if by_self else None, back
+
+
+linalg_lstsq.nondifferentiable(2, 3)
+
+
+# --- written to ----------------------------------------------------------------------
+
+linalg_lstsq_out = define(
+    f"aten::linalg_lstsq.out({_LSTSQ}, {_WRITTEN}) -> ({_WRITTEN})",
+    tags=[Tag.dynamic_output_shape, Tag.out],
+)
+
+
+@linalg_lstsq_out.composite
+def lstsq_out_composite(
+    self: Tensor,
+    b: Tensor,
+    rcond: float | None,
+    driver: str | None,
+    solution: Tensor,
+    residuals: Tensor,
+    rank: Tensor,
+    singular_values: Tensor,
+) -> tuple[Tensor, ...]:
+    found = linalg_lstsq(self, b, rcond, driver=driver)
+    outs = (solution, residuals, rank, singular_values)
+    for out, result in zip(outs, found, strict=True):
+        check_castable("linalg_lstsq", result.dtype, out.dtype)
+    direct = all(as_made(r.meta, o.meta) for o, r in zip(outs, found, strict=True))
+    if direct and not solution.meta.numel:
+        # An empty one is laid out as LAPACK's own array.
+        solution.resize_((found[0].meta.storage_bytes // found[0].meta.itemsize,))
+        solution.as_strided_(found[0].meta.shape, found[0].meta.strides)
+    return tuple(write_out(o, r) for o, r in zip(outs, found, strict=True))

@@ -1,0 +1,471 @@
+"""LU factors with row pivots, and what is solved by them or by a triangular matrix.
+
+A factored matrix is packed: U on and above the diagonal, L below it with ones left out. Pivots
+count rows from one, as LAPACK's do.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import Array
+from maquette.aten.common.backward_checks import check_sizes
+from maquette.aten.linalg.factorizations import (
+    batch_of,
+    check_inexact,
+    check_matrix,
+    check_same,
+    check_square,
+    column_major,
+    column_major_array,
+    dagger,
+    each,
+    identity,
+    info_of,
+    refuse,
+    stacked,
+)
+from maquette.aten.linalg.lapack_status import ZERO_PIVOT, _linalg_check_errors
+from maquette.aten.view.copies import write_exact_out
+from maquette.aten.view.joining import cat
+from maquette.core.dtype import int32
+from maquette.core.errors import check, check_data, of_data
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import define
+from maquette.library.variants import check_castable, check_writable
+from maquette.tensor.tensor import Tensor
+
+Metas = tuple[TensorMeta, ...]
+Arrays = tuple[Array, ...]
+Grads = list[Tensor | None]
+
+
+# --- factoring -----------------------------------------------------------------------
+
+
+def lu_metas(name: str, A: TensorMeta) -> Metas:
+    """Packed factors, pivots and status of a matrix."""
+    check_matrix(name, A)
+    check_inexact(name, A)
+    pivots = A.fresh((*A.shape[:-2], min(A.shape[-2:])), int32)
+    return column_major(A, A.shape), pivots, info_of(A, A.shape[:-2])
+
+
+def packed_lu(A: Array) -> Arrays:
+    """Packed factors, pivots and LAPACK's status."""
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    batch = A.shape[:-2]
+    pivots_shape = (*batch, min(A.shape[-2:]))
+    if not A.size:
+        return A, np.zeros(pivots_shape, np.int32), np.zeros(batch, np.int32)
+    (getrf,) = get_lapack_funcs(("getrf",), (A,))
+    found = each(getrf, batch, (A, 2))
+    pivots = stacked([p for _, p, _ in found], pivots_shape, np.int32) + 1
+    packed = stacked([f for f, _, _ in found], A.shape, A.dtype)
+    return packed, pivots, stacked([i for _, _, i in found], batch, np.int32)
+
+
+_EX = "Tensor A, *, bool pivot=True, bool check_errors=False"
+_EX_OUT = "Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info"
+linalg_lu_factor_ex = define(
+    f"aten::linalg_lu_factor_ex({_EX}) -> (Tensor LU, Tensor pivots, Tensor info)",
+    variants=[f"aten::linalg_lu_factor_ex.out({_EX}, {_EX_OUT}) -> ({_EX_OUT})"],
+).exact_out()
+
+
+def _check_pivot(name: str, pivot: bool, A: TensorMeta) -> None:
+    check(
+        pivot or A.device.type == "cuda",
+        lambda: f"{name}: LU without pivoting is not implemented on the CPU; got pivot=False",
+    )
+
+
+@linalg_lu_factor_ex.shape
+def lu_factor_ex_shape(A: TensorMeta, pivot: bool, check_errors: bool) -> Metas:
+    metas = lu_metas("torch.lu_factor_ex", A)
+    _check_pivot("linalg.lu_factor", pivot, A)
+    return metas
+
+
+@linalg_lu_factor_ex.kernel
+def lu_factor_ex_kernel(xp: ModuleType, A: Array, pivot: bool, check_errors: bool) -> Arrays:
+    packed, pivots, info = packed_lu(A)
+    if check_errors:
+        refuse(info, "torch.linalg.lu_factor_ex", ZERO_PIVOT, is_matrix=A.ndim == 2)
+    return packed, pivots, info
+
+
+def lu_grad(
+    along_lower: Tensor | None, along_upper: Tensor | None, parts: tuple[Tensor, Tensor, Tensor]
+) -> Tensor:
+    """The gradient of ``P L U`` by those of L and U."""
+    permutation, lower, upper = parts
+    m, n = lower.meta.shape[-2], upper.meta.shape[-1]
+    k = min(m, n)
+    gl = lower.new_zeros(lower.meta.shape) if along_lower is None else along_lower
+    gu = upper.new_zeros(upper.meta.shape) if along_upper is None else along_upper
+    square_lower, square_upper = lower.narrow(-2, 0, k), upper.narrow(-1, 0, k)
+    below = square_lower.mH @ gl.narrow(-2, 0, k)
+    above = gu.narrow(-1, 0, k) @ square_upper.mH
+    if n > k:
+        below = below - gu.narrow(-1, k, n - k) @ upper.narrow(-1, k, n - k).mH
+    if m > k:
+        above = above - lower.narrow(-2, k, m - k).mH @ gl.narrow(-2, k, m - k)
+    core = below.tril(-1) + above.triu()
+    whole = square_upper.mH.linalg_solve_triangular(core, upper=False, left=False)
+    if n > k:
+        whole = cat([whole, gu.narrow(-1, k, n - k)], -1)
+    whole = square_lower.mH.linalg_solve_triangular(whole, upper=True, unitriangular=True)
+    if m > k:
+        rest = square_upper.mH.linalg_solve_triangular(
+            gl.narrow(-2, k, m - k), upper=False, left=False
+        )
+        whole = cat([whole, rest], -2)
+    return permutation @ whole
+
+
+@linalg_lu_factor_ex.derivative("A")
+def lu_factor_ex_grad(grads: Grads, result0: Tensor, result1: Tensor) -> tuple[Tensor | None]:
+    if grads[0] is None:
+        return (None,)
+    permutation, lower, upper = lu_unpack(result0, result1)
+    k = min(result0.meta.shape[-2:])
+    along_lower = grads[0].narrow(-1, 0, k).tril(-1)
+    along_upper = grads[0].narrow(-2, 0, k).triu()
+    return (lu_grad(along_lower, along_upper, (permutation, lower, upper)),)
+
+
+linalg_lu_factor_ex.nondifferentiable(1, 2)
+
+_lu_with_info = define(
+    "aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) "
+    "-> (Tensor LU, Tensor pivots, Tensor info)"
+)
+_lu_with_info.composite(
+    lambda self, pivot, check_errors: linalg_lu_factor_ex(
+        self, pivot=pivot, check_errors=check_errors
+    )
+)
+linalg_lu_factor = define(
+    "aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"
+)
+linalg_lu_factor_out = define(
+    "aten::linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) "
+    "-> (Tensor(a!) LU, Tensor(b!) pivots)",
+    tags=[Tag.out],
+)
+
+
+@linalg_lu_factor.composite
+def lu_factor_composite(A: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
+    packed, pivots, info = linalg_lu_factor_ex(A, pivot=pivot)
+    _linalg_check_errors(info, "torch.linalg.lu_factor", is_matrix=A.meta.ndim == 2)
+    return packed, pivots
+
+
+@linalg_lu_factor_out.composite
+def lu_factor_out_composite(
+    A: Tensor, pivot: bool, LU: Tensor, pivots: Tensor
+) -> tuple[Tensor, Tensor]:
+    info = A.new_empty((0,), dtype=int32)
+    linalg_lu_factor_ex.variants[0](A, pivot=pivot, LU=LU, pivots=pivots, info=info)
+    _linalg_check_errors(info, "torch.linalg.lu_factor", is_matrix=A.meta.ndim == 2)
+    return LU, pivots
+
+
+# --- the three factors ---------------------------------------------------------------
+
+
+def unpacked(packed: Array) -> Arrays:
+    """L and U of packed factors."""
+    m, n = packed.shape[-2:]
+    k = min(m, n)
+    lower = np.tril(packed[..., :, :k], -1)
+    lower[..., np.arange(k), np.arange(k)] = 1
+    return lower, np.triu(packed[..., :k, :])
+
+
+def permutations(pivots: Array, size: int) -> Array:
+    """The row order that pivots make, for each matrix."""
+    batch = pivots.shape[:-1]
+    check_data(
+        not pivots.size or bool(pivots.min() >= 1 and pivots.max() <= size),
+        lambda: f"lu_unpack: every value of pivots must be between 1 and {size}",
+    )
+    order = np.broadcast_to(np.arange(size), (*batch, size)).copy()
+    flat = order.reshape(math.prod(batch), size)
+    for rows, swaps in zip(flat, pivots.reshape(flat.shape[0], pivots.shape[-1]), strict=True):
+        for i, p in enumerate(swaps):
+            rows[i], rows[p - 1] = rows[p - 1], rows[i]
+    return order
+
+
+def permutation_matrices(xp: ModuleType, pivots: Array, like: Array, size: int) -> Array:
+    """P with ``A = P L U``."""
+    eye = identity(xp, like, (size, size))
+    return eye[permutations(pivots, size)].swapaxes(-1, -2)
+
+
+def _factor_metas(A: TensorMeta) -> Metas:
+    *batch, m, n = A.shape
+    k = min(m, n)
+    return A.fresh((*batch, m, m)), A.fresh((*batch, m, k)), A.fresh((*batch, k, n))
+
+
+_PLU = "(Tensor P, Tensor L, Tensor U)"
+_PLU_OUT = "Tensor(a!) P, Tensor(b!) L, Tensor(c!) U"
+linalg_lu = define(
+    f"aten::linalg_lu(Tensor A, *, bool pivot=True) -> {_PLU}",
+    variants=[f"aten::linalg_lu.out(Tensor A, *, bool pivot=True, {_PLU_OUT}) -> ({_PLU_OUT})"],
+).exact_out()
+
+
+@linalg_lu.shape
+def lu_shape(A: TensorMeta, pivot: bool) -> Metas:
+    lu_metas("linalg.lu", A)
+    _check_pivot("linalg.lu", pivot, A)
+    return _factor_metas(A)
+
+
+@linalg_lu.kernel
+def lu_kernel(xp: ModuleType, A: Array, pivot: bool) -> Arrays:
+    packed, pivots, _ = packed_lu(A)
+    return permutation_matrices(xp, pivots, A, A.shape[-2]), *unpacked(packed)
+
+
+linalg_lu.nondifferentiable(0)
+
+
+@linalg_lu.derivative("A")
+def linalg_lu_grad(
+    grads: Grads, result0: Tensor, result1: Tensor, result2: Tensor
+) -> tuple[Tensor]:
+    along_lower = None if grads[1] is None else grads[1].tril(-1)
+    along_upper = None if grads[2] is None else grads[2].triu()
+    return (lu_grad(along_lower, along_upper, (result0, result1, result2)),)
+
+
+_UNPACK = "Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True"
+lu_unpack = define(
+    f"aten::lu_unpack({_UNPACK}) -> {_PLU}",
+    variants=[f"aten::lu_unpack.out({_UNPACK}, *, {_PLU_OUT}) -> ({_PLU_OUT})"],
+).exact_out()
+
+
+@lu_unpack.shape
+def lu_unpack_shape(
+    LU_data: TensorMeta, LU_pivots: TensorMeta, unpack_data: bool, unpack_pivots: bool
+) -> Metas:
+    check_matrix("torch.lu_unpack", LU_data)
+    check(
+        not unpack_pivots or LU_pivots.dtype is int32,
+        lambda: (
+            f"torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 "
+            f"dtype, got {LU_pivots.dtype}. Note: this function is intended to be used with the "
+            f"output produced by torch.linalg.lu_factor"
+        ),
+    )
+    if unpack_pivots:
+        pivots = (*LU_data.shape[:-2], min(LU_data.shape[-2:]))
+        check_sizes("torch.lu_unpack", "pivots", LU_pivots, pivots)
+    permutation, lower, upper = _factor_metas(LU_data)
+    none = LU_data.fresh((0,))
+    if not unpack_data:
+        lower = upper = none
+    return permutation if unpack_pivots else none, lower, upper
+
+
+@lu_unpack.kernel
+def lu_unpack_kernel(
+    xp: ModuleType, LU_data: Array, LU_pivots: Array, unpack_data: bool, unpack_pivots: bool
+) -> Arrays:
+    none = xp.zeros(0, LU_data.dtype)
+    lower, upper = unpacked(LU_data) if unpack_data else (none, none)
+    if not unpack_pivots:
+        return none, lower, upper
+    return permutation_matrices(xp, LU_pivots, LU_data, LU_data.shape[-2]), lower, upper
+
+
+lu_unpack.nondifferentiable(0)
+
+
+@lu_unpack.derivative("LU_data")
+def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | None]:
+    m, n = LU_data_meta.shape[-2:]
+    k = min(m, n)
+    parts: list[Tensor] = []
+    if grads[1] is not None:
+        parts.append(grads[1].tril(-1).constant_pad_nd((0, n - k)))
+    if grads[2] is not None:
+        parts.append(grads[2].triu().constant_pad_nd((0, 0, 0, m - k)))
+    if not parts:
+        return (None,)
+    return (parts[0] + parts[1] if len(parts) == 2 else parts[0],)
+
+
+# --- solving by packed factors -------------------------------------------------------
+
+linalg_lu_solve = define(
+    "aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
+    "bool adjoint=False) -> Tensor"
+)
+linalg_lu_solve_out = define(
+    "aten::linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
+    "bool adjoint=False, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+def lu_solve_shape(
+    LU: TensorMeta, pivots: TensorMeta, B: TensorMeta, left: bool, adjoint: bool
+) -> TensorMeta:
+    check_square("torch.linalg.lu_solve", LU)
+    check_inexact("torch.linalg.lu_solve", LU)
+    check_same("linalg.lu_solve", LU, B)
+    check(
+        pivots.dtype is int32,
+        lambda: "linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32",
+    )
+    check_matrix("linalg.lu_solve", B)
+    check_fits("linalg.lu_solve", LU, B, left)
+    check(
+        pivots.shape == LU.shape[:-1],
+        lambda: (
+            f"linalg.lu_solve: Number of pivots per batch should be same as the dimension of the "
+            f"matrix; got LU {LU}, pivots {pivots}"
+        ),
+    )
+    shape = (*batch_of(LU, B), *B.shape[-2:])
+    return column_major(B, shape) if left else B.fresh(shape)
+
+
+def check_fits(name: str, A: TensorMeta, B: TensorMeta, left: bool) -> None:
+    """Refuse right-hand sides of other sizes than the matrices."""
+    check(
+        A.shape[-1] == B.shape[-2 if left else -1],
+        lambda: (
+            f"{name}: Incompatible shapes of A and B for the equation "
+            f"{'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and "
+            f"{B.shape[-2]}x{B.shape[-1]})"
+        ),
+    )
+
+
+def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint: bool) -> Array:
+    """X of ``A X = B`` (or ``X A = B``), A given by its packed factors."""
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    if not left:
+        turned = solved_by_lu(packed, pivots, dagger(b), left=True, adjoint=not adjoint)
+        return dagger(turned)
+    batch = np.broadcast_shapes(packed.shape[:-2], b.shape[:-2])
+    shape = (*batch, *b.shape[-2:])
+    if not packed.size or not b.size:
+        return np.zeros(shape, b.dtype)
+    rows = packed.shape[-1]
+    if pivots.min() < 1 or pivots.max() > rows:  # LAPACK would follow them out of the matrix
+        raise of_data(
+            RuntimeError(
+                f"linalg.lu_solve: every value of pivots must be between 1 and {rows}, the size of "
+                f"the matrix; they range from {pivots.min()} to {pivots.max()}. Pass those that "
+                f"lu_factor gives."
+            )
+        )
+    (getrs,) = get_lapack_funcs(("getrs",), (packed,))
+    form = 2 if adjoint else 0
+
+    def one(f: Array, p: Array, x: Array) -> Array:
+        return getrs(column_major_array(f), p - 1, x, trans=form)[0]
+
+    return stacked(each(one, batch, (packed, 2), (pivots, 1), (b, 2)), shape, b.dtype)
+
+
+@linalg_lu_solve_out.shape
+def lu_solve_out_shape(
+    LU: TensorMeta, pivots: TensorMeta, B: TensorMeta, left: bool, adjoint: bool, out: TensorMeta
+) -> TensorMeta:
+    result = lu_solve_shape(LU, pivots, B, left, adjoint)
+    check_castable("linalg.lu_solve", result.dtype, out.dtype)
+    if result.shape == out.shape:
+        check_writable("linalg.lu_solve", out)
+        return out
+    return TensorMeta.of(out.dtype, result.shape, result.strides, out.offset, out.device)
+
+
+@linalg_lu_solve_out.kernel
+def lu_solve_out_kernel(
+    xp: ModuleType, LU: Array, pivots: Array, B: Array, left: bool, adjoint: bool, out: Array
+) -> None:
+    out[...] = solved_by_lu(LU, pivots, B, left=left, adjoint=adjoint)
+
+
+@linalg_lu_solve.explicit
+def lu_solve_explicit(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
+    """Complex systems ``X A = B`` give X as a conjugate view, as PyTorch's do."""
+    lazy = not left and B.meta.dtype.is_complex and B.meta.numel and LU.meta.numel
+    out = B.new_empty((0,))
+    if not lazy:
+        linalg_lu_solve_out(LU, pivots, B, left=left, adjoint=adjoint, out=out)
+        return out
+    lu_solve_shape(LU.meta, pivots.meta, B.meta, left, adjoint)
+    linalg_lu_solve_out(LU, pivots, B.mH, left=True, adjoint=not adjoint, out=out)
+    return out.mH
+
+
+@linalg_lu_solve.derivative("LU", "B")
+def lu_solve_grad(
+    grad: Tensor,
+    LU: Tensor,
+    pivots: Tensor,
+    result: Tensor,
+    left: bool,
+    adjoint: bool,
+    needs: list[bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    by = None
+    if needs[1]:
+        by = linalg_lu_solve(LU, pivots, grad, left=left, adjoint=not adjoint)
+    return (_packed_grad(grad, LU, pivots, result, left, adjoint) if needs[0] else None), by
+
+
+def _packed_grad(
+    grad: Tensor, LU: Tensor, pivots: Tensor, result: Tensor, left: bool, adjoint: bool
+) -> Tensor:
+    if not left:
+        grad, result, adjoint = grad.mH, result.mH, not adjoint
+    permutation, lower, upper = lu_unpack(LU, pivots)
+    if not adjoint:
+        # L U X = P^H B.
+        along = upper.mH.linalg_solve_triangular(grad, upper=False)
+        along_upper = -(along @ result.mH)
+        inner = lower.mH.linalg_solve_triangular(along, upper=True, unitriangular=True)
+        along_lower = -(inner @ (upper @ result).mH)
+    else:
+        # U^H L^H (P^H X) = B.
+        turned = permutation.mH @ result
+        along = lower.linalg_solve_triangular(
+            permutation.mH @ grad, upper=False, unitriangular=True
+        )
+        inner = upper.linalg_solve_triangular(along, upper=True)
+        along_upper = -((lower.mH @ turned) @ inner.mH)
+        along_lower = -(turned @ along.mH)
+    return along_lower.tril(-1) + along_upper.triu()
+
+
+lu_solve = define("aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
+lu_solve.composite(lambda self, LU_data, LU_pivots: linalg_lu_solve(LU_data, LU_pivots, self))
+lu_solve_out = define(
+    "aten::lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) "
+    "-> Tensor(a!)",
+    tags=[Tag.out],
+)
+lu_solve_out.composite(
+    lambda self, LU_data, LU_pivots, out: write_exact_out(
+        out, linalg_lu_solve(LU_data, LU_pivots, self)
+    )
+)

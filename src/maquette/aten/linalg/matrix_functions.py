@@ -1,0 +1,438 @@
+"""Functions of matrices: pseudoinverse, rank, powers, exponential, condition; trace and cross.
+
+All are made of the factorizations in `eigen_svd.py` and `solving.py`; the exponential is SciPy's.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.axes import wrap_existing_dim
+from maquette.aten.common.backward_checks import check_numbers
+from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.operators import aten
+from maquette.aten.linalg.eigen_svd import hermitian_values, singular_values
+from maquette.aten.linalg.factorizations import (
+    check_inexact,
+    check_matrix,
+    check_same,
+    check_square,
+)
+from maquette.aten.linalg.solving import inverse_of
+from maquette.aten.reduction.matrix_norms import matrix_norm
+from maquette.aten.view.copies import write_exact_out, write_out
+from maquette.core.broadcast import broadcast_shapes, wrap_dim
+from maquette.core.dtype import finfo, int64
+from maquette.core.errors import check
+from maquette.core.layout import contiguous_format
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import Number
+from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
+from maquette.library.page import Variant, define
+from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
+Tolerance = Tensor | float | None
+
+
+# --- rank and pseudoinverse ----------------------------------------------------------
+
+
+def _least(self: Tensor, sizes: Tensor, atol: Tolerance, rtol: Tolerance) -> Tensor:
+    """What counts as zero among singular values, for each matrix."""
+    absolute = _column(0.0 if atol is None else atol, sizes)
+    relative = _column(finfo(self.dtype).eps * max(self.meta.shape[-2:]), sizes)
+    if rtol is not None:
+        relative = _column(rtol, sizes)
+    elif atol is not None:
+        relative = relative * absolute.le(0).to(sizes.dtype)
+    least: Tensor = absolute.maximum(relative * sizes.amax((-1,), True))
+    return least
+
+
+def _column(tolerance: Tensor | float, sizes: Tensor) -> Tensor:
+    if isinstance(tolerance, Tensor):
+        return tolerance.to(sizes.dtype).unsqueeze(-1)
+    return sizes.new_full((1,), tolerance)
+
+
+def rank_of(self: Tensor, atol: Tolerance, rtol: Tolerance, hermitian: bool) -> Tensor:
+    """The number of singular values that are not as good as zero."""
+    check_matrix("linalg.matrix_rank", self.meta)
+    if not self.meta.numel:
+        return self.new_zeros(self.meta.shape[:-2], dtype=int64)
+    sizes = hermitian_values(self).abs() if hermitian else singular_values(self)
+    return sizes.gt(_least(self, sizes, atol, rtol)).sum((-1,))
+
+
+_KEEP = "bool hermitian=False"
+for _kind, _self, _type in (("tensor", "input", "Tensor?"), ("float", "self", "float?")):
+    _arguments = f"Tensor {_self}, *, {_type} atol=None, {_type} rtol=None, {_KEEP}"
+    define(f"aten::linalg_matrix_rank.atol_rtol_{_kind}({_arguments}) -> Tensor").composite(
+        lambda self, atol, rtol, hermitian: rank_of(self, atol, rtol, hermitian)
+    )
+    define(
+        f"aten::linalg_matrix_rank.atol_rtol_{_kind}_out({_arguments}, Tensor(a!) out) "
+        "-> Tensor(a!)",
+        tags=[Tag.out],
+    ).composite(
+        lambda self, atol, rtol, hermitian, out: write_out(
+            out, rank_of(self, atol, rtol, hermitian)
+        )
+    )
+
+_PINV = "Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False"
+linalg_pinv = define(f"aten::linalg_pinv.atol_rtol_tensor({_PINV}) -> Tensor")
+linalg_pinv_out = define(
+    f"aten::linalg_pinv.atol_rtol_tensor_out({_PINV}, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@linalg_pinv.explicit
+def pinv_explicit(self: Tensor, atol: Tolerance, rtol: Tolerance, hermitian: bool) -> Tensor:
+    check_matrix("linalg.pinv", self.meta)
+    check_inexact("linalg.pinv", self.meta)
+    *batch, m, n = self.meta.shape
+    if not self.meta.numel:
+        return self.new_zeros((*batch, n, m))
+    if hermitian:
+        values, left = aten.linalg_eigh(self)
+        right = left.mH
+        sizes = values.abs()
+    else:
+        left, values, right = aten.linalg_svd(self, False)
+        sizes = values
+    kept = sizes.gt(_least(self, sizes, atol, rtol))
+    inverted = aten.where(kept, values.reciprocal(), values.new_zeros(()))
+    return right.mH @ (inverted.unsqueeze(-1) * left.mH)
+
+
+linalg_pinv_out.explicit(
+    lambda self, atol, rtol, hermitian, out: write_out(
+        out, pinv_explicit(self, atol, rtol, hermitian)
+    )
+)
+
+
+@linalg_pinv.derivative("self")
+def pinv_grad(grad: Tensor, self: Tensor, result: Tensor) -> tuple[Tensor]:
+    turned, along = result.mH, grad.mH
+    whole = -(turned @ grad @ turned)
+    # What leaves the range or the kernel of the matrix; both vanish where it is invertible.
+    outside = along @ result @ turned
+    inside = turned @ result @ along
+    whole = whole + (outside - self @ (result @ outside)) + (inside - (inside @ result) @ self)
+    return (whole,)
+
+
+def _pinv_float(self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
+    def tensor(tolerance: float | None) -> Tensor | None:
+        kind = self.dtype.to_real()
+        return None if tolerance is None else self.new_full((), tolerance, dtype=kind)
+
+    found: Tensor = linalg_pinv(self, atol=tensor(atol), rtol=tensor(rtol), hermitian=hermitian)
+    return found
+
+
+_PINV_FLOAT = "Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False"
+linalg_pinv_float = define(f"aten::linalg_pinv.atol_rtol_float({_PINV_FLOAT}) -> Tensor")
+linalg_pinv_float.composite(_pinv_float)
+linalg_pinv_float_out = define(
+    f"aten::linalg_pinv.atol_rtol_float_out({_PINV_FLOAT}, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+linalg_pinv_float_out.composite(
+    lambda self, atol, rtol, hermitian, out: write_out(
+        out, _pinv_float(self, atol, rtol, hermitian)
+    )
+)
+pinverse = define("aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor")
+pinverse.composite(lambda self, rcond: _pinv_float(self, 0.0, rcond, False))
+
+
+# --- condition, powers, exponential --------------------------------------------------
+
+linalg_cond = define("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
+linalg_cond_out = define(
+    "aten::linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@linalg_cond.composite
+def cond_composite(self: Tensor, p: Number | None) -> Tensor:
+    check_matrix("linalg.cond", self.meta)
+    check_inexact("linalg.cond", self.meta)
+    if p is None or abs(p) == 2:
+        sizes = singular_values(self)
+        greatest, least = sizes.select(-1, 0), sizes.select(-1, -1)
+        return least / greatest if p is not None and p.real < 0 else greatest / least
+    check_square("linalg.cond", self.meta)
+    inverted = aten.linalg_inv_ex(self)[0]
+    return matrix_norm(self, p, (-2, -1), False, None) * matrix_norm(
+        inverted, p, (-2, -1), False, None
+    )
+
+
+linalg_cond_out.composite(lambda self, p, out: write_out(out, cond_composite(self, p)))
+
+
+def matrix_power(self: Tensor, n: int) -> Tensor:
+    """A matrix multiplied with itself, by repeated squaring; negative powers are of the inverse."""
+    check_square("linalg.matrix_power", self.meta)
+    if n == 0:
+        eye = self.new_ones((self.meta.shape[-1],)).diag_embed()
+        return self.clone(memory_format=contiguous_format).copy_(eye)
+    if n < 0:
+        self, n = inverse_of(self), -n
+    if n == 1:
+        return self.clone()
+    result: Tensor | None = None
+    square = self
+    while n:
+        if n & 1:
+            result = square if result is None else result @ square
+        n >>= 1
+        if n:
+            square = square @ square
+    assert result is not None
+    return result
+
+
+linalg_matrix_power = define("aten::linalg_matrix_power(Tensor self, int n) -> Tensor")
+linalg_matrix_power.composite(lambda self, n: matrix_power(self, n))
+linalg_matrix_power_out = define(
+    "aten::linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@linalg_matrix_power_out.composite
+def matrix_power_out_composite(self: Tensor, n: int, out: Tensor) -> Tensor:
+    """Powers that are copies may be converted, products may not."""
+    write = write_out if n in (0, 1) else write_exact_out
+    return write(out, matrix_power(self, n))
+
+
+linalg_matrix_exp = define("aten::linalg_matrix_exp(Tensor self) -> Tensor")
+
+
+@linalg_matrix_exp.shape
+def matrix_exp_shape(self: TensorMeta) -> TensorMeta:
+    check_square("linalg.matrix_exp", self)
+    check(
+        self.dtype.is_floating_point or self.dtype.is_complex,
+        lambda: (
+            f"linalg.matrix_exp: Expected a floating point or complex tensor as input. Got {self}"
+        ),
+    )
+    return self.fresh(self.shape)
+
+
+@linalg_matrix_exp.kernel
+def matrix_exp_kernel(xp: ModuleType, self: Array) -> Array:
+    """Of narrow floats it is known for zero and one by one matrices only; others give NaN.
+
+    PyTorch 2.13 reads the coefficients of its series, which are doubles, as if they were float16 or
+    bfloat16: exp(A) comes out as 0 for a small A, as -21072 on the diagonal for a larger one, as
+    NaN beyond. Those numbers are not repeated here, and NaN, which it gives for most matrices, is
+    given for all: convert to float32 first.
+    """
+    from scipy.linalg import expm
+
+    if not self.size:
+        return self.copy()
+    narrow = self.dtype.itemsize < 4
+    exponential: Array = expm(wide(self))
+    if narrow and self.shape[-1] > 1:
+        known = ~self.any((-2, -1), keepdims=True)
+        exponential = xp.where(known, exponential, xp.nan)
+    return exponential
+
+
+@linalg_matrix_exp.derivative("self")
+def matrix_exp_grad(grad: Tensor, self: Tensor) -> tuple[Tensor]:
+    # The exponential of [[A, G], [0, A]] holds the derivative of exp(A) along G.
+    n = self.meta.shape[-1]
+    turned = self.mH
+    above = aten.cat([turned, grad.to(self.dtype)], -1)
+    below = aten.cat([turned.new_zeros(turned.meta.shape), turned], -1)
+    whole = linalg_matrix_exp(aten.cat([above, below], -2))
+    return (whole.narrow(-2, 0, n).narrow(-1, n, n),)
+
+
+matrix_exp = define("aten::matrix_exp(Tensor self) -> Tensor")
+matrix_exp.composite(lambda self: linalg_matrix_exp(self))
+
+
+# --- tensors as matrices -------------------------------------------------------------
+
+
+def _tensor_inverse(self: Tensor, ind: int) -> Tensor:
+    check(ind > 0, lambda: "Expected a strictly positive integer for 'ind'")
+    shape = self.meta.shape
+    front, end = shape[:ind], shape[ind:]
+    check(
+        math.prod(front) == math.prod(end),
+        lambda: (
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == "
+            f"prod(self.shape[:ind]), but got {math.prod(end)} != {math.prod(front)}"
+        ),
+    )
+    rows = math.prod(end)
+    return inverse_of(self.reshape((rows, math.prod(front)))).reshape((*end, *front))
+
+
+linalg_tensorinv = define("aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
+linalg_tensorinv.composite(_tensor_inverse)
+linalg_tensorinv_out = define(
+    "aten::linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+linalg_tensorinv_out.composite(lambda self, ind, out: write_out(out, _tensor_inverse(self, ind)))
+
+
+def _tensor_solution(self: Tensor, other: Tensor, dims: Ints | None) -> Tensor:
+    if dims is not None:
+        ndim = self.meta.ndim
+        moved = [wrap_dim(d, ndim) for d in dims]
+        kept = [d for d in range(ndim) if d not in moved]
+        self = self.permute((*kept, *moved))
+    result = self.meta.shape[other.meta.ndim :]
+    columns = math.prod(result)
+    check(
+        columns == other.meta.numel,
+        lambda: (
+            f"Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {columns} != {other.meta.numel}"
+        ),
+    )
+    matrix = self.reshape((columns, columns))
+    solution: Tensor = aten.linalg_solve(matrix, other.flatten())
+    return solution.reshape(result)
+
+
+linalg_tensorsolve = define(
+    "aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"
+)
+linalg_tensorsolve.composite(_tensor_solution)
+linalg_tensorsolve_out = define(
+    "aten::linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, "
+    "Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+linalg_tensorsolve_out.composite(
+    lambda self, other, dims, out: write_out(out, _tensor_solution(self, other, dims))
+)
+
+
+# --- trace, diagonal, cross products, powers in columns ------------------------------
+
+linalg_diagonal = define(
+    "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)"
+)
+linalg_diagonal.composite(lambda A, offset, dim1, dim2: A.diagonal(offset, dim1, dim2))
+
+trace = define("aten::trace(Tensor self) -> Tensor")
+
+
+@trace.shape
+def trace_shape(self: TensorMeta) -> TensorMeta:
+    check(self.ndim == 2, lambda: f"trace: expected a matrix, but got tensor with dim {self.ndim}")
+    return self.fresh((), self.dtype if self.dtype.category > 1 else int64)
+
+
+@trace.kernel
+def trace_kernel(xp: ModuleType, self: Array) -> Array:
+    return wide(self).diagonal().sum()
+
+
+@trace.derivative("self")
+def trace_grad(grad: Tensor, self_meta: TensorMeta) -> tuple[Tensor]:
+    rows, columns = self_meta.shape
+    eye = aten.eye(rows, columns, dtype=grad.dtype, device=self_meta.device)
+    return (grad * eye,)
+
+
+linalg_cross = define(
+    "aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    variants=[Variant.OUT],
+)
+
+
+@linalg_cross.shape
+def cross_shape(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
+    check_advised(
+        check,
+        self.ndim == other.ndim,
+        lambda: "linalg.cross: inputs must have the same number of dimensions.",
+        lambda: f"They are {self} and {other}.",
+    )
+    at = wrap_existing_dim(dim, self.ndim)
+    check(
+        self.shape[at] == other.shape[at] == 3,
+        lambda: (
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {self.shape[at]} and "
+            f"{other.shape[at]}"
+        ),
+    )
+    check_same("linalg.cross", self, other)
+    check_numbers("cross", self)
+    return self.fresh(tuple(broadcast_shapes(self.shape, other.shape)))
+
+
+@linalg_cross.kernel
+def cross_kernel(xp: ModuleType, self: Array, other: Array, dim: int) -> Array:
+    # Not widened: PyTorch rounds each product and the difference to 16 bits too.
+    a, b = xp.moveaxis(self, dim, 0), xp.moveaxis(other, dim, 0)
+    parts = [a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return xp.moveaxis(xp.stack(parts), 0, dim)
+
+
+linalg_cross.derivative(
+    self=lambda grad, other, dim: linalg_cross(other.conj(), grad, dim=dim),
+    other=lambda grad, self, dim: linalg_cross(grad, self.conj(), dim=dim),
+)
+
+
+linalg_cross.exact_out()
+refuse_overlap(linalg_cross.variants[0], "self", "other")
+
+
+def _first_three(self: Tensor, dim: int | None) -> int:
+    """The dimension given, else the first of size 3."""
+    if dim is not None:
+        return dim
+    threes = [d for d, n in enumerate(self.meta.shape) if n == 3]
+    check(bool(threes), lambda: f"no dimension of size 3 in input {self.meta}")
+    return threes[0]
+
+
+cross = define("aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+cross.composite(lambda self, other, dim: linalg_cross(self, other, dim=_first_three(self, dim)))
+cross_out = define(
+    "aten::cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+cross_out.composite(
+    lambda self, other, dim, out: linalg_cross.variants[0](
+        self, other, dim=_first_three(self, dim), out=out
+    )
+)
+
+linalg_vander = define("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor")
+
+
+@linalg_vander.composite
+def vander_composite(x: Tensor, N: int | None) -> Tensor:
+    x = x if x.meta.ndim else x.unsqueeze(-1)
+    shape = x.meta.shape
+    columns = shape[-1] if N is None else N
+    check(columns > 1, lambda: f"N must be greater than 1, got {columns}")
+    powers = x.unsqueeze(-1).expand((*shape, columns - 1)).cumprod(-1)
+    joined: Tensor = aten.cat([powers.new_ones((*shape, 1)), powers], -1)
+    return joined

@@ -1,0 +1,425 @@
+"""Activations in straight pieces: ReLU and its relatives.
+
+The exponential ones (ELU, SELU, CELU) are in `activations_exponential.py`, the smooth ones and GLU
+in `activations_smooth.py`. Each backward is an operator of its own with PyTorch's name, and saves
+what PyTorch's saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from maquette.aten.common.formula_helpers import no_slope
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.arithmetic import mul
+from maquette.aten.elementwise.pointwise import (
+    BOTH,
+    CORE_POINTWISE,
+    POINTWISE,
+    REAL_FLOATS,
+    REALS,
+    Array,
+    Kernel,
+    backward,
+    cast,
+    check_category,
+    check_fits,
+    common_type,
+    computed,
+    elementwise_cost,
+    in_place_derivative,
+    promoted,
+    same,
+    unary,
+)
+from maquette.core.dtype import dtype, finfo
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check, check_not_implemented, check_value
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+
+
+def linear_backward(
+    name: str, kernel: Kernel, more: str, names: str, *, grad: str = "grad_output"
+) -> OperatorPage:
+    """Define the backward of a piecewise linear function: it passes a gradient on, or not.
+
+    more, names: its further parameters, as the schema writes them and by name.
+    """
+    op = backward(name, kernel, more=more, grad=grad, tags=())
+    formula = f"lambda grad, self{names}: op(grad, self{names})"
+    op.derivative(self=no_slope, **{grad: eval(formula, {"op": op})})
+    return op
+
+
+# --- relu, threshold ------------------------------------------------------------------
+
+
+def relu_result(kind: dtype) -> dtype:
+    """The type of a ReLU; RuntimeError for bool, NotImplementedError for complex."""
+    check(kind.category != 0, lambda: "Boolean inputs not supported for relu")
+    check_not_implemented(not kind.is_complex, lambda: "clamp is not supported for complex types")
+    return kind
+
+
+relu = unary(
+    "relu",
+    lambda xp, self: xp.maximum(self, 0),
+    result=relu_result,
+    tags=CORE_POINTWISE,
+    variants=[Variant.INPLACE],
+)
+relu.derivative(self=lambda grad, result: threshold_backward(grad, result, 0))
+
+threshold = define(
+    "aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    tags=POINTWISE,
+    variants=BOTH,
+)
+
+
+@threshold.shape
+def threshold_shape(self: TensorMeta, threshold: float, value: float) -> TensorMeta:
+    check_category("threshold", self.dtype, REALS)
+    check_fits(threshold, self.dtype)
+    check_fits(value, self.dtype)
+    return elementwise([self], self.dtype)
+
+
+@threshold.kernel
+def threshold_kernel(xp: ModuleType, self: Array, threshold: float, value: float) -> Array:
+    x = computed(self)
+    limit, low = cast(xp, threshold, x.dtype), cast(xp, value, x.dtype)
+    return xp.where(x <= limit, low, x)
+
+
+threshold.cost(elementwise_cost(1))
+threshold.derivative(self=lambda grad, self, threshold: threshold_backward(grad, self, threshold))
+
+threshold_backward: OperatorPage = define(
+    "aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
+    tags=POINTWISE,
+)
+
+
+@threshold_backward.shape
+def threshold_backward_shape(
+    grad_output: TensorMeta, self: TensorMeta, threshold: float
+) -> TensorMeta:
+    common = common_type((self, grad_output))
+    check_category("threshold", common, REALS)
+    return elementwise((self, grad_output), common, common_dtype=common)
+
+
+@threshold_backward.kernel
+def threshold_backward_kernel(
+    xp: ModuleType, grad_output: Array, self: Array, threshold: float
+) -> Array:
+    grad, x = promoted(xp, grad_output, self)
+    return xp.where(x <= threshold, cast(xp, 0, grad.dtype), grad)
+
+
+threshold_backward.cost(elementwise_cost(1))
+threshold_backward.derivative(
+    grad_output=lambda grad, self, threshold: threshold_backward(grad, self, threshold),
+    self=no_slope,
+)
+
+
+# --- hardtanh, relu6 ------------------------------------------------------------------
+
+hardtanh = define(
+    "aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+)
+
+
+@hardtanh.shape
+def hardtanh_shape(self: TensorMeta, min_val: float, max_val: float) -> TensorMeta:
+    kind = self.dtype
+    check(kind.category != 0, lambda: "Bool inputs not supported for hardtanh")
+    check(
+        kind.is_signed or (min_val >= 0 and max_val >= 0),
+        lambda: "cannot do hardtanh on an unsigned type with negative limits",
+    )
+    check_not_implemented(not kind.is_complex, lambda: "clamp is not supported for complex types")
+    check_value(min_val <= max_val, lambda: "min_val cannot be greater than max_val")
+    return elementwise([self], kind)
+
+
+@hardtanh.kernel
+def hardtanh_kernel(xp: ModuleType, self: Array, min_val: float, max_val: float) -> Array:
+    x = computed(self)
+    return xp.minimum(xp.maximum(x, cast(xp, min_val, x.dtype)), cast(xp, max_val, x.dtype))
+
+
+hardtanh.cost(elementwise_cost(2))
+hardtanh.derivative(
+    self=lambda grad, self, min_val, max_val: hardtanh_backward(grad, self, min_val, max_val)
+)
+hardtanh_backward: OperatorPage = linear_backward(
+    "hardtanh_backward",
+    lambda xp, grad, x, low, high: xp.where((x <= low) | (x >= high), cast(xp, 0, x.dtype), grad),
+    ", Scalar min_val, Scalar max_val",
+    ", min_val, max_val",
+)
+
+relu6 = define("aten::relu6(Tensor self) -> Tensor", tags=POINTWISE)
+relu6.composite(lambda self: hardtanh(self, 0, 6))
+define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace]).composite(
+    lambda self: self.hardtanh_(0, 6)
+)
+
+
+# --- leaky_relu, prelu ----------------------------------------------------------------
+
+leaky_relu = unary(
+    "leaky_relu",
+    lambda xp, self, slope: xp.where(self > 0, self, self * slope),
+    more="Scalar negative_slope=0.01",
+    result=same,
+    takes=REAL_FLOATS,
+    tags=CORE_POINTWISE,
+)
+leaky_relu.derivative(
+    self=lambda grad, self, negative_slope: leaky_relu_backward(grad, self, negative_slope, False)
+)
+in_place_derivative(
+    leaky_relu,
+    lambda grad, result, negative_slope: leaky_relu_backward(grad, result, negative_slope, True),
+)
+
+
+def leaky_relu_backward_kernel(
+    xp: ModuleType, grad: Array, x: Array, negative_slope: float, self_is_result: bool
+) -> Array:
+    return xp.where(x > 0, grad, grad * negative_slope)
+
+
+leaky_relu_backward: OperatorPage = linear_backward(
+    "leaky_relu_backward",
+    leaky_relu_backward_kernel,
+    ", Scalar negative_slope, bool self_is_result",
+    ", negative_slope, self_is_result",
+)
+
+
+def checked_leaky_relu_backward(
+    grad_output: TensorMeta, self: TensorMeta, negative_slope: float, self_is_result: bool
+) -> TensorMeta:
+    """The shape rule; it refuses a result whose sign a negative slope may have turned."""
+    check(
+        not self_is_result or negative_slope >= 0,
+        lambda: (
+            f"In-place leakyReLu backward calculation is triggered with a negative slope "
+            f"({negative_slope}) which is not supported. This is caused by calling in-place "
+            f"forward function with a negative slope, please call out-of-place version instead."
+        ),
+    )
+    common = common_type((grad_output, self))
+    check_category("leaky_relu_backward", common, REAL_FLOATS)
+    return elementwise((grad_output, self), common, common_dtype=common)
+
+
+leaky_relu_backward.shape(checked_leaky_relu_backward)
+
+prelu = define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
+
+
+@prelu.composite
+def prelu_by_parts(self: Tensor, weight: Tensor) -> Tensor:
+    check(
+        self.dtype is weight.dtype,
+        lambda: (
+            f"prelu: Type promoting not supported. Got {self.dtype.scalar_name} and "
+            f"{weight.dtype.scalar_name}"
+        ),
+    )
+    count = weight.numel()
+    if count != 1:
+        check(self.ndim > 0, lambda: "Not allow zero-dim input tensor.")
+        channels = self.shape[1] if self.ndim > 1 else 1
+        check(
+            channels == count,
+            lambda: (
+                "Mismatch of parameter numbers and input channel size. Found parameter "
+                f"numbers = {count} and channel size = {channels}."
+            ),
+        )
+    check(
+        weight.ndim <= 1,
+        lambda: (
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        ),
+    )
+    if self.ndim != weight.ndim:
+        shape = [1] * self.ndim
+        if self.ndim > 1:
+            shape[1] = count
+        weight = weight.reshape(shape)
+    return _prelu_kernel(self, weight)
+
+
+_prelu_kernel = define("aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor")
+
+
+@_prelu_kernel.shape
+def prelu_kernel_shape(self: TensorMeta, weight: TensorMeta) -> TensorMeta:
+    check_category("prelu", self.dtype, REAL_FLOATS)
+    return elementwise((self, weight), self.dtype, op_name="prelu")
+
+
+@_prelu_kernel.kernel
+def prelu_kernel(xp: ModuleType, self: Array, weight: Array) -> Array:
+    x, w = promoted(xp, self, weight)
+    return xp.where(x > 0, x, x * w)
+
+
+_prelu_kernel.cost(elementwise_cost(1))
+
+
+@_prelu_kernel.derivative("self", "weight")
+def prelu_grad(grad: Tensor, self: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    return _prelu_kernel_backward(grad, self, weight)
+
+
+_prelu_kernel_backward = define(
+    "aten::_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) "
+    "-> (Tensor, Tensor)"
+)
+
+
+@_prelu_kernel_backward.shape
+def prelu_backward_shape(
+    grad_output: TensorMeta, self: TensorMeta, weight: TensorMeta
+) -> tuple[TensorMeta, TensorMeta]:
+    result = elementwise((self, weight, grad_output), self.dtype, op_name="prelu")
+    return result, result
+
+
+@_prelu_kernel_backward.kernel
+def prelu_backward_kernel(
+    xp: ModuleType, grad_output: Array, self: Array, weight: Array
+) -> tuple[Array, Array]:
+    grad, x, w = xp.broadcast_arrays(*promoted(xp, grad_output, self, weight))
+    positive = x > 0
+    return xp.where(positive, grad, w * grad), xp.where(positive, 0, x * grad)
+
+
+_prelu_kernel_backward.cost(elementwise_cost(2))
+
+
+@_prelu_kernel_backward.derivative("grad_output", "self", "weight")
+def prelu_double_grad(
+    grads: Sequence[Tensor | None], grad_output: Tensor, self: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    by_self, by_weight = (aten.zeros_like(self) if g is None else g for g in grads)
+    positive = self > 0
+    mixed = (by_self * grad_output).masked_fill(positive, 0)
+    return (
+        aten.where(positive, by_self, by_self * weight + by_weight * self),
+        (by_weight * grad_output).masked_fill(positive, 0),
+        mixed,
+    )
+
+
+# --- hardswish, hardsigmoid -----------------------------------------------------------
+
+
+def hardsigmoid_kernel(xp: ModuleType, x: Array) -> Array:
+    return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
+
+
+hardsigmoid = unary("hardsigmoid", hardsigmoid_kernel, result=same, takes=REAL_FLOATS, flops=3)
+hardsigmoid.derivative(self=lambda grad, self: hardsigmoid_backward(grad, self))
+hardsigmoid_backward: OperatorPage = linear_backward(
+    "hardsigmoid_backward",
+    lambda xp, grad, x: xp.where((x > -3) & (x < 3), grad / 6, cast(xp, 0, x.dtype)),
+    "",
+    "",
+)
+
+hardswish = unary(
+    "hardswish",
+    lambda xp, x: x * hardsigmoid_kernel(xp, x),
+    result=same,
+    takes=REAL_FLOATS,
+    tags=(),
+    flops=4,
+)
+hardswish.derivative(self=lambda grad, self: hardswish_backward(grad, self))
+
+
+def hardswish_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
+    return xp.where(x <= -3, 0, xp.where(x < 3, grad * (x / 3 + 0.5), grad))
+
+
+hardswish_backward: OperatorPage = backward(
+    "hardswish_backward", hardswish_backward_kernel, tags=()
+)
+hardswish_backward.derivative(
+    grad_output=lambda grad, self: hardswish_backward(grad, self),
+    self=lambda grad, grad_output, self: aten.where(
+        (self > -3).logical_and(self < 3), mul(grad, grad_output) / 3, aten.zeros_like(grad)
+    ),
+)
+
+
+# --- hardshrink, softshrink -----------------------------------------------------------
+
+hardshrink = unary(
+    "hardshrink",
+    lambda xp, x, lambd: xp.where((x >= -lambd) & (x <= lambd), cast(xp, 0, x.dtype), x),
+    more="Scalar lambd=0.5",
+    result=same,
+    takes=REAL_FLOATS,
+    variants=[Variant.OUT],
+)
+hardshrink.exact_out()
+hardshrink.derivative(self=lambda grad, self, lambd: hardshrink_backward(grad, self, lambd))
+
+
+def shrunk_grad_kernel(xp: ModuleType, grad: Array, x: Array, lambd: float) -> Array:
+    return xp.where((x >= -lambd) & (x <= lambd), cast(xp, 0, grad.dtype), grad)
+
+
+hardshrink_backward: OperatorPage = linear_backward(
+    "hardshrink_backward", shrunk_grad_kernel, ", Scalar lambd", ", lambd", grad="grad_out"
+)
+
+softshrink = define(
+    "aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    tags=POINTWISE,
+    variants=[Variant.OUT],
+)
+
+
+@softshrink.shape
+def softshrink_shape(self: TensorMeta, lambd: float) -> TensorMeta:
+    check_category("softshrink", self.dtype, REAL_FLOATS)
+    check(
+        lambd >= 0,
+        lambda: (
+            f"lambda must be in range [0, {finfo(self.dtype).max:g}] for input dtype "
+            f"{self.dtype.scalar_name}, but found {lambd:g}"
+        ),
+    )
+    return elementwise([self], self.dtype)
+
+
+@softshrink.kernel
+def softshrink_kernel(xp: ModuleType, self: Array, lambd: float) -> Array:
+    x = computed(self)
+    return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, x * 0))
+
+
+softshrink.exact_out()
+softshrink.cost(elementwise_cost(1))
+softshrink.derivative(self=lambda grad, self, lambd: softshrink_backward(grad, self, lambd))
+softshrink_backward: OperatorPage = linear_backward(
+    "softshrink_backward", shrunk_grad_kernel, ", Scalar lambd", ", lambd"
+)

@@ -1,0 +1,353 @@
+"""Scaled dot product attention: which operator a call takes, and the definition by products.
+
+The conditions under which PyTorch takes a fused operator are followed exactly, for they decide
+what memory attention takes: a fused one saves a number for each row of scores, the definition by
+products the scores themselves. The fused operators are in `fused_attention.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+
+from maquette.aten.common.operators import aten
+from maquette.aten.elementwise.arithmetic import mul_scalar
+from maquette.aten.elementwise.where import where_scalar_self
+from maquette.aten.nn.attention.attention_kernels import calculate_scale
+from maquette.aten.nn.attention.fused_attention import efficient, flash, flash_cpu
+from maquette.autograd.grad_mode import is_grad_enabled
+from maquette.core.dtype import bfloat16, bool_, dtype, float16, float32, float64
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
+from maquette.dispatch.tags import Tag
+from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+
+_HALVES = (float16, bfloat16)
+
+attention = define(
+    "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
+    "Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, "
+    "bool enable_gqa=False) -> Tensor",
+    tags=[Tag.nondeterministic_seeded],
+)
+
+
+@attention.composite
+def attention_composite(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Tensor:
+    way = _chosen(
+        query.meta,
+        key.meta,
+        value.meta,
+        None if attn_mask is None else attn_mask.meta,
+        attn_mask is not None and attn_mask.requires_grad,
+        dropout_p > 0.0,
+        is_causal,
+        enable_gqa,
+    )
+    if way is _Way.NOTHING:
+        return _of_nothing(query, key, value)
+    mask = _additive_mask(attn_mask, query.dtype)
+    if way is _Way.FLASH_CPU:
+        return flash_cpu(query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)[0]
+    if way is _Way.FLASH:
+        return _flash_padded(query, key, value, dropout_p, is_causal, scale)
+    if way is _Way.EFFICIENT:
+        return _efficient_biased(query, key, value, mask, dropout_p, is_causal, scale)
+    out, _ = attention_math(
+        query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+    )
+    return out
+
+
+def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Zeros that depend on all three, so that each has a gradient."""
+    shape = [*query.shape[:-1], value.shape[-1]]
+    zeros = aten.zeros(shape, dtype=query.dtype, layout=query.layout, device=query.device)
+    last, middle, first = value.sum(), key.sum(), query.sum()
+    return zeros + mul_scalar(first + middle + last, 0)
+
+
+def _additive_mask(mask: Tensor | None, kind: dtype) -> Tensor | None:
+    """A boolean mask as zeros, and -inf where it is False; another as it is."""
+    if mask is None or mask.dtype is not bool_:
+        return mask
+    hidden = aten.scalar_tensor(-math.inf, dtype=kind, device=mask.device)
+    return where_scalar_self(mask, 0.0, hidden)
+
+
+# --- which operator ---------------------------------------------------------------------------
+
+
+class _Way(enum.Enum):
+    """How attention is computed."""
+
+    NOTHING = enum.auto()  # there is no element
+    FLASH_CPU = enum.auto()
+    FLASH = enum.auto()
+    EFFICIENT = enum.auto()
+    PRODUCTS = enum.auto()
+
+
+@functools.lru_cache(1024)
+def _chosen(
+    query: TensorMeta,
+    key: TensorMeta,
+    value: TensorMeta,
+    mask: TensorMeta | None,
+    mask_learns: bool,
+    drops: bool,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> _Way:
+    """Check the inputs, and choose. It depends on metas alone, so it is remembered: 6 us less."""
+    _check_inputs(query, key, value, mask)
+    if any(is_true(t.numel == 0) for t in (query, key, value)):
+        return _Way.NOTHING
+    where = query.device.type
+    if where == "cpu" and not drops and (mask is None or _fits_mask(mask, mask_learns, query, key)):
+        if _fits_flash_cpu(query, key, value, enable_gqa):
+            return _Way.FLASH_CPU
+    if where == "cuda":
+        if mask is None and _fits_flash(query, key, value, is_causal, enable_gqa):
+            return _Way.FLASH
+        if _fits_efficient(query, key, value):
+            return _Way.EFFICIENT
+    return _Way.PRODUCTS
+
+
+def _check_inputs(
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, mask: TensorMeta | None
+) -> None:
+    kinds = (query.dtype, key.dtype, value.dtype)
+    check(
+        kinds[0] is kinds[1] is kinds[2],
+        lambda: (
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{kinds[0].name} key.dtype: {kinds[1].name} and value.dtype: {kinds[2].name} instead."
+        ),
+    )
+    check(
+        query.device == key.device == value.device,
+        lambda: (
+            f"Expected query, key, and value to have the same device type, but got "
+            f"query.device: {query.device} key.device: {key.device} and value.device: "
+            f"{value.device} instead."
+        ),
+    )
+    check(
+        min(query.ndim, key.ndim, value.ndim) >= 2,
+        lambda: (
+            f"Expected query, key, and value to all be  at least 2 dimensional, but got "
+            f"query.dim: {query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
+        ),
+    )
+    check(
+        mask is None or mask.dtype in (bool_, float32, query.dtype),
+        lambda: (
+            f"Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            f"attn_mask.dtype: {'' if mask is None else mask.dtype.name} and  query.dtype: "
+            f"{query.dtype.name} instead."
+        ),
+    )
+
+
+def _last_strides_are_one(*metas: TensorMeta) -> bool:
+    return all(is_true(t.strides[-1] == 1) for t in metas)
+
+
+def _heads_fit(query: TensorMeta, key: TensorMeta, value: TensorMeta, enable_gqa: bool) -> bool:
+    if not (query.shape[0] == key.shape[0] == value.shape[0]):
+        return False
+    if enable_gqa:
+        heads = query.shape[1]
+        shared, other = key.shape[1], value.shape[1]
+        return bool(shared == other and heads % shared == 0)
+    return bool(query.shape[1] == key.shape[1] == value.shape[1])
+
+
+def _fits_flash_cpu(
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, enable_gqa: bool
+) -> bool:
+    return (
+        query.ndim == key.ndim == value.ndim == 4
+        and _heads_fit(query, key, value, enable_gqa)
+        and bool(query.shape[-1] == key.shape[-1] == value.shape[-1])
+        and query.dtype in (float32, float64, *_HALVES)
+        and _last_strides_are_one(query, key, value)
+    )
+
+
+def _fits_mask(mask: TensorMeta, learns: bool, query: TensorMeta, key: TensorMeta) -> bool:
+    """Whether the cpu's kernel takes the mask: two or four dimensions, no gradient."""
+    if learns or mask.ndim not in (2, 4) or query.ndim != 4 or key.ndim != 4:
+        return False
+    wanted = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    return all(
+        is_true(size == 1) or bool(size == full)
+        for size, full in zip(reversed(mask.shape), reversed(wanted))
+    )
+
+
+def _fits_flash(
+    query: TensorMeta, key: TensorMeta, value: TensorMeta, is_causal: bool, enable_gqa: bool
+) -> bool:
+    return (
+        query.dtype in _HALVES
+        and query.ndim == key.ndim == value.ndim == 4
+        and bool(query.shape[-1] == key.shape[-1] == value.shape[-1])
+        and bool(query.shape[-1] <= 256)
+        and not (is_causal and not is_true(query.shape[2] == key.shape[2]))
+        and _heads_fit(query, key, value, enable_gqa)
+        and _last_strides_are_one(query, key, value)
+    )
+
+
+def _fits_efficient(query: TensorMeta, key: TensorMeta, value: TensorMeta) -> bool:
+    """The memory-efficient kernel: any mask, float32 too, but widths in steps of 16 bytes."""
+    step = 8 if query.dtype in _HALVES else 4
+    return (
+        query.dtype in (float32, *_HALVES)
+        and query.ndim == key.ndim == value.ndim == 4
+        and bool(query.shape[-1] == key.shape[-1])
+        and bool(query.shape[-1] % step == 0)
+        and bool(value.shape[-1] % step == 0)
+        and _heads_fit(query, key, value, False)
+        and _last_strides_are_one(query, key, value)
+    )
+
+
+def _flash_padded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
+    """Flash attention of widths that are no multiple of 8, filled up with zeros."""
+    width = query.shape[-1]
+    short = not is_true(width % 8 == 0)
+    if short:
+        padding = [0, 8 - width % 8]
+        query, key, value = (aten.pad(t, padding) for t in (query, key, value))
+    factor = calculate_scale(width, scale)
+    out: Tensor = flash(query, key, value, dropout_p, is_causal, False, scale=factor)[0]
+    return out.narrow(-1, 0, width) if short else out
+
+
+def _efficient_biased(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
+    grads = is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    bias = None if mask is None else _aligned_bias(mask, query, key)
+    out: Tensor = efficient(query, key, value, bias, grads, dropout_p, is_causal, scale=scale)[0]
+    return out
+
+
+def _aligned_bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """The mask spread over the scores, its rows beginning at multiples of 8 elements."""
+    strides = mask.meta.strides
+    aligned = is_true(strides[-1] == 1) and all(is_true(s % 8 == 0) for s in strides[:-1])
+    if not aligned:
+        columns = mask.shape[-1]
+        mask = aten.pad(mask, [0, 8 - columns % 8]).narrow(-1, 0, columns)
+    return mask.expand([query.shape[0], query.shape[1], query.shape[2], key.shape[2]])
+
+
+# --- by products ------------------------------------------------------------------------------
+
+attention_math = define(
+    "aten::_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, "
+    "Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, "
+    "Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)",
+    tags=[Tag.nondeterministic_seeded],
+)
+
+
+@attention_math.composite
+def attention_math_composite(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    dropout_mask: Tensor | None,
+    scale: float | None,
+    enable_gqa: bool,
+) -> tuple[Tensor, Tensor]:
+    given = query.dtype
+    if given in _HALVES:
+        query, key, value = query.to(float32), key.to(float32), value.to(float32)
+    # Both factors are scaled by the root: products of halves stay in range.
+    negative = scale is not None and scale < 0
+    root = math.sqrt(calculate_scale(query.shape[-1], -scale if negative else scale))  # type: ignore[operator]  # a float, if negative
+    query = mul_scalar(query, -root if negative else root)
+    if is_causal:
+        check(
+            attn_mask is None,
+            lambda: (
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+                "is_causal=True"
+            ),
+        )
+        attn_mask = _causal_mask(query, key)
+    mask = _additive_mask(attn_mask, query.dtype)
+    if enable_gqa:
+        key, value = _repeated_heads(query, key, value)
+    scores = query.matmul(mul_scalar(key.transpose(-2, -1), root))
+    if mask is not None:
+        scores = scores + mask
+    weights = aten._safe_softmax(scores, -1)
+    if dropout_p > 0:
+        weights, value = _dropped(weights, value, dropout_p, dropout_mask)
+    converted = weights.to(given)
+    return weights.matmul(value).to(given), converted
+
+
+def _causal_mask(query: Tensor, key: Tensor) -> Tensor:
+    shape = [query.shape[-2], key.shape[-2]]
+    return aten.ones(shape, dtype=bool_, layout=query.layout, device=query.device).tril()
+
+
+def _repeated_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    heads, of_key, of_value = query.shape[-3], key.shape[-3], value.shape[-3]
+    check(
+        heads % of_key == 0 and heads % of_value == 0,
+        lambda: (
+            f"Number of heads in key and value must divide the number of heads in query; got "
+            f"{of_key} and {of_value} for {heads}"
+        ),
+    )
+    if is_true(of_key == heads) and is_true(of_value == heads):
+        return key, value
+    return key.repeat_interleave(heads // of_key, -3), value.repeat_interleave(
+        heads // of_value, -3
+    )
+
+
+def _dropped(
+    weights: Tensor, value: Tensor, dropout_p: float, keep: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    if keep is None:
+        return aten.dropout(weights, dropout_p, True), value
+    kept = weights.masked_fill(keep.logical_not(), 0.0)
+    return kept, mul_scalar(value, 1.0 / (1.0 - dropout_p))

@@ -1,0 +1,144 @@
+"""Attention on arrays, forward and backward, a few rows of scores at a time, never all of them.
+
+Arrays are (batch, heads, length, width). Several heads of queries may share one of keys and values:
+a dimension for those that share is added, so that products broadcast over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, sqrt
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, wide
+
+#: Scores held at once; 16 million float32 are 64 MiB.
+_SCORES_AT_ONCE = 1 << 24
+
+
+def calculate_scale(width: int, scale: float | None) -> float:
+    """The factor of the scores: 1 / sqrt(width) by default."""
+    if scale is not None:
+        return scale
+    if width.__class__ is int:
+        return 1.0 / sqrt(width) if width else inf
+    return 1.0 / width**0.5
+
+
+def _grouped(array: Array, key_heads: int) -> Array:
+    """(B, H, L, D) as (B, key heads, heads sharing one, L, D)."""
+    batch, heads, length, width = array.shape
+    return wide(array).reshape(batch, key_heads, heads // max(key_heads, 1), length, width)
+
+
+def _grouped_mask(mask: Array | None, key_heads: int) -> Array | None:
+    if mask is None:
+        return None
+    mask = wide(mask).reshape((1,) * (4 - mask.ndim) + mask.shape)
+    batch, heads, rows, columns = mask.shape
+    split = (1, 1) if heads == 1 else (key_heads, heads // key_heads)
+    return mask.reshape(batch, *split, rows, columns)
+
+
+class Scores:
+    """The scaled and masked scores of grouped queries, computed for runs of rows."""
+
+    def __init__(
+        self, xp: ModuleType, q: Array, k: Array, mask: Array | None, causal: bool, scale: float
+    ) -> None:
+        self.xp, self.mask, self.causal = xp, mask, causal
+        self.q = q * q.dtype.type(scale)
+        self.transposed = xp.swapaxes(k, -1, -2)
+
+    def runs(self) -> Iterator[tuple[slice, Array]]:
+        """Slices of rows with their scores."""
+        rows, columns = self.q.shape[-2], self.transposed.shape[-1]
+        other = max(1, self.q.size // max(1, rows * self.q.shape[-1]))
+        step = max(1, _SCORES_AT_ONCE // max(1, other * columns))
+        for start in range(0, rows, step):
+            run = slice(start, min(rows, start + step))
+            yield run, self._of(run)
+
+    def _of(self, run: slice) -> Array:
+        xp = self.xp
+        scores = xp.matmul(self.q[..., run, :], self.transposed)
+        if self.mask is not None:
+            scores += self.mask if self.mask.shape[-2] == 1 else self.mask[..., run, :]
+        if self.causal:
+            hidden = xp.arange(scores.shape[-1]) > xp.arange(run.start, run.stop)[:, None]
+            scores[..., hidden] = -xp.inf
+        return scores
+
+
+def attend(
+    xp: ModuleType,
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    causal: bool,
+    scale: float | None,
+) -> tuple[Array, Array]:
+    """Attention and the logarithms of its sums of exponentials; both zero where all is masked."""
+    heads = key.shape[1]
+    k, v = wide(key)[:, :, None], wide(value)[:, :, None]
+    scores = Scores(
+        xp,
+        _grouped(query, heads),
+        k,
+        _grouped_mask(mask, heads),
+        causal,
+        calculate_scale(query.shape[-1], scale),
+    )
+    shape = (*scores.q.shape[:-1], value.shape[-1])
+    out, sums = xp.empty(shape, k.dtype), xp.empty(shape[:-1], k.dtype)
+    for run, s in scores.runs():
+        top = s.max(axis=-1, keepdims=True, initial=-xp.inf)
+        top = xp.where(xp.isneginf(top), 0, top)
+        s -= top
+        xp.exp(s, out=s)
+        total = s.sum(axis=-1, keepdims=True)
+        total = xp.where(total == 0, 1, total)
+        out[..., run, :] = xp.matmul(s, v) / total
+        sums[..., run] = (top + xp.log(total))[..., 0]
+    return out.reshape(*query.shape[:3], shape[-1]), sums.reshape(query.shape[:3])
+
+
+def attend_backward(
+    xp: ModuleType,
+    grad: Array,
+    query: Array,
+    key: Array,
+    value: Array,
+    out: Array,
+    logsumexp: Array,
+    mask: Array | None,
+    causal: bool,
+    scale: float | None,
+    wants_mask: bool = False,
+) -> tuple[Array, Array, Array, Array | None]:
+    """Gradients of query, key, value, and of the mask, spread over heads, if wanted."""
+    heads, factor = key.shape[1], calculate_scale(query.shape[-1], scale)
+    q, k, v = _grouped(query, heads), wide(key)[:, :, None], wide(value)[:, :, None]
+    g = _grouped(grad, heads)
+    delta = (g * _grouped(out, heads)).sum(axis=-1, keepdims=True)
+    sums = logsumexp[..., : query.shape[2]].reshape(delta.shape)
+    grad_q, grad_k, grad_v = xp.empty_like(q), xp.zeros_like(k[:, :, 0]), xp.zeros_like(v[:, :, 0])
+    grad_mask = xp.empty((*q.shape[:-1], k.shape[-2]), q.dtype) if wants_mask else None
+    scores = Scores(xp, q, k, _grouped_mask(mask, heads), causal, factor)
+    for run, s in scores.runs():
+        s -= sums[..., run, :]
+        p = xp.exp(s, out=s)
+        rows = g[..., run, :]
+        grad_v += xp.matmul(xp.swapaxes(p, -1, -2), rows).sum(axis=2)
+        ds = xp.matmul(rows, xp.swapaxes(v, -1, -2))
+        ds -= delta[..., run, :]
+        ds *= p
+        if grad_mask is not None:
+            grad_mask[..., run, :] = ds
+        ds *= factor
+        grad_q[..., run, :] = xp.matmul(ds, k)
+        grad_k += xp.matmul(xp.swapaxes(ds, -1, -2), q[..., run, :]).sum(axis=2)
+    if grad_mask is not None:
+        grad_mask = grad_mask.reshape(*query.shape[:3], -1)
+    return grad_q.reshape(query.shape), grad_k, grad_v, grad_mask

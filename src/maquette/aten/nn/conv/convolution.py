@@ -1,0 +1,584 @@
+"""Convolution and its gradients, in any number of dimensions, and the names users call them by.
+
+Three linear maps do all of it: `correlate` (input to output), `spread` (its adjoint, output to
+input) and `weight_sums` (its adjoint in the weight). A transposed convolution is `spread`; the
+gradients of either are the other two. Each is one matrix product over columns of windows, a few
+samples at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.nn.conv.sliding_windows import cropped, expanded, fold, padded, reach, windows
+from maquette.core.dtype import bool_, float64
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
+from maquette.core.layout import memory_format as MemoryFormat
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import Shape
+from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
+from maquette.library.page import Cost, define
+from maquette.library.variants import c_name
+from maquette.tensor.tensor import Tensor
+
+Ints = Sequence[int]
+Geometry = tuple[Ints, Ints, Ints]
+
+#: Elements of window columns held at once; 4 million float32 are 16 MiB.
+_COLUMNS_AT_ONCE = 1 << 22
+
+
+# --- shapes -----------------------------------------------------------------------------------
+
+
+def _check_parameters(
+    dims: int, stride: Ints, padding: Ints, dilation: Ints, output_padding: Ints, groups: int
+) -> None:
+    check_advised(
+        check,
+        groups > 0,
+        lambda: "non-positive groups is not supported",
+        lambda: f"groups is {groups}.",
+    )
+    _check_length("stride", stride, dims)
+    _check_length("padding", padding, dims)
+    _check_length("dilation", dilation, dims)
+    _check_length("output_padding", output_padding, dims)
+    check_advised(
+        check,
+        min(padding, default=0) >= 0,
+        lambda: "negative padding is not supported",
+        lambda: f"padding is {padding}.",
+    )
+    check_advised(
+        check,
+        min(output_padding, default=0) >= 0,
+        lambda: "negative output_padding is not supported",
+        lambda: f"output_padding is {output_padding}.",
+    )
+    check_advised(
+        check,
+        min(stride, default=1) > 0,
+        lambda: "non-positive stride is not supported",
+        lambda: f"stride is {stride}.",
+    )
+    check_advised(
+        check,
+        min(dilation, default=1) > 0,
+        lambda: "dilation should be greater than zero",
+        lambda: f"dilation is {dilation}.",
+    )
+
+
+def _check_same_type(input: TensorMeta, other: TensorMeta, name: str) -> None:
+    check_advised(
+        check,
+        other.dtype is input.dtype,
+        lambda: (
+            f"Input type ({c_name(input.dtype)}) and {name} type ({c_name(other.dtype)}) should "
+            f"be the same"
+        ),
+        lambda: f"They are {input.dtype} and {other.dtype}.",
+    )
+
+
+def _check_length(name: str, values: Ints, dims: int) -> None:
+    check(
+        len(values) in (1, dims),
+        lambda: (
+            f"expected {name} to be a single integer value or a list of {dims} values to match "
+            f"the convolution dimensions, but got {name}={list(values)}"
+        ),
+    )
+
+
+def _check_operands(
+    input: TensorMeta, weight: TensorMeta, bias: TensorMeta | None, transposed: bool, groups: int
+) -> None:
+    _check_same_type(input, weight, "weight")
+    _check_same_type(input, bias or input, "bias")
+    size = list(weight.shape)
+    check(
+        input.ndim == weight.ndim,
+        lambda: (
+            f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight "
+            f"{size}, but got {input.ndim}-dimensional input of size {list(input.shape)} instead"
+        ),
+    )
+    check(
+        weight.shape[0] >= groups,
+        lambda: (
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, "
+            f"but got weight of size {size} instead"
+        ),
+    )
+    check(
+        weight.shape[0] % groups == 0,
+        lambda: (
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension "
+            f"0, but got weight of size {size} instead"
+        ),
+    )
+    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
+    check(
+        input.shape[1] == wanted,
+        lambda: (
+            f"Given {'transposed' if transposed else 'groups'}="
+            f"{1 if transposed else groups}, weight of size {size}, expected input"
+            f"{list(input.shape)} to have {wanted} channels, but got {input.shape[1]} channels "
+            f"instead"
+        ),
+    )
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    check(
+        bias is None or (bias.ndim == 1 and bias.shape[0] == channels),
+        lambda: (
+            f"Given weight of size {size}, expected bias to be 1-dimensional with {channels} "
+            f"elements, but got bias {bias} instead"
+        ),
+    )
+
+
+def _output_space(
+    input: TensorMeta, weight: TensorMeta, stride: Ints, padding: Ints, dilation: Ints
+) -> Shape:
+    sizes = list(zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True))
+    check(
+        all(n + 2 * p >= reach(k, d) for n, k, _, p, d in sizes),
+        lambda: (
+            f"Calculated padded input size per channel: "
+            f"({' x '.join(str(n + 2 * p) for n, _, _, p, _ in sizes)}). Kernel size: "
+            f"({' x '.join(str(reach(k, d)) for _, k, _, _, d in sizes)}). Kernel size can't be "
+            f"greater than actual input size"
+        ),
+    )
+    return tuple([(n + 2 * p - reach(k, d)) // s + 1 for n, k, s, p, d in sizes])
+
+
+def _transposed_space(
+    input: TensorMeta,
+    weight: TensorMeta,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    output_padding: Ints,
+) -> Shape:
+    check(
+        all(o < max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)),
+        lambda: (
+            f"output padding must be smaller than either stride or dilation, but got "
+            f"output_padding: {list(output_padding)} stride: {list(stride)} dilation: "
+            f"{list(dilation)}"
+        ),
+    )
+    return tuple(
+        [
+            (n - 1) * s - 2 * p + reach(k, d) + o
+            for n, k, s, p, d, o in zip(
+                input.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding
+            )
+        ]
+    )
+
+
+def result_format(input: TensorMeta, weight: TensorMeta) -> MemoryFormat:
+    """The order of the output and the gradients: channels-last if input or weight is (F61).
+
+    Along one dimension the weight alone decides, seen as an image one row high: the input is made
+    contiguous first.
+    """
+    if input.ndim == 3:
+        given = {_as_image(weight).suggested_format}
+    else:
+        given = {input.suggested_format, weight.suggested_format}
+    wanted = channels_last_3d if input.ndim == 5 else channels_last
+    if wanted not in given:
+        return contiguous_format
+    plain = float64 if input.device.type == "cuda" or input.ndim == 5 else None
+    if input.dtype is plain or (input.ndim == 5 and not input.dtype.is_floating_point):
+        return contiguous_format
+    return wanted
+
+
+def _as_image(meta: TensorMeta) -> TensorMeta:
+    """(n, c, l) as (n, c, 1, l)."""
+    (n, c, length), (by_n, by_c, by_l) = meta.shape, meta.strides
+    strides = (by_n, by_c, length * by_l, by_l)
+    return TensorMeta.of(meta.dtype, (n, c, 1, length), strides, meta.offset, meta.device)
+
+
+def _in_format(meta: TensorMeta, shape: Shape, order: MemoryFormat) -> TensorMeta:
+    if len(shape) == 3 and order is channels_last:
+        _, channels, length = shape
+        strides = (channels * length, 1, channels)
+        return TensorMeta.of(meta.dtype, shape, strides, 0, meta.device)
+    return meta.fresh(shape).like(memory_format=order)
+
+
+# --- the three maps ---------------------------------------------------------------------------
+
+
+def _by_group(x: Array, groups: int) -> Array:
+    """(batch, channels, *space) as (batch, groups, channels of one, *space)."""
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+
+
+def _samples(batch: int, elements_each: int) -> Iterator[slice]:
+    """Slices of a batch, so that the columns of each stay within bounds."""
+    step = max(1, _COLUMNS_AT_ONCE // max(1, elements_each))
+    for start in range(0, batch, step):
+        yield slice(start, min(batch, start + step))
+
+
+def _columns(xp: ModuleType, x: Array, size: Ints, places: Ints, geometry: Geometry) -> Array:
+    """The windows of (batch, groups, channels, *space) as matrices (channels * window, places)."""
+    stride, padding, dilation = geometry
+    if all(s == 1 for s in (*size, *stride)) and not any(padding):
+        return x.reshape(*x.shape[:2], x.shape[2], prod(places))
+    # Space for the last window, even where it hangs over: transposed outputs may end early.
+    needed = [(p - 1) * s + reach(k, d) for p, s, k, d in zip(places, stride, size, dilation)]
+    after = [n - p - space for n, p, space in zip(needed, padding, x.shape[3:])]
+    around = padded(xp, x, padding, after)
+    view = windows(xp, around, size, stride, dilation, places)
+    return view.reshape(*x.shape[:2], x.shape[2] * prod(size), prod(places))
+
+
+def _weight_matrix(weight: Array, groups: int) -> Array:
+    """(groups, rows of one, columns of windows)."""
+    return weight.reshape(groups, weight.shape[0] // groups, -1)
+
+
+def correlate(
+    xp: ModuleType, x: Array, weight: Array, places: Ints, geometry: Geometry, groups: int
+) -> Array:
+    """Each place's window times the weight: (batch, weight's rows, *places)."""
+    matrix, grouped = _weight_matrix(wide(weight), groups), _by_group(wide(x), groups)
+    out = xp.empty((x.shape[0], groups, matrix.shape[1], prod(places)), matrix.dtype)
+    for part in _samples(x.shape[0], groups * matrix.shape[2] * prod(places)):
+        xp.matmul(
+            matrix, _columns(xp, grouped[part], weight.shape[2:], places, geometry), out=out[part]
+        )
+    result: Array = out.reshape(x.shape[0], weight.shape[0], *places)
+    return result
+
+
+def spread(
+    xp: ModuleType, y: Array, weight: Array, space: Ints, geometry: Geometry, groups: int
+) -> Array:
+    """The adjoint of `correlate` in its input: (batch, channels, *space)."""
+    stride, padding, dilation = geometry
+    matrix = xp.swapaxes(_weight_matrix(wide(weight), groups), 1, 2)
+    size, places = weight.shape[2:], y.shape[2:]
+    grouped = _by_group(wide(y), groups)
+    grouped = grouped.reshape(*grouped.shape[:3], prod(places))
+    around = [
+        max(n + 2 * p, (q - 1) * s + reach(k, d))
+        for n, p, q, s, k, d in zip(space, padding, places, stride, size, dilation)
+    ]
+    out = xp.empty((y.shape[0], groups, weight.shape[1], *space), matrix.dtype)
+    for part in _samples(y.shape[0], groups * matrix.shape[1] * prod(places)):
+        columns = xp.matmul(matrix, grouped[part])
+        columns = columns.reshape(*columns.shape[:2], weight.shape[1], *size, *places)
+        out[part] = cropped(fold(xp, columns, around, stride, dilation), padding, space)
+    return out.reshape(y.shape[0], groups * weight.shape[1], *space)
+
+
+def weight_sums(
+    xp: ModuleType, x: Array, y: Array, size: Ints, geometry: Geometry, groups: int
+) -> Array:
+    """The adjoint of `correlate` in its weight: (y's channels, x's channels of a group, *size)."""
+    places = y.shape[2:]
+    inner, outer = _by_group(wide(x), groups), _by_group(wide(y), groups)
+    outer = outer.reshape(*outer.shape[:3], prod(places))
+    rows, columns = outer.shape[2], inner.shape[2] * prod(size)
+    total = xp.zeros((groups, rows, columns), outer.dtype)
+    for part in _samples(x.shape[0], groups * columns * prod(places)):
+        matrices = _columns(xp, inner[part], size, places, geometry)
+        total += xp.matmul(outer[part], xp.swapaxes(matrices, -1, -2)).sum(axis=0)
+    result: Array = total.reshape(y.shape[1], inner.shape[2], *size)
+    return result
+
+
+# --- convolution ------------------------------------------------------------------------------
+
+convolution = define(
+    "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, "
+    "SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, "
+    "SymInt groups) -> Tensor",
+    tags=[Tag.core],
+)
+
+
+@convolution.shape
+def convolution_shape(
+    input: TensorMeta,
+    weight: TensorMeta,
+    bias: TensorMeta | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+) -> TensorMeta:
+    dims = weight.ndim - 2
+    check_advised(
+        check,
+        dims > 0,
+        lambda: "weight should have at least three dimensions",
+        lambda: f"It is {weight}.",
+    )
+    _check_parameters(dims, stride, padding, dilation, output_padding, groups)
+    _check_operands(input, weight, bias, transposed, groups)
+    check_not_implemented(
+        input.dtype is not bool_, lambda: "\"slow_conv2d_cpu\" not implemented for 'Bool'"
+    )
+    stride, padding, dilation, output_padding = (
+        expanded(v, dims) for v in (stride, padding, dilation, output_padding)
+    )
+    if transposed:
+        channels = weight.shape[1] * groups
+        space = _transposed_space(input, weight, stride, padding, dilation, output_padding)
+    else:
+        channels = weight.shape[0]
+        space = _output_space(input, weight, stride, padding, dilation)
+    return _in_format(input, (input.shape[0], channels, *space), result_format(input, weight))
+
+
+def _expanded_geometry(dims: int, stride: Ints, padding: Ints, dilation: Ints) -> Geometry:
+    return expanded(stride, dims), expanded(padding, dims), expanded(dilation, dims)
+
+
+@convolution.kernel
+def convolution_kernel(
+    xp: ModuleType,
+    input: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+) -> Array:
+    dims = weight.ndim - 2
+    geometry = _expanded_geometry(dims, stride, padding, dilation)
+    sizes = list(zip(input.shape[2:], weight.shape[2:], *geometry))
+    if transposed:
+        extra = expanded(output_padding, dims)
+        space = [(n - 1) * s - 2 * p + reach(k, d) + o for (n, k, s, p, d), o in zip(sizes, extra)]
+        out = spread(xp, input, weight, space, geometry, groups)
+    else:
+        places = [(n + 2 * p - reach(k, d)) // s + 1 for n, k, s, p, d in sizes]
+        out = correlate(xp, input, weight, places, geometry, groups)
+    if bias is not None:
+        out += wide(bias).reshape(-1, *[1] * dims)
+    return out
+
+
+@convolution.derivative("input", "weight", "bias")
+def convolution_gradients(
+    grad: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    bias_meta: TensorMeta | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+    needs: list[bool],
+) -> object:
+    bias_sizes = [0] if bias_meta is None else bias_meta.shape
+    complex_valued = grad.is_complex()
+    return convolution_backward(
+        grad,
+        input.conj() if complex_valued else input,
+        weight.conj() if complex_valued else weight,
+        bias_sizes,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        needs,
+    )
+
+
+def _conv_flops(x: Shape, weight: Shape, out: Shape, transposed: bool) -> int:
+    """A multiplication and an addition for each place, element of the weight and sample."""
+    return 2 * x[0] * prod(weight) * prod((x if transposed else out)[2:])
+
+
+@convolution.cost
+def convolution_cost(
+    input: TensorMeta,
+    weight: TensorMeta,
+    bias: TensorMeta | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+    out: TensorMeta,
+) -> Cost:
+    return Cost(flops=_conv_flops(input.shape, weight.shape, out.shape, transposed))
+
+
+# --- its gradients ----------------------------------------------------------------------------
+
+convolution_backward = define(
+    "aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, "
+    "SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
+    "SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+)
+
+
+@convolution_backward.shape
+def convolution_backward_shape(
+    grad_output: TensorMeta,
+    input: TensorMeta,
+    weight: TensorMeta,
+    bias_sizes: Ints | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+    output_mask: tuple[bool, ...],
+) -> tuple[TensorMeta | None, ...]:
+    expected = convolution_shape(
+        input, weight, None, stride, padding, dilation, transposed, output_padding, groups
+    )
+    check(
+        grad_output.shape == expected.shape,
+        lambda: (
+            f"convolution_backward: expected grad_output of shape {list(expected.shape)}, the "
+            f"output's; got {grad_output}"
+        ),
+    )
+    check(
+        grad_output.dtype is input.dtype,
+        lambda: (
+            f"convolution_backward: expected grad_output of dtype {input.dtype}, the input's; got "
+            f"{grad_output}"
+        ),
+    )
+    order = result_format(input, weight)
+    return (
+        _in_format(input, input.shape, order) if output_mask[0] else None,
+        _in_format(weight, weight.shape, order) if output_mask[1] else None,
+        grad_output.fresh((grad_output.shape[1],)) if output_mask[2] else None,
+    )
+
+
+@convolution_backward.kernel
+def convolution_backward_kernel(
+    xp: ModuleType,
+    grad_output: Array,
+    input: Array,
+    weight: Array,
+    bias_sizes: Ints | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+    output_mask: tuple[bool, ...],
+) -> tuple[Array | None, ...]:
+    geometry = _expanded_geometry(weight.ndim - 2, stride, padding, dilation)
+    size, space = weight.shape[2:], input.shape[2:]
+    by_input = by_weight = by_bias = None
+    if output_mask[0] and transposed:
+        by_input = correlate(xp, grad_output, weight, space, geometry, groups)
+    elif output_mask[0]:
+        by_input = spread(xp, grad_output, weight, space, geometry, groups)
+    if output_mask[1] and transposed:
+        by_weight = weight_sums(xp, grad_output, input, size, geometry, groups)
+    elif output_mask[1]:
+        by_weight = weight_sums(xp, input, grad_output, size, geometry, groups)
+    if output_mask[2]:
+        by_bias = wide(grad_output).sum(axis=(0, *range(2, grad_output.ndim)))
+    return by_input, by_weight, by_bias
+
+
+@convolution_backward.derivative("grad_output", "input", "weight")
+def convolution_backward_gradients(
+    grads: Sequence[Tensor | None],
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+    needs: list[bool],
+) -> tuple[Tensor | None, ...]:
+    """The maps are bilinear: each gradient is one of them, with a gradient for an operand."""
+    if grad_output.is_complex():
+        grad_output, input, weight = grad_output.conj(), input.conj(), weight.conj()
+    by_input, by_weight, by_bias = grads
+    rest = (stride, padding, dilation, transposed, output_padding, groups)
+    terms: list[Tensor] = []
+    if needs[0]:
+        if by_input is not None:
+            terms.append(convolution(by_input, weight, None, *rest))
+        if by_weight is not None:
+            terms.append(convolution(input, by_weight, None, *rest))
+        if by_bias is not None:
+            bias = by_bias.reshape([1, -1, *[1] * (weight.ndim - 2)])
+            terms.append(bias.expand(list(grad_output.shape)))
+    to_input = to_weight = None
+    if needs[1] and by_weight is not None:
+        mask = [True, False, False]
+        to_input = convolution_backward(grad_output, input, by_weight, None, *rest, mask)[0]
+    if needs[2] and by_input is not None:
+        mask = [False, True, False]
+        to_weight = convolution_backward(grad_output, by_input, weight, None, *rest, mask)[1]
+    return _sum(terms), to_input, to_weight
+
+
+def _sum(terms: list[Tensor]) -> Tensor | None:
+    total = terms[0] if terms else None
+    for term in terms[1:]:
+        total = total + term  # type: ignore[operator]  # tensors
+    return total
+
+
+@convolution_backward.cost
+def convolution_backward_cost(
+    grad_output: TensorMeta,
+    input: TensorMeta,
+    weight: TensorMeta,
+    bias_sizes: Ints | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+    output_mask: tuple[bool, ...],
+    *results: object,
+) -> Cost:
+    flops = 0
+    if output_mask[0]:
+        flops += _conv_flops(grad_output.shape, weight.shape, input.shape, not transposed)
+    if output_mask[1]:
+        # As a convolution of one operand by the other, batch and channels exchanged.
+        x, y = (grad_output, input) if transposed else (input, grad_output)
+        flops += 2 * x.shape[1] * prod(y.shape) * prod(weight.shape[2:])
+    return Cost(flops=flops)

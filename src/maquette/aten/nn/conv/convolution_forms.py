@@ -1,0 +1,167 @@
+"""The names that users call convolutions by: `conv1d` to `conv3d`, transposed, with named padding.
+
+All are definitions by `convolution`. They add a batch dimension of 1 where there is none, and find
+the padding that keeps sizes the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maquette.aten.nn.conv.convolution import convolution
+from maquette.aten.nn.conv.sliding_windows import expanded
+from maquette.core.errors import check
+from maquette.core.symbols import is_true
+from maquette.library.advice import check_advised
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+Ints = Sequence[int]
+
+
+def _batched(name: str, dims: int, input: Tensor) -> Tensor:
+    """The input with a batch dimension; RuntimeError for any other rank."""
+    check(
+        input.ndim in (dims + 1, dims + 2),
+        lambda: (
+            f"Expected {dims + 1}D (unbatched) or {dims + 2}D (batched) input to {name}, but "
+            f"got input of size: {list(input.shape)}"
+        ),
+    )
+    return input.unsqueeze(0) if input.ndim == dims + 1 else input
+
+
+def _check_weight(weight: Tensor) -> None:
+    check_advised(
+        check,
+        weight.ndim >= 3,
+        lambda: "weight should have at least three dimensions",
+        lambda: f"It is {weight.meta}.",
+    )
+
+
+def _named_forms(dims: int) -> tuple[OperatorPage, OperatorPage]:
+    """`conv<dims>d` and its form with padding "same" or "valid"."""
+    name = f"conv{dims}d"
+    ones, zeros = [1] * dims, [0] * dims
+    start = f"aten::{name}(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{dims}] "
+    end = f"SymInt[{dims}] dilation={ones}, SymInt groups=1) -> Tensor"
+    plain = define(f"{start}stride={ones}, SymInt[{dims}] padding={zeros}, {end}")
+    named = define(
+        f'{start.replace(name, f"{name}.padding")}stride={ones}, str padding="valid", {end}'
+    )
+
+    @plain.composite
+    def with_numbers(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        groups: int,
+    ) -> Tensor:
+        _check_weight(weight)
+        batched = _batched(name, dims, input)
+        out = convolution(
+            batched, weight, bias, stride, padding, dilation, False, [0] * dims, groups
+        )
+        return out if batched is input else out.squeeze(0)
+
+    @named.composite
+    def with_name(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        stride: Ints,
+        padding: str,
+        dilation: Ints,
+        groups: int,
+    ) -> Tensor:
+        _check_weight(weight)
+        batched = _batched(name, dims, input)
+        if padding == "same":
+            out = _same(batched, weight, bias, stride, dilation, groups)
+        else:
+            check(padding == "valid", lambda: f"Invalid padding string: '{padding}'")
+            out = convolution(batched, weight, bias, stride, [0], dilation, False, [0], groups)
+        return out if batched is input else out.squeeze(0)
+
+    return plain, named
+
+
+def _same(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, dilation: Ints, groups: int
+) -> Tensor:
+    """Padded so that sizes stay; an odd amount is one more behind, in a copy of the input."""
+    dims = weight.ndim - 2
+    check(
+        input.ndim == weight.ndim,
+        lambda: (
+            f"Expected {weight.ndim}-dimensional input for {weight.ndim}-dimensional weight"
+            f"{list(weight.shape)}, but got {input.ndim}-dimensional input of size "
+            f"{list(input.shape)} instead"
+        ),
+    )
+    check_advised(
+        check,
+        groups > 0,
+        lambda: "non-positive groups is not supported",
+        lambda: f"groups is {groups}.",
+    )
+    check(
+        all(is_true(s == 1) for s in stride),
+        lambda: "padding='same' is not supported for strided convolutions",
+    )
+    totals = [d * (k - 1) for d, k in zip(expanded(dilation, dims), weight.shape[2:])]
+    if any(total % 2 for total in totals):
+        behind = [side for total in reversed(totals) for side in (0, total % 2)]
+        input = input.constant_pad_nd(_trimmed(behind), 0)
+    padding = [total // 2 for total in totals]
+    return convolution(input, weight, bias, stride, padding, dilation, False, [0] * dims, groups)
+
+
+def _trimmed(padding: list[int]) -> list[int]:
+    """Without the pairs of zeros at its end: dimensions that stay as they are."""
+    while len(padding) > 2 and not any(padding[-2:]):
+        padding = padding[:-2]
+    return padding
+
+
+def _transposed_form(dims: int) -> OperatorPage:
+    name = f"conv_transpose{dims}d"
+    ones, zeros = [1] * dims, [0] * dims
+    overload = "" if dims == 1 else ".input"
+    page = define(
+        f"aten::{name}{overload}(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{dims}] "
+        f"stride={ones}, SymInt[{dims}] padding={zeros}, SymInt[{dims}] output_padding={zeros}, "
+        f"SymInt groups=1, SymInt[{dims}] dilation={ones}) -> Tensor"
+    )
+
+    @page.composite
+    def transposed(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        stride: Ints,
+        padding: Ints,
+        output_padding: Ints,
+        groups: int,
+        dilation: Ints,
+    ) -> Tensor:
+        _check_weight(weight)
+        batched = _batched(name, dims, input)
+        out = convolution(
+            batched, weight, bias, stride, padding, dilation, True, output_padding, groups
+        )
+        return out if batched is input else out.squeeze(0)
+
+    return page
+
+
+conv1d, conv1d_padding = _named_forms(1)
+conv2d, conv2d_padding = _named_forms(2)
+conv3d, conv3d_padding = _named_forms(3)
+conv_transpose1d = _transposed_form(1)
+conv_transpose2d = _transposed_form(2)
+conv_transpose3d = _transposed_form(3)

@@ -1,0 +1,200 @@
+"""Rows of a table by number, the gradient that adds up in them, and renormalizing the rows used.
+
+Bags of rows are in `embedding_bag.py`. Sparse gradients are not made here: `sparse=True` is refused
+when a gradient is wanted, with advice, since a dense gradient in its place would mislead.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, wide
+from maquette.core.device_rules import any_elsewhere
+from maquette.core.dtype import int32, int64
+from maquette.core.errors import check, check_not_implemented, of_data
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
+from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+
+
+def check_indices(name: str, indices: TensorMeta) -> None:
+    """Refuse indices that are not int64 or int32."""
+    check(
+        indices.dtype in (int64, int32),
+        lambda: (
+            f"Expected tensor for argument #1 'indices' to have one of the following scalar "
+            f"types: Long, Int; but got {indices.dtype.scalar_name} instead (while checking "
+            f"arguments for {name})"
+        ),
+    )
+
+
+def checked_rows(xp: ModuleType, indices: Array, rows: int) -> Array:
+    """The indices, all within the table; IndexError otherwise."""
+    if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= rows):
+        wrong = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
+        raise of_data(IndexError(f"index out of range in self: {wrong} for a table of {rows} rows"))
+    return indices
+
+
+embedding = define(
+    "aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, "
+    "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
+    tags=[Tag.core],
+)
+
+
+@embedding.shape
+def embedding_shape(
+    weight: TensorMeta,
+    indices: TensorMeta,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> TensorMeta:
+    check_advised(
+        check, weight.ndim == 2, lambda: "'weight' must be 2-D", lambda: f"It is {weight}."
+    )
+    check_indices("embedding", indices)
+    return weight.fresh((*indices.shape, weight.shape[1]))
+
+
+def _may_be_apart(weight: TensorMeta, indices: TensorMeta, *rest: object) -> bool:
+    """One of the two may be meta beside another device (F57)."""
+    types = (weight.device.type, indices.device.type)
+    return types == ("meta", "cpu") or ("meta" in types and any_elsewhere((weight, indices)))
+
+
+embedding.any_device(when=_may_be_apart)
+
+
+@embedding.kernel
+def embedding_kernel(
+    xp: ModuleType,
+    weight: Array,
+    indices: Array,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> Array:
+    return weight[checked_rows(xp, indices, weight.shape[0])]
+
+
+@embedding.derivative("weight")
+def embedding_weight_gradient(
+    grad: Tensor,
+    indices: Tensor,
+    weight_meta: TensorMeta,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+    sparse: bool,
+) -> tuple[Tensor]:
+    check_not_implemented(
+        not sparse,
+        lambda: (
+            "embedding(sparse=True): sparse gradients are not supported; use sparse=False, "
+            f"which makes a dense gradient of {weight_meta.storage_bytes} bytes"
+        ),
+    )
+    return (
+        embedding_dense_backward(
+            grad, indices, weight_meta.shape[0], padding_idx, scale_grad_by_freq
+        ),
+    )
+
+
+embedding_dense_backward = define(
+    "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
+    "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
+    tags=[Tag.core],
+)
+
+
+@embedding_dense_backward.shape
+def embedding_dense_backward_shape(
+    grad_output: TensorMeta,
+    indices: TensorMeta,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> TensorMeta:
+    check_indices("embedding_backward", indices)
+    check(
+        grad_output.ndim > 0,
+        lambda: f"embedding_dense_backward: expected a gradient for each row, got {grad_output}",
+    )
+    width = grad_output.shape[-1]
+    check(
+        grad_output.numel == indices.numel * width,
+        lambda: (
+            f"shape '[{indices.numel}, {width}]' is invalid for input of size "
+            f"{grad_output.numel} (embedding_dense_backward of {grad_output} for {indices})"
+        ),
+    )
+    return grad_output.fresh((num_weights, width))
+
+
+@embedding_dense_backward.kernel
+def embedding_dense_backward_kernel(
+    xp: ModuleType,
+    grad_output: Array,
+    indices: Array,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Array:
+    rows = indices.reshape(-1)
+    values = wide(grad_output).reshape(rows.size, -1)
+    counts = xp.bincount(rows[rows >= 0], minlength=num_weights) if scale_grad_by_freq else None
+    if padding_idx >= 0:
+        kept = rows != padding_idx
+        rows, values = rows[kept], values[kept]
+    rows = checked_rows(xp, rows, num_weights)
+    if counts is not None:
+        values = values / counts[rows].astype(values.dtype)[:, None]
+    result: Array = xp.zeros((num_weights, values.shape[1]), values.dtype)
+    xp.add.at(result, rows, values)
+    return result
+
+
+embedding_dense_backward.derivative(
+    grad_output=lambda grad, indices, padding_idx: _dense_backward_gradient(
+        grad, indices, padding_idx
+    )
+)
+
+
+def _dense_backward_gradient(grad: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
+    rows = grad.index_select(0, indices.reshape([-1]))
+    if padding_idx >= 0:
+        rows = rows.masked_fill(indices.reshape([-1, 1]) == padding_idx, 0)
+    return rows.reshape([*indices.shape, grad.shape[1]])
+
+
+embedding_renorm_ = define(
+    "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) "
+    "-> Tensor(a!)",
+    tags=[Tag.inplace],
+)
+
+
+@embedding_renorm_.shape
+def embedding_renorm_shape(
+    self: TensorMeta, indices: TensorMeta, max_norm: float, norm_type: float
+) -> TensorMeta:
+    check_advised(check, self.ndim == 2, lambda: "'self' must be 2-D", lambda: f"It is {self}.")
+    check_indices("embedding_renorm_", indices)
+    return self
+
+
+@embedding_renorm_.kernel
+def embedding_renorm_kernel(
+    xp: ModuleType, self: Array, indices: Array, max_norm: float, norm_type: float
+) -> None:
+    rows = xp.unique(checked_rows(xp, indices, self.shape[0]))
+    norms = xp.linalg.norm(wide(self[rows]), norm_type, axis=1)
+    over = norms > max_norm
+    scale = max_norm / (norms[over] + 1e-7)
+    self[rows[over]] = (wide(self[rows[over]]) * scale[:, None]).astype(self.dtype)

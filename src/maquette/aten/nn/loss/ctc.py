@@ -1,0 +1,371 @@
+"""Connectionist temporal classification: the likelihood of a label sequence under frame outputs.
+
+The forward variables of every frame are a result of `_ctc_loss` (``log_alpha``), which its backward
+reads. Labels are interleaved with blanks: 2 * length + 1 states, of which a step stays, advances by
+one, or by two between different labels.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array
+from maquette.aten.common.operators import aten
+from maquette.aten.nn.loss.likelihood import MEAN, SUM
+from maquette.aten.view.constants import constant
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, define
+from maquette.tensor.tensor import Tensor
+
+Lengths = tuple[int, ...]
+
+_REST = "int blank=0, bool zero_infinity=False"
+_LISTS = "int[] input_lengths, int[] target_lengths"
+_TENSORS = "Tensor input_lengths, Tensor target_lengths"
+_OF = "Tensor log_probs, Tensor targets"
+_SAVED = "Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False"
+
+_ctc_loss = define(
+    f"aten::_ctc_loss({_OF}, {_LISTS}, {_REST}) -> (Tensor, Tensor)",
+    tags=[Tag.dynamic_output_shape],
+)
+_ctc_loss_tensor = define(
+    f"aten::_ctc_loss.Tensor({_OF}, {_TENSORS}, {_REST}) -> (Tensor, Tensor)",
+    tags=[Tag.dynamic_output_shape],
+)
+_ctc_loss_backward = define(
+    f"aten::_ctc_loss_backward(Tensor grad, {_OF}, {_LISTS}, {_SAVED}) -> Tensor"
+)
+ctc_loss = define(
+    f"aten::ctc_loss.IntList({_OF}, {_LISTS}, int blank=0, int reduction=1, "
+    f"bool zero_infinity=False) -> Tensor"
+)
+ctc_loss_tensor = define(
+    f"aten::ctc_loss.Tensor({_OF}, {_TENSORS}, int blank=0, int reduction=1, "
+    f"bool zero_infinity=False) -> Tensor"
+)
+
+
+# --- checks --------------------------------------------------------------------------
+
+
+def _check_ctc(
+    log_probs: TensorMeta,
+    targets: TensorMeta,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int,
+) -> None:
+    check(
+        log_probs.ndim == 3,
+        lambda: f"ctc_loss: expected log_probs of shape (time, batch, classes), got {log_probs}",
+    )
+    frames, batch, classes = log_probs.shape
+    check(
+        log_probs.dtype.is_floating_point and targets.dtype.category == 1,
+        lambda: (
+            f"ctc_loss: expected float log_probs and integral targets, got {log_probs} and "
+            f"{targets}"
+        ),
+    )
+    check(0 <= blank < classes, lambda: f"blank must be in label range; got {blank}")
+    for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        _check_lengths(name, lengths, batch)
+    check(
+        max(input_lengths, default=0) <= frames,
+        lambda: (
+            f"Expected input_lengths to have value at most {frames}, but got value "
+            f"{max(input_lengths)}"
+        ),
+    )
+    longest = max(target_lengths, default=0)
+    if targets.ndim == 1:
+        check(
+            targets.numel == sum(target_lengths),
+            lambda: (
+                f"Expected targets of {sum(target_lengths)} elements, the sum of "
+                f"target_lengths, but got {targets.numel}"
+            ),
+        )
+    else:
+        check(
+            targets.ndim == 2 and targets.shape[0] == batch and targets.shape[1] >= longest,
+            lambda: f"Expected targets of shape ({batch}, at least {longest}), got {targets}",
+        )
+
+
+def _check_lengths(name: str, lengths: Lengths, batch: int) -> None:
+    check(
+        len(lengths) == batch,
+        lambda: f"{name} must be of size batch_size; got {len(lengths)} for a batch of {batch}",
+    )
+    check(
+        min(lengths, default=0) >= 0,
+        lambda: f"Expected {name} to have value at least 0, but got value {min(lengths)}",
+    )
+
+
+@_ctc_loss.shape
+def _ctc_loss_shape(
+    log_probs: TensorMeta,
+    targets: TensorMeta,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int,
+    zero_infinity: bool,
+) -> tuple[TensorMeta, TensorMeta]:
+    _check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
+    frames, batch, _ = log_probs.shape
+    states = 2 * max(target_lengths, default=0) + 1
+    return log_probs.fresh((batch,)), log_probs.fresh((batch, frames, states))
+
+
+# --- kernels -------------------------------------------------------------------------
+
+
+def _labels(targets: Array, target_lengths: Lengths, blank: int) -> Array:
+    """Every sequence with blanks between and around its labels, padded with blanks."""
+    longest = max(target_lengths, default=0)
+    states = np.full((len(target_lengths), 2 * longest + 1), blank, np.int64)
+    start = 0
+    for row, length in enumerate(target_lengths):
+        line = targets[row, :length] if targets.ndim == 2 else targets[start : start + length]
+        states[row, 1 : 2 * length : 2] = line
+        start += length
+    return states
+
+
+def _skips(xp: ModuleType, states: Array, blank: int) -> Array:
+    """The states that may be entered from two before."""
+    allowed = xp.zeros(states.shape, bool)
+    allowed[:, 2:] = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
+    return allowed
+
+
+def _shifted(xp: ModuleType, values: Array, by: int) -> Array:
+    moved = xp.full(values.shape, -xp.inf, values.dtype)
+    if values.shape[1] > by:
+        moved[:, by:] = values[:, :-by]
+    return moved
+
+
+def _log_sum(xp: ModuleType, *terms: Array) -> Array:
+    found = terms[0]
+    for term in terms[1:]:
+        found = xp.logaddexp(found, term)
+    return found
+
+
+def _forward_variables(xp: ModuleType, emitted: Array, lengths: Array, skips: Array) -> Array:
+    """log alpha, (batch, time, states), from the emissions of the states, (time, batch, states)."""
+    frames, batch, states = emitted.shape
+    alpha = xp.full((batch, frames, states), -xp.inf, emitted.dtype)
+    if not frames:
+        return alpha
+    alpha[:, 0, 0] = emitted[0, :, 0]
+    if states > 1:
+        alpha[:, 0, 1] = xp.where(lengths > 0, emitted[0, :, 1], -xp.inf)
+    for t in range(1, frames):
+        before = alpha[:, t - 1]
+        two = xp.where(skips, _shifted(xp, before, 2), -xp.inf)
+        alpha[:, t] = _log_sum(xp, before, _shifted(xp, before, 1), two) + emitted[t]
+    return alpha
+
+
+def _emissions(xp: ModuleType, log_probs: Array, states: Array) -> Array:
+    index = xp.broadcast_to(states[None], (len(log_probs), *states.shape))
+    found: Array = xp.take_along_axis(log_probs, index, 2)
+    return found
+
+
+@_ctc_loss.kernel
+def _ctc_loss_kernel(
+    xp: ModuleType,
+    log_probs: Array,
+    targets: Array,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int,
+    zero_infinity: bool,
+) -> tuple[Array, Array]:
+    x = wide(log_probs)
+    states = _labels(targets, target_lengths, blank)
+    goal, end = xp.asarray(target_lengths), xp.asarray(input_lengths)
+    with np.errstate(all="ignore"):
+        alpha = _forward_variables(xp, _emissions(xp, x, states), goal, _skips(xp, states, blank))
+        past_end = xp.arange(len(x))[None, :, None] >= end[:, None, None]
+        return -_log_likelihood(xp, alpha, goal, end), xp.where(past_end, -xp.inf, alpha)
+
+
+def _log_likelihood(xp: ModuleType, alpha: Array, goal: Array, end: Array) -> Array:
+    """The sequence ends with its last label or the blank behind it."""
+    silence: Array = xp.where(goal == 0, 0.0, -xp.inf)  # no frames say only the empty sequence
+    if not alpha.shape[1]:
+        return silence
+    rows = xp.arange(len(goal))
+    last = alpha[rows, xp.maximum(end - 1, 0)]
+    label = xp.where(goal > 0, last[rows, xp.maximum(2 * goal - 1, 0)], -xp.inf)
+    found: Array = xp.where(end > 0, xp.logaddexp(last[rows, 2 * goal], label), silence)
+    return found
+
+
+@_ctc_loss_backward.shape
+def _ctc_loss_backward_shape(
+    grad: TensorMeta,
+    log_probs: TensorMeta,
+    targets: TensorMeta,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    neg_log_likelihood: TensorMeta,
+    log_alpha: TensorMeta,
+    blank: int,
+    zero_infinity: bool,
+) -> TensorMeta:
+    _check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
+    return log_probs.like()
+
+
+@_ctc_loss_backward.kernel
+def _ctc_loss_backward_kernel(
+    xp: ModuleType,
+    grad: Array,
+    log_probs: Array,
+    targets: Array,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    neg_log_likelihood: Array,
+    log_alpha: Array,
+    blank: int,
+    zero_infinity: bool,
+) -> Array:
+    """``exp(log_probs)`` less each class's share of the likelihood, as PyTorch defines it.
+
+    It is the gradient by unnormalized scores: right behind a log softmax, which adds nothing more.
+    """
+    x, loss = wide(log_probs), wide(neg_log_likelihood)
+    with np.errstate(all="ignore"):
+        shares = _shares(xp, x, targets, input_lengths, target_lengths, log_alpha, blank)
+        found = xp.exp(x) - xp.exp(shares + loss[None, :, None] - x)
+        found = found * wide(grad)[None, :, None]
+    alive = xp.arange(len(x))[:, None] < xp.asarray(input_lengths)[None]
+    if zero_infinity:
+        alive = alive & xp.isfinite(loss)[None]
+    return xp.where(alive[:, :, None], found, 0)
+
+
+def _shares(
+    xp: ModuleType,
+    x: Array,
+    targets: Array,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    log_alpha: Array,
+    blank: int,
+) -> Array:
+    """For each frame, sequence and class: log of the sum of alpha * beta over its states."""
+    found = xp.full(x.shape, -xp.inf, x.dtype)
+    states = _labels(targets, target_lengths, blank)
+    for row, (frames, length) in enumerate(zip(input_lengths, target_lengths, strict=True)):
+        labels = states[row, : 2 * length + 1]
+        emitted = x[:frames, row][:, labels]
+        # Backwards, the sequence reversed is a forward pass.
+        flipped = emitted[::-1, ::-1][:, None]
+        reverse = labels[::-1][None]
+        beta = _forward_variables(xp, flipped, xp.asarray([length]), _skips(xp, reverse, blank))
+        both = wide(log_alpha)[row, :frames, : len(labels)] + beta[0, ::-1, ::-1]
+        for state, label in enumerate(labels):
+            found[:frames, row, label] = xp.logaddexp(found[:frames, row, label], both[:, state])
+    return found
+
+
+@_ctc_loss.derivative("log_probs")
+def _ctc_loss_grad(
+    grads: list[Tensor | None],
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    result0: Tensor,
+    result1: Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> tuple[object]:
+    if grads[0] is None:
+        return (None,)
+    return (
+        _ctc_loss_backward(
+            grads[0],
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            result0,
+            result1,
+            blank,
+            zero_infinity,
+        ),
+    )
+
+
+_ctc_loss.nondifferentiable(1)
+_ctc_loss.cost(lambda log_probs, *rest: Cost(flops=log_probs.numel))
+
+
+# --- lengths as tensors --------------------------------------------------------------
+
+
+def _lengths(lengths: Tensor) -> Lengths:
+    values: object = lengths.tolist()
+    assert isinstance(values, list)
+    return tuple(int(n) for n in values)
+
+
+_ctc_loss_tensor.composite(
+    lambda log_probs, targets, input_lengths, target_lengths, blank, zero_infinity: _ctc_loss(
+        log_probs,
+        targets,
+        _lengths(input_lengths),
+        _lengths(target_lengths),
+        blank,
+        zero_infinity,
+    )
+)
+
+
+# --- what users call -----------------------------------------------------------------
+
+
+@ctc_loss.composite
+def ctc_loss_composite(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int,
+    reduction: int,
+    zero_infinity: bool,
+) -> Tensor:
+    """The loss of each sequence, or their sum, or the mean of the losses a label."""
+    batched = log_probs.meta.ndim == 3
+    x = log_probs if batched else log_probs.unsqueeze(1)
+    losses: Tensor = _ctc_loss(x, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
+    if zero_infinity:
+        losses = aten.where(losses == float("inf"), losses.new_zeros(()), losses)
+    if reduction == MEAN:
+        counts = constant([max(n, 1) for n in target_lengths], losses.dtype)
+        return (losses / counts.to(losses.device)).mean()
+    if reduction == SUM:
+        return losses.sum()
+    return losses if batched else losses.squeeze(0)
+
+
+ctc_loss_tensor.composite(
+    lambda log_probs, targets, input_lengths, target_lengths, *rest: ctc_loss_composite(
+        log_probs, targets, _lengths(input_lengths), _lengths(target_lengths), *rest
+    )
+)

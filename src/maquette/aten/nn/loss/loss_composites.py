@@ -1,0 +1,220 @@
+"""Losses and similarities that are made of other operators alone.
+
+They are differentiated through their parts, and modes see only the parts.
+"""
+
+from __future__ import annotations
+
+import math
+
+from maquette.aten.common.operators import aten
+from maquette.aten.nn.loss.elementwise_losses import reduced_tensor
+from maquette.aten.reduction.vector_norms import norm_dim
+from maquette.autograd.grad_mode import no_grad
+from maquette.core.broadcast import broadcast_shapes
+from maquette.core.dtype import result_type_of
+from maquette.core.errors import check
+from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+
+# In float32 as PyTorch writes it; it keeps the cosine of a zero vector finite.
+_TINY = 9.999999960041972e-13
+
+l1_loss = define("aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor")
+l1_loss.composite(lambda self, target, reduction: reduced_tensor((self - target).abs(), reduction))
+
+kl_div = define(
+    "aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor"
+)
+
+
+@kl_div.composite
+def kl_div_composite(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Tensor:
+    check(
+        self.dtype.category != 1 and target.dtype.category != 1,
+        lambda: "kl_div: Integral inputs not supported.",
+    )
+    check(
+        self.dtype.category == target.dtype.category != 3,
+        lambda: (
+            f"kl_div: Complex inputs not supported, and both operands must be of one kind; "
+            f"got {self.meta} and {target.meta}"
+        ),
+    )
+    if log_target:
+        losses = target.exp() * (target - self)
+    else:
+        losses = target.xlogy(target) - target * self
+    return reduced_tensor(losses, reduction)
+
+
+poisson_nll_loss = define(
+    "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, "
+    "int reduction) -> Tensor"
+)
+
+
+@poisson_nll_loss.composite
+def poisson_nll_loss_composite(
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
+) -> Tensor:
+    if log_input:
+        losses = input.exp() - target * input
+    else:
+        losses = input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + (target * (2 * math.pi)).log() * 0.5
+        losses.add_(stirling.masked_fill(target <= 1, 0))
+    return reduced_tensor(losses, reduction)
+
+
+# --- similarities --------------------------------------------------------------------
+
+pairwise_distance = define(
+    "aten::pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=9.9999999999999995e-07, "
+    "bool keepdim=False) -> Tensor"
+)
+
+
+@pairwise_distance.composite
+def pairwise_distance_composite(
+    x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: bool
+) -> Tensor:
+    last = max(x1.meta.ndim, x2.meta.ndim) - 1
+    distance = norm_dim(x1 - x2 + eps, p, (last,), keepdim)
+    assert isinstance(distance, Tensor)
+    return distance
+
+
+cosine_similarity = define(
+    "aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"
+)
+
+
+@cosine_similarity.composite
+def cosine_similarity_composite(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
+    """The product of both operands divided by their lengths, which count at least ``eps``."""
+    check(eps >= 0, lambda: f"eps must be non-negative, got: {eps}")
+    kind = result_type_of((x1.meta, x2.meta))
+    check(
+        kind.is_floating_point,
+        lambda: (
+            f"expected common dtype to be floating point, yet common dtype is {kind.scalar_name}"
+        ),
+    )
+    shape = broadcast_shapes(x1.meta.shape, x2.meta.shape)
+    units = [_unit(x.to(kind).expand(shape), dim, eps) for x in (x1, x2)]
+    return (units[0] * units[1]).sum(dim)
+
+
+def _unit(x: Tensor, dim: int, eps: float) -> Tensor:
+    length = x.linalg_vector_norm(2, dim, True).clone()
+    with no_grad():  # a length that was raised is differentiated as if it had not been
+        length.clamp_min_(eps)
+    return x / length
+
+
+cosine_embedding_loss = define(
+    "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
+    "int reduction=1) -> Tensor"
+)
+
+
+@cosine_embedding_loss.composite
+def cosine_embedding_loss_composite(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
+) -> Tensor:
+    dim = target.meta.ndim
+    check(
+        dim <= 1,
+        lambda: "0D or 1D target tensor expected, multi-target not supported",
+    )
+    check(
+        input1.meta.ndim == input2.meta.ndim == dim + 1,
+        lambda: (
+            f"{dim}D target tensor expects {dim + 1}D input tensors, but found inputs with "
+            f"sizes {list(input1.meta.shape)} and {list(input2.meta.shape)}."
+        ),
+    )
+    product = (input1 * input2).sum(dim)
+    squares = [(x * x).sum(dim) + _TINY for x in (input1, input2)]
+    cosine = product / (squares[0] * squares[1]).sqrt_()
+    nothing = cosine.new_zeros(cosine.meta.shape)
+    alike: Tensor = aten.where(target == 1, 1 - cosine, nothing)
+    unlike: Tensor = aten.where(target == -1, (cosine - margin).clamp_min(0), nothing)
+    return reduced_tensor(alike + unlike, reduction)
+
+
+# --- margins -------------------------------------------------------------------------
+
+hinge_embedding_loss = define(
+    "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) "
+    "-> Tensor"
+)
+
+
+@hinge_embedding_loss.composite
+def hinge_embedding_loss_composite(
+    self: Tensor, target: Tensor, margin: float, reduction: int
+) -> Tensor:
+    nothing = self.new_zeros(self.meta.shape)
+    beyond = (margin - self).to(self.dtype).clamp_min(0)  # of integers, the whole part
+    outside: Tensor = aten.where(target != 1, beyond, nothing)
+    inside: Tensor = aten.where(target != -1, self, nothing)
+    return reduced_tensor(outside + inside, reduction)
+
+
+margin_ranking_loss = define(
+    "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
+    "int reduction=1) -> Tensor"
+)
+
+
+@margin_ranking_loss.composite
+def margin_ranking_loss_composite(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float, reduction: int
+) -> Tensor:
+    check(
+        input1.meta.ndim == input2.meta.ndim == target.meta.ndim,
+        lambda: (
+            f"margin_ranking_loss: All input tensors should have same dimension but got "
+            f"sizes: input1: {list(input1.meta.shape)}, input2: {list(input2.meta.shape)}, target: "
+            f"{list(target.meta.shape)}"
+        ),
+    )
+    losses = (-target * (input1 - input2) + margin).clamp_min(0)
+    return reduced_tensor(losses, reduction)
+
+
+triplet_margin_loss = define(
+    "aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, "
+    "float margin=1., float p=2., float eps=9.9999999999999995e-07, bool swap=False, "
+    "int reduction=1) -> Tensor"
+)
+
+
+@triplet_margin_loss.composite
+def triplet_margin_loss_composite(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float,
+    p: float,
+    eps: float,
+    swap: bool,
+    reduction: int,
+) -> Tensor:
+    ranks = [t.meta.ndim for t in (anchor, positive, negative)]
+    check(
+        len(set(ranks)) == 1,
+        lambda: (
+            f"The anchor, positive, and negative tensors are expected to have the same number "
+            f"of dimensions, but got: anchor {ranks[0]}D, positive {ranks[1]}D, and negative "
+            f"{ranks[2]}D inputs"
+        ),
+    )
+    near = pairwise_distance_composite(anchor, positive, p, eps, False)
+    far = pairwise_distance_composite(anchor, negative, p, eps, False)
+    if swap:
+        far = far.minimum(pairwise_distance_composite(positive, negative, p, eps, False))
+    return reduced_tensor((margin + near - far).clamp_min(0), reduction)

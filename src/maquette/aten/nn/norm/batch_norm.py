@@ -1,0 +1,551 @@
+"""Batch normalization: every form of the operator that PyTorch has, and its backward.
+
+A call normalizes by the batch's own moments, which also move the running ones, or by the running
+ones alone. The forms differ in whether running statistics are optional, declared as written, or
+returned; one kernel and one derivative serve them all.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, total
+from maquette.aten.common.backward_checks import check_count, check_floats_only
+from maquette.aten.nn.norm.moments import (
+    affine,
+    check_floating,
+    input_gradient,
+    moments,
+    parameter_dtype,
+    second_gradients,
+)
+from maquette.core.dtype import uint8
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+Mask = tuple[bool, ...]
+Maybe = TensorMeta | None
+MaybeArray = Array | None
+Grad = Tensor | None
+Triple = tuple[TensorMeta, TensorMeta, TensorMeta]
+
+
+def _check_features(name: str, channels: int, parameter: Maybe) -> None:
+    check(
+        parameter is None or parameter.numel == channels,
+        lambda: (
+            f"{name} should contain {channels} elements not {parameter.numel if parameter else 0}"
+        ),
+    )
+
+
+def _check_vector(name: str, statistic: Maybe) -> None:
+    check(
+        statistic is None or statistic.ndim == 1,
+        lambda: f"batch_norm: {name} should have 1 dimension, a number a channel; got {statistic}",
+    )
+
+
+def batch_norm_metas(
+    input: TensorMeta,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: Maybe,
+    running_var: Maybe,
+    training: bool,
+) -> Triple:
+    """The result and the saved statistics, which evaluation leaves empty."""
+    check(
+        input.ndim >= 2,
+        lambda: (
+            f"batch_norm: expected an input of at least 2 dimensions (batch, channels, ...), "
+            f"got {input}"
+        ),
+    )
+    check_floating("batch_norm", input)
+    channels = input.shape[1]
+    parameters = {
+        "weight": weight,
+        "bias": bias,
+        "running_mean": running_mean,
+        "running_var": running_var,
+    }
+    for name, parameter in parameters.items():
+        _check_features(name, channels, parameter)
+    for name in ("running_mean", "running_var"):
+        _check_vector(name, parameters[name])
+    check(
+        training or (running_mean is not None and running_var is not None),
+        lambda: (
+            f"{'running_mean' if running_mean is None else 'running_var'} must be defined in "
+            f"evaluation mode"
+        ),
+    )
+    kind = parameter_dtype(input, tuple(parameters.values()))
+    stats = input.fresh((channels if training else 0,), kind)
+    return input.like(memory_format=input.suggested_format), stats, stats
+
+
+def _axes(x: Array) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+def _by_channel(parameter: Array, ndim: int) -> Array:
+    return parameter.reshape((1, -1) + (1,) * (ndim - 2))
+
+
+def _maybe_by_channel(parameter: MaybeArray, ndim: int) -> MaybeArray:
+    return None if parameter is None else _by_channel(parameter, ndim)
+
+
+def batch_norm_arrays(
+    xp: ModuleType,
+    input: Array,
+    weight: MaybeArray,
+    bias: MaybeArray,
+    running_mean: MaybeArray,
+    running_var: MaybeArray,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """Normalize; in training move the running statistics, in place, by ``momentum``."""
+    x = wide(input)
+    if training:
+        mean, variance, rstd = moments(xp, x, _axes(x), eps)
+        count = x.size // max(x.shape[1], 1)
+        _move(running_mean, mean.reshape(-1), momentum)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            _move(running_var, variance.reshape(-1) * (count / np.float64(count - 1)), momentum)
+        # What is saved is what normalizes: statistics of 16 bits are rounded first.
+        parameters = (weight, bias, running_mean, running_var)
+        kind = next((p.dtype for p in parameters if p is not None), input.dtype)
+        mean, rstd = (s.astype(kind).astype(x.dtype) for s in (mean, rstd))
+        saved = mean.reshape(-1), rstd.reshape(-1)
+    else:
+        assert running_mean is not None
+        assert running_var is not None
+        mean = _by_channel(wide(running_mean), x.ndim)
+        rstd = 1 / xp.sqrt(_by_channel(wide(running_var), x.ndim) + x.dtype.type(eps))
+        saved = xp.empty(0, x.dtype), xp.empty(0, x.dtype)
+    out = affine(
+        (x - mean) * rstd, _maybe_by_channel(weight, x.ndim), _maybe_by_channel(bias, x.ndim)
+    )
+    return out, *saved
+
+
+def _move(running: MaybeArray, new: Array, momentum: float) -> None:
+    if running is not None:
+        running[...] = momentum * new + (1 - momentum) * wide(running)
+
+
+# --- forward, in all its forms -------------------------------------------------------
+
+PARAMETERS = "Tensor input, Tensor? weight, Tensor? bias, "
+_OUTS = "*, Tensor({0}!) out, Tensor({1}!) save_mean, Tensor({2}!) save_invstd"
+
+native_batch_norm = define(
+    f"aten::native_batch_norm({PARAMETERS}Tensor? running_mean, Tensor? running_var, "
+    f"bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+    variants=[
+        f"aten::native_batch_norm.out({PARAMETERS}Tensor? running_mean, Tensor? running_var, "
+        f"bool training, float momentum, float eps, {_OUTS.format('a', 'b', 'c')}) "
+        f"-> (Tensor(a!), Tensor(b!), Tensor(c!))"
+    ],
+)
+_legit = define(
+    f"aten::_native_batch_norm_legit({PARAMETERS}Tensor(a!) running_mean, "
+    f"Tensor(b!) running_var, bool training, float momentum, float eps) "
+    f"-> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+    variants=[
+        f"aten::_native_batch_norm_legit.out({PARAMETERS}Tensor(a!) running_mean, "
+        f"Tensor(b!) running_var, bool training, float momentum, float eps, "
+        f"{_OUTS.format('d', 'e', 'f')}) -> (Tensor(d!), Tensor(e!), Tensor(f!))"
+    ],
+)
+_legit_no_stats = define(
+    f"aten::_native_batch_norm_legit.no_stats({PARAMETERS}bool training, float momentum, "
+    f"float eps) -> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+    variants=[
+        f"aten::_native_batch_norm_legit.no_stats_out({PARAMETERS}bool training, "
+        f"float momentum, float eps, {_OUTS.format('a', 'b', 'c')}) "
+        f"-> (Tensor(a!), Tensor(b!), Tensor(c!))"
+    ],
+)
+_legit_no_training = define(
+    f"aten::_native_batch_norm_legit_no_training({PARAMETERS}Tensor running_mean, "
+    f"Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+)
+_legit_functional = define(
+    f"aten::_native_batch_norm_legit_functional({PARAMETERS}Tensor running_mean, "
+    f"Tensor running_var, bool training, float momentum, float eps) "
+    f"-> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
+    tags=[Tag.generated],
+)
+_with_update = define(
+    f"aten::_batch_norm_with_update({PARAMETERS}Tensor(a!) running_mean, "
+    f"Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+_no_update = define(
+    f"aten::_batch_norm_no_update({PARAMETERS}Tensor? running_mean, Tensor? running_var, "
+    f"float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+
+
+def _reserve(input: TensorMeta) -> TensorMeta:
+    """What cuDNN would keep for its backward: nothing."""
+    return input.fresh((0,), uint8)
+
+
+def _no_bytes(xp: ModuleType) -> Array:
+    nothing: Array = xp.empty(0, xp.uint8)
+    return nothing
+
+
+for _page in (native_batch_norm, _legit):
+    _page.shape(
+        lambda x, w, b, mean, var, training, *rest: batch_norm_metas(x, w, b, mean, var, training)
+    )
+    _page.kernel(batch_norm_arrays)
+_legit_no_stats.shape(
+    lambda x, w, b, training, *rest: batch_norm_metas(x, w, b, None, None, training)
+)
+_legit_no_stats.kernel(
+    lambda xp, x, w, b, training, momentum, eps: batch_norm_arrays(
+        xp, x, w, b, None, None, training, momentum, eps
+    )
+)
+_legit_no_training.shape(
+    lambda x, w, b, mean, var, *rest: batch_norm_metas(x, w, b, mean, var, False)
+)
+_legit_no_training.kernel(
+    lambda xp, x, w, b, mean, var, momentum, eps: batch_norm_arrays(
+        xp, x, w, b, mean, var, False, momentum, eps
+    )
+)
+
+
+@_legit_functional.shape
+def _legit_functional_shape(
+    input: TensorMeta,
+    weight: Maybe,
+    bias: Maybe,
+    running_mean: TensorMeta,
+    running_var: TensorMeta,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[TensorMeta, ...]:
+    metas = batch_norm_metas(input, weight, bias, running_mean, running_var, training)
+    return *metas, running_mean.like(), running_var.like()
+
+
+@_legit_functional.kernel
+def _legit_functional_kernel(
+    xp: ModuleType,
+    input: Array,
+    weight: MaybeArray,
+    bias: MaybeArray,
+    running_mean: Array,
+    running_var: Array,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, ...]:
+    mean, var = running_mean.copy(), running_var.copy()
+    results = batch_norm_arrays(xp, input, weight, bias, mean, var, training, momentum, eps)
+    return *results, mean, var
+
+
+_with_update.shape(
+    lambda x, w, b, mean, var, *rest: (*batch_norm_metas(x, w, b, mean, var, True), _reserve(x))
+)
+_with_update.kernel(
+    lambda xp, x, w, b, mean, var, momentum, eps: (
+        *batch_norm_arrays(xp, x, w, b, mean, var, True, momentum, eps),
+        _no_bytes(xp),
+    )
+)
+_no_update.shape(
+    lambda x, w, b, mean, var, *rest: (*batch_norm_metas(x, w, b, mean, var, False), _reserve(x))
+)
+_no_update.kernel(
+    lambda xp, x, w, b, mean, var, momentum, eps: (
+        *batch_norm_arrays(xp, x, w, b, mean, var, False, momentum, eps),
+        _no_bytes(xp),
+    )
+)
+
+
+# --- backward ------------------------------------------------------------------------
+
+native_batch_norm_backward = define(
+    "aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, "
+    "Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, "
+    "bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"
+)
+batch_norm_backward = define(
+    "aten::batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, "
+    "Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, "
+    "bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)"
+)
+
+
+def _backward_metas(
+    grad_out: TensorMeta,
+    input: TensorMeta,
+    weight: Maybe,
+    running_mean: Maybe,
+    running_var: Maybe,
+    save_mean: Maybe,
+    save_invstd: Maybe,
+    train: bool,
+    eps: float,
+    output_mask: Mask,
+    reserve: Maybe = None,
+) -> tuple[Maybe, Maybe, Maybe]:
+    check(
+        grad_out.shape == input.shape,
+        lambda: (
+            f"native_batch_norm_backward: expected grad_out and input of one shape, got "
+            f"{grad_out} and {input}"
+        ),
+    )
+    name = "native_batch_norm_backward"
+    statistics = (save_mean, save_invstd) if train else (running_mean, running_var)
+    check(
+        None not in statistics and input.ndim >= 2,
+        lambda: (
+            f"{name}: expected an input of at least 2 dimensions, and "
+            f"{'saved' if train else 'running'} statistics; got {input} and {statistics}"
+        ),
+    )
+    check_floats_only(name, grad_out, input)
+    for parameter in (weight, *statistics):
+        check_count(name, "parameters", parameter, input.shape[1])
+        check_floats_only(name, parameter)
+    given = [p for p in (weight, running_mean, running_var, save_mean) if p is not None]
+    kind = given[0].dtype if given else input.dtype
+    vector = input.fresh((input.shape[1],), kind)
+    return (
+        input.like(memory_format=input.suggested_format) if output_mask[0] else None,
+        vector if output_mask[1] else None,
+        vector if output_mask[2] else None,
+    )
+
+
+def _backward_arrays(
+    xp: ModuleType,
+    grad_out: Array,
+    input: Array,
+    weight: MaybeArray,
+    running_mean: MaybeArray,
+    running_var: MaybeArray,
+    save_mean: MaybeArray,
+    save_invstd: MaybeArray,
+    train: bool,
+    eps: float,
+    output_mask: Mask,
+    reserve: MaybeArray = None,
+) -> tuple[MaybeArray, MaybeArray, MaybeArray]:
+    x, grad = wide(input), wide(grad_out)
+    if train:
+        assert save_mean is not None
+        assert save_invstd is not None
+        mean, rstd = wide(save_mean), wide(save_invstd)
+    else:
+        assert running_mean is not None
+        assert running_var is not None
+        mean = wide(running_mean)
+        rstd = 1 / xp.sqrt(wide(running_var) + x.dtype.type(eps))
+    scale = _by_channel(rstd, x.ndim)
+    normalized = (x - _by_channel(mean, x.ndim)) * scale
+    weighted = grad if weight is None else grad * _by_channel(wide(weight), x.ndim)
+    axes = _axes(x)
+    by_input: MaybeArray = None
+    if output_mask[0] and train:
+        by_input = input_gradient(xp, weighted, normalized, scale, axes)
+    elif output_mask[0]:
+        by_input = weighted * scale
+    return (
+        by_input,
+        total(xp, grad * normalized, axes) if output_mask[1] else None,
+        total(xp, grad, axes) if output_mask[2] else None,
+    )
+
+
+def batch_norm_second_grad(
+    grads: list[Grad],
+    grad_out: Tensor,
+    input: Tensor,
+    weight: Grad,
+    running_mean: Grad,
+    running_var: Grad,
+    save_mean: Grad,
+    save_invstd: Grad,
+    train: bool,
+    eps: float,
+) -> tuple[Grad, Grad, Grad]:
+    """Gradients of backward's results by grad_out, input and weight."""
+    rank = input.meta.ndim
+    dims = (0, *range(2, rank))
+    wide_shape = (1, input.meta.shape[1]) + (1,) * (rank - 2)
+    v, u, w, scale_of = (
+        None if t is None else t.view(wide_shape) if t.meta.ndim == 1 else t
+        for t in (*grads, weight)
+    )
+    if not train:
+        assert running_mean is not None
+        assert running_var is not None
+        mean, rstd = running_mean.view(wide_shape), (running_var + eps).rsqrt().view(wide_shape)
+        return _second_grad_of_fixed(v, u, w, grad_out, (input - mean) * rstd, rstd, scale_of)
+    assert save_mean is not None
+    assert save_invstd is not None
+    rstd = save_invstd.view(wide_shape)
+    normalized = (input - save_mean.view(wide_shape)) * rstd
+    by_out, by_x, by_weight = second_gradients(v, u, w, grad_out, normalized, rstd, scale_of, dims)
+    return by_out, by_x, None if by_weight is None else by_weight.sum(dims)
+
+
+def _second_grad_of_fixed(
+    v: Grad, u: Grad, w: Grad, grad_out: Tensor, normalized: Tensor, rstd: Tensor, weight: Grad
+) -> tuple[Grad, Grad, Grad]:
+    """The same where the statistics do not depend on the input."""
+    parts: list[Tensor] = []
+    if v is not None:
+        parts.append(v * rstd if weight is None else v * rstd * weight)
+    if u is not None:
+        parts.append(u * normalized)
+    if w is not None:
+        parts.append(w.expand_as(grad_out))
+    dims = (0, *range(2, grad_out.meta.ndim))
+    by_out = parts[0] if parts else None
+    for part in parts[1:]:
+        assert by_out is not None
+        by_out = by_out + part
+    return (
+        by_out,
+        None if u is None else u * grad_out * rstd,
+        None if v is None else (v * grad_out * rstd).sum(dims),
+    )
+
+
+for _page in (native_batch_norm_backward, batch_norm_backward):
+    _page.shape(_backward_metas)
+    _page.kernel(_backward_arrays)
+    _page.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
+native_batch_norm_backward.derivative("grad_out", "input", "weight")(batch_norm_second_grad)
+
+
+# --- derivatives of the forms --------------------------------------------------------
+
+
+def _norm_grad(
+    grad: Grad,
+    input: Tensor,
+    weight: Grad,
+    running_mean: Grad,
+    running_var: Grad,
+    mean: Tensor,
+    invstd: Tensor,
+    training: bool,
+    eps: float,
+    needs: list[bool],
+) -> object:
+    if grad is None:
+        return None, None, None
+    return native_batch_norm_backward(
+        grad, input, weight, running_mean, running_var, mean, invstd, training, eps, needs
+    )
+
+
+def _with_stats(page: OperatorPage) -> None:
+    @page.derivative("input", "weight", "bias")
+    def native_batch_norm_grad(
+        grad: Grad,
+        input: Tensor,
+        weight: Grad,
+        running_mean: Grad,
+        running_var: Grad,
+        result1: Tensor,
+        result2: Tensor,
+        training: bool,
+        eps: float,
+        needs: list[bool],
+    ) -> object:
+        return _norm_grad(
+            grad, input, weight, running_mean, running_var, result1, result2, training, eps, needs
+        )
+
+    page.nondifferentiable(1, 2, 3, 4)
+
+
+for _page in (native_batch_norm, _legit, _legit_functional):
+    _with_stats(_page)
+
+
+@_legit_no_stats.derivative("input", "weight", "bias")
+def _legit_no_stats_grad(
+    grad: Grad,
+    input: Tensor,
+    weight: Grad,
+    result1: Tensor,
+    result2: Tensor,
+    training: bool,
+    eps: float,
+    needs: list[bool],
+) -> object:
+    return _norm_grad(grad, input, weight, None, None, result1, result2, training, eps, needs)
+
+
+@_legit_no_training.derivative("input", "weight", "bias")
+def _legit_no_training_grad(
+    grad: Grad,
+    input: Tensor,
+    weight: Grad,
+    running_mean: Grad,
+    running_var: Grad,
+    result1: Tensor,
+    result2: Tensor,
+    eps: float,
+    needs: list[bool],
+) -> object:
+    return _norm_grad(
+        grad, input, weight, running_mean, running_var, result1, result2, False, eps, needs
+    )
+
+
+def _with_reserve(page: OperatorPage, training: bool) -> None:
+    @page.derivative("input", "weight", "bias")
+    def batch_norm_grad(
+        grad: Grad,
+        input: Tensor,
+        weight: Grad,
+        running_mean: Grad,
+        running_var: Grad,
+        result1: Tensor,
+        result2: Tensor,
+        eps: float,
+        needs: list[bool],
+    ) -> object:
+        return _norm_grad(
+            grad, input, weight, running_mean, running_var, result1, result2, training, eps, needs
+        )
+
+    page.nondifferentiable(1, 2, 3)
+
+
+_with_reserve(_with_update, True)
+_with_reserve(_no_update, False)
+for _page in (native_batch_norm, _legit, _legit_no_stats, _legit_no_training, _legit_functional):
+    _page.nondifferentiable(1, 2, 3, 4)
+    _page.cost(lambda input, *rest: Cost(flops=8 * input.numel))

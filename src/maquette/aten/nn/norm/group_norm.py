@@ -1,0 +1,304 @@
+"""Group normalization: forward, backward, what users call.
+
+The arithmetic is in `moments.py`; layer norm is in `layer_norm.py`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from types import ModuleType
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, total
+from maquette.aten.common.backward_checks import check_count, check_floats_only, check_sizes
+from maquette.aten.nn.norm.moments import (
+    affine,
+    check_floating,
+    input_gradient,
+    moments,
+    parameter_dtype,
+    second_gradients,
+)
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, define
+from maquette.tensor.tensor import Tensor
+
+Mask = tuple[bool, ...]
+Maybe = TensorMeta | None
+Grad = Tensor | None
+
+native_group_norm = define(
+    "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, "
+    "SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+)
+
+
+def check_groups(input: TensorMeta, weight: Maybe, bias: Maybe, channels: int, group: int) -> None:
+    """Refuse channels that do not fall into groups, and parameters of another length."""
+    check(group > 0, lambda: f"Expected num groups to be greater than 0, got {group}")
+    check(
+        channels % group == 0,
+        lambda: (
+            f"Expected number of channels in input to be divisible by num_groups, but got "
+            f"input of shape {list(input.shape)} and num_groups={group}"
+        ),
+    )
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        check_channels(name, parameter, input, channels)
+
+
+def check_channels(name: str, parameter: Maybe, input: TensorMeta, channels: int) -> None:
+    """Refuse a weight or bias that is no vector of one number a channel."""
+    check(
+        parameter is None or (parameter.ndim == 1 and parameter.numel == channels),
+        lambda: (
+            f"Expected {name} to be a vector of size equal to the number of channels in "
+            f"input, but got {name} of shape {list(parameter.shape) if parameter else []} "
+            f"and input of shape {list(input.shape)}"
+        ),
+    )
+
+
+@native_group_norm.shape
+def native_group_norm_shape(
+    input: TensorMeta,
+    weight: Maybe,
+    bias: Maybe,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[TensorMeta, TensorMeta, TensorMeta]:
+    check_groups(input, weight, bias, C, group)
+    check_count("native_group_norm", "an input", input, N * C * HxW)
+    check_floating("GroupNormKernelImpl", input)
+    kind = parameter_dtype(input, (weight, bias))
+    format = input.suggested_format
+    check(
+        input.is_contiguous_in(format),
+        lambda: (
+            f"native_group_norm: expected an input that is contiguous in {format}, got "
+            f"{input} with strides {input.strides}; call .contiguous() first"
+        ),
+    )
+    stats = input.fresh((N, group), kind)
+    return input.like(memory_format=format), stats, stats
+
+
+def _by_channel(parameter: Array | None) -> Array | None:
+    return None if parameter is None else parameter.reshape(1, -1, 1)
+
+
+@native_group_norm.kernel
+def native_group_norm_kernel(
+    xp: ModuleType,
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    HxW = max(HxW, 0)  # any number is right where there are no images or channels
+    x = wide(input).reshape(N, group, C // group * HxW)
+    mean, _, rstd = moments(xp, x, (2,), eps)
+    normalized = ((x - mean) * rstd).reshape(N, C, HxW)
+    out = affine(normalized, _by_channel(weight), _by_channel(bias)).reshape(input.shape)
+    return out, mean.reshape(N, group), rstd.reshape(N, group)
+
+
+@native_group_norm.derivative("input", "weight", "bias")
+def native_group_norm_grad(
+    grads: list[Grad],
+    input: Tensor,
+    result1: Tensor,
+    result2: Tensor,
+    weight: Grad,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    needs: list[bool],
+) -> tuple[Grad, Grad, Grad]:
+    by_input: Grad = None
+    by_weight: Grad = None
+    by_bias: Grad = None
+    if grads[0] is not None:
+        grad = grads[0].contiguous(memory_format=input.meta.suggested_format)
+        results = native_group_norm_backward(
+            grad, input, result1, result2, weight, N, C, HxW, group, needs
+        )
+        assert isinstance(results, tuple)
+        by_input, by_weight, by_bias = results
+    if needs[0] and (grads[1] is not None or grads[2] is not None):
+        rows = (N, group, C // group * HxW)
+        by_statistics = _statistics_grad(
+            grads[1], grads[2], input.reshape(rows), result1, result2
+        ).reshape(input.meta.shape)
+        by_input = by_statistics if by_input is None else by_input + by_statistics
+    return by_input, by_weight, by_bias
+
+
+def _statistics_grad(
+    by_mean: Grad, by_rstd: Grad, rows: Tensor, mean: Tensor, rstd: Tensor
+) -> Tensor:
+    """The gradient by x of the mean and of 1 / the deviation of each row."""
+    count = rows.meta.shape[2]
+    found = rows.new_zeros(rows.meta.shape)
+    if by_mean is not None:
+        found = found + by_mean.unsqueeze(2) / count
+    if by_rstd is not None:
+        slope = -(by_rstd * rstd.pow(3)).unsqueeze(2) / count
+        found = found + slope * (rows - mean.unsqueeze(2))
+    return found
+
+
+native_group_norm.cost(lambda input, *rest: Cost(flops=8 * input.numel))
+
+native_group_norm_backward = define(
+    "aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, "
+    "Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) "
+    "-> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+)
+
+
+@native_group_norm_backward.shape
+def native_group_norm_backward_shape(
+    grad_out: TensorMeta,
+    input: TensorMeta,
+    mean: TensorMeta,
+    rstd: TensorMeta,
+    weight: Maybe,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    output_mask: Mask,
+) -> tuple[Maybe, Maybe, Maybe]:
+    check_groups(input, weight, None, C, group)
+    check_floating("GroupNormBackwardKernelImpl", input)
+    check_floats_only("GroupNormBackwardKernelImpl", grad_out, mean, rstd)
+    check_count("native_group_norm_backward", "an input", input, N * C * HxW)
+    check_sizes("native_group_norm_backward", "a gradient", grad_out, input.shape)
+    check(
+        mean.numel == N * group and rstd.numel == N * group,
+        lambda: (
+            f"native_group_norm_backward: expected mean and rstd of {N} x {group} elements, "
+            f"got {mean} and {rstd}"
+        ),
+    )
+    kind = mean.dtype if weight is None else weight.dtype
+    return (
+        input.like(memory_format=input.suggested_format) if output_mask[0] else None,
+        input.fresh((C,), kind) if output_mask[1] else None,
+        input.fresh((C,), kind) if output_mask[2] else None,
+    )
+
+
+@native_group_norm_backward.kernel
+def native_group_norm_backward_kernel(
+    xp: ModuleType,
+    grad_out: Array,
+    input: Array,
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    output_mask: Mask,
+) -> tuple[Array | None, Array | None, Array | None]:
+    rows = (N, group, C // group * HxW)
+    channels = (N, C, HxW)
+    grad, scale = wide(grad_out).reshape(channels), wide(rstd).reshape(N, group, 1)
+    normalized = (wide(input).reshape(rows) - wide(mean).reshape(N, group, 1)) * scale
+    by_channel = _by_channel(weight)
+    weighted = (grad if by_channel is None else grad * wide(by_channel)).reshape(rows)
+    by_input = input_gradient(xp, weighted, normalized, scale, (2,)) if output_mask[0] else None
+    return (
+        None if by_input is None else by_input.reshape(input.shape),
+        total(xp, grad * normalized.reshape(channels), (0, 2)) if output_mask[1] else None,
+        total(xp, grad, (0, 2)) if output_mask[2] else None,
+    )
+
+
+@native_group_norm_backward.derivative("grad_out", "input", "weight")
+def native_group_norm_backward_grad(
+    grads: list[Grad],
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Grad,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+) -> tuple[Grad, Grad, Grad]:
+    rows = (N, group, C // group, HxW)
+    per_channel = (1, group, C // group, 1)
+    scale = rstd.reshape((N, group, 1, 1))
+    normalized = (input.reshape(rows) - mean.reshape((N, group, 1, 1))) * scale
+    v, u, w = grads
+    by_out, by_x, by_weight = second_gradients(
+        None if v is None else v.reshape(rows),
+        None if u is None else u.reshape(per_channel),
+        None if w is None else w.reshape(per_channel),
+        grad_out.reshape(rows),
+        normalized,
+        scale,
+        None if weight is None else weight.reshape(per_channel),
+        (2, 3),
+    )
+    return (
+        None if by_out is None else by_out.reshape(input.meta.shape),
+        None if by_x is None else by_x.reshape(input.meta.shape),
+        None if by_weight is None else by_weight.sum((0, 3)).reshape((C,)),
+    )
+
+
+native_group_norm_backward.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
+
+group_norm = define(
+    "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor"
+)
+
+
+@group_norm.composite
+def group_norm_composite(
+    input: Tensor, num_groups: int, weight: Grad, bias: Grad, eps: float, cudnn_enabled: bool
+) -> object:
+    shape = input.meta.shape
+    check(
+        len(shape) >= 2,
+        lambda: f"Expected at least 2 dimensions for input tensor but received {len(shape)}",
+    )
+    metas = [None if p is None else p.meta for p in (weight, bias)]
+    check_groups(input.meta, metas[0], metas[1], shape[1], num_groups)
+    on_cpu = input.device.type == "cpu"
+    x = (
+        input.contiguous(memory_format=input.meta.suggested_format)
+        if on_cpu
+        else input.contiguous()
+    )
+    results = native_group_norm(
+        x,
+        None if weight is None else weight.contiguous(),
+        None if bias is None else bias.contiguous(),
+        shape[0],
+        shape[1],
+        prod(shape[2:]),
+        num_groups,
+        eps,
+    )
+    assert isinstance(results, tuple)
+    return results[0]

@@ -1,0 +1,267 @@
+"""Layer and RMS normalization: forward, backward, what users call.
+
+The arithmetic is in `moments.py`; group norm is in `group_norm.py`, batch and instance norm are in
+`batch_norm.py`.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, total
+from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.nn.norm.moments import (
+    affine,
+    check_floating,
+    input_gradient,
+    moments,
+    parameter_dtype,
+    second_gradients,
+)
+from maquette.core.dtype import finfo, float32, float64
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, define
+from maquette.tensor.tensor import Tensor
+
+Mask = tuple[bool, ...]
+Maybe = TensorMeta | None
+Grad = Tensor | None
+
+
+# --- layer norm ----------------------------------------------------------------------
+
+
+def check_normalized(
+    input: TensorMeta, normalized_shape: tuple[int, ...], weight: Maybe, bias: Maybe
+) -> None:
+    """Refuse parameters, or an input, whose last sizes are not ``normalized_shape``."""
+    wanted = tuple(normalized_shape)
+    check(
+        len(wanted) >= 1,
+        lambda: (
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at "
+            "least one element, but got normalized_shape = []"
+        ),
+    )
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        check_parameter(name, parameter, wanted)
+    check(
+        input.ndim >= len(wanted) and input.shape[input.ndim - len(wanted) :] == wanted,
+        lambda: (
+            f"Given normalized_shape={list(wanted)}, expected input with shape "
+            f"[*, {', '.join(map(str, wanted))}], but got input of size{list(input.shape)}"
+        ),
+    )
+
+
+def check_parameter(name: str, parameter: Maybe, wanted: tuple[int, ...]) -> None:
+    """Refuse a weight or bias of another shape than the normalized one."""
+    check(
+        parameter is None or parameter.shape == wanted,
+        lambda: (
+            f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+            f"{list(parameter.shape) if parameter else []} and normalized_shape = {list(wanted)}"
+        ),
+    )
+
+
+native_layer_norm = define(
+    "aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, "
+    "Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+)
+
+
+@native_layer_norm.shape
+def native_layer_norm_shape(
+    input: TensorMeta, normalized_shape: tuple[int, ...], weight: Maybe, bias: Maybe, eps: float
+) -> tuple[TensorMeta, TensorMeta, TensorMeta]:
+    check_normalized(input, normalized_shape, weight, bias)
+    check_floating("LayerNormKernelImpl", input)
+    kept = input.ndim - len(normalized_shape)
+    kind = parameter_dtype(input, (weight, bias))
+    stats = input.fresh(input.shape[:kept] + (1,) * len(normalized_shape), kind)
+    return input.fresh(input.shape), stats, stats
+
+
+def _trailing(ndim: int, normalized_shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(range(ndim - len(normalized_shape), ndim))
+
+
+@native_layer_norm.kernel
+def native_layer_norm_kernel(
+    xp: ModuleType,
+    input: Array,
+    normalized_shape: tuple[int, ...],
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    x = wide(input)
+    mean, _, rstd = moments(xp, x, _trailing(x.ndim, normalized_shape), eps)
+    return affine((x - mean) * rstd, weight, bias), mean, rstd
+
+
+@native_layer_norm.derivative("input", "weight", "bias")
+def native_layer_norm_grad(
+    grad: Grad,
+    input: Tensor,
+    normalized_shape: tuple[int, ...],
+    result1: Tensor,
+    result2: Tensor,
+    weight: Grad,
+    bias: Grad,
+    needs: list[bool],
+) -> object:
+    if grad is None:
+        return None, None, None
+    return native_layer_norm_backward(
+        grad, input, normalized_shape, result1, result2, weight, bias, needs
+    )
+
+
+native_layer_norm.nondifferentiable(1, 2)
+native_layer_norm.cost(lambda input, *rest: Cost(flops=8 * input.numel))
+
+native_layer_norm_backward = define(
+    "aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, "
+    "Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) "
+    "-> (Tensor, Tensor, Tensor)",
+    tags=[Tag.core],
+)
+
+
+@native_layer_norm_backward.shape
+def native_layer_norm_backward_shape(
+    grad_out: TensorMeta,
+    input: TensorMeta,
+    normalized_shape: tuple[int, ...],
+    mean: TensorMeta,
+    rstd: TensorMeta,
+    weight: Maybe,
+    bias: Maybe,
+    output_mask: Mask,
+) -> tuple[Maybe, Maybe, Maybe]:
+    check_normalized(input, normalized_shape, weight, bias)
+    name = "native_layer_norm_backward"
+    check_floats_only(name, grad_out, input, mean, rstd)
+    check_sizes(name, "a gradient", grad_out, input.shape)
+    kept = input.ndim - len(normalized_shape)
+    rows = input.shape[:kept] + (1,) * len(normalized_shape)
+    check_sizes(name, "means", mean, rows)
+    check_sizes(name, "deviations", rstd, rows)
+    return (
+        input.fresh(input.shape) if output_mask[0] else None,
+        weight.fresh(weight.shape) if output_mask[1] and weight is not None else None,
+        bias.fresh(bias.shape) if output_mask[2] and bias is not None else None,
+    )
+
+
+@native_layer_norm_backward.kernel
+def native_layer_norm_backward_kernel(
+    xp: ModuleType,
+    grad_out: Array,
+    input: Array,
+    normalized_shape: tuple[int, ...],
+    mean: Array,
+    rstd: Array,
+    weight: Array | None,
+    bias: Array | None,
+    output_mask: Mask,
+) -> tuple[Array | None, Array | None, Array | None]:
+    axes = _trailing(input.ndim, normalized_shape)
+    outer = tuple(range(input.ndim - len(axes)))
+    grad, scale = wide(grad_out), wide(rstd)
+    normalized = (wide(input) - wide(mean)) * scale
+    weighted = grad if weight is None else grad * wide(weight)
+    return (
+        input_gradient(xp, weighted, normalized, scale, axes) if output_mask[0] else None,
+        total(xp, grad * normalized, outer) if output_mask[1] and weight is not None else None,
+        total(xp, grad, outer) if output_mask[2] and bias is not None else None,
+    )
+
+
+@native_layer_norm_backward.derivative("grad_out", "input", "weight")
+def native_layer_norm_backward_grad(
+    grads: list[Grad],
+    grad_out: Tensor,
+    input: Tensor,
+    normalized_shape: tuple[int, ...],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Grad,
+) -> tuple[Grad, Grad, Grad]:
+    dims = _trailing(input.meta.ndim, normalized_shape)
+    normalized = (input - mean) * rstd
+    v, u, w = grads
+    by_out, by_x, by_weight = second_gradients(v, u, w, grad_out, normalized, rstd, weight, dims)
+    if by_weight is not None:
+        outer = tuple(range(input.meta.ndim - len(dims)))
+        by_weight = by_weight.sum(outer) if outer else by_weight
+    return by_out, by_x, by_weight
+
+
+native_layer_norm_backward.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
+
+layer_norm = define(
+    "aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, "
+    "Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor"
+)
+
+
+@layer_norm.composite
+def layer_norm_composite(
+    input: Tensor,
+    normalized_shape: tuple[int, ...],
+    weight: Grad,
+    bias: Grad,
+    eps: float,
+    cudnn_enable: bool,
+) -> object:
+    results = native_layer_norm(input, normalized_shape, weight, bias, eps)
+    assert isinstance(results, tuple)
+    return results[0]
+
+
+# --- RMS norm ------------------------------------------------------------------------
+
+_fused_rms_norm = define(
+    "aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) "
+    "-> (Tensor, Tensor)"
+)
+rms_norm = define(
+    "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, "
+    "float? eps=None) -> Tensor"
+)
+
+
+@_fused_rms_norm.composite
+def rms_norm_parts(
+    input: Tensor, normalized_shape: tuple[int, ...], weight: Grad, eps: float | None
+) -> tuple[Tensor, Tensor]:
+    """The normalized input and 1 / root mean square, in operators as PyTorch's CPU path."""
+    check_normalized(input.meta, normalized_shape, None if weight is None else weight.meta, None)
+    x = input.to(float32) if input.meta.itemsize < 4 else input
+    if eps is None:
+        eps = finfo(x.dtype if x.dtype.is_floating_point else float32).eps
+    if x.dtype is not float64:
+        eps = float(np.float32(eps))  # PyTorch adds it in the type it computes in
+    dims = _trailing(input.meta.ndim, normalized_shape)
+    rstd = x.pow(2).mean(dims, True).add_(eps).rsqrt()
+    out = x * rstd
+    if weight is not None:
+        out = out * weight
+    out = out if out.dtype is input.dtype else out.to(input.dtype)
+    return out.contiguous(), rstd
+
+
+@rms_norm.composite
+def rms_norm_composite(
+    input: Tensor, normalized_shape: tuple[int, ...], weight: Grad, eps: float | None
+) -> Tensor:
+    return rms_norm_parts(input, normalized_shape, weight, eps)[0]

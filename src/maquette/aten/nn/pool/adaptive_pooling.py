@@ -1,0 +1,281 @@
+"""Pooling to a given size: n windows share a dimension as evenly as they can.
+
+Window i reaches from floor(i * size / n) to ceil((i + 1) * size / n); neighbours may overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, Index, wide
+from maquette.aten.nn.pool.max_pooling import gathered
+from maquette.aten.nn.pool.pool_windows import check_kind, pool_meta, scattered
+from maquette.core.dtype import int64
+from maquette.core.errors import check
+from maquette.core.layout import channels_last, channels_last_3d
+from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
+from maquette.dispatch.tags import Tag
+from maquette.library.advice import check_advised
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+Ints = Sequence[int]
+
+
+def _bounds(size: int, count: int) -> list[tuple[int, int]]:
+    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -> tuple[int, ...]:
+    check_advised(
+        check,
+        len(output_size) == dims,
+        lambda: f"{name}: output_size must be {dims}",
+        lambda: f"It is {list(output_size)}: {dims} numbers are due.",
+    )
+    check(
+        all(n >= 0 for n in output_size),
+        lambda: (
+            f"{name}: elements of output_size must be greater than or equal to 0 but received "
+            f"{{{', '.join(map(str, output_size))}}}"
+        ),
+    )
+    check(
+        self.ndim in (dims + 1, dims + 2),
+        lambda: f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(self.shape)}",
+    )
+    check(
+        not any(is_true(n == 0) for n in self.shape[-dims:]),
+        lambda: (
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+            f"input has sizes {list(self.shape)}"
+        ),
+    )
+    return (*self.shape[:-dims], *output_size)
+
+
+def _check_gradient(name: str, grad_output: TensorMeta, self: TensorMeta, dims: int) -> None:
+    check(
+        grad_output.ndim == self.ndim and grad_output.shape[:-dims] == self.shape[:-dims],
+        lambda: (
+            f"{name}_backward(): expected grad_output with the leading sizes of the input "
+            f"{self}; got {grad_output}"
+        ),
+    )
+
+
+# --- means ------------------------------------------------------------------------------------
+
+
+def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
+    name = f"adaptive_avg_pool{dims}d"
+    page = define(
+        f"aten::_{name}(Tensor self, SymInt[{dims}] output_size) -> Tensor", tags=[Tag.core]
+    )
+    backward = define(
+        f"aten::_{name}_backward(Tensor grad_output, Tensor self) -> Tensor",
+        tags=[Tag.core] if dims == 2 else [],
+    )
+
+    def in_format(self: TensorMeta, shape: tuple[int, ...]) -> TensorMeta:
+        return pool_meta(self, shape, dims) if dims == 2 else self.fresh(shape)
+
+    @page.shape
+    def adaptive_shape(self: TensorMeta, output_size: Ints) -> TensorMeta:
+        shape = _check_adaptive(name, self, output_size, dims)
+        check_kind(name, self, self.dtype.is_floating_point)
+        return in_format(self, shape)
+
+    @page.kernel
+    def adaptive_kernel(xp: ModuleType, self: Array, output_size: Ints) -> Array:
+        x = wide(self)
+        for axis, count in enumerate(output_size, x.ndim - dims):
+            lead = (slice(None),) * axis
+            means = [
+                x[(*lead, slice(*each))].mean(axis=axis) for each in _bounds(x.shape[axis], count)
+            ]
+            x = xp.stack(means, axis) if means else x[(*lead, slice(0, 0))]
+        return x
+
+    page.derivative(self=lambda grad, self: backward(grad, self))
+
+    @backward.shape
+    def adaptive_backward_shape(grad_output: TensorMeta, self: TensorMeta) -> TensorMeta:
+        check(
+            self.ndim in (dims + 1, dims + 2),
+            lambda: (
+                f"{name}_backward: Expected {dims + 1}D or {dims + 2}D tensor, but got "
+                f"{list(self.shape)}"
+            ),
+        )
+        _check_gradient(name, grad_output, self, dims)
+        check_kind(f"{name}_backward", grad_output, grad_output.dtype.is_floating_point)
+        return in_format(self, self.shape)
+
+    @backward.kernel
+    def adaptive_backward_kernel(xp: ModuleType, grad_output: Array, self: Array) -> Array:
+        grad = wide(grad_output)
+        for axis in range(grad.ndim - dims, grad.ndim):
+            shape = list(grad.shape)
+            shape[axis] = self.shape[axis]
+            spread, lead = xp.zeros(shape, grad.dtype), (slice(None),) * axis
+            for i, (start, end) in enumerate(_bounds(self.shape[axis], grad.shape[axis])):
+                spread[(*lead, slice(start, end))] += grad[(*lead, slice(i, i + 1))] / (end - start)
+            grad = spread
+        return grad
+
+    backward.derivative(
+        grad_output=lambda grad, grad_output_meta: page(grad, grad_output_meta.shape[-dims:])
+    )
+    return page, backward
+
+
+_adaptive_avg_pool2d, _adaptive_avg_pool2d_backward = _adaptive_avg_pool(2)
+_adaptive_avg_pool3d, _adaptive_avg_pool3d_backward = _adaptive_avg_pool(3)
+
+
+def _mean_or_pool(dims: int, page: OperatorPage) -> OperatorPage:
+    """The public name: a plain mean where one number a plane is wanted."""
+    name = f"adaptive_avg_pool{dims}d"
+    public = define(f"aten::{name}(Tensor self, SymInt[{dims}] output_size) -> Tensor")
+    order = channels_last if dims == 2 else channels_last_3d
+
+    @public.composite
+    def adaptive_composite(self: Tensor, output_size: Ints) -> Tensor:
+        _check_adaptive(name, self.meta, output_size, dims)
+        if not all(is_true(n == 1) for n in output_size):
+            result = page(self, output_size)
+            assert isinstance(result, Tensor)
+            return result
+        mean = self.mean(list(range(-1, -dims - 1, -1)), True)
+        if self.meta.suggested_format is not order:
+            return mean
+        batch, channels = mean.shape[:2]
+        return mean.as_strided_([batch, channels, *[1] * dims], [channels, 1, *[channels] * dims])
+
+    return public
+
+
+adaptive_avg_pool2d = _mean_or_pool(2, _adaptive_avg_pool2d)
+adaptive_avg_pool3d = _mean_or_pool(3, _adaptive_avg_pool3d)
+
+
+def _check_one(name: str, self: Tensor, output_size: Ints) -> None:
+    check(
+        len(output_size) == 1,
+        lambda: f"{name}() argument 'output_size' should contain one int (got {len(output_size)})",
+    )
+    check(
+        self.ndim in (2, 3),
+        lambda: f"{name}(): Expected 2D or 3D tensor, but got {list(self.shape)}",
+    )
+
+
+adaptive_avg_pool1d = define(
+    "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", tags=[Tag.core]
+)
+
+
+@adaptive_avg_pool1d.composite
+def adaptive_avg_pool1d_composite(self: Tensor, output_size: Ints) -> Tensor:
+    _check_one("adaptive_avg_pool1d", self, output_size)
+    pooled = adaptive_avg_pool2d(self.unsqueeze(-2), [1, output_size[0]])
+    assert isinstance(pooled, Tensor)
+    return pooled.squeeze(-2)
+
+
+# --- maxima -----------------------------------------------------------------------------------
+
+
+def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
+    name = f"adaptive_max_pool{dims}d"
+    page = define(f"aten::{name}(Tensor self, int[{dims}] output_size) -> (Tensor, Tensor)")
+    backward = define(
+        f"aten::{name}_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"
+    )
+
+    def in_format(self: TensorMeta, shape: tuple[int, ...]) -> TensorMeta:
+        return pool_meta(self, shape, dims) if dims == 2 else self.fresh(shape)
+
+    @page.shape
+    def adaptive_max_shape(self: TensorMeta, output_size: Ints) -> tuple[TensorMeta, TensorMeta]:
+        shape = _check_adaptive(name, self, output_size, dims)
+        check_kind(name, self, self.dtype.is_floating_point)
+        out = in_format(self, shape)
+        return out, out.with_dtype(int64)
+
+    @page.kernel
+    def adaptive_max_kernel(xp: ModuleType, self: Array, output_size: Ints) -> tuple[Array, Array]:
+        x, space = wide(self), self.shape[-dims:]
+        numbers = xp.arange(int(xp.prod(xp.asarray(space)))).reshape(space)
+        best = xp.empty((*x.shape[:-dims], *output_size), x.dtype)
+        index = xp.empty(best.shape, xp.int64)
+        bounds = [_bounds(n, count) for n, count in zip(space, output_size)]
+        for at in product(*[range(n) for n in output_size]):
+            window = tuple([slice(*b[i]) for b, i in zip(bounds, at)])
+            part: Index = (..., *window)
+            values = x[part]
+            values = values.reshape(*x.shape[:-dims], prod(values.shape[x.ndim - dims :]))
+            where = _last_nan_or_first_largest(xp, values)
+            best[(..., *at)] = xp.take_along_axis(values, where[..., None], -1)[..., 0]
+            index[(..., *at)] = numbers[window].reshape(-1)[where]
+        return best, index
+
+    page.derivative(self=lambda grad, self, result1: backward(grad, self, result1))
+    page.nondifferentiable(1)
+
+    @backward.shape
+    def adaptive_max_backward_shape(
+        grad_output: TensorMeta, self: TensorMeta, indices: TensorMeta
+    ) -> TensorMeta:
+        _check_gradient(name, grad_output, self, dims)
+        check_kind(f"{name}_backward", grad_output, grad_output.dtype.is_floating_point)
+        check(
+            indices.dtype is int64,
+            lambda: f"{name}_backward(): expected indices of dtype int64, got {indices}",
+        )
+        check(
+            grad_output.shape == indices.shape,
+            lambda: (
+                f"{name}_backward(): expected indices of the shape of grad_output "
+                f"{grad_output}; got {indices}"
+            ),
+        )
+        return in_format(self, self.shape)
+
+    @backward.kernel
+    def adaptive_max_backward_kernel(
+        xp: ModuleType, grad_output: Array, self: Array, indices: Array
+    ) -> Array:
+        return scattered(xp, wide(grad_output), indices, self.shape[-dims:])
+
+    backward.derivative(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    return page, backward
+
+
+def _last_nan_or_first_largest(xp: ModuleType, values: Array) -> Array:
+    where: Array = values.argmax(axis=-1)
+    nan = values != values
+    if not nan.any():
+        return where
+    last = values.shape[-1] - 1 - nan[..., ::-1].argmax(axis=-1)
+    return xp.where(nan.any(axis=-1), last, where)
+
+
+adaptive_max_pool2d, adaptive_max_pool2d_backward = _adaptive_max_pool(2)
+adaptive_max_pool3d, adaptive_max_pool3d_backward = _adaptive_max_pool(3)
+
+adaptive_max_pool1d = define(
+    "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"
+)
+
+
+@adaptive_max_pool1d.composite
+def adaptive_max_pool1d_composite(self: Tensor, output_size: Ints) -> tuple[Tensor, Tensor]:
+    _check_one("adaptive_max_pool1d", self, output_size)
+    values, indices = adaptive_max_pool2d(self.unsqueeze(-2), [1, output_size[0]])
+    return values.squeeze(-2), indices.squeeze(-2)

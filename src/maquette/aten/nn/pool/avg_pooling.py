@@ -1,0 +1,208 @@
+"""The mean of each window, and its gradient: a window gives its share to all that it covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.nn.conv.sliding_windows import cropped, fold
+from maquette.aten.nn.pool.pool_windows import (
+    all_dims,
+    check_kind,
+    check_pool_input,
+    divisors,
+    overhang,
+    pool_meta,
+    pooled_shape,
+    window_sums,
+)
+from maquette.core.dtype import int64
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+
+Ints = Sequence[int]
+Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def _steps(name: str, dims: int, kernel: Ints, stride: Ints, padding: Ints) -> Steps:
+    kernel = all_dims(name, "kernel_size", kernel, dims)
+    return (
+        kernel,
+        all_dims(name, "stride", stride, dims) if stride else kernel,
+        all_dims(name, "padding", padding, dims),
+    )
+
+
+def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
+    """`avg_pool<dims>d` and its backward."""
+    name = f"avg_pool{dims}d"
+    page = define(
+        f"aten::{name}(Tensor self, int[{dims}] kernel_size, int[{dims}] stride=[], int[{dims}] "
+        f"padding=0, bool ceil_mode=False, bool count_include_pad=True, "
+        f"int? divisor_override=None) -> Tensor",
+        tags=[Tag.core],
+        variants=[Variant.OUT],
+    ).exact_out()
+    backward = define(
+        f"aten::{name}_backward(Tensor grad_output, Tensor self, int[{dims}] kernel_size, "
+        f"int[{dims}] stride, int[{dims}] padding, bool ceil_mode, bool count_include_pad, "
+        f"int? divisor_override) -> Tensor",
+        tags=[Tag.core] if dims == 2 else [],
+    )
+
+    def in_format(self: TensorMeta, shape: tuple[int, ...]) -> TensorMeta:
+        return pool_meta(self, shape, dims) if dims == 2 else self.fresh(shape)
+
+    def checked_shape(
+        self: TensorMeta, steps: Steps, ceil: bool, divisor: int | None
+    ) -> tuple[int, ...]:
+        check(divisor != 0, lambda: "divisor must be not zero")
+        check_pool_input(name, self, steps[0], steps[2], (1,) * dims)
+        kind = self.dtype
+        loop = name if dims == 2 else f"{name}_out_frame"
+        check_kind(loop, self, kind.is_floating_point or kind is int64)
+        return pooled_shape(self, *steps, (1,) * dims, ceil)
+
+    @page.shape
+    def avg_pool_shape(
+        self: TensorMeta,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil: bool,
+        include: bool,
+        divisor: int | None,
+    ) -> TensorMeta:
+        steps = _steps(name, dims, kernel, stride, padding)
+        return in_format(self, checked_shape(self, steps, ceil, divisor))
+
+    @page.kernel
+    def avg_pool_kernel(
+        xp: ModuleType,
+        self: Array,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil: bool,
+        include: bool,
+        divisor: int | None,
+    ) -> Array:
+        steps = _steps(name, dims, kernel, stride, padding)
+        x, space = wide(self), self.shape[-dims:]
+        places = _places(space, steps, ceil)
+        sums = window_sums(xp, x, places, *steps)
+        counts = divisor or divisors(xp, space, places, *steps, include)
+        if x.dtype.kind == "i":
+            return xp.trunc(sums / counts).astype(x.dtype)
+        return sums / xp.asarray(counts, x.dtype)
+
+    @page.derivative("self")
+    def avg_pool_gradient(
+        grad: Tensor,
+        self: Tensor,
+        kernel_size: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> tuple[object]:
+        windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return (backward(grad, self, *windows),)
+
+    @backward.shape
+    def avg_pool_backward_shape(
+        grad_output: TensorMeta,
+        self: TensorMeta,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil: bool,
+        include: bool,
+        divisor: int | None,
+    ) -> TensorMeta:
+        steps = _steps(name, dims, kernel, stride, padding)
+        shape = checked_shape(self, steps, ceil, divisor)
+        check(
+            grad_output.shape == shape,
+            lambda: (
+                f"{name}_backward: expected grad_output of shape {list(shape)}, got {grad_output}"
+            ),
+        )
+        return in_format(self, self.shape)
+
+    @backward.kernel
+    def avg_pool_backward_kernel(
+        xp: ModuleType,
+        grad_output: Array,
+        self: Array,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil: bool,
+        include: bool,
+        divisor: int | None,
+    ) -> Array:
+        kernel, stride, padding = _steps(name, dims, kernel, stride, padding)
+        space, places = self.shape[-dims:], grad_output.shape[-dims:]
+        counts = divisor or divisors(xp, space, places, kernel, stride, padding, include)
+        shares = wide(grad_output)
+        shares = shares / xp.asarray(counts, shares.dtype)
+        spread = shares.reshape(*shares.shape[:-dims], *[1] * dims, *places)
+        columns = xp.broadcast_to(spread, (*shares.shape[:-dims], *kernel, *places))
+        behind = overhang(space, places, kernel, stride, padding, (1,) * dims)
+        around = [p + n + max(b, 0) for p, n, b in zip(padding, space, behind)]
+        return cropped(fold(xp, columns, around, stride, (1,) * dims), padding, space)
+
+    @backward.derivative("grad_output")
+    def avg_pool_second_gradient(
+        grad: Tensor,
+        kernel_size: Ints,
+        stride: Ints,
+        padding: Ints,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> tuple[object]:
+        windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return (page(grad, *windows),)
+
+    return page, backward
+
+
+def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
+    meta = TensorMeta.of(int64, (1, *space))
+    return pooled_shape(meta, *steps, (1,) * len(steps[0]), ceil)[1:]
+
+
+avg_pool2d, avg_pool2d_backward = _avg_pool(2)
+avg_pool3d, avg_pool3d_backward = _avg_pool(3)
+
+avg_pool1d = define(
+    "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "
+    "bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
+    tags=[Tag.core],
+)
+
+
+@avg_pool1d.composite
+def avg_pool1d_composite(
+    self: Tensor, kernel: Ints, stride: Ints, padding: Ints, ceil: bool, include: bool
+) -> Tensor:
+    stride = stride or kernel
+    check(
+        len(kernel) == len(stride) == len(padding) == 1,
+        lambda: (
+            f"avg_pool1d() arguments 'kernel_size', 'stride' and 'padding' should contain one "
+            f"int; got {list(kernel)}, {list(stride)}, {list(padding)}"
+        ),
+    )
+    pooled = avg_pool2d(
+        self.unsqueeze(-2), [1, *kernel], [1, *stride], [0, *padding], ceil, include
+    )
+    assert isinstance(pooled, Tensor)
+    return pooled.squeeze(-2)

@@ -1,0 +1,184 @@
+"""Maxima of windows that begin at random, but evenly: Graham, Fractional Max-Pooling (2014).
+
+Every plane has windows of its own; where they begin follows from one random number a dimension,
+given as an argument, so the operator itself is deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.nn.pool.max_pooling import gathered
+from maquette.aten.nn.pool.pool_windows import check_kind, lowest, scattered
+from maquette.core.dtype import int64
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
+from maquette.library.page import OperatorPage, define
+
+Ints = Sequence[int]
+
+
+def _check_fractional(
+    name: str, self: TensorMeta, kernel: Ints, output_size: Ints, dims: int
+) -> None:
+    check(
+        len(kernel) == dims and len(output_size) == dims,
+        lambda: (
+            f"{name}: kernel_size and output_size must each be {dims} ints; got {list(kernel)} and "
+            f"{list(output_size)}"
+        ),
+    )
+    check(
+        self.ndim in (dims + 1, dims + 2)
+        and not any(is_true(n == 0) for n in self.shape[-dims - 1 :]),
+        lambda: (
+            f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor with non-zero size for "
+            f"non-batch dimensions, but got {list(self.shape)}"
+        ),
+    )
+    check_kind(name, self, self.dtype.is_floating_point)
+    sizes = list(zip(self.shape[-dims:], kernel, output_size))
+    spare = 1 if dims == 3 else 0  # PyTorch asks a volume for one place more
+    check(
+        all(out + k - 1 + spare <= n for n, k, out in sizes),
+        lambda: (
+            f"{name}(): pool size {list(kernel)} too large relative to input size "
+            f"{list(self.shape[-dims:])} for output size {list(output_size)}"
+        ),
+    )
+
+
+def _starts(xp: ModuleType, samples: Array, size: int, out: int, kernel: int) -> Array:
+    """Where the windows of each plane begin: (*planes, windows)."""
+    if out == 1:
+        return xp.full((*samples.shape, 1), size - kernel, xp.int64)
+    step = samples.dtype.type(size - kernel) / samples.dtype.type(out - 1)
+    numbers = xp.arange(out, dtype=samples.dtype) + samples[..., None]
+    starts: Array = (numbers * step).astype(xp.int64) - (samples * step).astype(xp.int64)[..., None]
+    starts[..., -1:] = size - kernel
+    return starts
+
+
+def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
+    name = f"fractional_max_pool{dims}d"
+    page = define(
+        f"aten::{name}(Tensor self, int[{dims}] kernel_size, int[{dims}] output_size, "
+        f"Tensor random_samples) -> (Tensor, Tensor)"
+    )
+    backward = define(
+        f"aten::{name}_backward(Tensor grad_output, Tensor self, int[{dims}] kernel_size, "
+        f"int[{dims}] output_size, Tensor indices) -> Tensor"
+    )
+
+    @page.shape
+    def fractional_shape(
+        self: TensorMeta, kernel: Ints, output_size: Ints, random_samples: TensorMeta
+    ) -> tuple[TensorMeta, TensorMeta]:
+        _check_fractional(name, self, kernel, output_size, dims)
+        batch = self.shape[0] if self.ndim == dims + 2 else 1
+        wanted = (batch, self.shape[-dims - 1], dims)
+        check(
+            random_samples.shape == wanted and random_samples.dtype is self.dtype,
+            lambda: (
+                f"{name}: Expect _random_samples of shape {list(wanted)} and the dtype of the "
+                f"input {self}; got {random_samples}"
+            ),
+        )
+        out = self.fresh((*self.shape[:-dims], *output_size))
+        return out, out.with_dtype(int64)
+
+    @page.kernel
+    def fractional_kernel(
+        xp: ModuleType, self: Array, kernel: Ints, output_size: Ints, random_samples: Array
+    ) -> tuple[Array, Array]:
+        x, space = wide(self), self.shape[-dims:]
+        planes = x.reshape(prod(x.shape[:-dims]), *space)
+        samples = wide(random_samples).reshape(len(planes), dims)
+        # PyTorch's order of the numbers: width, height in two dimensions; depth first in three.
+        order = (1, 0) if dims == 2 else (0, 1, 2)
+        starts = [
+            _starts(xp, samples[:, order[d]], space[d], output_size[d], kernel[d])
+            for d in range(dims)
+        ]
+        best, index = _window_maxima(xp, planes, starts, kernel)
+        shape = (*x.shape[:-dims], *output_size)
+        return best.reshape(shape), index.reshape(shape)
+
+    page.derivative(
+        self=lambda grad, self, kernel_size, output_size, result1: backward(
+            grad, self, kernel_size, output_size, result1
+        )
+    )
+    page.nondifferentiable(1)
+
+    @backward.shape
+    def fractional_backward_shape(
+        grad_output: TensorMeta,
+        self: TensorMeta,
+        kernel: Ints,
+        output_size: Ints,
+        indices: TensorMeta,
+    ) -> TensorMeta:
+        _check_fractional(f"{name}_backward", self, kernel, output_size, dims)
+        expected = (*self.shape[:-dims], *output_size)
+        check(
+            grad_output.shape == expected and indices.shape == expected,
+            lambda: (
+                f"{name}_backward(): expected grad_output and indices of shape {list(expected)}, "
+                f"got {grad_output} and {indices}"
+            ),
+        )
+        check(
+            indices.dtype is int64 and grad_output.dtype.is_floating_point,
+            lambda: (
+                f"{name}_backward(): expected a floating point grad_output and indices of dtype "
+                f"int64, got {grad_output} and {indices}"
+            ),
+        )
+        return self.fresh(self.shape)
+
+    @backward.kernel
+    def fractional_backward_kernel(
+        xp: ModuleType,
+        grad_output: Array,
+        self: Array,
+        kernel: Ints,
+        output_size: Ints,
+        indices: Array,
+    ) -> Array:
+        return scattered(xp, wide(grad_output), indices, self.shape[-dims:])
+
+    backward.derivative(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    return page, backward
+
+
+def _window_maxima(
+    xp: ModuleType, planes: Array, starts: Sequence[Array], kernel: Ints
+) -> tuple[Array, Array]:
+    """The largest of each window and its flat index, for windows that differ between planes."""
+    dims, space = len(kernel), planes.shape[1:]
+    count = len(planes)
+    flat = planes.reshape(count, prod(space))
+    places = [starts[d].shape[1] for d in range(dims)]
+    best = xp.full((count, *places), lowest(xp, planes), planes.dtype)
+    index = xp.zeros(best.shape, xp.int64)
+    for at in product(*map(range, kernel)):
+        here = xp.zeros((count, *[1] * dims), xp.int64)
+        for d in range(dims):
+            shape = [count, *[places[e] if e == d else 1 for e in range(dims)]]
+            here = here * space[d] + (starts[d] + at[d]).reshape(shape)
+        values = xp.take_along_axis(flat, here.reshape(count, prod(places)), 1).reshape(best.shape)
+        better = (values > best) | (values != values)
+        if not any(at):
+            index = here  # where even the first element is -inf, it counts as the largest
+        best, index = xp.where(better, values, best), xp.where(better, here, index)
+    return best, index
+
+
+fractional_max_pool2d, fractional_max_pool2d_backward = _fractional_max_pool(2)
+fractional_max_pool3d, fractional_max_pool3d_backward = _fractional_max_pool(3)

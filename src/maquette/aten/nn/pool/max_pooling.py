@@ -1,0 +1,284 @@
+"""The largest of each window, with where it stood, its gradient, and putting values back there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.nn.pool.pool_windows import (
+    all_dims,
+    check_kind,
+    check_pool_input,
+    pool_meta,
+    pooled_shape,
+    scattered,
+    window_maxima,
+)
+from maquette.core.dtype import int64
+from maquette.core.errors import check, of_data
+from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+Ints = Sequence[int]
+Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def _windows_of(
+    name: str, dims: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> Steps:
+    """Kernel, stride (the kernel, if none is given), padding and dilation for each dimension."""
+    kernel = all_dims(name, "kernel_size", kernel, dims)
+    return (
+        kernel,
+        all_dims(name, "stride", stride, dims) if stride else kernel,
+        all_dims(name, "padding", padding, dims),
+        all_dims(name, "dilation", dilation, dims),
+    )
+
+
+def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
+    """`max_pool<dims>d_with_indices`, its backward, and the form that drops the indices."""
+    name = f"max_pool{dims}d"
+    parameters = (
+        f"int[{dims}] kernel_size, int[{dims}] stride=[], int[{dims}] padding=0, "
+        f"int[{dims}] dilation=1, bool ceil_mode=False"
+    )
+    page = define(
+        f"aten::{name}_with_indices(Tensor self, {parameters}) -> (Tensor, Tensor)",
+        tags=[Tag.core],
+    )
+    backward = define(
+        f"aten::{name}_with_indices_backward(Tensor grad_output, Tensor self, int[{dims}] "
+        f"kernel_size, int[{dims}] stride, int[{dims}] padding, int[{dims}] dilation, "
+        f"bool ceil_mode, Tensor indices) -> Tensor",
+        tags=[Tag.core] if dims == 2 else [],
+    )
+
+    @page.shape
+    def max_pool_shape(
+        self: TensorMeta, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+    ) -> tuple[TensorMeta, TensorMeta]:
+        steps = _windows_of(name, dims, kernel, stride, padding, dilation)
+        check_pool_input(name, self, steps[0], steps[2], steps[3])
+        check_kind(name, self, 0 < self.dtype.category < 3)
+        out = pool_meta(self, pooled_shape(self, *steps, ceil), dims)
+        return out, out.with_dtype(int64)
+
+    @page.kernel
+    def max_pool_kernel(
+        xp: ModuleType,
+        self: Array,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        ceil: bool,
+    ) -> tuple[Array, Array]:
+        steps = _windows_of(name, dims, kernel, stride, padding, dilation)
+        x = wide(self)
+        places = _places(x.shape[-dims:], steps, ceil)
+        return window_maxima(xp, x, places, *steps)
+
+    @page.derivative("self")
+    def max_pool_gradient(
+        grad: Tensor,
+        self: Tensor,
+        kernel_size: Ints,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        ceil_mode: bool,
+        result1: Tensor,
+    ) -> tuple[object]:
+        return (backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
+
+    page.nondifferentiable(1)
+
+    @backward.shape
+    def max_pool_backward_shape(
+        grad_output: TensorMeta,
+        self: TensorMeta,
+        kernel: Ints,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        ceil: bool,
+        indices: TensorMeta,
+    ) -> TensorMeta:
+        steps = _windows_of(name, dims, kernel, stride, padding, dilation)
+        check_pool_input(name, self, steps[0], steps[2], steps[3])
+        _check_gradient(name, grad_output, indices, pooled_shape(self, *steps, ceil))
+        return pool_meta(self, self.shape, dims)
+
+    @backward.kernel
+    def max_pool_backward_kernel(
+        xp: ModuleType, grad_output: Array, self: Array, *rest: object
+    ) -> Array:
+        indices = rest[-1]
+        return scattered(xp, wide(grad_output), indices, self.shape[-dims:])  # type: ignore[arg-type]  # an array
+
+    backward.derivative(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    plain = define(f"aten::{name}(Tensor self, {parameters}) -> Tensor")
+
+    @plain.composite
+    def max_pool_composite(
+        self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+    ) -> Tensor:
+        result: Tensor = page(self, kernel, stride, padding, dilation, ceil)[0]
+        return result
+
+    return page, backward, plain
+
+
+def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
+    shape = pooled_shape(TensorMeta.of(int64, (1, *space)), *steps, ceil)
+    return shape[1:]
+
+
+def _check_gradient(
+    name: str, grad_output: TensorMeta, indices: TensorMeta, shape: tuple[int, ...]
+) -> None:
+    check_kind(f"{name}_backward", grad_output, 0 < grad_output.dtype.category < 3)
+    check(
+        indices.dtype is int64,
+        lambda: f"{name}_backward: expected indices of dtype int64, got {indices}",
+    )
+    check(
+        grad_output.shape == shape and indices.shape == shape,
+        lambda: (
+            f"{name}_backward: expected grad_output and indices of shape {list(shape)}, got "
+            f"{grad_output} and {indices}"
+        ),
+    )
+
+
+def gathered(grad: Tensor, indices: Tensor, dims: int) -> Tensor:
+    """The gradient's values at the indices of planes: the derivative of scattering them."""
+    leading = list(grad.shape[: grad.ndim - dims])
+    flat = grad.reshape([*leading, -1]).gather(-1, indices.reshape([*leading, -1]))
+    return flat.view(list(indices.shape))
+
+
+max_pool2d_with_indices, max_pool2d_with_indices_backward, max_pool2d = _max_pool(2)
+max_pool3d_with_indices, max_pool3d_with_indices_backward, max_pool3d = _max_pool(3)
+
+# --- one dimension ----------------------------------------------------------------------------
+
+_PARAMETERS_1D = (
+    "Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], "
+    "bool ceil_mode=False"
+)
+max_pool1d_with_indices = define(
+    f"aten::max_pool1d_with_indices({_PARAMETERS_1D}) -> (Tensor, Tensor)"
+)
+
+
+@max_pool1d_with_indices.composite
+def max_pool1d_with_indices_composite(
+    self: Tensor, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> tuple[Tensor, Tensor]:
+    check(
+        self.ndim in (2, 3) and not any(is_true(n == 0) for n in self.shape[-2:]),
+        lambda: (
+            f"max_pool1d: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size "
+            f"for input, but got:{list(self.shape)}"
+        ),
+    )
+    stride = stride or kernel
+    check(
+        stride[0] > 0, lambda: f"max_pool1d() stride must be greater than zero, but got {stride[0]}"
+    )
+    values, indices = max_pool2d_with_indices(
+        self.unsqueeze(-2), [1, *kernel], [1, *stride], [0, *padding], [1, *dilation], ceil
+    )
+    return values.squeeze(-2), indices.squeeze(-2)
+
+
+max_pool1d = define(f"aten::max_pool1d({_PARAMETERS_1D}) -> Tensor")
+max_pool1d.composite(lambda *arguments: max_pool1d_with_indices_composite(*arguments)[0])
+
+# --- back to where they stood -----------------------------------------------------------------
+
+
+def _max_unpool(dims: int, parameters: str) -> OperatorPage:
+    name = f"max_unpool{dims}d"
+    page = define(
+        f"aten::{name}(Tensor self, Tensor indices, SymInt[{dims}] output_size{parameters}) -> "
+        f"Tensor"
+    )
+
+    @page.shape
+    def max_unpool_shape(
+        self: TensorMeta, indices: TensorMeta, output_size: Ints, *rest: Ints
+    ) -> TensorMeta:
+        check(
+            indices.dtype is int64,
+            lambda: f"elements in indices should be type int64 but got: {indices.dtype.name}",
+        )
+        check(
+            len(output_size) == dims,
+            lambda: (
+                f"There should be exactly {dims} elements in output_size, but got "
+                f"{len(output_size)} elements."
+            ),
+        )
+        check(
+            self.ndim in (dims + 1, dims + 2),
+            lambda: (
+                f"Input to {name} should be a {dims + 1}d or {dims + 2}d Tensor, but got a "
+                f"tensor with {self.ndim} dimensions."
+            ),
+        )
+        for what, values in zip(("stride", "padding"), rest):
+            check(
+                len(values) == dims and (what == "padding" or min(values) > 0),
+                lambda what=what, values=values: (
+                    f"{name}: {what} takes exactly {dims} elements, those of stride greater than "
+                    f"zero; got {list(values)}"
+                ),
+            )
+        check(
+            self.shape == indices.shape,
+            lambda: (
+                f"Expected shape of indices to be same as that of the input tensor "
+                f"({list(self.shape)}) but got indices tensor with shape: {list(indices.shape)}"
+            ),
+        )
+        check(
+            not any(is_true(n == 0) for n in self.shape[1:]),
+            lambda: (
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                f"got {list(self.shape)}"
+            ),
+        )
+        shape = (*self.shape[:-dims], *output_size)
+        return pool_meta(self, shape, dims) if dims == 2 else self.fresh(shape)
+
+    @page.kernel
+    def max_unpool_kernel(
+        xp: ModuleType, self: Array, indices: Array, output_size: Ints, *rest: Ints
+    ) -> Array:
+        leading, plane = self.shape[:-dims], prod(output_size)
+        if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < plane:
+            raise of_data(
+                RuntimeError(
+                    f"Found an invalid max index: {int(indices.max())} for output of size "
+                    f"{list(output_size)}"
+                )
+            )
+        result: Array = xp.zeros((prod(leading), plane), self.dtype)
+        rows = xp.arange(prod(leading))[:, None]
+        result[rows, indices.reshape(prod(leading), -1)] = self.reshape(prod(leading), -1)
+        return result.reshape(*leading, *output_size)
+
+    page.derivative(self=lambda grad, indices: gathered(grad, indices, dims))
+    return page
+
+
+max_unpool2d = _max_unpool(2, "")
+max_unpool3d = _max_unpool(3, ", int[3] stride, int[3] padding")

@@ -1,0 +1,230 @@
+"""What the pooling families share: checks and sizes of windows, maxima with places, sums.
+
+Arrays are (*leading, *space); a window is worked through element by element, each step vectorized
+over all places, so that nothing larger than the output is held. Maxima follow PyTorch's ties: the
+first of equal values, the last NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from types import ModuleType
+
+from maquette.aten.common.accumulation import Array, Index
+from maquette.aten.nn.conv.sliding_windows import padded, reach, steps
+from maquette.core.errors import check, check_not_implemented, of_data
+from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import Shape
+from maquette.core.symbols import is_true
+
+Ints = Sequence[int]
+
+
+# --- sizes ------------------------------------------------------------------------------------
+
+
+def all_dims(name: str, argument: str, values: Ints, dims: int) -> tuple[int, ...]:
+    """One value a dimension; a single one stands for all."""
+    check(
+        len(values) in (1, dims),
+        lambda: (
+            f"{name}: {argument} must either be a single int, or a tuple of {dims} ints; got "
+            f"{list(values)}"
+        ),
+    )
+    return tuple(values) * dims if len(values) == 1 else tuple(values)
+
+
+def check_pool_input(
+    name: str, self: TensorMeta, kernel: Ints, padding: Ints, dilation: Ints
+) -> None:
+    """Refuse bad padding, whatever the input; then a wrong rank and empty dimensions."""
+    dims = len(kernel)
+    for each in zip(kernel, padding, dilation, strict=True):
+        _check_pad(*each)
+    nonempty = self.shape[self.ndim - dims - 1 :]
+    check(
+        self.ndim in (dims + 1, dims + 2) and not any(is_true(n == 0) for n in nonempty),
+        lambda: (
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with optional 0 dim "
+            f"batch size for input, but got:{list(self.shape)}"
+        ),
+    )
+
+
+def _check_pad(kernel: int, pad: int, dilation: int) -> None:
+    check(pad >= 0, lambda: f"pad must be non-negative, but got pad: {pad}")
+    check(
+        pad <= reach(kernel, dilation) // 2,
+        lambda: (
+            f"pad should be at most half of effective kernel size, but got pad={pad}, "
+            f"kernel_size={kernel} and dilation={dilation}"
+        ),
+    )
+
+
+def pooled_size(size: int, kernel: int, stride: int, pad: int, dilation: int, ceil: bool) -> int:
+    """The number of windows along a dimension; the last must begin within the padded input."""
+    check(stride != 0, lambda: "stride should not be zero")
+    check(
+        kernel > 0 and stride > 0 and dilation > 0,
+        lambda: (
+            f"kernel size, stride and dilation should be greater than zero, but got kernel "
+            f"{kernel}, stride {stride}, dilation {dilation}"
+        ),
+    )
+    room = size + 2 * pad - reach(kernel, dilation)
+    count = (room + (stride - 1 if ceil else 0)) // stride + 1
+    if ceil and is_true((count - 1) * stride >= size + pad):
+        count -= 1
+    return count
+
+
+def pooled_shape(
+    self: TensorMeta,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil: bool,
+) -> Shape:
+    """The shape after pooling the last dimensions."""
+    dims = len(kernel)
+    places = tuple(
+        [
+            pooled_size(*each, ceil)
+            for each in zip(self.shape[-dims:], kernel, stride, padding, dilation, strict=True)
+        ]
+    )
+    check(
+        all(n >= 1 for n in places),
+        lambda: (
+            f"Given input size: ({'x'.join(map(str, self.shape[-dims - 1 :]))}). Calculated "
+            f"output size: ({'x'.join(map(str, (self.shape[-dims - 1], *places)))}). Output size "
+            f"is too small"
+        ),
+    )
+    return (*self.shape[:-dims], *places)
+
+
+def pool_meta(self: TensorMeta, shape: Shape, dims: int) -> TensorMeta:
+    """A result in the input's memory format; without a batch dimension, contiguous."""
+    order = {2: channels_last, 3: channels_last_3d}[dims]
+    keeps = self.ndim == dims + 2 and self.suggested_format is order
+    return self.fresh(shape).like(memory_format=order if keeps else contiguous_format)
+
+
+def check_kind(kernel: str, self: TensorMeta, supported: bool) -> None:
+    """Refuse a dtype in PyTorch's words; `kernel` is its name of the loop."""
+    check_not_implemented(
+        supported, lambda: f"\"{kernel}\" not implemented for '{self.dtype.scalar_name}'"
+    )
+
+
+# --- arrays -----------------------------------------------------------------------------------
+
+
+def overhang(
+    space: Ints, places: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints
+) -> list[int]:
+    """How far beyond the input's end the last windows reach; negative where they end before."""
+    return [
+        (n - 1) * s + reach(k, d) - p - size
+        for size, n, k, s, p, d in zip(space, places, kernel, stride, padding, dilation)
+    ]
+
+
+def lowest(xp: ModuleType, array: Array) -> float | int:
+    """What is below every value of the array's type."""
+    return -float("inf") if array.dtype.kind not in "iu" else int(xp.iinfo(array.dtype).min)
+
+
+def _plane_index(xp: ModuleType, coordinates: Sequence[Array], space: Ints) -> Array:
+    """Flat numbers within a plane of coordinates given for each dimension."""
+    index: Array = xp.zeros((1,) * len(space), xp.int64)
+    for dim, (values, size) in enumerate(zip(coordinates, space)):
+        index = index * size + values.reshape([-1 if d == dim else 1 for d in range(len(space))])
+    return index
+
+
+def window_maxima(
+    xp: ModuleType,
+    x: Array,
+    places: Ints,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+) -> tuple[Array, Array]:
+    """The largest of each window and its flat index in the plane."""
+    dims = len(kernel)
+    space = x.shape[-dims:]
+    least = lowest(xp, x)
+    behind = overhang(space, places, kernel, stride, padding, dilation)
+    around = padded(xp, x, padding, behind, least)
+    starts = [xp.arange(n) * s - p for n, s, p in zip(places, stride, padding)]
+    first = [xp.where(s < 0, s + -(s // d) * d, s) for s, d in zip(starts, dilation)]
+    best = xp.full((*x.shape[:-dims], *places), least, x.dtype)
+    index = xp.broadcast_to(_plane_index(xp, first, space), best.shape).copy()
+    for at in product(*map(range, kernel)):
+        where: Index = (..., *steps(at, stride, dilation, places))
+        values = around[where]
+        better = (values > best) | (values != values)
+        here = [s + i * d for s, i, d in zip(starts, at, dilation)]
+        best = xp.where(better, values, best)
+        index = xp.where(better, _plane_index(xp, here, space), index)
+    return best, index
+
+
+def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
+    """Values added up at their flat indices in planes of `space`."""
+    dims = len(space)
+    leading, plane = grad.shape[:-dims], prod(space)
+    result: Array = xp.zeros((prod(leading) * plane,), grad.dtype)
+    if index.size and not 0 <= int(index.min()) <= int(index.max()) < plane:
+        raise of_data(
+            RuntimeError(
+                f"indices from {index.min()} to {index.max()} lie outside of planes of "
+                f"{list(space)}"
+            )
+        )
+    rows = xp.arange(prod(leading), dtype=xp.int64).reshape(*leading, *[1] * dims) * plane
+    xp.add.at(result, (index + rows).reshape(-1), grad.reshape(-1))
+    return result.reshape(*leading, *space)
+
+
+def window_sums(
+    xp: ModuleType, x: Array, places: Ints, kernel: Ints, stride: Ints, padding: Ints
+) -> Array:
+    """The sum of each window, one dimension after the other."""
+    dims = len(kernel)
+    behind = overhang(x.shape[-dims:], places, kernel, stride, padding, (1,) * dims)
+    around = padded(xp, x, padding, behind)
+    for axis, (k, s, n) in enumerate(zip(kernel, stride, places), x.ndim - dims):
+        around = sum(  # type: ignore[assignment]  # k is at least 1
+            around[(slice(None),) * axis + (slice(i, i + s * (n - 1) + 1, s),)] for i in range(k)
+        )
+    return around
+
+
+def divisors(
+    xp: ModuleType,
+    space: Ints,
+    places: Ints,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    include_padding: bool,
+) -> Array:
+    """How many elements each window counts: with the padding it covers, or without."""
+    count: Array = xp.ones((1,) * len(space), xp.int64)
+    for dim, (size, n, k, s, p) in enumerate(zip(space, places, kernel, stride, padding)):
+        start = xp.arange(n) * s - p
+        end = xp.minimum(start + k, size + p)
+        if not include_padding:
+            start, end = xp.maximum(start, 0), xp.minimum(end, size)
+        count = count * (end - start).reshape([-1 if d == dim else 1 for d in range(len(space))])
+    return count

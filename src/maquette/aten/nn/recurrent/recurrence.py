@@ -1,0 +1,364 @@
+"""Recurrent networks as loops of operators: tanh and relu cells, LSTM, GRU, over time and layers.
+
+The operators (`aten::lstm.input` and so on) are definitions by these steps; PyTorch, too,
+decomposes them so unless a vendor's library takes all of a network. The input's products are taken
+for all time steps at once, then a step at a time. A packed batch is told by its `batch_sizes`, how
+many sequences reach each time step, and laid out one step after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from maquette.aten.common.operators import aten
+from maquette.core.errors import check
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+State = tuple[Tensor, ...]  # (h,) or, for an LSTM, (h, c); each (batch, size)
+
+
+class Weights(NamedTuple):
+    """One layer in one direction: weight_ih (gates * hidden, input), and so on."""
+
+    ih: Tensor
+    hh: Tensor
+    bias_ih: Tensor | None = None
+    bias_hh: Tensor | None = None
+    hr: Tensor | None = None  # an LSTM's projection (proj, hidden)
+
+
+# From the input's part of the gates, the last state and the weights to the new state, whose first
+# member is the output.
+Cell = Callable[[Tensor, State, Weights], State]
+
+# --- one step ------------------------------------------------------------------------
+
+
+def _tanh_step(gates: Tensor, state: State, weights: Weights) -> State:
+    """h' = tanh(gates + W h)."""
+    return (aten.tanh(_hidden(state[0], weights) + gates),)
+
+
+def _relu_step(gates: Tensor, state: State, weights: Weights) -> State:
+    """h' = relu(gates + W h)."""
+    return (aten.relu(_hidden(state[0], weights) + gates),)
+
+
+def _lstm_step(gates: Tensor, state: State, weights: Weights) -> State:
+    """Hochreiter and Schmidhuber 1997, with a forget gate; gates in the order i, f, g, o."""
+    h, c = state
+    i, f, g, o = (_hidden(h, weights) + gates).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if weights.hr is None else aten.linear(h, weights.hr)), c
+
+
+def _gru_step(gates: Tensor, state: State, weights: Weights) -> State:
+    """Cho et al. 2014, with the reset gate after the product; gates in the order r, z, n."""
+    (h,) = state
+    input_r, input_z, input_n = gates.chunk(3, -1)
+    hidden_r, hidden_z, hidden_n = _hidden(h, weights).chunk(3, -1)
+    r = (hidden_r + input_r).sigmoid()
+    z = (hidden_z + input_z).sigmoid()
+    n = (input_n + r * hidden_n).tanh()
+    return ((h - n) * z + n,)
+
+
+def _hidden(h: Tensor, weights: Weights) -> Tensor:
+    return aten.linear(h, weights.hh, weights.bias_hh)
+
+
+# --- layers --------------------------------------------------------------------------
+
+
+def recur(
+    cell: Cell,
+    input: Tensor,
+    state: State,
+    weights: Sequence[Weights],
+    *,
+    directions: int = 1,
+    dropout: float = 0.0,
+    batch_sizes: Sequence[int] | None = None,
+) -> tuple[Tensor, State]:
+    """All layers over all steps: the last layer's outputs and every layer's last state.
+
+    input: (time, batch, size) or, with `batch_sizes`, (sum of them, size). state: members (layers *
+    directions, batch, size). weights: layer by layer, in each the forward direction first. dropout:
+    its probability on the outputs of all layers but the last; zero when not training.
+    """
+    lasts: list[State] = []
+    layers = len(weights) // directions
+    for layer in range(layers):
+        outputs = []
+        for direction in range(directions):
+            place = layer * directions + direction
+            start = tuple(member[place] for member in state)
+            run = _over_time if batch_sizes is None else _over_packed
+            output, last = run(
+                cell, input, start, weights[place], direction == 1, batch_sizes or ()
+            )
+            outputs.append(output)
+            lasts.append(last)
+        input = outputs[0] if directions == 1 else aten.cat(outputs, -1)
+        if dropout and layer < layers - 1:
+            input = aten.dropout(input, dropout, True)
+    return input, tuple(aten.stack(members) for members in zip(*lasts, strict=True))
+
+
+def _over_time(
+    cell: Cell,
+    input: Tensor,
+    state: State,
+    weights: Weights,
+    backwards: bool,
+    batch_sizes: Sequence[int],
+) -> tuple[Tensor, State]:
+    gates = aten.linear(input, weights.ih, weights.bias_ih).unbind(0)
+    outputs = []
+    for step_gates in reversed(gates) if backwards else gates:
+        state = cell(step_gates, state, weights)
+        outputs.append(state[0])
+    return aten.stack(outputs[::-1] if backwards else outputs), state
+
+
+def _over_packed(
+    cell: Cell,
+    input: Tensor,
+    state: State,
+    weights: Weights,
+    backwards: bool,
+    batch_sizes: Sequence[int],
+) -> tuple[Tensor, State]:
+    gates = aten.linear(input, weights.ih, weights.bias_ih).split(list(batch_sizes))
+    if backwards:
+        return _packed_backwards(cell, gates, state, weights, batch_sizes)
+    outputs = []
+    ended: list[State] = []  # the last states of sequences that are over, the shortest first
+    for step_gates, size in zip(gates, batch_sizes, strict=True):
+        running = state[0].size(0)
+        if size < running:
+            ended.append(tuple(member[size:] for member in state))
+            state = tuple(member[:size] for member in state)
+        state = cell(step_gates, state, weights)
+        outputs.append(state[0])
+    ended.append(state)
+    last = tuple(aten.cat(members) for members in zip(*reversed(ended), strict=True))
+    return aten.cat(outputs), last
+
+
+def _packed_backwards(
+    cell: Cell,
+    gates: Sequence[Tensor],
+    start: State,
+    weights: Weights,
+    batch_sizes: Sequence[int],
+) -> tuple[Tensor, State]:
+    """From the last step, which only the longest sequences have; the others join as they start."""
+    running = batch_sizes[-1]
+    state = tuple(member[:running] for member in start)
+    outputs = []
+    for step_gates, size in zip(reversed(gates), reversed(batch_sizes), strict=True):
+        if size > running:
+            joining = (member[running:size] for member in start)
+            state = tuple(
+                aten.cat([member, new]) for member, new in zip(state, joining, strict=True)
+            )
+            running = size
+        state = cell(step_gates, state, weights)
+        outputs.append(state[0])
+    return aten.cat(outputs[::-1]), state
+
+
+# --- networks ------------------------------------------------------------------------
+
+Members = Tensor | Sequence[Tensor]
+_PARAMETERS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train"
+
+
+def _network(name: str, cell: Cell, state: str, results: str) -> None:
+    """The operators of one kind of network, for a whole batch and for a packed one."""
+    whole = define(
+        f"aten::{name}.input(Tensor input, {state} hx, {_PARAMETERS}, bool bidirectional, "
+        f"bool batch_first) -> {results}"
+    )
+    packed = define(
+        f"aten::{name}.data(Tensor data, Tensor batch_sizes, {state} hx, {_PARAMETERS}, "
+        f"bool bidirectional) -> {results}"
+    )
+
+    @whole.composite
+    def whole_composite(
+        input: Tensor,
+        hx: Members,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> State:
+        _check_ndim("input", input, 3)
+        steps = input.transpose(0, 1) if batch_first else input
+        start = _start(name, hx)
+        directions = 2 if bidirectional else 1
+        weights = _weights(name, params, has_biases, start, num_layers * directions)
+        check(
+            steps.meta.shape[0] > 0, lambda: "Expected sequence length to be larger than 0 in RNN"
+        )
+        output, last = recur(
+            cell,
+            steps,
+            start,
+            weights,
+            directions=directions,
+            dropout=dropout if train else 0.0,
+        )
+        return (output.transpose(0, 1) if batch_first else output, *last)
+
+    @packed.composite
+    def packed_composite(
+        data: Tensor,
+        batch_sizes: Tensor,
+        hx: Members,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+    ) -> State:
+        _check_ndim("data", data, 2)
+        start = _start(name, hx)
+        directions = 2 if bidirectional else 1
+        output, last = recur(
+            cell,
+            data,
+            start,
+            _weights(name, params, has_biases, start, num_layers * directions),
+            directions=directions,
+            dropout=dropout if train else 0.0,
+            batch_sizes=batch_sizes.tolist(),
+        )
+        return (output, *last)
+
+
+def _check_ndim(what: str, given: Tensor, ndim: int) -> None:
+    check(
+        given.meta.ndim == ndim,
+        lambda: f"expected {what} to have {ndim} dimensions, got {given.meta}",
+    )
+
+
+def _start(name: str, hx: Members) -> State:
+    if isinstance(hx, Tensor):
+        return (hx,)
+    check(len(hx) == 2, lambda: f"{name} expects two hidden states")
+    return tuple(hx)
+
+
+def _weights(
+    name: str, params: Sequence[Tensor], has_biases: bool, start: State, count: int
+) -> list[Weights]:
+    """The parameters by layer and direction; an LSTM projects where its h and c differ in size."""
+    for i, member in enumerate(start):
+        _check_ndim(f"hidden{i}", member, 3)
+    projects = len(start) == 2 and start[0].meta.shape[-1] != start[1].meta.shape[-1]
+    each = (4 if has_biases else 2) + projects
+    check(
+        len(params) == count * each,
+        lambda: (
+            f"{name}: expected {each} weights for each of {count} layers and directions, "
+            f"got {len(params)} in all"
+        ),
+    )
+    # An LSTM ignores states that it has no layers for, as PyTorch's does; the others refuse them.
+    lasts = [member.meta.shape[0] for member in start]
+    check(
+        min(lasts) >= count if len(start) == 2 else lasts == [count],
+        lambda: (
+            f"{name}: expected a hidden state for each of {count} layers and directions, got "
+            f"{[list(member.meta.shape) for member in start]}"
+        ),
+    )
+    listed = []
+    for first in range(0, len(params), each):
+        ih, hh, *rest = params[first : first + each]
+        hr = rest.pop() if projects else None
+        bias_ih, bias_hh = rest or (None, None)
+        listed.append(Weights(ih, hh, bias_ih, bias_hh, hr))
+    return listed
+
+
+_network("rnn_tanh", _tanh_step, "Tensor", "(Tensor, Tensor)")
+_network("rnn_relu", _relu_step, "Tensor", "(Tensor, Tensor)")
+_network("gru", _gru_step, "Tensor", "(Tensor, Tensor)")
+_network("lstm", _lstm_step, "Tensor[]", "(Tensor, Tensor, Tensor)")
+
+CELLS: dict[str, Cell] = {
+    "RNN_TANH": _tanh_step,
+    "RNN_RELU": _relu_step,
+    "LSTM": _lstm_step,
+    "GRU": _gru_step,
+}
+
+# --- cells ---------------------------------------------------------------------------
+
+
+def _cell(name: str, cell: Cell, gates: int, state: str, result: str) -> OperatorPage:
+    """The operator of one step, from the input itself, (batch, input)."""
+    page = define(
+        f"aten::{name}(Tensor input, {state} hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
+        f"Tensor? b_hh=None) -> {result}"
+    )
+
+    @page.composite
+    def cell_composite(
+        input: Tensor,
+        hx: Members,
+        w_ih: Tensor,
+        w_hh: Tensor,
+        b_ih: Tensor | None,
+        b_hh: Tensor | None,
+    ) -> Tensor | State:
+        start = _start(name, hx)
+        _check_cell(input, start, w_ih, w_hh, gates)
+        found = cell(aten.linear(input, w_ih, b_ih), start, Weights(w_ih, w_hh, b_ih, b_hh))
+        return found[0] if len(found) == 1 else found
+
+    return page
+
+
+def _check_cell(input: Tensor, start: State, w_ih: Tensor, w_hh: Tensor, gates: int) -> None:
+    hiddens = {f"hidden{i}": member for i, member in enumerate(start)}
+    for what, given in {"input": input, **hiddens, "w_ih": w_ih, "w_hh": w_hh}.items():
+        _check_ndim(what, given, 2)
+    batch, size = input.meta.shape
+    check(
+        size == w_ih.meta.shape[1],
+        lambda: f"input has inconsistent input_size: got {size} expected {w_ih.meta.shape[1]}",
+    )
+    hidden = w_hh.meta.shape[0] // gates
+    for i, member in enumerate(start):
+        rows, width = member.meta.shape
+        check(
+            rows == batch,
+            lambda i=i, rows=rows: (
+                f"Input batch size {batch} doesn't match hidden{i} batch size {rows}"
+            ),
+        )
+        check(
+            width == hidden,
+            lambda i=i, width=width: (
+                f"hidden{i} has inconsistent hidden_size: got {width}, expected {hidden}"
+            ),
+        )
+
+
+rnn_tanh_cell = _cell("rnn_tanh_cell", _tanh_step, 1, "Tensor", "Tensor")
+rnn_relu_cell = _cell("rnn_relu_cell", _relu_step, 1, "Tensor", "Tensor")
+gru_cell = _cell("gru_cell", _gru_step, 3, "Tensor", "Tensor")
+lstm_cell = _cell("lstm_cell", _lstm_step, 4, "Tensor[]", "(Tensor, Tensor)")

@@ -1,0 +1,174 @@
+"""How one dimension is resampled: for each output element, which inputs count and how much.
+
+A rule gives *taps*: indices and weights, (taps, outputs) each. All dimensions are resampled one
+after the other, the last first. Positions are computed in the precision that PyTorch takes, since
+where a position falls decides which element is nearest. Nothing here knows tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import floor
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import Array
+
+Taps = tuple[Array, Array]
+Rule = Callable[[int, int, float | None, type[np.floating]], Taps]
+
+#: The bend of PyTorch's cubic; the one that smooths takes Pillow's.
+_CUBIC, _SMOOTH_CUBIC = -0.75, -0.5
+
+
+def nearest_taps(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
+    """The element at or before the position, in float32 for every type."""
+    return _nearest(size, out, scale, 0.0)
+
+
+def nearest_exact_taps(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
+    """The element whose centre is nearest."""
+    return _nearest(size, out, scale, 0.5)
+
+
+def _nearest(size: int, out: int, scale: float | None, shift: float) -> Taps:
+    step = _step(size, out, scale, np.float32)
+    positions = (np.arange(out, dtype=np.float32) + np.float32(shift)) * step
+    index = np.minimum(np.floor(positions).astype(np.int64), size - 1)
+    return index[None], np.ones((1, out))
+
+
+def _step(
+    size: int, out: int, scale: float | None, kind: type[np.floating], align: bool = False
+) -> np.floating:
+    """The distance between outputs, in inputs."""
+    if align:
+        return kind(size - 1) / kind(out - 1) if out > 1 else kind(0)
+    if scale is not None and scale > 0:
+        return kind(1.0 / scale)
+    return kind(size) / kind(out)
+
+
+def _positions(
+    size: int, out: int, scale: float | None, kind: type[np.floating], align: bool
+) -> Array:
+    step = _step(size, out, scale, kind, align)
+    numbers = np.arange(out, dtype=kind)
+    return step * numbers if align else step * (numbers + kind(0.5)) - kind(0.5)
+
+
+def linear_taps(align: bool) -> Rule:
+    """The two neighbours, weighted by distance; the border is extended."""
+
+    def rule(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
+        if size == out:
+            return np.arange(size)[None], np.ones((1, size), kind)
+        at = np.maximum(_positions(size, out, scale, kind, align), 0)
+        left = np.minimum(np.floor(at).astype(np.int64), size - 1)
+        share = np.clip(at - left.astype(kind), 0, 1)
+        right = np.minimum(left + 1, size - 1)
+        return np.stack([left, right]), np.stack([1 - share, share])
+
+    return rule
+
+
+def cubic_taps(align: bool) -> Rule:
+    """Four neighbours by cubic convolution; the border is extended."""
+
+    def rule(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
+        at = _positions(size, out, scale, kind, align)
+        left = np.minimum(np.floor(at).astype(np.int64), size - 1)
+        share = np.clip(at - left.astype(kind), 0, 1)
+        index = np.clip(left + np.arange(-1, 3)[:, None], 0, size - 1)
+        distance = np.stack([1 + share, share, 1 - share, 2 - share])
+        return index, _cubic(distance, _CUBIC).astype(kind)
+
+    return rule
+
+
+def _cubic(x: Array, a: float) -> Array:
+    x = np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+def _triangle(x: Array) -> Array:
+    return np.maximum(0, 1 - np.abs(x))
+
+
+def smooth_taps(align: bool, cubic: bool) -> Rule:
+    """All inputs under a filter widened to the distance between outputs (antialiasing)."""
+    reach = 2.0 if cubic else 1.0
+
+    def rule(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
+        step = float(_step(size, out, scale, np.float64, align))
+        wide = max(step, 1.0)
+        index = np.zeros((int(2 * reach * wide) + 3, out), np.int64)
+        weights = np.zeros(index.shape)
+        for i in range(out):
+            centre = step * (i + 0.5)
+            first = max(floor(centre - reach * wide + 0.5), 0)
+            # With a scale that does not belong to the sizes there may be no input at all.
+            last = max(min(floor(centre + reach * wide + 0.5), size), first)
+            distance = (np.arange(first, last) - centre + 0.5) / wide
+            w = _cubic(distance, _SMOOTH_CUBIC) if cubic else _triangle(distance)
+            index[: last - first, i] = np.arange(first, last)
+            weights[: last - first, i] = w / w.sum()
+        return index, weights.astype(kind)
+
+    return rule
+
+
+# --- applying taps ----------------------------------------------------------------------------
+
+
+def resampled(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
+    """The array with one dimension resampled."""
+    index, weights = taps
+    shape = [-1 if d == axis else 1 for d in range(x.ndim)]
+    if len(index) == 1 and (weights == 1).all():
+        return xp.take(x, index[0], axis=axis)
+    total = xp.zeros((*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :]), x.dtype)
+    for i, w in zip(index, weights):
+        total += xp.take(x, i, axis=axis) * w.astype(x.dtype).reshape(shape)
+    return total
+
+
+def resampled_back(xp: ModuleType, grad: Array, axis: int, size: int, taps: Taps) -> Array:
+    """The adjoint of `resampled`: each output's gradient goes to the inputs that it came from."""
+    index, weights = taps
+    moved = xp.moveaxis(grad, axis, 0)
+    total = xp.zeros((size, *moved.shape[1:]), grad.dtype)
+    shape = (-1, *[1] * (grad.ndim - 1))
+    for i, w in zip(index, weights):
+        xp.add.at(total, i, moved * w.astype(grad.dtype).reshape(shape))
+    return xp.moveaxis(total, 0, axis)
+
+
+def resampled_bytes(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
+    """One dimension of bytes, in fixed point with a rounding at the end, as image libraries do."""
+    index, weights = taps
+    size, out = x.shape[axis], index.shape[1]
+    matrix = np.zeros((out, size))
+    np.add.at(matrix, (np.arange(out), index), weights)
+    precision = _precision(float(matrix.max()))
+    whole = np.trunc(matrix * (1 << precision) + np.where(matrix < 0, -0.5, 0.5))
+    # Products and sums of integers are exact in float64.
+    sums = xp.moveaxis(xp.tensordot(whole, x.astype(xp.float64), (1, axis)), 0, axis)
+    values = xp.floor((sums + (1 << (precision - 1))) / (1 << precision))
+    return xp.clip(values, 0, 255).astype(xp.uint8)
+
+
+def _precision(largest: float) -> int:
+    """The most bits with which the largest weight fits 16 bits."""
+    bits = 0
+    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    return bits
+
+
+def dims_of(x: Array, dims: int) -> Sequence[int]:
+    """The spatial axes, the last first."""
+    return range(x.ndim - 1, x.ndim - dims - 1, -1)

@@ -1,0 +1,1 @@
+"""Random factories, fills and samples."""

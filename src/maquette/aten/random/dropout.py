@@ -1,0 +1,163 @@
+"""Dropout in its forms: ``native_dropout`` and what PyTorch defines by random fills."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.aten.factory.factories import empty_like
+from maquette.core.dtype import bool_, get_default_dtype
+from maquette.core.elementwise import elementwise
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.generator import stream_of
+from maquette.tensor.tensor import Tensor
+
+_SEEDED = Tag.nondeterministic_seeded
+# Devices with a fused kernel: `dropout` is `native_dropout` there.
+_FUSED = frozenset(("cuda", "xpu", "lazy", "privateuseone"))
+# -scale * alpha of SELU, the value that alpha dropout leaves in the place of a dropped one.
+_ALPHA = 1.7580993408473766
+
+native_dropout = define(
+    "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+    tags=[Tag.core, _SEEDED],
+)
+
+
+def _check_probability(p: float) -> None:
+    check(
+        0 <= p <= 1,
+        lambda: f"dropout probability has to be between 0 and 1, but got {p:g}",
+    )
+
+
+@native_dropout.shape
+def native_dropout_shape(
+    input: TensorMeta, p: float, train: bool | None
+) -> tuple[TensorMeta, TensorMeta]:
+    _check_probability(p)
+    out = input.like()
+    return out, out.with_dtype(bool_) if input.numel else out
+
+
+def _scale(p: float, train: bool | None) -> float:
+    if train is False:
+        return 1.0
+    return 0.0 if p == 1 else 1 / (1 - p)
+
+
+@native_dropout.kernel
+def native_dropout_kernel(
+    xp: ModuleType, input: Array, p: float, train: bool | None
+) -> tuple[Array, Array]:
+    if train is False:
+        return xp.array(input, copy=True), xp.ones(input.shape, bool)
+    kept = stream_of(None).random(input.shape) < 1 - p
+    scale = input.dtype.type(_scale(p, train))
+    return np.where(kept, input * scale, input.dtype.type(0)), np.asarray(kept)
+
+
+native_dropout.nondifferentiable(1)
+
+native_dropout_backward: OperatorPage = define(
+    "aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
+    tags=[Tag.pointwise],
+)
+
+
+@native_dropout_backward.shape
+def native_dropout_backward_shape(
+    grad_output: TensorMeta, mask: TensorMeta, scale: float
+) -> TensorMeta:
+    check(
+        mask.dtype is bool_,
+        lambda: f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}",
+    )
+    kind = grad_output.dtype if grad_output.dtype.category >= 2 else get_default_dtype()
+    return elementwise([grad_output, mask], kind)
+
+
+@native_dropout_backward.kernel
+def native_dropout_backward_kernel(
+    xp: ModuleType, grad_output: Array, mask: Array, scale: float
+) -> Array:
+    wide = grad_output if grad_output.dtype.kind in "fc" else grad_output.astype(xp.float32)
+    return wide * mask * wide.dtype.type(scale)
+
+
+native_dropout.derivative(
+    input=lambda grad, result1, p, train: native_dropout_backward(grad, result1, _scale(p, train))
+)
+native_dropout_backward.derivative(
+    grad_output=lambda grad, mask, scale: native_dropout_backward(grad, mask, scale),
+    mask=lambda grad: None,
+)
+
+# --- defined by random fills ---------------------------------------------------------
+
+
+def _feature_noise(input: Tensor) -> Tensor:
+    """One number a channel."""
+    shape = input.meta.shape
+    check(len(shape) >= 2, lambda: "Feature dropout requires at least 2 dimensions in the input")
+    return input.new_empty((*shape[:2], *((1,) * (len(shape) - 2))))
+
+
+def _dropped(
+    input: Tensor, p: float, train: bool, *, feature: bool, alpha: bool, inplace: bool
+) -> Tensor:
+    _check_probability(p)
+    if p == 0 or not train or input.meta.numel == 0:
+        return input
+    times = input.mul_ if inplace else input.mul
+    if p == 1:
+        return times(input.new_zeros(()))
+    noise = _feature_noise(input) if feature else empty_like(input)
+    noise = noise.bernoulli_(1 - p)
+    if not alpha:
+        return times(noise.div_(1 - p))
+    a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
+    offset = noise.add(-1).mul_(_ALPHA * a).add_(_ALPHA * a * p)
+    return times(noise.mul_(a)).add_(offset)
+
+
+def _dropout(input: Tensor, p: float, train: bool) -> object:
+    _check_probability(p)
+    fused = input.device.type in _FUSED and 0 < p < 1 and input.meta.numel > 0
+    if train and fused:
+        return native_dropout(input, p, train)[0]
+    return _dropped(input, p, train, feature=False, alpha=False, inplace=False)
+
+
+def _pages(name: str, *, feature: bool, alpha: bool) -> None:
+    functional = define(
+        f"aten::{name}(Tensor input, float p, bool train) -> Tensor",
+        tags=[Tag.maybe_aliasing_or_mutating, _SEEDED],
+    )
+    inplace = define(
+        f"aten::{name}_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+        tags=[Tag.inplace, _SEEDED],
+    )
+    if name == "dropout":
+        functional.composite(_dropout)
+    else:
+        functional.composite(
+            lambda input, p, train: _dropped(
+                input, p, train, feature=feature, alpha=alpha, inplace=False
+            )
+        )
+    inplace.composite(
+        lambda self, p, train: _dropped(self, p, train, feature=feature, alpha=alpha, inplace=True)
+    )
+
+
+_pages("dropout", feature=False, alpha=False)
+_pages("feature_dropout", feature=True, alpha=False)
+_pages("alpha_dropout", feature=False, alpha=True)
+_pages("feature_alpha_dropout", feature=True, alpha=True)

@@ -1,0 +1,256 @@
+"""Factories of random values: rand, randn, randint, randperm and their ``_like`` forms.
+
+Also the door to the generators for ``maquette.random``. Fills in place are in `random_fills.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.tensor_options import cast, check_fits, new_meta
+from maquette.aten.factory.factories import OPTIONS, like_meta, resized
+from maquette.aten.random.random_fills import (
+    Check,
+    check_bounds,
+    check_normal,
+    check_uniform,
+    integer_array,
+    normal_array,
+    uniform_array,
+    write_drawn,
+)
+from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as DType
+from maquette.core.dtype import from_numpy_dtype, get_default_dtype, int64
+from maquette.core.layout import layout as Layout
+from maquette.core.layout import memory_format as MemoryFormat
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.generator import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+    stream_of,
+)
+
+_SEEDED = Tag.nondeterministic_seeded
+
+# --- factories -----------------------------------------------------------------------
+
+_INT_OPTIONS = OPTIONS.replace("ScalarType? dtype=None", "ScalarType? dtype=4")
+Draw = Callable[..., Array]
+
+
+def _factory(
+    name: str, overload: str, arguments: str, checks: Check, draw: Draw, *, core: bool = False
+) -> None:
+    """A factory of random values in four forms: plain, with generator, and both into ``out``.
+
+    ``arguments`` end with the size; checks get the dtype and what comes before it, ``draw`` a
+    stream, the size and those.
+    """
+    options = _INT_OPTIONS if name == "randint" else OPTIONS
+    plain = f".{overload}" if overload else ""
+    prefix = f"{overload}_" if overload else ""
+    tags = [Tag.core, _SEEDED] if core else [_SEEDED]
+    forms = (
+        (plain, f"{arguments}, *, {options}", 4, tags),
+        (
+            f".{prefix}generator",
+            f"{arguments}, *, Generator? generator, {options}",
+            5,
+            [_SEEDED],
+        ),
+    )
+    for form, signature, trailing, form_tags in forms:
+        page = define(f"aten::{name}{form}({signature}) -> Tensor", tags=form_tags)
+        fill_factory(page, name, trailing, checks, draw)
+    written = "Tensor(a!) out) -> Tensor(a!)"
+    for form, extra in (
+        (f".{prefix}out", ""),
+        (f".{prefix}generator_out", "Generator? generator, "),
+    ):
+        page = define(
+            f"aten::{name}{form}({arguments}, *, {extra}{written}", tags=[_SEEDED, Tag.out]
+        )
+        fill_factory_out(page, 2 if extra else 1, checks, draw)
+
+
+def fill_factory(page: OperatorPage, name: str, trailing: int, checks: Check, draw: Draw) -> None:
+    """Fill a factory's page; ``trailing`` parameters follow the size, a generator first if 5."""
+
+    @page.shape
+    def shape(*params: object) -> TensorMeta:
+        dtype, layout, device, _ = params[-4:]
+        *before, size = params[:-trailing]
+        made = new_meta(name, size, dtype, layout, device)  # type: ignore[arg-type]  # by the schema
+        checks(made.dtype, *before)
+        return made
+
+    @page.kernel
+    def kernel(xp: ModuleType, *params: object) -> Array:
+        kind = params[-4] or get_default_dtype()
+        assert isinstance(kind, DType)
+        *before, size = params[:-trailing]
+        rng = stream_of(params[-5] if trailing == 5 else None)  # type: ignore[arg-type]  # by the schema
+        return cast(xp, np.asarray(draw(rng, size, kind, *before)), kind)
+
+
+def fill_factory_out(page: OperatorPage, trailing: int, checks: Check, draw: Draw) -> None:
+    """Fill the page of a factory's ``out=`` form; a generator precedes ``out`` if trailing is 2."""
+
+    @page.shape
+    def shape(*params: object) -> TensorMeta:
+        out = params[-1]
+        assert isinstance(out, TensorMeta)
+        *before, size = params[:-trailing]
+        checks(out.dtype, *before)
+        return resized(out, size)  # type: ignore[arg-type]  # sizes, by the schema
+
+    @page.kernel
+    def kernel(xp: ModuleType, *params: object) -> None:
+        out = params[-1]
+        assert isinstance(out, np.ndarray)
+        before = params[:-trailing][:-1]
+        rng = stream_of(params[-2] if trailing == 2 else None)  # type: ignore[arg-type]  # by the schema
+        write_drawn(xp, out, draw(rng, out.shape, from_numpy_dtype(out.dtype), *before))
+
+
+_factory(
+    "rand",
+    "",
+    "SymInt[] size",
+    lambda kind: check_uniform(kind, 0.0, 1.0),
+    lambda rng, size, kind: uniform_array(rng, size, 0.0, 1.0, kind),
+    core=True,
+)
+_factory(
+    "randn",
+    "",
+    "SymInt[] size",
+    lambda kind: check_normal(kind, 0.0, 1.0),
+    lambda rng, size, kind: normal_array(rng, size, 0.0, 1.0, kind),
+    core=True,
+)
+_factory(
+    "randint",
+    "",
+    "SymInt high, SymInt[] size",
+    lambda kind, high: check_bounds(kind, 0, high),
+    lambda rng, size, kind, high: integer_array(rng, size, 0, high),
+)
+_factory(
+    "randint",
+    "low",
+    "SymInt low, SymInt high, SymInt[] size",
+    check_bounds,
+    lambda rng, size, kind, low, high: integer_array(rng, size, low, high),
+)
+
+
+def _randperm(overload: str, generator: str, trailing: int) -> None:
+    page = define(
+        f"aten::randperm{overload}(SymInt n, *, {generator}{_INT_OPTIONS}) -> Tensor",
+        tags=[_SEEDED] if overload else [Tag.core, _SEEDED],
+    )
+
+    @page.shape
+    def shape(n: int, *params: object) -> TensorMeta:
+        dtype, layout, device, _ = params[-4:]
+        made = new_meta("randperm", (n,), dtype or int64, layout, device)  # type: ignore[arg-type]  # by the schema
+        check_fits(max(n - 1, 0), made.dtype)
+        return made
+
+    @page.kernel
+    def kernel(xp: ModuleType, n: int, *params: object) -> Array:
+        rng = stream_of(params[0] if trailing else None)  # type: ignore[arg-type]  # by the schema
+        kind = params[-4] or int64
+        assert isinstance(kind, DType)
+        return cast(xp, rng.permutation(n), kind)
+
+
+_randperm("", "", 0)
+_randperm(".generator", "Generator? generator, ", 1)
+
+
+def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -> None:
+    """``rand_like`` and its kin."""
+    page = define(
+        f"aten::{name}{overload}(Tensor self, {arguments}*, {OPTIONS}, "
+        "MemoryFormat? memory_format=None) -> Tensor",
+        tags=[_SEEDED],
+    ).any_device()
+    page.nondifferentiable()
+
+    @page.shape
+    def shape(self: TensorMeta, *params: object) -> TensorMeta:
+        made = _made_like(name, self, params[-5:])
+        checks(made.dtype, *params[:-5])
+        return made
+
+    @page.kernel
+    def kernel(xp: ModuleType, self: Array, *params: object) -> Array:
+        kind = params[-5] or from_numpy_dtype(self.dtype)
+        assert isinstance(kind, DType)
+        drawn = draw(stream_of(None), self.shape, kind, *params[:-5])
+        return cast(xp, np.asarray(drawn), kind)
+
+
+def _made_like(name: str, self: TensorMeta, options: tuple[object, ...]) -> TensorMeta:
+    dtype, layout, device, _, memory_format = options
+    assert dtype is None or isinstance(dtype, DType)
+    assert layout is None or isinstance(layout, Layout)
+    assert device is None or isinstance(device, Device)
+    assert memory_format is None or isinstance(memory_format, MemoryFormat)
+    return like_meta(name, self, dtype, layout, device, memory_format)
+
+
+_like(
+    "rand_like",
+    "",
+    "",
+    lambda kind: check_uniform(kind, 0.0, 1.0),
+    lambda rng, size, kind: uniform_array(rng, size, 0.0, 1.0, kind),
+)
+_like(
+    "randn_like",
+    "",
+    "",
+    lambda kind: check_normal(kind, 0.0, 1.0),
+    lambda rng, size, kind: normal_array(rng, size, 0.0, 1.0, kind),
+)
+_like(
+    "randint_like",
+    "",
+    "SymInt high, ",
+    lambda kind, high: check_bounds(kind, 0, high),
+    lambda rng, size, kind, high: integer_array(rng, size, 0, high),
+)
+_like(
+    "randint_like",
+    ".low_dtype",
+    "SymInt low, SymInt high, ",
+    check_bounds,
+    lambda rng, size, kind, low, high: integer_array(rng, size, low, high),
+)
+
+__all__ = [
+    "Generator",
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]

@@ -1,0 +1,272 @@
+"""Tensors filled with random values in place: ``uniform_``, ``normal_``, ``random_`` and their kin.
+
+Every operator here is tagged ``nondeterministic_seeded``. Shape rules check all that does not
+depend on data; only kernels draw, so fake and meta tensors leave the generators where they are.
+Factories are in `random_factories.py`, distributions with tensors as parameters in `sampling.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.tensor_options import cast
+from maquette.core.dtype import dtype as DType
+from maquette.core.dtype import finfo, from_numpy_dtype, iinfo
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.library.variants import check_writable
+from maquette.tensor.generator import stream_of
+
+if TYPE_CHECKING:  # numpy.random is imported when something is drawn
+    from numpy.random import Generator as Rng
+
+Ints = tuple[int, ...]
+GENERATOR = "Generator? generator=None"
+
+# --- draws on arrays -----------------------------------------------------------------
+
+
+def uniform_array(rng: Rng, shape: Ints, low: float, high: float, kind: DType) -> Array:
+    """Values in [low, high)."""
+    if kind.is_complex:
+        real = kind.to_real()
+        return uniform_array(rng, shape, low, high, real) + 1j * uniform_array(
+            rng, shape, low, high, real
+        )
+    drawn: Array = rng.random(shape, np.float64 if kind.itemsize == 8 else np.float32)
+    return low + drawn * np.asarray(high - low, drawn.dtype)
+
+
+def normal_array(rng: Rng, shape: Ints, mean: float, std: float, kind: DType) -> Array:
+    """Normal values; of a complex dtype each part has half the variance."""
+    if kind.is_complex:
+        part = std / np.sqrt(2)
+        real = kind.to_real()
+        drawn = normal_array(rng, shape, 0.0, part, real)
+        return mean + drawn + 1j * normal_array(rng, shape, 0.0, part, real)
+    values = rng.standard_normal(shape, np.float64 if kind.itemsize == 8 else np.float32)
+    scaled: Array = mean + values * np.asarray(std, np.asarray(values).dtype)
+    return scaled
+
+
+def integer_array(rng: Rng, shape: Ints, low: int, high: int) -> Array:
+    """Integers in [low, high)."""
+    drawn: Array = rng.integers(low, high, shape, np.int64 if high <= 2**63 else np.uint64)
+    return drawn
+
+
+def write_drawn(xp: ModuleType, target: Array, values: Array) -> None:
+    kind = from_numpy_dtype(target.dtype)
+    target[...] = values if values.dtype == target.dtype else cast(xp, np.asarray(values), kind)
+
+
+def _g(value: float) -> str:
+    return f"{value:g}"
+
+
+# --- fills in place ------------------------------------------------------------------
+
+Check = Callable[..., None]
+Draw = Callable[..., Array]
+
+
+def _fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
+    """``name_``: checks get dtype and arguments, ``draw`` a stream, shape, dtype and arguments."""
+    comma = ", " if arguments else ""
+    page = define(
+        f"aten::{name}(Tensor(a!) self{comma}{arguments}, *, {GENERATOR}) -> Tensor(a!)",
+        tags=[Tag.inplace, Tag.nondeterministic_seeded],
+    )
+
+    @page.shape
+    def shape(self: TensorMeta, *params: object) -> TensorMeta:
+        checks(self.dtype, *params[:-1])
+        check_writable(page.op._opname, self)
+        return self
+
+    @page.kernel
+    def kernel(xp: ModuleType, self: Array, *params: object) -> None:
+        rng = stream_of(params[-1])  # type: ignore[arg-type]  # a generator, by the schema
+        kind = from_numpy_dtype(self.dtype)
+        write_drawn(xp, self, draw(rng, self.shape, kind, *params[:-1]))
+
+    page.derivative(self=lambda grad: None)
+    return page
+
+
+def _check_continuous(name: str, kind: DType) -> None:
+    check_not_implemented(
+        kind.category >= 2, lambda: f"\"{name}\" not implemented for '{kind.scalar_name}'"
+    )
+
+
+def _check_distribution(name: str, kind: DType) -> None:
+    check(
+        kind.is_floating_point,
+        lambda: (
+            f"{name} distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you specified {kind.scalar_name}"
+        ),
+    )
+
+
+def check_uniform(kind: DType, low: float, high: float) -> None:
+    _check_continuous("check_uniform_bounds", kind)
+    check(
+        low <= high,
+        lambda: (
+            f"uniform_ expects to return a [from, to) range, but found from={_g(low)} > "
+            f"to={_g(high)}"
+        ),
+    )
+
+
+uniform_ = _fill(
+    "uniform_",
+    "float from=0., float to=1.",
+    check_uniform,
+    lambda rng, shape, kind, low, high: uniform_array(rng, shape, low, high, kind),
+)
+
+
+def check_normal(kind: DType, mean: float, std: float) -> None:
+    _check_continuous("normal_kernel_cpu", kind)
+    check(std >= 0, lambda: f"normal expects std >= 0.0, but found std {_g(std)}")
+
+
+normal_ = _fill(
+    "normal_",
+    "float mean=0., float std=1.",
+    check_normal,
+    lambda rng, shape, kind, mean, std: normal_array(rng, shape, mean, std, kind),
+)
+
+
+def _check_log_normal(kind: DType, mean: float, std: float) -> None:
+    _check_continuous("log_normal", kind)
+    check(std > 0, lambda: f"log_normal_ expects std > 0.0, but found std={_g(std)}")
+
+
+log_normal_ = _fill(
+    "log_normal_",
+    "float mean=1., float std=2.",
+    _check_log_normal,
+    lambda rng, shape, kind, mean, std: rng.lognormal(mean, std, shape),
+)
+
+
+def _check_exponential(kind: DType, lambd: float) -> None:
+    _check_distribution("Exponential", kind)
+    check(lambd > 0, lambda: f"exponential_ expects lambda > 0.0, but found lambda={_g(lambd)}")
+
+
+exponential_ = _fill(
+    "exponential_",
+    "float lambd=1.",
+    _check_exponential,
+    lambda rng, shape, kind, lambd: rng.standard_exponential(shape) / lambd,
+)
+
+
+def _check_cauchy(kind: DType, median: float, sigma: float) -> None:
+    _check_distribution("Cauchy", kind)
+    check(sigma > 0, lambda: f"cauchy_ expects sigma > 0.0, but found sigma={_g(sigma)}")
+
+
+cauchy_ = _fill(
+    "cauchy_",
+    "float median=0., float sigma=1.",
+    _check_cauchy,
+    lambda rng, shape, kind, median, sigma: median + sigma * rng.standard_cauchy(shape),
+)
+
+
+def _check_geometric(kind: DType, p: float) -> None:
+    check_not_implemented(
+        kind.category in (1, 2), lambda: f"\"geometric\" not implemented for '{kind.scalar_name}'"
+    )
+    check(0 < p < 1, lambda: f"geometric_ expects p to be in (0, 1), but got p={_g(p)}")
+
+
+geometric_ = _fill(
+    "geometric_",
+    "float p",
+    _check_geometric,
+    lambda rng, shape, kind, p: rng.geometric(p, shape),
+)
+
+
+def check_probability(name: str, p: float) -> None:
+    check(0 <= p <= 1, lambda: f"{name} expects p to be in [0, 1], but got p={_g(p)}")
+
+
+bernoulli__float = _fill(
+    "bernoulli_.float",
+    "float p=0.5",
+    lambda kind, p: check_probability("bernoulli_", p),
+    lambda rng, shape, kind, p: rng.random(shape) < p,
+)
+
+# --- integers ------------------------------------------------------------------------
+
+
+def check_bounds(kind: DType, low: int, high: int) -> None:
+    """Refuse an empty range, or one beyond what the dtype holds."""
+    check(
+        low < high,
+        lambda: f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}",
+    )
+    least, greatest = whole_range(kind)
+    names = {"uint8": "unsigned char", "bool": "bool", "int8": "signed char", "int16": "short"}
+    name = names.get(kind.name, kind.name)
+    check(low >= least, lambda: f"from is out of bounds for {name}")
+    check(high - 1 <= greatest, lambda: f"to - 1 is out of bounds for {name}")
+
+
+def whole_range(kind: DType) -> tuple[int, int]:
+    """The least and greatest integer that a dtype holds; of floats, only finite ones."""
+    if kind.name == "bool":
+        return 0, 1
+    if kind.is_floating_point:
+        greatest = min(int(finfo(kind).max), 2**63 - 1)
+        return -greatest, greatest
+    info = iinfo(kind)
+    return info.min, info.max
+
+
+random_ = _fill("random_", "", lambda kind: None, lambda rng, shape, kind: _any(rng, shape, kind))
+
+
+def _any(rng: Rng, shape: Ints, kind: DType) -> Array:
+    """Any integer from 0 that the dtype holds exactly."""
+    if kind.is_floating_point:
+        return integer_array(rng, shape, 0, int(2 / finfo(kind).eps) + 1)
+    greatest = whole_range(kind)[1]
+    return integer_array(rng, shape, 0, min(greatest, 2**63 - 2) + 1)
+
+
+random__to = _fill(
+    "random_.to",
+    "int to",
+    lambda kind, to: check_bounds(kind, 0, to),
+    lambda rng, shape, kind, to: integer_array(rng, shape, 0, to),
+)
+
+
+def _top(kind: DType, to: int | None) -> int:
+    return min(whole_range(kind)[1], 2**63 - 2) + 1 if to is None else to
+
+
+random__from = _fill(
+    "random_.from",
+    "int from, int? to",
+    lambda kind, low, to: check_bounds(kind, low, _top(kind, to)),
+    lambda rng, shape, kind, low, to: integer_array(rng, shape, low, _top(kind, to)),
+)

@@ -1,0 +1,482 @@
+"""Functions along a dimension that other operators define: differences, integrals, quantiles.
+
+And covariance, distance, renormalization. What has a derivative of its own is a page, the rest is
+composed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.common.operators import aten
+from maquette.aten.reduction.vector_norms import norm_array, norm_grad
+from maquette.aten.view.copies import write_exact_out, write_out
+from maquette.core.broadcast import broadcast_shapes, wrap_dim
+from maquette.core.dtype import bool_, float32, float64, int64, result_type_of
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import Number
+from maquette.core.symbols import is_true
+from maquette.dispatch.tags import Tag
+from maquette.library.page import Cost, Variant, define
+from maquette.tensor.tensor import Tensor
+
+Grad = Tensor | None
+
+
+# --- distance ------------------------------------------------------------------------
+
+dist = define("aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
+
+
+@dist.shape
+def dist_shape(self: TensorMeta, other: TensorMeta, p: Number) -> TensorMeta:
+    broadcast_shapes(self.shape, other.shape)
+    kind = result_type_of((self, other))
+    check(
+        kind.category > 1,
+        lambda: (
+            f"norm(): input dtype should be either floating point or complex. Got "
+            f"{kind.scalar_name} instead."
+        ),
+    )
+    return self.fresh((), kind.to_real())
+
+
+@dist.kernel
+def dist_kernel(xp: ModuleType, self: Array, other: Array, p: Number) -> Array:
+    difference = wide(self) - wide(other)
+    return norm_array(xp, difference, p, tuple(range(difference.ndim)), False)
+
+
+dist.derivative(
+    self=lambda grad, self, other, p, result: norm_grad(grad, self - other, p, result, None, False),
+    other=lambda grad, self, other, p, result: (
+        -norm_grad(grad, self - other, p, result, None, False)
+    ),
+)
+dist.cost(lambda self, *rest: Cost(flops=3 * self.numel))
+
+
+# --- renormalization -----------------------------------------------------------------
+
+renorm = define(
+    "aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+    variants=(Variant.INPLACE, Variant.OUT),
+)
+_SMALL = 1e-7  # keeps the division finite
+
+
+@renorm.shape
+def renorm_shape(self: TensorMeta, p: Number, dim: int, maxnorm: Number) -> TensorMeta:
+    check(
+        not isinstance(p, complex) and p > 0,
+        lambda: f"renorm: non-positive-norm not supported; got p={p}",
+    )
+    check(
+        not isinstance(maxnorm, complex) and maxnorm >= 0,
+        lambda: f"renorm: expected maxnorm to be >= 0 but got {maxnorm}",
+    )
+    check(
+        self.ndim > 1,
+        lambda: f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions",
+    )
+    wrap_dim(dim, self.ndim)
+    return self.fresh(self.shape)
+
+
+def _others(dim: int, ndim: int) -> tuple[int, ...]:
+    return tuple(d for d in range(ndim) if d != dim % ndim)
+
+
+@renorm.kernel
+def renorm_kernel(xp: ModuleType, self: Array, p: Number, dim: int, maxnorm: float) -> Array:
+    x = wide(self)
+    length = norm_array(xp, x, p, _others(dim, x.ndim), True)
+    scale = xp.where(length > maxnorm, maxnorm / (length + _SMALL), 1).astype(length.dtype)
+    result: Array = x * scale
+    return result
+
+
+def renorm_grad(grad: Tensor, self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:
+    """Through the scale where it is less than 1; unchanged elsewhere."""
+    dims = _others(dim, self.meta.ndim)
+    length = self.linalg_vector_norm(p, dims, True)
+    product = self.conj() * grad if self.is_complex() else self * grad
+    along = product.real if self.is_complex() else product
+    by_length = norm_grad(along.sum(dims, True), self, p, length, dims, True)
+    inverse = (length + _SMALL).reciprocal()
+    scaled = (grad - by_length * inverse) * inverse * maxnorm
+    found: Tensor = aten.where(length > maxnorm, scaled.to(grad.dtype), grad)
+    return found
+
+
+renorm.derivative(self=lambda grad, self, p, dim, maxnorm: renorm_grad(grad, self, p, dim, maxnorm))
+renorm.exact_out()
+renorm.cost(lambda self, *rest: Cost(flops=3 * self.numel))
+
+
+# --- differences ---------------------------------------------------------------------
+
+_DIFF = "Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None"
+diff = define(f"aten::diff({_DIFF}) -> Tensor")
+diff_out = define(f"aten::diff.out({_DIFF}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
+
+
+def _check_extension(self: TensorMeta, dim: int, more: Grad) -> None:
+    """Refuse what cannot be put before or after a tensor along ``dim``."""
+    if more is None:
+        return
+    given = more.meta.shape
+    check(
+        len(given) == self.ndim,
+        lambda: "diff expects prepend or append to be the same dimension as input",
+    )
+    for d, (have, want) in enumerate(zip(given, self.shape, strict=True)):
+        check(
+            d == dim or have == want,
+            partial(
+                "diff expects the shape of tensor to prepend or append to match that of input "
+                "except along the differencing dimension; input.size({0}) = {1}, but got "
+                "tensor.size({0}) = {2}".format,
+                d,
+                want,
+                have,
+            ),
+        )
+
+
+@diff.composite
+def diff_composite(self: Tensor, n: int, dim: int, prepend: Grad, append: Grad) -> Tensor:
+    """Differences of neighbours, n times over; of booleans: where neighbours differ."""
+    check(self.meta.ndim >= 1, lambda: "diff expects input to be at least one-dimensional")
+    check(n >= 0, lambda: f"order must be non-negative but got {n}")
+    dim = wrap_dim(dim, self.meta.ndim)
+    for more in (prepend, append):
+        _check_extension(self.meta, dim, more)
+    if n == 0:
+        return self.clone()
+    parts = [t for t in (prepend, self, append) if t is not None]
+    whole: Tensor = aten.cat(parts, dim) if len(parts) > 1 else self
+    for _ in range(min(n, whole.meta.shape[dim])):
+        steps = whole.meta.shape[dim] - 1
+        low, high = whole.narrow(dim, 0, steps), whole.narrow(dim, 1, steps)
+        whole = high.logical_xor(low) if whole.dtype is bool_ else high - low
+    return whole
+
+
+diff_out.composite(
+    lambda self, n, dim, prepend, append, out: write_out(
+        out, diff_composite(self, n, dim, prepend, append)
+    )
+)
+
+
+# --- integrals -----------------------------------------------------------------------
+
+trapezoid_x = define("aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+trapezoid_dx = define("aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
+trapz_x = define("aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+trapz_dx = define("aten::trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor")
+cumulative_trapezoid_x = define(
+    "aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"
+)
+cumulative_trapezoid_dx = define(
+    "aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"
+)
+
+
+def _check_no_bool(name: str, *tensors: Tensor) -> None:
+    check(
+        all(t.dtype is not bool_ for t in tensors),
+        lambda: f"{name}: received a bool input for `x` or `y`, but bool is not supported",
+    )
+
+
+def _without(t: Tensor, dim: int) -> Tensor:
+    """Zeros of the shape that is left without a dimension."""
+    shape = t.meta.shape
+    return t.new_zeros((*shape[:dim], *shape[dim + 1 :]))
+
+
+def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
+    """The distances between sample points, broadcast along y."""
+    rank = y.meta.ndim
+    check(x.meta.ndim > 0, lambda: f"{name}: There must be one `x` value for each sample point")
+    if x.meta.ndim == 1:
+        check(
+            x.meta.shape[0] == y.meta.shape[dim],
+            lambda: f"{name}: There must be one `x` value for each sample point",
+        )
+        x = x.view(tuple(x.meta.shape[0] if d == dim else 1 for d in range(rank)))
+    elif x.meta.ndim < rank:
+        x = x.view(((1,) * (rank - x.meta.ndim)) + x.meta.shape)
+    low, high = _neighbours(x, dim)
+    return high - low
+
+
+def _neighbours(t: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    steps = max(t.meta.shape[dim] - 1, 0)
+    first = min(1, t.meta.shape[dim])
+    return t.narrow(dim, 0, steps), t.narrow(dim, first, steps)
+
+
+@trapezoid_x.composite
+def trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
+    dim = wrap_existing_dim(dim, y.meta.ndim)
+    if is_true(y.meta.shape[dim] == 0):
+        return _without(y, dim)
+    _check_no_bool("trapezoid", y, x)
+    low, high = _neighbours(y, dim)
+    return ((low + high) * _steps("trapezoid", y, x, dim)).sum(dim) / 2.0
+
+
+@trapezoid_dx.composite
+def trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
+    dim = wrap_existing_dim(dim, y.meta.ndim)
+    if is_true(y.meta.shape[dim] == 0):
+        return _without(y, dim)
+    _check_no_bool("trapezoid", y)
+    ends = y.select(dim, 0) + y.select(dim, -1)
+    return (y.sum(dim) - ends * 0.5) * dx
+
+
+@cumulative_trapezoid_x.composite
+def cumulative_trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
+    dim = wrap_existing_dim(dim, y.meta.ndim)
+    _check_no_bool("cumulative_trapezoid", y, x)
+    low, high = _neighbours(y, dim)
+    return ((low + high) * _steps("cumulative_trapezoid", y, x, dim)).cumsum(dim) / 2.0
+
+
+@cumulative_trapezoid_dx.composite
+def cumulative_trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
+    dim = wrap_existing_dim(dim, y.meta.ndim)
+    _check_no_bool("cumulative_trapezoid", y)
+    low, high = _neighbours(y, dim)
+    return (low + high).cumsum(dim) * (dx / 2.0)
+
+
+trapz_x.composite(trapezoid_x_composite)
+trapz_dx.composite(trapezoid_dx_composite)
+
+
+# --- quantiles -----------------------------------------------------------------------
+
+_WAYS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _check_quantile(name: str, self: Tensor, q: Tensor, interpolation: str) -> None:
+    check(self.meta.numel > 0, lambda: f"{name}() input tensor must be non-empty")
+    check(
+        self.dtype in (float32, float64),
+        lambda: f"{name}() input tensor must be either float or double dtype; got {self.meta}",
+    )
+    check(
+        q.meta.ndim <= 1,
+        lambda: f"{name}() q must be a scalar or 1D tensor, but got {q.meta}",
+    )
+    check(
+        q.dtype is self.dtype,
+        lambda: (
+            f"{name}() q tensor must be same dtype as the input tensor; got {q.meta} for "
+            f"{self.meta}"
+        ),
+    )
+    check(
+        interpolation in _WAYS,
+        lambda: (
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or "
+            f"nearest, but got {interpolation}"
+        ),
+    )
+    values = q._data
+    check(
+        values is None or bool(((values >= 0) & (values <= 1)).all()),  # type: ignore[operator]  # floats
+        lambda: f"{name}() q values must be in the range [0, 1]",
+    )
+
+
+def _lines(self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """The elements in order along the last dimension, before it the shape of a quantile."""
+    shape, rank = self.meta.shape, self.meta.ndim
+    if dim is None:
+        flat: Tensor = self.flatten().sort()[0]
+        return flat.view(((1,) * rank if keepdim else ()) + (self.meta.numel,))
+    dim = wrap_dim(dim, rank)
+    if not rank:
+        return self.view((1,)).sort()[0]
+    kept = tuple(1 if d == dim else n for d, n in enumerate(shape) if keepdim or d != dim)
+    moved = self if dim == rank - 1 else self.unsqueeze(-1).transpose(dim, -1)
+    return moved.sort()[0].contiguous().view((*kept, shape[dim]))
+
+
+def _quantile(
+    name: str, self: Tensor, q: Tensor, dim: int | None, keepdim: bool, interpolation: str
+) -> Tensor:
+    _check_quantile(name, self, q, interpolation)
+    lines = _lines(self, dim, keepdim and self.meta.ndim > 0)
+    if name == "nanquantile":
+        ranks = q * (lines.isnan().logical_not_().sum((-1,), True) - 1)
+        ranks = ranks.masked_fill(ranks < 0, 0)
+    else:
+        last = lines.meta.shape[-1] - 1
+        wanted = (*lines.meta.shape[:-1], q.meta.numel)
+        ranks = (q * last).expand(wanted).masked_fill(lines.isnan().any(-1, True), last)
+    values = _at_ranks(lines, ranks, interpolation)
+    if not q.meta.ndim:
+        return values.squeeze(-1)
+    return values.unsqueeze(0).transpose(0, -1).squeeze(-1)
+
+
+def _at_ranks(lines: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
+    """The elements at ranks that may lie between two of them."""
+    if interpolation in ("lower", "higher", "nearest"):
+        rounded = {"lower": ranks.floor, "higher": ranks.ceil, "nearest": ranks.round}
+        return lines.gather(-1, rounded[interpolation]().to(int64))
+    below = ranks.to(int64)
+    above = ranks.ceil().to(int64)
+    weight = ranks.new_full(ranks.meta.shape, 0.5) if interpolation == "midpoint" else ranks - below
+    return lines.gather(-1, below).lerp(lines.gather(-1, above), weight)
+
+
+def _quantile_pages(name: str) -> None:
+    rest = 'int? dim=None, bool keepdim=False, *, str interpolation="linear"'
+    by_tensor = define(f"aten::{name}(Tensor self, Tensor q, {rest}) -> Tensor")
+    by_number = define(f"aten::{name}.scalar(Tensor self, float q, {rest}) -> Tensor")
+    out = define(
+        f"aten::{name}.out(Tensor self, Tensor q, {rest}, Tensor(a!) out) -> Tensor(a!)",
+        tags=[Tag.out],
+    )
+    number_out = define(
+        f"aten::{name}.scalar_out(Tensor self, float q, {rest}, Tensor(a!) out) -> Tensor(a!)",
+        tags=[Tag.out],
+    )
+
+    def of_number(
+        self: Tensor, q: float, dim: int | None, keepdim: bool, interpolation: str
+    ) -> Tensor:
+        check(0 <= q <= 1, lambda: f"{name}() q must be in the range [0, 1] but got {q}")
+        return _quantile(name, self, self.new_full((), q), dim, keepdim, interpolation)
+
+    by_tensor.composite(
+        lambda self, q, dim, keepdim, way: _quantile(name, self, q, dim, keepdim, way)
+    )
+    by_number.composite(of_number)
+    out.composite(
+        lambda self, q, dim, keepdim, way, out: write_exact_out(
+            out, _quantile(name, self, q, dim, keepdim, way)
+        )
+    )
+    number_out.composite(
+        lambda self, q, dim, keepdim, way, out: write_exact_out(
+            out, of_number(self, q, dim, keepdim, way)
+        )
+    )
+
+
+_quantile_pages("quantile")
+_quantile_pages("nanquantile")
+
+
+# --- covariance ----------------------------------------------------------------------
+
+cov = define(
+    "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) "
+    "-> Tensor"
+)
+corrcoef = define("aten::corrcoef(Tensor self) -> Tensor")
+
+
+def _check_weights(name: str, weights: Grad, observations: int) -> None:
+    if weights is None:
+        return
+    check(
+        weights.meta.ndim <= 1,
+        lambda: (
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with "
+            f"{weights.meta.ndim} dimensions"
+        ),
+    )
+    check(
+        weights.meta.numel == observations,
+        lambda: (
+            f"cov(): expected {name} to have the same numel as there are observations in the "
+            f"input but got {weights.meta.numel} != {observations}"
+        ),
+    )
+    check(not bool((weights < 0).any()), lambda: f"cov(): {name} cannot be negative")
+
+
+@cov.composite
+def cov_composite(self: Tensor, correction: int, fweights: Grad, aweights: Grad) -> Tensor:
+    """Rows are variables, columns observations, which may be repeated or weighted."""
+    check(
+        self.meta.ndim <= 2,
+        lambda: (
+            f"cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{self.meta.ndim} dimensions"
+        ),
+    )
+    check(self.dtype is not bool_, lambda: "cov(): bool dtype is not supported for input")
+    rows = self if self.meta.ndim == 2 else self.view((1, -1))
+    observations = rows.meta.shape[1]
+    check(
+        fweights is None or fweights.dtype.category == 1,
+        lambda: (
+            "cov(): expected fweights to have integral dtype but got fweights with "
+            f"{'' if fweights is None else fweights.dtype.scalar_name} dtype"
+        ),
+    )
+    check(
+        aweights is None or aweights.dtype.is_floating_point,
+        lambda: (
+            "cov(): expected aweights to have floating point dtype but got aweights with "
+            f"{'' if aweights is None else aweights.dtype.scalar_name} dtype"
+        ),
+    )
+    _check_weights("fweights", fweights, observations)
+    _check_weights("aweights", aweights, observations)
+    weights = fweights
+    if aweights is not None:
+        weights = aweights if weights is None else weights * aweights
+    if weights is None:
+        centered = rows - (rows.sum((1,)) / observations).unsqueeze(1)
+        product: Tensor = centered.mm(_adjoint(centered))
+        return (product / max(observations - correction, 0)).squeeze()
+    total = weights.sum()
+    centered = rows - ((rows * weights).sum((1,)) / total).unsqueeze(1)
+    freedom = total - correction
+    if aweights is not None and correction != 0:
+        freedom = total - (weights * aweights).sum() * correction / total
+    scaled: Tensor = centered.mm(_adjoint(centered * weights))
+    return (scaled / freedom.clamp(0)).squeeze()
+
+
+def _adjoint(matrix: Tensor) -> Tensor:
+    return matrix.t().conj() if matrix.is_complex() else matrix.t()
+
+
+@corrcoef.composite
+def corrcoef_composite(self: Tensor) -> Tensor:
+    """Covariances divided by both standard deviations."""
+    check(
+        self.meta.ndim <= 2,
+        lambda: (
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input "
+            f"with {self.meta.ndim} dimensions"
+        ),
+    )
+    c = cov_composite(self, 1, None, None)
+    if not c.meta.ndim:
+        return c / c  # NaN where there is no variance, 1 elsewhere
+    d = c.diagonal()
+    deviation = (d.real if d.is_complex() else d).sqrt()
+    c = c / deviation.view((-1, 1)) / deviation.view((1, -1))
+    if not c.is_complex():
+        return c.clamp(-1, 1)
+    found: Tensor = aten.complex(c.real.clamp(-1, 1), c.imag.clamp(-1, 1))
+    return found

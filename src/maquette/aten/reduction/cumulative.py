@@ -1,0 +1,231 @@
+"""Running sums, products and extremes along a dimension."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, accumulator
+from maquette.aten.common.operators import aten
+from maquette.aten.reduction.min_max import check_ordered
+from maquette.aten.reduction.sums import (
+    cast,
+    into_dtype_of_out,
+    reduction_cost,
+    sum_dtype,
+)
+from maquette.core.broadcast import wrap_dim
+from maquette.core.dtype import dtype, int64
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
+from maquette.tensor.tensor import Tensor
+
+BOTH = (Variant.INPLACE, Variant.OUT)
+
+
+# --- sums and products ---------------------------------------------------------------
+
+
+def _scan(name: str, ufunc: str) -> OperatorPage:
+    """The page of cumsum or cumprod; integers run in int64."""
+    page = define(
+        f"aten::{name}(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        tags=[Tag.core] if name == "cumsum" else [],
+        variants=BOTH,
+    )
+
+    def shape(self: TensorMeta, dim: int, dtype: dtype | None) -> TensorMeta:
+        wrap_dim(dim, self.ndim)
+        return self.fresh(self.shape, sum_dtype(self, dtype))
+
+    def kernel(xp: ModuleType, self: Array, dim: int, dtype: dtype | None) -> Array:
+        x = cast(self, dtype)
+        if not x.ndim:
+            return x.copy()
+        kind = xp.int64 if x.dtype.kind in "biu" else accumulator(x.dtype)
+        result: Array = getattr(xp, ufunc).accumulate(x, axis=dim, dtype=kind)
+        return result
+
+    page.shape(shape)
+    page.kernel(kernel)
+    into_dtype_of_out(page)
+    _keep_dtype_in_place(page)
+    page.cost(reduction_cost)
+    return page
+
+
+def _keep_dtype_in_place(page: OperatorPage) -> None:
+    """Let the in-place form run in the tensor's own dtype only."""
+    (variant,) = [v for v in page.variants if Tag.inplace in v.tags]
+    fitted = variant.shape_rule
+    assert fitted is not None
+
+    def shape(self: TensorMeta, dim: int, dtype: dtype | None) -> object:
+        check(
+            dtype is None or dtype is self.dtype,
+            lambda: (
+                f"Bad in-place call: input tensor dtype {self.dtype} and output tensor dtype "
+                f"{dtype} should match"
+            ),
+        )
+        return fitted(self, dim, dtype)
+
+    set_shape_rule(variant, shape)
+
+
+cumsum = _scan("cumsum", "add")
+cumprod = _scan("cumprod", "multiply")
+
+
+def reversed_sum(t: Tensor, dim: int) -> Tensor:
+    """The running sum from the end."""
+    if t.meta.numel <= 1 or t.meta.shape[dim] == 1:
+        return t
+    return t.flip((dim,)).cumsum(dim).flip((dim,))
+
+
+cumsum.derivative(self=lambda grad, dim, self_meta: reversed_sum(grad.to(self_meta.dtype), dim))
+
+
+def cumprod_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor:
+    """The derivative by each factor, exact with zeros among them, without looking at data.
+
+    Before the first zero it is ``reversed_sum(grad * result) / self``; at the first zero the
+    products that leave it out; behind it nothing.
+    """
+    if not self.meta.ndim or self.meta.numel <= 1 or self.meta.shape[dim] == 1:
+        return grad
+    x, y = (self.conj(), result.conj()) if self.is_complex() else (self, result)
+    zero = x == 0
+    zeros_so_far = zero.cumsum(dim)
+    before, first = zeros_so_far == 0, zero.logical_and(zeros_so_far == 1)
+    ahead = reversed_sum(y * grad, dim) / x.masked_fill(zero, 1)
+    without = x.masked_fill(first, 1).cumprod(dim)
+    at_first = reversed_sum(without * grad, dim)
+    nothing = grad.new_zeros((), dtype=ahead.dtype)
+    found: Tensor = aten.where(before, ahead, aten.where(first, at_first, nothing))
+    return found
+
+
+cumprod.derivative(
+    self=lambda grad, self, dim, result: cumprod_grad(grad, self.to(grad.dtype), dim, result)
+)
+
+
+# --- extremes ------------------------------------------------------------------------
+
+
+def _running_extreme(name: str, ufunc: str) -> OperatorPage:
+    """The page of cummax or cummin: the last of equal elements counts, NaN stays."""
+    page = define(
+        f"aten::{name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        variants=[
+            f"aten::{name}.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) "
+            f"-> (Tensor(a!) values, Tensor(b!) indices)"
+        ],
+    )
+
+    def shape(self: TensorMeta, dim: int) -> tuple[TensorMeta, TensorMeta]:
+        check_ordered(name, self)
+        wrap_dim(dim, self.ndim)
+        return self.fresh(self.shape), self.fresh(self.shape, int64)
+
+    def kernel(xp: ModuleType, self: Array, dim: int) -> tuple[Array, Array]:
+        if not self.ndim:
+            return self.copy(), xp.zeros((), xp.int64)
+        x = wide(self)
+        values = getattr(xp, ufunc).accumulate(x, axis=dim)
+        is_new = x == values
+        if x.dtype.kind == "f":
+            is_new |= xp.isnan(x) & xp.isnan(values)
+        steps = xp.arange(x.shape[dim]).reshape(
+            [-1 if d == dim % x.ndim else 1 for d in range(x.ndim)]
+        )
+        return values, xp.maximum.accumulate(xp.where(is_new, steps, 0), axis=dim)
+
+    page.shape(shape)
+    page.kernel(kernel)
+    page.derivative("self")(
+        lambda grads, self_meta, dim, result1: (
+            grads[0].new_zeros(self_meta.shape).scatter_add(dim, result1, grads[0]),
+        )
+    )
+    page.nondifferentiable(1)
+    page.exact_out()
+    page.cost(reduction_cost)
+    return page
+
+
+cummax = _running_extreme("cummax", "maximum")
+cummin = _running_extreme("cummin", "minimum")
+
+
+# --- logarithms of running sums ------------------------------------------------------
+
+logcumsumexp = define("aten::logcumsumexp(Tensor self, int dim) -> Tensor", variants=[Variant.OUT])
+
+
+@logcumsumexp.shape
+def logcumsumexp_shape(self: TensorMeta, dim: int) -> TensorMeta:
+    wrap_dim(dim, self.ndim)
+    check_not_implemented(
+        self.dtype.category > 1,
+        lambda: f"\"logcumsumexp_out_cpu\" not implemented for '{self.dtype.scalar_name}'",
+    )
+    return self.fresh(self.shape)
+
+
+@logcumsumexp.kernel
+def logcumsumexp_kernel(xp: ModuleType, self: Array, dim: int) -> Array:
+    x = wide(self)
+    if not x.ndim or not x.size:
+        return x.copy()
+    with np.errstate(all="ignore"):
+        if x.dtype.kind == "c":
+            return _complex_logcumsumexp(xp, x, dim)
+        result: Array = xp.logaddexp.accumulate(x, axis=dim)
+    return result
+
+
+def _complex_logcumsumexp(xp: ModuleType, x: Array, dim: int) -> Array:
+    """Step by step, so that the phase goes on from step to step without being wrapped."""
+    rows = xp.moveaxis(x, dim, 0)
+    sums = [rows[0]]
+    for row in rows[1:]:
+        before_is_less = sums[-1].real < row.real
+        low = xp.where(before_is_less, sums[-1], row)
+        high = xp.where(before_is_less, row, sums[-1])
+        sums.append(xp.log1p(xp.exp(low - high)) + high)
+    result: Array = xp.moveaxis(xp.stack(sums), 0, dim)
+    return result
+
+
+def logcumsumexp_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor:
+    """In logarithms, positive and negative gradients apart, so nothing overflows."""
+    if not self.meta.ndim or not self.meta.numel:
+        return grad
+    if grad.is_complex():
+        scaled = reversed_sum(grad * (-result).exp().conj(), dim)
+        return scaled * self.exp().conj()
+    logs = grad.abs().log()
+    lowest = grad.new_full((), _LOWEST_LOG)
+
+    def part(sign: Tensor) -> Tensor:
+        shifted: Tensor = aten.where(sign, logs, lowest) - result
+        ahead = shifted.flip((dim,)).logcumsumexp(dim).flip((dim,))
+        return (ahead + self).exp()
+
+    return part(grad > 0) - part(grad < 0)
+
+
+_LOWEST_LOG = -1e30  # the exponential of this and of anything added to it is 0
+
+logcumsumexp.derivative(
+    self=lambda grad, self, dim, result: logcumsumexp_grad(grad, self, dim, result)
+)
+logcumsumexp.exact_out()
+logcumsumexp.cost(reduction_cost)

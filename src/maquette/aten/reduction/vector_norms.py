@@ -1,0 +1,232 @@
+"""Vector norms: of order p over any dimensions.
+
+`linalg_vector_norm` and the older forms of ``norm`` share the array function, the checks and the
+derivative. Matrix norms are in `matrix_norms.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+
+from maquette.aten.common.accumulation import wide
+from maquette.aten.common.axes import Array, Dims, axes_of, dims_of, reduced, spread, total
+from maquette.aten.reduction.sums import REDUCTION, cast
+from maquette.core.dtype import dtype
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import Number
+from maquette.core.symbols import is_true
+from maquette.library.page import Cost, OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+
+def norm_array(
+    xp: ModuleType, self: Array, order: Number, axes: tuple[int, ...], keepdims: bool
+) -> Array:
+    """The p-norm of the elements over axes, in the accumulation type."""
+    magnitude = xp.abs(wide(self))
+    p = float(order.real)
+    with np.errstate(all="ignore"):
+        if p == 0:
+            counted: Array = (magnitude != 0).sum(axis=axes, keepdims=keepdims)
+            return counted.astype(magnitude.dtype)
+        if math.isinf(p):
+            extreme = xp.maximum if p > 0 else xp.minimum
+            start = 0 if p > 0 else xp.inf
+            most: Array = extreme.reduce(
+                magnitude, axis=axes, keepdims=keepdims, initial=magnitude.dtype.type(start)
+            )
+            return most
+        if p == 1:
+            return total(xp, magnitude, axes, keepdims)
+        if p == 2:
+            return xp.sqrt(total(xp, magnitude * magnitude, axes, keepdims))
+        powers = magnitude ** magnitude.dtype.type(p)
+        result: Array = total(xp, powers, axes, keepdims) ** magnitude.dtype.type(1 / p)
+        return result
+
+
+def check_norm(name: str, self: TensorMeta, kind: dtype | None) -> dtype:
+    """The dtype that a norm is taken in; RuntimeError if there is none."""
+    check(
+        self.dtype.category > 1,
+        lambda: (
+            f"{name}: Expected a floating point or complex tensor as input. Got "
+            f"{self.dtype.scalar_name}"
+        ),
+    )
+    if kind is None:
+        return self.dtype
+    check(
+        kind.category > 1,
+        lambda: f"{name}: dtype should be floating point or complex, but got {kind.scalar_name}",
+    )
+    check(
+        kind.is_complex == self.dtype.is_complex,
+        lambda: (
+            f"{name}: dtype should be {'complex' if self.dtype.is_complex else 'real'} for "
+            f"{'complex' if self.dtype.is_complex else 'real'} inputs, but got {kind.scalar_name}"
+        ),
+    )
+    check(
+        kind.itemsize >= self.dtype.itemsize,
+        lambda: (
+            f"{name}: the dtype of the input ({self.dtype.scalar_name}) should be convertible "
+            f"without narrowing to the specified dtype ({kind.scalar_name})"
+        ),
+    )
+    return kind
+
+
+def check_norm_of_nothing(self: TensorMeta, order: Number, dim: Dims) -> None:
+    """A norm that is an extreme, or divides, needs an element."""
+    if not is_true(self.numel == 0) or (0 <= order.real < math.inf):
+        return
+    check(
+        dim is not None and dim != (),
+        lambda: (
+            f"linalg.vector_norm cannot compute the {order} norm on an empty tensor because "
+            f"the operation does not have an identity"
+        ),
+    )
+    empty = [d for d in dims_of(dim, self.ndim) if is_true(self.shape[d] == 0)]
+    check(
+        not empty,
+        lambda: (
+            f"linalg.vector_norm cannot compute the {order} norm on the dimension {empty[0]} "
+            f"because this dimension is empty and the operation does not have an identity"
+        ),
+    )
+
+
+def norm_grad(
+    grad: Tensor, self: Tensor, p: Number, result: Tensor, dim: Dims, keepdim: bool
+) -> Tensor:
+    """The derivative of the p-norm; a subgradient where it has none."""
+    rank, order = self.meta.ndim, float(p.real)
+    dims = dims_of(dim, rank)
+    if dim is not None and dim != ():
+        grad, result = spread(grad, dim, keepdim, rank), spread(result, dim, keepdim, rank)
+    if order == 0:
+        return self.new_zeros(self.meta.shape)
+    if order == 1:
+        return self.sgn() * grad
+    if order == 2:
+        return grad * (self / result).masked_fill_(result == 0, 0)
+    if math.isinf(order):
+        magnitude = self.abs()
+        ties = (magnitude == result).logical_or(magnitude.isnan())
+        return grad / ties.sum(dims, True) * ties * self.sgn()
+    if order < 1:
+        powers = self.abs().pow_(order - 1).masked_fill_(self == 0, 0)
+        return self.sgn() * powers * grad * result.pow(1 - order)
+    scale = (grad / result.pow(order - 1)).masked_fill_(result == 0, 0)
+    if order < 2:
+        return self.sgn() * self.abs().pow_(order - 1) * scale
+    return self * self.abs().pow_(order - 2) * scale
+
+
+linalg_vector_norm = define(
+    "aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+    "ScalarType? dtype=None) -> Tensor",
+    tags=REDUCTION,
+    variants=["out"],
+)
+
+
+@linalg_vector_norm.shape
+def linalg_vector_norm_shape(
+    self: TensorMeta, ord: Number, dim: Dims, keepdim: bool, dtype: dtype | None
+) -> TensorMeta:
+    check(
+        not isinstance(ord, complex),
+        lambda: (
+            f"linalg.vector_norm: Expected a non-complex scalar as the order of norm, got {ord}"
+        ),
+    )
+    kind = check_norm("linalg.vector_norm", self, dtype)
+    check_norm_of_nothing(self, ord, dim)
+    return reduced(self, dim, keepdim, kind.to_real())
+
+
+@linalg_vector_norm.kernel
+def linalg_vector_norm_kernel(
+    xp: ModuleType, self: Array, ord: Number, dim: Dims, keepdim: bool, dtype: dtype | None
+) -> Array:
+    return norm_array(xp, cast(self, dtype), ord, axes_of(dim, self.ndim), keepdim)
+
+
+linalg_vector_norm.derivative(
+    self=lambda grad, self, ord, result, dim, keepdim: norm_grad(
+        grad, self, ord, result, dim, keepdim
+    )
+)
+linalg_vector_norm.exact_out()
+linalg_vector_norm.cost(lambda self, *rest: Cost(flops=2 * self.numel))
+
+
+def _norm_page(
+    overload: str, parameters: str, place: Callable[..., tuple[object, ...]], out: str
+) -> OperatorPage:
+    """A form of the older ``norm``; ``place`` gives its p, dim, keepdim and dtype."""
+    page = define(f"aten::norm.{overload}({parameters}) -> Tensor", tags=REDUCTION, variants=[out])
+
+    def shape(self: TensorMeta, *rest: object) -> TensorMeta:
+        p, dim, keepdim, kind = place(*rest)
+        wanted = check_norm("norm()", self, kind)  # type: ignore[arg-type]  # a dtype, by the schema
+        if isinstance(p, (int, float)):
+            check_norm_of_nothing(self, p, dim)  # type: ignore[arg-type]  # dimensions, by the schema
+        return reduced(self, dim, bool(keepdim), wanted.to_real())  # type: ignore[arg-type]  # as above
+
+    def kernel(xp: ModuleType, self: Array, *rest: object) -> Array:
+        p, dim, keepdim, kind = place(*rest)
+        order = 2 if p is None else p
+        x = cast(self, kind)  # type: ignore[arg-type]  # a dtype, by the schema
+        return norm_array(xp, x, order, axes_of(dim, self.ndim), bool(keepdim))  # type: ignore[arg-type]  # as above
+
+    page.shape(shape)
+    page.kernel(kernel)
+    page.exact_out()
+    page.cost(lambda self, *rest: Cost(flops=2 * self.numel))
+    return page
+
+
+norm_whole = _norm_page(
+    "Scalar", "Tensor self, Scalar p=2", lambda p: (p, None, False, None), "Scalar_out"
+)
+norm_dim = _norm_page(
+    "ScalarOpt_dim",
+    "Tensor self, Scalar? p, int[1] dim, bool keepdim=False",
+    lambda p, dim, keepdim: (p, dim, keepdim, None),
+    "out",
+)
+norm_dim_dtype = _norm_page(
+    "ScalarOpt_dim_dtype",
+    "Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype",
+    lambda p, dim, keepdim, dtype: (p, dim, keepdim, dtype),
+    "dtype_out",
+)
+norm_dtype = _norm_page(
+    "ScalarOpt_dtype",
+    "Tensor self, Scalar? p, *, ScalarType dtype",
+    lambda p, dtype: (p, None, False, dtype),
+    "ScalarOpt_dtype_out",
+)
+norm_whole.derivative(
+    self=lambda grad, self, p, result: norm_grad(grad, self, p, result, None, False)
+)
+norm_dtype.derivative(
+    self=lambda grad, self, p, result: norm_grad(
+        grad, self, 2 if p is None else p, result, None, False
+    )
+)
+for _page in (norm_dim, norm_dim_dtype):
+    _page.derivative(
+        self=lambda grad, self, p, result, dim, keepdim: norm_grad(
+            grad, self, 2 if p is None else p, result, dim, keepdim
+        )
+    )

@@ -1,0 +1,1 @@
+"""Views, copies of views, joining and rearranging."""

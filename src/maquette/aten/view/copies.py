@@ -1,0 +1,434 @@
+"""Copies, casts and fills: clone, copy_, _to_copy and what is defined by them.
+
+The dtype and strides of every copy are its shape rule's. Joining tensors is in `joining.py`,
+writing a slice of a copy in `view_scatters.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+from maquette.aten.common.axes import Array
+from maquette.aten.common.tensor_options import Number, cast, check_fits, check_layout, result_dtype
+from maquette.core.broadcast import broadcast_shapes
+from maquette.core.device import canonical
+from maquette.core.device import device as Device
+from maquette.core.dtype import complex32, from_numpy_dtype
+from maquette.core.dtype import dtype as DType
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.layout import contiguous_format, memory_format, preserve_format
+from maquette.core.layout import layout as Layout
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.library.arrays import warn_resized
+from maquette.library.page import define
+from maquette.library.variants import check_castable, check_same_dtype, check_writable
+from maquette.tensor.tensor import Tensor
+
+clone = define(
+    "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+    tags=[Tag.core, Tag.pointwise],
+)
+
+
+@clone.shape
+def clone_shape(self: TensorMeta, memory_format: memory_format | None) -> TensorMeta:
+    return self.like(memory_format=memory_format or preserve_format)
+
+
+@clone.kernel
+def clone_kernel(xp: ModuleType, self: Array, memory_format: memory_format | None) -> Array:
+    copied: Array = xp.array(self, order="K", copy=True)
+    return copied
+
+
+clone.derivative(self=lambda grad: grad)
+
+
+def check_has_data(source: TensorMeta, target: Device) -> None:
+    """Refuse to take values from a tensor without data to a device with data (T3)."""
+    check_not_implemented(
+        source.device.type != "meta" or target.type == "meta",
+        lambda: (
+            f"Cannot copy out of meta tensor; no data! It is {source}; to get memory on "
+            f"{target} without values, use torch.empty_like(..., device='{target}')"
+        ),
+    )
+
+
+copy_ = define(
+    "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+    tags=[Tag.inplace],
+).any_device()
+
+
+@copy_.shape
+def copy__shape(self: TensorMeta, src: TensorMeta | Number, non_blocking: bool) -> TensorMeta:
+    check_writable("copy_", self)
+    if isinstance(src, TensorMeta):
+        check_has_data(src, self.device)
+        _check_broadcasts(self, src)
+    return self
+
+
+def _check_broadcasts(self: TensorMeta, src: TensorMeta) -> None:
+    check(
+        src.shape == self.shape or broadcast_shapes(self.shape, src.shape) == self.shape,
+        lambda: (
+            f"output with shape {list(self.shape)} doesn't match the broadcast shape "
+            f"{list(broadcast_shapes(self.shape, src.shape))}"
+        ),
+    )
+
+
+@copy_.kernel
+def copy__kernel(xp: ModuleType, self: Array, src: Array | Number, non_blocking: bool) -> None:
+    write(xp, self, src)
+
+
+def write(xp: ModuleType, target: Array, values: Array | Number) -> None:
+    """Cast ``values`` to the dtype of ``target`` and write them, broadcasting."""
+    kind = from_numpy_dtype(target.dtype)
+    if isinstance(values, (bool, int, float, complex)):
+        target[...] = result_dtype(values, kind)
+    else:
+        target[...] = values if values.dtype == target.dtype else cast(xp, values, kind)
+
+
+def write_out(out: object, result: object) -> Tensor:
+    """Write a result to what ``out=`` names, resized where its shape differs (T36)."""
+    assert isinstance(out, Tensor)
+    assert isinstance(result, Tensor)
+    check_castable("out", result.meta.dtype, out.meta.dtype)
+    if out.meta.shape != result.meta.shape:
+        warn_resized(out.meta, result.meta.shape)
+        out.resize_(result.meta.shape)
+    copy_(out, result)
+    return out
+
+
+def write_exact_out(out: object, result: object) -> Tensor:
+    """`write_out` for operators that do not convert: the dtype of ``out`` is the result's (T34)."""
+    assert isinstance(out, Tensor)
+    assert isinstance(result, Tensor)
+    check_same_dtype("out", result.meta.dtype, out.meta.dtype)
+    return write_out(out, result)
+
+
+def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:
+    return grad if grad.meta.device is meta.device else grad.to(device=meta.device)
+
+
+copy_.derivative(self=lambda grad: None, src=lambda grad, src_meta: _to_device_of(grad, src_meta))
+
+copy = define(
+    "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", tags=[Tag.core]
+).any_device()
+
+
+@copy.shape
+def copy_shape(self: TensorMeta, src: TensorMeta | Number, non_blocking: bool) -> TensorMeta:
+    if isinstance(src, TensorMeta):
+        check_has_data(src, self.device)
+        _check_broadcasts(self, src)
+    return self.like()
+
+
+@copy.kernel
+def copy_kernel(xp: ModuleType, self: Array, src: Array | Number, non_blocking: bool) -> Array:
+    copied: Array = xp.empty(self.shape, self.dtype)
+    write(xp, copied, src)
+    return copied
+
+
+copy.derivative(self=lambda grad: None, src=lambda grad, src_meta: _to_device_of(grad, src_meta))
+
+_to_copy = define(
+    "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
+    "Device? device=None, bool? pin_memory=None, bool non_blocking=False, "
+    "MemoryFormat? memory_format=None) -> Tensor",
+    tags=[Tag.core],
+).any_device()
+
+
+@_to_copy.shape
+def _to_copy_shape(
+    self: TensorMeta,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    non_blocking: bool,
+    memory_format: memory_format | None,
+) -> TensorMeta:
+    check_layout("_to_copy", layout)
+    where = self.device if device is None else canonical(device)
+    check_has_data(self, where)
+    return self.like(dtype, where, memory_format or preserve_format)
+
+
+@_to_copy.kernel
+def _to_copy_kernel(
+    xp: ModuleType,
+    self: Array,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    non_blocking: bool,
+    memory_format: memory_format | None,
+) -> Array:
+    if dtype is None:
+        return clone_kernel(xp, self, memory_format)
+    return cast(xp, self, dtype)
+
+
+_to_copy.derivative(self=lambda grad, self_meta: _to_device_of(grad, self_meta))
+
+
+def converted(
+    self: Tensor,
+    dtype: DType | None,
+    device: Device | None,
+    non_blocking: bool,
+    copy: bool,
+    format: memory_format | None,
+) -> Tensor:
+    """``self`` where nothing changes (T17), else a copy of the wanted type, place and format."""
+    meta = self.meta
+    where = None if device is None else canonical(device)
+    if (
+        not copy
+        and (dtype is None or dtype is meta.dtype)
+        and (where is None or where is meta.device)
+        and (format is None or format is preserve_format or format is meta.suggested_format)
+    ):
+        return self
+    result = _to_copy(
+        self, dtype=dtype, device=where, non_blocking=non_blocking, memory_format=format
+    )
+    assert isinstance(result, Tensor)
+    return result
+
+
+to_device = define(
+    "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, "
+    "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"
+)
+to_dtype = define(
+    "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
+    "MemoryFormat? memory_format=None) -> Tensor(a)"
+)
+to_other = define(
+    "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, "
+    "MemoryFormat? memory_format=None) -> Tensor(a)"
+)
+to_dtype_layout = define(
+    "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, "
+    "Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, "
+    "MemoryFormat? memory_format=None) -> Tensor(a)"
+)
+
+
+@to_device.composite
+def to_device_composite(
+    self: Tensor,
+    device: Device,
+    dtype: DType,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: memory_format | None,
+) -> Tensor:
+    return converted(self, dtype, device, non_blocking, copy, memory_format)
+
+
+@to_dtype.composite
+def to_dtype_composite(
+    self: Tensor,
+    dtype: DType,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: memory_format | None,
+) -> Tensor:
+    return converted(self, dtype, None, non_blocking, copy, memory_format)
+
+
+@to_other.composite
+def to_other_composite(
+    self: Tensor,
+    other: Tensor,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: memory_format | None,
+) -> Tensor:
+    return converted(self, other.dtype, other.device, non_blocking, copy, memory_format)
+
+
+@to_dtype_layout.composite
+def to_dtype_layout_composite(
+    self: Tensor,
+    dtype: DType | None,
+    layout: Layout | None,
+    device: Device | None,
+    pin_memory: bool | None,
+    non_blocking: bool,
+    copy: bool,
+    memory_format: memory_format | None,
+) -> Tensor:
+    check_layout("to", layout)
+    return converted(self, dtype, device, non_blocking, copy, memory_format)
+
+
+type_as = define("aten::type_as(Tensor self, Tensor other) -> Tensor")
+type_as.composite(lambda self, other: self.to(other))
+
+contiguous = define(
+    "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"
+)
+
+
+@contiguous.composite
+def contiguous_composite(self: Tensor, memory_format: memory_format) -> Tensor:
+    if self.meta.is_contiguous_in(memory_format):
+        return self
+    check(
+        memory_format is not preserve_format,
+        lambda: "preserve memory format is unsupported by the contiguous operator",
+    )
+    copied = clone(self, memory_format=memory_format)
+    assert isinstance(copied, Tensor)
+    return copied
+
+
+fill__scalar = define(
+    "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", tags=[Tag.inplace]
+)
+fill__tensor = define(
+    "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", tags=[Tag.inplace]
+)
+fill_scalar = define("aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", tags=[Tag.core])
+fill_tensor = define("aten::fill.Tensor(Tensor self, Tensor value) -> Tensor")
+
+
+@fill__scalar.shape
+def fill__scalar_shape(self: TensorMeta, value: Number) -> TensorMeta:
+    check_fits(value, self.dtype)
+    return self
+
+
+@fill__tensor.shape
+def fill__tensor_shape(self: TensorMeta, value: TensorMeta) -> TensorMeta:
+    check(
+        value.ndim == 0,
+        lambda: (
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+            f"dimensions."
+        ),
+    )
+    return self
+
+
+@fill_scalar.shape
+def fill_scalar_shape(self: TensorMeta, value: Number) -> TensorMeta:
+    return fill__scalar_shape(self, value).like()
+
+
+@fill_tensor.shape
+def fill_tensor_shape(self: TensorMeta, value: TensorMeta) -> TensorMeta:
+    return fill__tensor_shape(self, value).like()
+
+
+def _fill(xp: ModuleType, self: Array, value: Array | Number) -> None:
+    write(xp, self, value)
+
+
+def _filled(xp: ModuleType, self: Array, value: Array | Number) -> Array:
+    made: Array = xp.empty_like(self)
+    write(xp, made, value)
+    return made
+
+
+for _page in (fill__scalar, fill__tensor):
+    _page.kernel(_fill)
+for _page in (fill_scalar, fill_tensor):
+    _page.kernel(_filled)
+for _page in (fill__scalar, fill_scalar):
+    _page.derivative(self=lambda grad: None)
+for _page in (fill__tensor, fill_tensor):
+    _page.derivative(self=lambda grad: None, value=lambda grad: grad.sum())
+
+zero_ = define("aten::zero_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace])
+zero_.shape(lambda self: self)
+zero_.kernel(lambda xp, self: _fill(xp, self, 0))
+zero_.derivative(self=lambda grad: None)
+zero = define("aten::zero(Tensor self) -> Tensor", tags=[Tag.generated])
+zero.shape(lambda self: self.like())
+zero.kernel(lambda xp, self: xp.zeros_like(self))
+zero.derivative(self=lambda grad: None)
+
+_local_scalar_dense = define(
+    "aten::_local_scalar_dense(Tensor self) -> Scalar",
+    tags=[Tag.core, Tag.data_dependent_output],
+)
+
+
+@_local_scalar_dense.shape
+def _local_scalar_dense_shape(self: TensorMeta) -> int:
+    check(
+        self.device.type != "meta",
+        lambda: f"Tensor.item() cannot be called on meta tensors: {self} has no data",
+    )
+    check(
+        self.numel == 1,
+        lambda: f"a Tensor with {self.numel} elements cannot be converted to Scalar",
+    )
+    return 0  # stands for the number, which only the kernel knows
+
+
+@_local_scalar_dense.kernel
+def _local_scalar_dense_kernel(xp: ModuleType, self: Array) -> Number:
+    number: Number = self.item()
+    return number
+
+
+_local_scalar_dense.nondifferentiable()
+
+
+def _number_of_data(op: OpOverload, ks: int) -> Callable[..., object]:
+    """The kernel on data, without building a result: 3 us less an ``item()``."""
+
+    def kernel(ks: int, self: Tensor) -> object:
+        data = self._data
+        if data is None or self.meta.numel != 1:
+            _local_scalar_dense_shape(self.meta)
+        assert data is not None
+        return data.item()
+
+    return kernel
+
+
+_local_scalar_dense.op.register(DispatchKey.CPU, Kernel(_number_of_data))
+
+item = define("aten::item(Tensor self) -> Scalar", tags=[Tag.data_dependent_output])
+item.composite(lambda self: _local_scalar_dense(self))
+is_nonzero = define("aten::is_nonzero(Tensor self) -> bool")
+
+
+@is_nonzero.composite
+def is_nonzero_composite(self: Tensor) -> bool:
+    what = "no values" if self.meta.numel == 0 else "more than one value"
+    check(self.meta.numel == 1, lambda: f"Boolean value of Tensor with {what} is ambiguous")
+    return bool(item(self))
+
+
+chalf = define("aten::chalf(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
+chalf.composite(
+    lambda self, memory_format: converted(self, complex32, None, False, False, memory_format)
+)
+
+
+__all__ = ["clone", "contiguous", "contiguous_format", "copy", "copy_", "fill_scalar", "item"]

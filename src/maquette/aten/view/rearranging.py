@@ -1,0 +1,295 @@
+"""Copies with elements in other places: flip, roll, rot90, repeat, tile, padding.
+
+Views that rearrange without copying are in `views.py` and `reshaping.py`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+
+from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.core.broadcast import wrap_dims
+from maquette.core.dtype import from_numpy_dtype
+from maquette.core.errors import check
+from maquette.core.layout import preserve_format
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import format_strides
+from maquette.dispatch.tags import Tag
+from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+flip = define("aten::flip(Tensor self, int[] dims) -> Tensor", tags=[Tag.core])
+
+
+@flip.shape
+def flip_shape(self: TensorMeta, dims: Ints) -> TensorMeta:
+    wrap_dims(dims, self.ndim)
+    return self.like()
+
+
+@flip.kernel
+def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
+    axes = wrap_dims(dims, self.ndim) if self.ndim else ()
+    flipped: Array = xp.flip(self, axes)
+    return flipped
+
+
+flip.derivative(self=lambda grad, dims: grad.flip(dims))
+
+fliplr = define("aten::fliplr(Tensor self) -> Tensor")
+flipud = define("aten::flipud(Tensor self) -> Tensor")
+
+
+@fliplr.composite
+def fliplr_composite(self: Tensor) -> object:
+    check(self.meta.ndim >= 2, lambda: "Input must be >= 2-d.")
+    return self.flip((1,))
+
+
+@flipud.composite
+def flipud_composite(self: Tensor) -> object:
+    check(self.meta.ndim >= 1, lambda: "Input must be >= 1-d.")
+    return self.flip((0,))
+
+
+roll = define("aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor")
+
+
+@roll.shape
+def roll_shape(self: TensorMeta, shifts: Ints, dims: Ints) -> TensorMeta:
+    check(len(shifts) > 0, lambda: "`shifts` required")
+    check(
+        len(dims) == len(shifts) or (not dims and len(shifts) == 1),
+        lambda: f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}",
+    )
+    for dim in dims:
+        wrap_existing_dim(dim, self.ndim)
+    return self.fresh(self.shape)
+
+
+@roll.kernel
+def roll_kernel(xp: ModuleType, self: Array, shifts: Ints, dims: Ints) -> Array:
+    rolled: Array = xp.roll(self, shifts, dims) if dims else xp.roll(self, shifts[0])
+    return rolled
+
+
+roll.derivative(self=lambda grad, shifts, dims: grad.roll(tuple(-s for s in shifts), dims))
+
+rot90 = define("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
+
+
+@rot90.shape
+def rot90_shape(self: TensorMeta, k: int, dims: Ints) -> TensorMeta:
+    check(len(dims) == 2, lambda: f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    check(self.ndim >= 2, lambda: f"expected total dims >= 2, but got total dims = {self.ndim}")
+    check(
+        dims[0] != dims[1] and abs(dims[0] - dims[1]) != self.ndim,
+        lambda: (
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        ),
+    )
+    for n, dim in enumerate(dims):
+        if not -self.ndim <= dim < self.ndim:
+            raise RuntimeError(f"Rotation dim{n} out of range, dim{n} = {dim}")
+    if k % 4 == 0:
+        return self.fresh(self.shape)
+    if k % 4 == 2:
+        return self.like()
+    first, second = wrap_dims(dims, self.ndim)
+    order = list(range(self.ndim))
+    order[first], order[second] = second, first
+    plain = self.like()
+    return plain.fresh(
+        tuple(plain.shape[d] for d in order), strides=tuple(plain.strides[d] for d in order)
+    )
+
+
+@rot90.kernel
+def rot90_kernel(xp: ModuleType, self: Array, k: int, dims: Ints) -> Array:
+    turned: Array = xp.rot90(self, k % 4, dims)
+    return turned
+
+
+rot90.derivative(self=lambda grad, k, dims: grad.rot90(-k, dims))
+
+repeat = define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", tags=[Tag.core])
+
+
+@repeat.shape
+def repeat_shape(self: TensorMeta, repeats: Ints) -> TensorMeta:
+    missing = len(repeats) - self.ndim
+    check(
+        missing >= 0,
+        lambda: (
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions "
+            "of tensor"
+        ),
+    )
+    check(
+        all(r >= 0 for r in repeats),
+        lambda: f"Trying to create tensor with negative dimension: repeat({list(repeats)})",
+    )
+    padded = (1,) * missing + self.shape
+    return self.fresh(tuple(n * r for n, r in zip(padded, repeats, strict=True)))
+
+
+@repeat.kernel
+def repeat_kernel(xp: ModuleType, self: Array, repeats: Ints) -> Array:
+    repeated: Array = xp.tile(self, repeats) if repeats else xp.array(self, copy=True)
+    return repeated
+
+
+@repeat.derivative("self")
+def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[object]:
+    """Sum over the repeats: each dimension falls into its copies and its elements."""
+    if 0 in repeats:
+        return (grad.new_zeros(self_meta.shape),)
+    missing = len(repeats) - self_meta.ndim
+    shape: list[int] = []
+    dims: list[int] = []
+    for i, count in enumerate(repeats):
+        dims.append(len(shape))
+        shape.append(count)
+        if i >= missing:
+            shape.append(self_meta.shape[i - missing])
+    summed = grad.reshape(tuple(shape)).sum(tuple(dims)) if dims else grad
+    return (summed.reshape(self_meta.shape),)
+
+
+tile = define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
+tile.composite(lambda self, dims: self.repeat((1,) * (self.meta.ndim - len(dims)) + tuple(dims)))
+
+# --- padding -------------------------------------------------------------------------
+
+constant_pad_nd = define(
+    "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", tags=[Tag.core]
+)
+
+
+@constant_pad_nd.shape
+def constant_pad_nd_shape(self: TensorMeta, pad: Ints, value: Number) -> TensorMeta:
+    check(len(pad) % 2 == 0, lambda: f"Length of pad must be even but instead it equals {len(pad)}")
+    check(
+        len(pad) <= 2 * self.ndim,
+        lambda: (
+            f"Length of pad should be no more than twice the number of dimensions of the input. "
+            f"Pad length is {len(pad)} while the input has {self.ndim} dimensions."
+        ),
+    )
+    shape = padded_shape(self.shape, pad)
+    for dim, size in enumerate(reversed(self.shape[-len(pad) // 2 :] if pad else ())):
+        kept = size + min(pad[2 * dim], 0) + min(pad[2 * dim + 1], 0)
+        check(kept >= 0, lambda: "narrow(): length must be non-negative.")
+    check_fits(value, self.dtype)
+    if all(p <= 0 for p in pad):
+        # Nothing to fill: the clone of a slice, which keeps the order of dimensions.
+        return self.fresh(shape, strides=format_strides(shape, self.strides, preserve_format))
+    return self.fresh(shape, strides=format_strides(shape, (), self.suggested_format))
+
+
+def padded_shape(shape: Ints, pad: Ints) -> Ints:
+    """A shape after padding; the pad names pairs from the last dimension on."""
+
+    def negative(dim: int) -> str:
+        place = 2 * (len(shape) - 1 - dim)
+        return (
+            f"The input size {shape[dim]}, plus negative padding {pad[place]} and {pad[place + 1]} "
+            f"resulted in a negative output size, which is invalid. Check dimension {dim} of your "
+            f"input."
+        )
+
+    sizes = list(shape)
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim = len(shape) - 1 - i
+        sizes[dim] = sizes[dim] + before + after
+        check(sizes[dim] >= 0, partial(negative, dim))
+    return tuple(sizes)
+
+
+@constant_pad_nd.kernel
+def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number) -> Array:
+    shape = list(self.shape)
+    source = [slice(None)] * self.ndim
+    target = [slice(None)] * self.ndim
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim = self.ndim - 1 - i
+        size = self.shape[dim]
+        shape[dim] = size + before + after
+        source[dim] = slice(max(-before, 0), size - max(-after, 0))
+        target[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
+    fill = result_dtype(value, from_numpy_dtype(self.dtype))
+    padded: Array = xp.full(shape, fill, self.dtype)
+    padded[tuple(target)] = self[tuple(source)]
+    return padded
+
+
+constant_pad_nd.derivative(self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0))
+
+pad = define(
+    'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'
+)
+
+
+@pad.composite
+def pad_composite(self: Tensor, pad: Ints, mode: str, value: float | None) -> object:
+    check(len(pad) % 2 == 0, lambda: f"Padding length must be divisible by 2, got {len(pad)}")
+    if mode == "constant":
+        return self.constant_pad_nd(pad, 0.0 if value is None else value)
+    check(
+        value is None or value == 0,
+        lambda: f'Padding mode "{mode}" doesn\'t take in value argument',
+    )
+    check(
+        mode in ("reflect", "replicate", "circular"),
+        lambda: (
+            f"Unrecognised padding mode {mode}: expected constant, reflect, replicate, circular"
+        ),
+    )
+    if mode == "circular":
+        return _circular(self, pad)
+    pairs = {2: (2, 3), 4: (3, 4), 6: (4, 5)}
+    if self.meta.ndim not in pairs.get(len(pad), ()):
+        raise NotImplementedError(
+            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now; got "
+            f"{self.meta} and a pad of {len(pad)} values"
+        )
+    name = {"reflect": "reflection", "replicate": "replication"}[mode]
+    return getattr(self, f"{name}_pad{len(pad) // 2}d")(pad)
+
+
+def _circular(self: Tensor, pad: Ints) -> Tensor:
+    """Each padded dimension continues from its other end; negative pads cut."""
+    shape, ndim = self.meta.shape, self.meta.ndim
+    check(
+        len(pad) == 2 * (ndim - 2),
+        lambda: f"Invalid padding size, expected {2 * (ndim - 2)} but got {len(pad)}",
+    )
+    sizes = padded_shape(shape, pad)
+    out: Tensor = self.new_empty(sizes)
+    inner, source = out, self
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        dim = ndim - 1 - i
+        check(
+            max(before, after) <= shape[dim],
+            lambda: "Padding value causes wrapping around more than once.",
+        )
+        inner = inner.slice(dim, max(before, 0), sizes[dim] - max(after, 0))
+        source = source.slice(dim, max(-before, 0), shape[dim] - max(-after, 0))
+    inner.copy_(source)
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        _wrap_around(out, ndim - 1 - i, before, after)
+    return out
+
+
+def _wrap_around(out: Tensor, dim: int, before: int, after: int) -> None:
+    size = out.meta.shape[dim]
+    if before > 0:
+        end = size - max(after, 0)
+        out.slice(dim, 0, before).copy_(out.slice(dim, end - before, end))
+    if after > 0:
+        begin = max(before, 0)
+        out.slice(dim, size - after, size).copy_(out.slice(dim, begin, begin + after))

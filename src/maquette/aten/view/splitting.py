@@ -1,0 +1,294 @@
+"""One tensor as a list of views: split, unbind and what is defined by them."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+
+from maquette.aten.common.axes import wrap_existing_dim
+from maquette.aten.view.joining import cat, stack
+from maquette.aten.view.views import share_storage
+from maquette.core.broadcast import wrap_dim
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.views import select_view, slice_view
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
+Metas = tuple[TensorMeta, ...]
+
+split = define(
+    "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"
+)
+split_sizes = define(
+    "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"
+)
+split_with_sizes = define(
+    "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
+    tags=[Tag.core],
+)
+unsafe_split = define(
+    "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"
+)
+unsafe_split_with_sizes = define(
+    "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"
+)
+
+
+def even_sizes(self: TensorMeta, split_size: int, dim: int) -> Ints:
+    """Sizes of the pieces of ``split``: the last may be smaller."""
+    check(self.ndim > 0, lambda: "split expects at least a 1-dimensional tensor")
+    check(
+        split_size >= 0,
+        lambda: f"split expects split_size be non-negative, but got split_size={split_size}",
+    )
+    size = self.shape[wrap_dim(dim, self.ndim)]
+    check(
+        split_size > 0 or size == 0,
+        lambda: (
+            f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}"
+        ),
+    )
+    if size == 0:
+        return (0,)
+    whole, rest = divmod(size, split_size)
+    return (split_size,) * whole + ((rest,) if rest else ())
+
+
+def pieces(self: TensorMeta, sizes: Ints, dim: int) -> Metas:
+    """The metas of consecutive slices of a dimension."""
+    axis = wrap_dim(dim, self.ndim)
+    begin = 0
+    found: list[TensorMeta] = []
+    for size in sizes:
+        geometry = slice_view(self.shape, self.strides, self.offset, axis, begin, begin + size)
+        found.append(self.view(*geometry))
+        begin += size
+    return tuple(found)
+
+
+@split.shape
+def split_shape(self: TensorMeta, split_size: int, dim: int) -> Metas:
+    return pieces(self, even_sizes(self, split_size, dim), dim)
+
+
+def check_sizes(self: TensorMeta, split_sizes: Ints, dim: int) -> None:
+    """Refuse sizes that are negative or do not add up to the dimension's."""
+    check(self.ndim > 0, lambda: "split expects at least a 1-dimensional tensor")
+    size = self.shape[wrap_dim(dim, self.ndim)]
+    check(
+        all(s >= 0 for s in split_sizes),
+        lambda: (
+            f"split_with_sizes expects split_sizes have only non-negative entries, but got "
+            f"split_sizes={list(split_sizes)}"
+        ),
+    )
+    check(
+        sum(split_sizes) == size,
+        lambda: (
+            f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's "
+            f"size at dimension {dim}), but got split_sizes={list(split_sizes)}"
+        ),
+    )
+
+
+@split_with_sizes.shape
+def split_with_sizes_shape(self: TensorMeta, split_sizes: Ints, dim: int) -> Metas:
+    check_sizes(self, split_sizes, dim)
+    return pieces(self, split_sizes, dim)
+
+
+split_sizes.composite(lambda self, split_size, dim: split_with_sizes(self, split_size, dim))
+
+
+def _joined(grads: list[Tensor | None], self: TensorMeta, sizes: Ints, dim: int) -> Tensor:
+    """The gradients of consecutive slices side by side; zeros where one is undefined."""
+    known = next(g for g in grads if g is not None)
+    axis = wrap_dim(dim, self.ndim)
+    parts = [
+        known.new_zeros((*self.shape[:axis], size, *self.shape[axis + 1 :])) if g is None else g
+        for g, size in zip(grads, sizes, strict=True)
+    ]
+    joined = cat(parts, axis)
+    assert isinstance(joined, Tensor)
+    return joined
+
+
+for _page in (split, unsafe_split):
+    _page.derivative(
+        self=lambda grads, self_meta, split_size, dim: _joined(
+            grads, self_meta, even_sizes(self_meta, split_size, dim), dim
+        )
+    )
+for _page in (split_with_sizes, unsafe_split_with_sizes):
+    _page.derivative(
+        self=lambda grads, self_meta, split_sizes, dim: _joined(grads, self_meta, split_sizes, dim)
+    )
+share_storage(unsafe_split, split, split_shape)
+share_storage(unsafe_split_with_sizes, split_with_sizes, split_with_sizes_shape)
+
+unbind = define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]")
+
+
+@unbind.shape
+def unbind_shape(self: TensorMeta, dim: int) -> Metas:
+    axis = wrap_existing_dim(dim, self.ndim)
+    return tuple(
+        self.view(*select_view(self.shape, self.strides, self.offset, axis, index))
+        for index in range(self.shape[axis])
+    )
+
+
+@unbind.derivative("self")
+def unbind_grad(grads: list[Tensor | None], self_meta: TensorMeta, dim: int) -> tuple[object]:
+    known = next(g for g in grads if g is not None)
+    return (stack([known.new_zeros(known.meta.shape) if g is None else g for g in grads], dim),)
+
+
+# --- defined by these ----------------------------------------------------------------
+
+
+@functools.lru_cache(4096)
+def chunk_size(shape: Ints, chunks: int, dim: int) -> int:
+    """The size of all chunks but the last, 0 if there is nothing to divide."""
+    check(len(shape) > 0, lambda: "chunk expects at least a 1-dimensional tensor")
+    check(chunks > 0, lambda: f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    return (shape[wrap_dim(dim, len(shape))] + chunks - 1) // chunks
+
+
+def _chunked(divide: OperatorPage, by_sizes: OperatorPage) -> Callable[..., object]:
+    def chunk(self: Tensor, chunks: int, dim: int) -> object:
+        size = chunk_size(self.meta.shape, chunks, dim)
+        return divide(self, size, dim) if size else by_sizes(self, (0,) * chunks, dim)
+
+    return chunk
+
+
+chunk = define("aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]")
+chunk.composite(_chunked(split, split_with_sizes))
+unsafe_chunk = define(
+    "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
+    tags=[Tag.maybe_aliasing_or_mutating],
+)
+unsafe_chunk.composite(_chunked(unsafe_split, unsafe_split_with_sizes))
+
+
+def _in_sections(self: Tensor, sections: int, dim: int) -> list[object]:
+    _check_dimensional(self.meta)
+    axis = wrap_dim(dim, self.meta.ndim)
+    check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")
+    least, larger = divmod(self.meta.shape[axis], sections)
+    begin = 0
+    found: list[object] = []
+    for section in range(sections):
+        end = begin + least + (section < larger)
+        found.append(self.slice(axis, begin, end, 1))
+        begin = end
+    return found
+
+
+def _at_indices(self: Tensor, indices: Ints, dim: int) -> list[object]:
+    _check_dimensional(self.meta)
+    axis = wrap_dim(dim, self.meta.ndim)
+    begins = (0, *indices)
+    ends = (*indices, self.meta.shape[axis])
+    return [self.slice(axis, b, e, 1) for b, e in zip(begins, ends, strict=True)]
+
+
+def _check_dimensional(self: TensorMeta) -> None:
+    check(
+        self.ndim > 0,
+        lambda: (
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        ),
+    )
+
+
+tensor_split_sections = define(
+    "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]"
+)
+tensor_split_sections.composite(_in_sections)
+tensor_split_indices = define(
+    "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]"
+)
+tensor_split_indices.composite(_at_indices)
+tensor_split_tensor = define(
+    "aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, "
+    "Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"
+)
+
+
+@tensor_split_tensor.composite
+def tensor_split_tensor_composite(
+    self: Tensor, tensor_indices_or_sections: Tensor, dim: int
+) -> object:
+    given = tensor_indices_or_sections
+    check(
+        given.is_cpu,
+        lambda: (
+            f"tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
+            f"{given.device}"
+        ),
+    )
+    check(
+        given.meta.dtype.name == "int64",
+        lambda: (
+            f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{given.meta.dtype.scalar_name}"
+        ),
+    )
+    check(
+        given.meta.ndim <= 1,
+        lambda: (
+            f"tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            f"one-dimensional tensor, but got a tensor with {given.meta.ndim} dims"
+        ),
+    )
+    if given.meta.ndim == 0:
+        return _in_sections(self, operator.index(given), dim)
+    return _at_indices(self, tuple(int(i) for i in given.tolist()), dim)
+
+
+def _along(name: str, least: int, axis_of: Callable[[int], int]) -> None:
+    """``hsplit``, ``vsplit``, ``dsplit``: tensor_split along a fixed dimension."""
+
+    def checked_axis(self: Tensor) -> int:
+        ndim = self.meta.ndim
+        check(
+            ndim >= least,
+            lambda: (
+                f"torch.{name} requires a tensor with at least {least} dimension"
+                f"{'s' if least == 3 else ''}, but got a tensor with {ndim} dimensions!"
+            ),
+        )
+        return axis_of(ndim)
+
+    def by_sections(self: Tensor, sections: int) -> object:
+        axis = checked_axis(self)
+        size = self.meta.shape[axis]
+        check(
+            sections != 0 and size % sections == 0,
+            lambda: (
+                f"torch.{name} attempted to split along dimension {axis}, but the size of the "
+                f"dimension {size} is not divisible by the split_size {sections}!"
+            ),
+        )
+        return self.tensor_split(sections, axis)
+
+    def by_indices(self: Tensor, indices: Ints) -> object:
+        return self.tensor_split(indices, checked_axis(self))
+
+    define(f"aten::{name}.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]").composite(
+        by_sections
+    )
+    define(f"aten::{name}.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]").composite(
+        by_indices
+    )
+
+
+_along("hsplit", 1, lambda ndim: 0 if ndim == 1 else 1)
+_along("vsplit", 2, lambda ndim: 0)
+_along("dsplit", 3, lambda ndim: 2)

@@ -1,0 +1,138 @@
+"""Lists of tensors side by side, defined by cat and stack: hstack, vstack, meshgrid and kin."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from maquette.aten.view.constants import constant
+from maquette.aten.view.copies import write_out
+from maquette.aten.view.joining import cat, stack
+from maquette.core.dtype import int64
+from maquette.core.errors import check
+from maquette.dispatch.tags import Tag
+from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+
+Tensors = tuple[Tensor, ...]
+Definition = Callable[..., object]
+
+
+def _with_out(schema: str, function: Definition, *, tags: tuple[Tag, ...] = ()) -> None:
+    """A composite over a list of tensors and its ``out=`` form."""
+    define(schema).composite(function)
+    head, _, rest = schema.partition("(")
+    arguments = rest.rpartition(") -> ")[0]
+    out = define(f"{head}.out({arguments}, *, Tensor(a!) out) -> Tensor(a!)", tags=tags)
+    out.composite(lambda *params: write_out(params[-1], function(*params[:-1])))
+
+
+def _hstack(tensors: Tensors) -> object:
+    check(len(tensors) > 0, lambda: "hstack expects a non-empty TensorList")
+    parts = [t.atleast_1d() for t in tensors]
+    return cat(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def _vstack(tensors: Tensors) -> object:
+    check(len(tensors) > 0, lambda: "vstack expects a non-empty TensorList")
+    return cat([t.atleast_2d() for t in tensors], 0)
+
+
+def _dstack(tensors: Tensors) -> object:
+    check(len(tensors) > 0, lambda: "dstack expects a non-empty TensorList")
+    return cat([t.atleast_3d() for t in tensors], 2)
+
+
+def _column_stack(tensors: Tensors) -> object:
+    check(len(tensors) > 0, lambda: "column_stack expects a non-empty TensorList")
+    return _hstack(tuple(t.reshape((t.meta.numel, 1)) if t.meta.ndim <= 1 else t for t in tensors))
+
+
+_with_out("aten::hstack(Tensor[] tensors) -> Tensor", _hstack, tags=(Tag.out,))
+_with_out("aten::vstack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+_with_out("aten::row_stack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+_with_out("aten::dstack(Tensor[] tensors) -> Tensor", _dstack, tags=(Tag.out,))
+_with_out("aten::column_stack(Tensor[] tensors) -> Tensor", _column_stack, tags=(Tag.out,))
+for _name in ("concat", "concatenate"):
+    _with_out(
+        f"aten::{_name}(Tensor[] tensors, int dim=0) -> Tensor",
+        lambda tensors, dim: cat(tensors, dim),
+        tags=(Tag.out,),
+    )
+
+meshgrid = define("aten::meshgrid(Tensor[] tensors) -> Tensor[]")
+meshgrid_indexing = define("aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]")
+
+
+def _meshgrid(tensors: Tensors, indexing: str) -> list[object]:
+    check(len(tensors) > 0, lambda: "meshgrid expects a non-empty TensorList")
+    check(
+        indexing in ("ij", "xy"),
+        lambda: f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}',
+    )
+    for t in tensors:
+        if t.meta.ndim > 1:
+            raise RuntimeError(
+                f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t.meta}"
+            )
+    first = tensors[0].meta
+    for t in tensors[1:]:
+        check(
+            t.meta.dtype is first.dtype,
+            lambda: "torch.meshgrid expects all tensors to have the same dtype",
+        )
+        check(
+            t.meta.device is first.device,
+            lambda: "torch.meshgrid expects all tensors to have the same device",
+        )
+    swapped = indexing == "xy" and len(tensors) >= 2
+    order = (tensors[1], tensors[0], *tensors[2:]) if swapped else tensors
+    shape = tuple(t.meta.numel for t in order)
+    grids: list[Tensor] = []
+    for i, t in enumerate(order):
+        own = (1,) * i + (t.meta.numel,) + (1,) * (len(order) - i - 1)
+        grids.append(t.view(own).expand(shape))
+    if swapped:
+        grids[0], grids[1] = grids[1], grids[0]
+    return list(grids)
+
+
+meshgrid.composite(lambda tensors: _meshgrid(tensors, "ij"))
+meshgrid_indexing.composite(_meshgrid)
+
+cartesian_prod = define(
+    "aten::cartesian_prod(Tensor[] tensors) -> Tensor", tags=[Tag.maybe_aliasing_or_mutating]
+)
+
+
+@cartesian_prod.composite
+def cartesian_prod_composite(tensors: Tensors) -> object:
+    for t in tensors:
+        if t.meta.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.meta.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return stack([grid.flatten() for grid in _meshgrid(tensors, "ij")], 1)  # type: ignore[attr-defined]  # tensors
+
+
+combinations = define(
+    "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"
+)
+
+
+@combinations.composite
+def combinations_composite(self: Tensor, r: int, with_replacement: bool) -> object:
+    check(self.meta.ndim == 1, lambda: f"Expect a 1D vector, but got shape {list(self.meta.shape)}")
+    check(r >= 0, lambda: f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return self.new_empty((0,))
+    count = self.meta.numel
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = list(choose(range(count), r))
+    columns = [_taken(self, [row[i] for row in rows]) for i in range(r)]
+    return stack(columns, 1)
+
+
+def _taken(self: Tensor, places: list[int]) -> Tensor:
+    """Elements at known places: the places are shapes' business, not data."""
+    return self.index_select(0, constant(places, int64).to(self.device))

@@ -1,0 +1,196 @@
+"""A copy of a tensor with other values where a view would look: ``select_scatter`` and its kin."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from maquette.aten.common.axes import Array
+from maquette.aten.view.copies import write
+from maquette.aten.view.view_gradients import on_storage, write_diagonal
+from maquette.aten.view.views import (
+    as_strided_shape,
+    diagonal_shape,
+    select_shape,
+    slice_shape,
+)
+from maquette.core.device_rules import any_elsewhere
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.views import as_strided_check
+from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
+from maquette.dispatch.tags import Tag
+from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+def _scattered(self: TensorMeta, src: TensorMeta, view: TensorMeta, what: str) -> TensorMeta:
+    """The result: laid out as the tensor itself, offset and all, if ``src`` fits where it goes."""
+    check(
+        src.shape == view.shape,
+        lambda: (
+            f"expected src to have a size equal to the {what} of self. src size = "
+            f"{list(src.shape)}, {what} size = {list(view.shape)}"
+        ),
+    )
+    return geometry_kept(self)
+
+
+def geometry_kept(self: TensorMeta) -> TensorMeta:
+    """The meta of a clone of the whole storage; of an overlapping tensor, of a plain clone."""
+    if any(s == 0 and n > 1 for s, n in zip(self.strides, self.shape, strict=True)):
+        return self.like()
+    return self
+
+
+select_scatter = define(
+    "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
+    tags=[Tag.core],
+)
+
+
+@select_scatter.shape
+def select_scatter_shape(self: TensorMeta, src: TensorMeta, dim: int, index: int) -> TensorMeta:
+    return _scattered(self, src, select_shape(self, dim, index), "slice")
+
+
+@select_scatter.kernel
+def select_scatter_kernel(xp: ModuleType, self: Array, src: Array, dim: int, index: int) -> Array:
+    whole = xp.array(self, copy=True)
+    write(xp, xp.moveaxis(whole, dim, 0)[index : index + 1 or None], src[None])
+    return whole
+
+
+select_scatter.derivative(
+    self=lambda grad, src_meta, dim, index: grad.select_scatter(
+        grad.new_zeros(src_meta.shape), dim, index
+    ),
+    src=lambda grad, dim, index: grad.select(dim, index),
+)
+
+slice_scatter = define(
+    "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
+    "SymInt step=1) -> Tensor",
+    tags=[Tag.core, Tag.view_copy],
+)
+
+
+@slice_scatter.shape
+def slice_scatter_shape(
+    self: TensorMeta,
+    src: TensorMeta,
+    dim: int,
+    start: int | None,
+    end: int | None,
+    step: int,
+) -> TensorMeta:
+    return _scattered(self, src, slice_shape(self, dim, start, end, step), "slice")
+
+
+@slice_scatter.kernel
+def slice_scatter_kernel(
+    xp: ModuleType,
+    self: Array,
+    src: Array,
+    dim: int,
+    start: int | None,
+    end: int | None,
+    step: int,
+) -> Array:
+    whole = xp.array(self, copy=True)
+    index = [slice(None)] * whole.ndim
+    index[dim] = slice(start, end, step)
+    write(xp, whole[tuple(index)], src)
+    return whole
+
+
+slice_scatter.derivative(
+    self=lambda grad, src_meta, dim, start, end, step: grad.slice_scatter(
+        grad.new_zeros(src_meta.shape), dim, start, end, step
+    ),
+    src=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step),
+)
+
+diagonal_scatter = define(
+    "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) "
+    "-> Tensor"
+)
+
+
+@diagonal_scatter.shape
+def diagonal_scatter_shape(
+    self: TensorMeta, src: TensorMeta, offset: int, dim1: int, dim2: int
+) -> TensorMeta:
+    return _scattered(self, src, diagonal_shape(self, offset, dim1, dim2), "slice")
+
+
+@diagonal_scatter.kernel
+def diagonal_scatter_kernel(
+    xp: ModuleType, self: Array, src: Array, offset: int, dim1: int, dim2: int
+) -> Array:
+    whole = xp.array(self, copy=True)
+    if src.size:
+        write_diagonal(xp, whole, src.astype(whole.dtype), offset, dim1, dim2)
+    return whole
+
+
+diagonal_scatter.derivative(
+    self=lambda grad, src_meta, offset, dim1, dim2: grad.diagonal_scatter(
+        grad.new_zeros(src_meta.shape), offset, dim1, dim2
+    ),
+    src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2),
+)
+
+for _page in (slice_scatter, diagonal_scatter):
+    # The source is written into a copy of self, wherever it is (F56).
+    _page.any_device(when=lambda self, src, *rest: any_elsewhere((self, src)))
+
+as_strided_scatter = define(
+    "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
+    "SymInt? storage_offset=None) -> Tensor"
+)
+
+
+@as_strided_scatter.explicit
+def as_strided_scatter_explicit(
+    self: Tensor, src: Tensor, size: Ints, stride: Ints, storage_offset: int | None
+) -> Tensor:
+    meta = self.meta
+    offset = meta.offset if storage_offset is None else storage_offset
+    as_strided_check(size, stride, offset, meta.itemsize, self._storage.nbytes())
+    view = as_strided_shape(meta, size, stride, storage_offset)
+    _scattered(meta, src.meta, view, "slice")
+    # Without the guard the result would count as a view of the clone.
+    with AutoDispatchBelowADInplaceOrView():
+        whole = self.as_strided((self._storage.nbytes() // meta.itemsize,), (1,), 0).clone()
+        whole.as_strided(size, stride, offset).copy_(src)
+        result = whole.as_strided(meta.shape, meta.strides, meta.offset)
+    assert isinstance(result, Tensor)
+    return result
+
+
+@as_strided_scatter.derivative("self", "src")
+def as_strided_scatter_grad(
+    grad: Tensor,
+    self_meta: TensorMeta,
+    size: Ints,
+    stride: Ints,
+    storage_offset: int | None,
+    needs: list[bool],
+) -> tuple[object, object]:
+    """The gradient by both tensors: what arrives at the elements that were written.
+
+    ``self`` is given it too, as by PyTorch 2.13, though no element written over reaches the result;
+    the elements that do reach it get none. Use ``slice_scatter`` or ``index_put`` to differentiate.
+    """
+    offset = self_meta.offset if storage_offset is None else storage_offset
+    flat, first = on_storage(grad, self_meta, size, stride, offset)
+    part = flat.as_strided(size, stride, offset - first)
+    whole = None
+    if needs[0]:
+        nothing = flat.new_zeros(flat.meta.shape)
+        placed = as_strided_scatter(nothing, part, size, stride, offset - first)
+        assert isinstance(placed, Tensor)
+        whole = placed.as_strided(self_meta.shape, self_meta.strides, self_meta.offset - first)
+    return whole, part

@@ -1,0 +1,354 @@
+"""Views of one tensor: other shapes, strides and offsets over the same storage.
+
+A page here is a schema and a geometry from `maquette.core.views`; the kernel that lays it over the
+storage is derived. Lists of views are in `splitting.py`, forms that change their tensor's geometry
+in `inplace_views.py`, the operators that derivatives call in `view_gradients.py`, views defined by
+other views in `reshaping.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maquette.aten.view.view_gradients import (
+    as_strided_backward,
+    diagonal_backward,
+    select_backward,
+    slice_backward,
+    unfold_backward,
+)
+from maquette.core.broadcast import wrap_dims
+from maquette.core.dtype import dtype
+from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
+from maquette.core.views import (
+    as_strided_check,
+    diagonal_view,
+    expand_view,
+    permute_view,
+    select_view,
+    slice_view,
+    squeeze_view,
+    transpose_view,
+    unfold_view,
+    unsqueeze_view,
+    view_dtype,
+    view_shape_infer,
+    view_strides,
+)
+from maquette.dispatch import keysets as K
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.library.page import OperatorPage, define
+from maquette.tensor.aliasing import alias_kernel
+from maquette.tensor.tensor import ADINPLACE, Tensor
+
+Ints = tuple[int, ...]
+
+view = define("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", tags=[Tag.core])
+
+
+@view.shape
+def view_shape(self: TensorMeta, size: Ints) -> TensorMeta:
+    shape = view_shape_infer(size, self.numel, self.shape)
+    strides = view_strides(self.shape, self.strides, shape)
+    if strides is None:
+        raise RuntimeError(
+            f"view size is not compatible with input tensor's size and stride (at least one "
+            f"dimension spans across two contiguous subspaces). Use .reshape(...) instead. The "
+            f"tensor is {self} with strides {self.strides}, the size asked for is {list(size)}."
+        )
+    return self.view(shape, strides)
+
+
+def reshaped_back(grad: Tensor, self_meta: TensorMeta) -> Tensor:
+    """The gradient in the shape of what was viewed: a view itself wherever it can be."""
+    if grad.meta.is_contiguous:
+        return view(grad, self_meta.shape)  # reshape would come to this: 3 us less
+    return grad.reshape(self_meta.shape)
+
+
+view.derivative(self=reshaped_back)
+
+view_as_dtype = define("aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
+view_as_dtype.nondifferentiable()
+
+
+@view_as_dtype.shape
+def view_as_dtype_shape(self: TensorMeta, dtype: dtype) -> TensorMeta:
+    shape, strides, offset = view_dtype(self.shape, self.strides, self.offset, self.dtype, dtype)
+    return TensorMeta.of(dtype, shape, strides, offset, self.device, self.layout)
+
+
+def share_storage(page: OperatorPage, view: OperatorPage, rule: Callable[..., object]) -> None:
+    """Let ``page`` give views as ``view`` does although its schema does not say so.
+
+    Such results share the storage and have neither base nor version in common.
+    """
+    page.shape(rule)
+    below = ~(ADINPLACE | K.AUTOGRAD | K.REQUIRES_GRAD)
+
+    table, resolve = view.op._table, view.op.resolve
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        low = ks & below
+        return lambda ks, *params: (table.get(low) or resolve(low))(low, *params)
+
+    for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.Fake):
+        page.op.register(key, Kernel(factory))
+
+
+_unsafe_view = define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
+share_storage(_unsafe_view, view, view_shape)
+_unsafe_view.derivative(self=reshaped_back)
+
+_reshape_alias = define(
+    "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"
+)
+
+
+@_reshape_alias.shape
+def _reshape_alias_shape(self: TensorMeta, size: Ints, stride: Ints) -> TensorMeta:
+    return self.view(size, stride)
+
+
+_reshape_alias.derivative(self=reshaped_back)
+
+as_strided = define(
+    "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
+    "SymInt? storage_offset=None) -> Tensor(a)",
+    tags=[Tag.core],
+)
+
+
+@as_strided.shape
+def as_strided_shape(
+    self: TensorMeta, size: Ints, stride: Ints, storage_offset: int | None
+) -> TensorMeta:
+    # Whether the storage is long enough no meta knows: see `_within_storage`.
+    return self.view(size, stride, self.offset if storage_offset is None else storage_offset)
+
+
+def _within_storage(op: OpOverload, ks: int) -> Callable[..., object]:
+    """As for every view, after the check that the geometry lies within the storage (T7)."""
+    link = alias_kernel(op, ks)
+    assert link is not None
+
+    def kernel(
+        ks: int, self: Tensor, size: Ints, stride: Ints, storage_offset: int | None
+    ) -> object:
+        offset = self.meta.offset if storage_offset is None else storage_offset
+        as_strided_check(size, stride, offset, self.meta.itemsize, self._storage.nbytes())
+        return link(ks, self, size, stride, storage_offset)
+
+    return kernel
+
+
+as_strided.op.register(DispatchKey.ADInplaceOrView, Kernel(_within_storage))
+as_strided.derivative(
+    self=lambda grad, self_meta, size, stride, storage_offset: as_strided_backward(
+        grad, self_meta, size, stride, storage_offset
+    )
+)
+
+expand = define(
+    "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
+    tags=[Tag.core],
+)
+
+
+@expand.shape
+def expand_shape(self: TensorMeta, size: Ints, implicit: bool) -> TensorMeta:
+    return self.view(*expand_view(self.shape, self.strides, self.offset, size))
+
+
+# The engine sums a gradient that broadcasts over its input.
+expand.derivative(self=lambda grad: grad)
+
+permute = define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", tags=[Tag.core])
+
+
+@permute.shape
+def permute_shape(self: TensorMeta, dims: Ints) -> TensorMeta:
+    return self.view(*permute_view(self.shape, self.strides, self.offset, dims))
+
+
+def inverse_permutation(dims: Ints) -> Ints:
+    """The order of dimensions that undoes ``dims``."""
+    order = wrap_dims(dims, len(dims))
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+permute.derivative(self=lambda grad, dims: grad.permute(inverse_permutation(dims)))
+
+transpose = define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
+
+
+@transpose.shape
+def transpose_shape(self: TensorMeta, dim0: int, dim1: int) -> TensorMeta:
+    return self.view(*transpose_view(self.shape, self.strides, self.offset, dim0, dim1))
+
+
+transpose.derivative(self=lambda grad, dim0, dim1: transpose(grad, dim0, dim1))
+
+t = define("aten::t(Tensor(a) self) -> Tensor(a)")
+
+
+@t.shape
+def t_shape(self: TensorMeta) -> TensorMeta:
+    check(
+        self.ndim <= 2,
+        lambda: f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D",
+    )
+    return self if self.ndim < 2 else transpose_shape(self, 0, 1)
+
+
+t.derivative(self=lambda grad: t(grad))
+
+unsqueeze = define("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
+
+
+@unsqueeze.shape
+def unsqueeze_shape(self: TensorMeta, dim: int) -> TensorMeta:
+    return self.view(*unsqueeze_view(self.shape, self.strides, self.offset, dim))
+
+
+unsqueeze.derivative(self=lambda grad, dim: grad.squeeze(dim))
+
+squeeze = define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
+squeeze_dim = define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
+squeeze_dims = define("aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", tags=[Tag.core])
+
+
+@squeeze.shape
+def squeeze_shape(self: TensorMeta) -> TensorMeta:
+    return self.view(*squeeze_view(self.shape, self.strides, self.offset))
+
+
+@squeeze_dim.shape
+def squeeze_dim_shape(self: TensorMeta, dim: int) -> TensorMeta:
+    return squeeze_dims_shape(self, (dim,))
+
+
+@squeeze_dims.shape
+def squeeze_dims_shape(self: TensorMeta, dim: Ints) -> TensorMeta:
+    return self.view(*squeeze_view(self.shape, self.strides, self.offset, dim))
+
+
+for _page in (squeeze, squeeze_dim, squeeze_dims):
+    _page.derivative(self=reshaped_back)
+
+select = define(
+    "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", tags=[Tag.core]
+)
+
+
+@select.shape
+def select_shape(self: TensorMeta, dim: int, index: int) -> TensorMeta:
+    return self.view(*select_view(self.shape, self.strides, self.offset, dim, index))
+
+
+select.derivative(
+    self=lambda grad, self_meta, dim, index: select_backward(grad, self_meta.shape, dim, index)
+)
+
+slice = define(
+    "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, "
+    "SymInt step=1) -> Tensor(a)",
+    tags=[Tag.core],
+)
+LARGEST_INT = 2**63 - 1
+
+
+@slice.shape
+def slice_shape(
+    self: TensorMeta, dim: int, start: int | None, end: int | None, step: int
+) -> TensorMeta:
+    return self.view(*slice_view(self.shape, self.strides, self.offset, dim, start, end, step))
+
+
+@slice.derivative("self")
+def slice_grad(
+    grad: Tensor,
+    self_meta: TensorMeta,
+    dim: int,
+    start: int | None,
+    end: int | None,
+    step: int,
+) -> tuple[object]:
+    last = LARGEST_INT if end is None else end
+    return (slice_backward(grad, self_meta.shape, dim, start or 0, last, step),)
+
+
+unfold = define("aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)")
+
+
+@unfold.shape
+def unfold_shape(self: TensorMeta, dimension: int, size: int, step: int) -> TensorMeta:
+    geometry = unfold_view(self.shape, self.strides, self.offset, dimension, size, step)
+    return self.view(*geometry)
+
+
+unfold.derivative(
+    self=lambda grad, self_meta, dimension, size, step: unfold_backward(
+        grad, self_meta.shape, dimension, size, step
+    )
+)
+
+diagonal = define(
+    "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
+    tags=[Tag.core],
+)
+
+
+@diagonal.shape
+def diagonal_shape(self: TensorMeta, offset: int, dim1: int, dim2: int) -> TensorMeta:
+    geometry = diagonal_view(self.shape, self.strides, self.offset, offset, dim1, dim2)
+    return self.view(*geometry)
+
+
+diagonal.derivative(
+    self=lambda grad, self_meta, offset, dim1, dim2: diagonal_backward(
+        grad, self_meta.shape, offset, dim1, dim2
+    )
+)
+
+alias = define("aten::alias(Tensor(a) self) -> Tensor(a)", tags=[Tag.core])
+alias.shape(lambda self: self)
+alias.derivative(self=lambda grad: grad)
+
+detach = define("aten::detach(Tensor(a) self) -> Tensor(a)")
+detach.shape(lambda self: self)
+detach.nondifferentiable()
+
+
+def _itself(op: OpOverload, ks: int) -> Callable[..., object]:
+    return lambda ks, self: self
+
+
+lift_fresh = define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)")
+lift = define("aten::lift(Tensor self) -> Tensor")
+for _page in (lift_fresh, lift):
+    _page.shape(lambda self: self)
+    _page.nondifferentiable()
+    for _key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta):
+        _page.op.register(_key, Kernel(_itself))
+
+__all__ = [
+    "alias",
+    "as_strided",
+    "detach",
+    "diagonal",
+    "expand",
+    "permute",
+    "select",
+    "slice",
+    "squeeze",
+    "t",
+    "transpose",
+    "unfold",
+    "unsqueeze",
+    "view",
+]
