@@ -49,3 +49,44 @@ def test_threads_that_ask_at_once_all_find_it() -> None:
         "[t.start() for t in threads]\n[t.join() for t in threads]\n"
         "assert len(found) == 8 and len(set(map(id, found))) == 1"
     )
+
+
+def test_D138_asking_for_a_name_does_not_wait_for_who_loads_while_it_holds_the_lock() -> None:
+    run(
+        f"""{START}
+import os, threading
+from maquette.dispatch.packet import LATE
+from maquette.dispatch.registry import define_overload, find_packet
+started, defined, asked = threading.Event(), threading.Event(), threading.Event()
+def load():
+    if started.is_set():
+        return defined.wait(10)
+    started.set()
+    asked.wait(10)
+    defined.wait(0.1)  # the other thread goes as far as it can
+    define_overload('slow::x(Tensor a) -> Tensor', (), 'here')
+    defined.set()
+    return True
+def ask():
+    started.wait(10)
+    asked.set()
+    assert mq.ops.slow.x.default
+LATE['slow'] = load
+threads = [threading.Thread(target=w, args=a, daemon=True)
+           for w, a in ((find_packet, ('slow::x',)), (ask, ()))]
+[t.start() for t in threads]
+[t.join(5) for t in threads]
+os._exit(any(t.is_alive() for t in threads) or 'slow' in LATE)
+"""
+    )
+
+
+def test_a_family_that_is_imported_itself_is_found_by_other_threads() -> None:
+    run(
+        f"{START}import threading\n"
+        "work = lambda: mq.ops.aten.lstm\n"
+        "t = threading.Thread(target=work)\n"
+        "import maquette.aten.recurrence\n"
+        "t.start(); t.join()\n"
+        "assert mq.ops.aten.lstm.input"
+    )

@@ -35,10 +35,14 @@ FAMILIES = (
 )
 
 
-def load() -> None:
-    """Define the operators of these families."""
-    for family in FAMILIES:
-        importlib.import_module(f"maquette.aten.{family}")
+def load() -> bool:
+    """Define the operators of these families; whether none of them is still being imported.
+
+    A module that another thread imports is waited for. One that this thread is importing, and
+    that asks for an operator meanwhile, is not done yet.
+    """
+    modules = [importlib.import_module(f"maquette.aten.{family}") for family in FAMILIES]
+    return not any(getattr(module.__spec__, "_initializing", False) for module in modules)
 
 
 LATE["aten"] = load

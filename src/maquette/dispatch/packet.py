@@ -219,26 +219,29 @@ def find_packet(qualified: str) -> OpOverloadPacket | None:
     return found
 
 
-LATE: dict[str, Callable[[], None]] = {}
-"""By namespace, what defines the rest of its operators, once one is asked for that is not there."""
-_late_lock = threading.RLock()
-_loading: set[str] = set()
+LATE: dict[str, Callable[[], bool]] = {}
+"""By namespace, what defines the rest of its operators, once one is asked for that is not there.
+
+Several threads may run it at once; it returns whether all those operators are defined by then.
+"""
+_loading: set[tuple[int, str]] = set()  # by thread: what is loaded may ask for operators itself
 
 
 def load_late(namespace: str) -> None:
-    """Have all operators of a namespace defined. Other threads wait until they are."""
-    if namespace not in LATE:
+    """Have all operators of a namespace defined; `LOCK` is not held.
+
+    Defining imports modules, so the locks of imports are taken here, and `LOCK` after them. A lock
+    of our own around that would be taken before and after those of imports.
+    """
+    load, running = LATE.get(namespace), (threading.get_ident(), namespace)
+    if load is None or running in _loading:
         return
-    with _late_lock:
-        load = LATE.get(namespace)
-        if load is None or namespace in _loading:
-            return
-        _loading.add(namespace)
-        try:
-            load()
+    _loading.add(running)
+    try:
+        if load():
             LATE.pop(namespace, None)
-        finally:
-            _loading.discard(namespace)
+    finally:
+        _loading.discard(running)
 
 
 def _known_packet(qualified: str) -> OpOverloadPacket:

@@ -55,16 +55,17 @@ class OpNamespace(types.ModuleType):
         self._bound = []
 
     def __getattr__(self, name: str) -> OpOverloadPacket:
-        namespace = self._namespace
+        qualified = f"{self._namespace}::{name}"
+        # Not under the lock: finding may import modules, and hints are foreign code.
+        packet = None if name.startswith("__") else find_packet(qualified)
+        if packet is None:
+            hints = "".join([hint(self._namespace, name) for hint in MISSING_OPERATOR_HINTS])
+            raise AttributeError(
+                f"there is no operator '{name}' in the namespace '{self._namespace}'; "
+                f"define it with maquette.library.define('{qualified}', ...).{hints}"
+            )
         with LOCK:
-            packet = None if name.startswith("__") else find_packet(f"{namespace}::{name}")
-            if packet is None:
-                hints = "".join([hint(namespace, name) for hint in MISSING_OPERATOR_HINTS])
-                raise AttributeError(
-                    f"there is no operator '{name}' in the namespace '{namespace}'; "
-                    f"define it with maquette.library.define('{namespace}::{name}', ...).{hints}"
-                )
-            if name not in self.__dict__:
+            if name not in self.__dict__ and PACKETS.get(qualified) is packet:
                 self._bound.append(name)
                 self.__dict__[name] = packet
         return packet
