@@ -6,8 +6,8 @@ import pickle
 import pytest
 
 import maquette as mq
+from maquette.core import remembered
 from maquette.dispatch import OpOverloadPacket
-from maquette.dispatch.packet import _REMEMBERED
 from maquette.library import Library
 
 aten = mq.ops.aten
@@ -206,9 +206,9 @@ def test_D88_a_stale_overload_that_was_called_before_says_so_too(ns, x):
             call((x,), {}) if call == op.call_slow else call(x)
 
 
-def test_D140_remembered_choices_are_bounded(packet, x):
-    for i in range(_REMEMBERED + 100):
+def test_D140_remembered_choices_are_bounded(packet, x, monkeypatch):
+    monkeypatch.setattr(remembered, "LIMIT", 64)
+    for i in range(200):
         kind = type(f"Int{i}", (int,), {})
         assert packet(x, kind(1)) == "int"
-    assert len(packet.by_class) <= _REMEMBERED
-    assert len(packet._by_value) <= _REMEMBERED
+    assert len(packet.by_class) + len(packet._by_value) <= 64

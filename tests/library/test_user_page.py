@@ -68,3 +68,16 @@ def test_LX1_a_page_by_public_calls(lib, ns):
     mode = mq.FakeTensorMode()
     assert op(mode.from_tensor(a), mode.from_tensor(b)).shape == (2, 4)
     assert op.cost_rule(a.meta, b.meta, out.meta).flops == 48
+
+
+def test_L43_an_answer_of_a_rule_that_is_replaced_meanwhile_is_not_remembered():
+    op = page.define("answers::late(Tensor x) -> Tensor").op
+    x = mq.empty(2, device="meta")
+
+    def old_rule(x):
+        page.set_shape_rule(op, lambda x: x.fresh((2, 2)))  # as another thread would
+        return x.fresh((1,))
+
+    page.set_shape_rule(op, old_rule)
+    assert op(x).shape == (1,)
+    assert op(x).shape == (2, 2)

@@ -10,7 +10,6 @@ nobody else holds it.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from operator import attrgetter
@@ -19,6 +18,7 @@ from typing import cast
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node
 from maquette.core.meta import TensorMeta
+from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
@@ -280,7 +280,7 @@ def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
     return grad
 
 
-@functools.lru_cache(4096)
+@remembered
 def _stretched(shape: Shape, to: Shape) -> tuple[int, ...] | None:
     """The dimensions that broadcasting ``shape`` to ``to`` adds or stretches; None if it cannot."""
     lead = len(to) - len(shape)

@@ -5,7 +5,6 @@ a question that then depends on data counts as answered no.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from math import prod
 from typing import Final, TypeAlias
 
@@ -17,6 +16,7 @@ from maquette.core.layout import (
     memory_format,
     preserve_format,
 )
+from maquette.core.remembered import remembered
 from maquette.core.symbols import at_least_one, is_true, plain
 
 Shape: TypeAlias = tuple[int, ...]
@@ -36,7 +36,7 @@ def contiguous_strides(shape: Shape) -> Strides:
         return ordered_strides(shape, range(len(shape) - 1, -1, -1))
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _contiguous_strides_of_ints(shape: Shape) -> Strides:
     return ordered_strides(tuple(map(plain, shape)), range(len(shape) - 1, -1, -1))
 

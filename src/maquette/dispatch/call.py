@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
+from maquette.core.remembered import epoch, remember
 from maquette.core.size import Size
 from maquette.dispatch.schema import Argument
 from maquette.dispatch.schema_types import SchemaType
@@ -49,7 +50,8 @@ def compiled(source: str, name: str) -> CodeType:
     """Compile generated source once per distinct text; unary operators share one code object."""
     code = _CODE.get(source)
     if code is None:
-        code = _CODE[source] = compile(source, _file(name), "exec")
+        code = compile(source, _file(name), "exec")
+        remember(_CODE, source, code, epoch())
     return code
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from maquette.core.remembered import forget
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import OperatorBase
 from maquette.dispatch.call import build_entry, is_entry, new_entry
@@ -276,9 +277,7 @@ class OpOverload(OperatorBase):
     def invalidate(self) -> None:
         """Forget every resolved key set and every inferred result."""
         with LOCK:
-            self._table.clear()
-            self.infer_cache.clear()
-            self._dispatch_cache.clear()
+            forget(self._table, self.infer_cache, self._dispatch_cache)
 
     def _forget_dispatch(self) -> None:
         self.invalidate()

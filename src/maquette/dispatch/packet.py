@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from maquette.core.remembered import epoch, forget, remember
 from maquette.dispatch.choosing import classes_of, decided_by_classes, refined
 from maquette.dispatch.matching import MatchError, bind
 from maquette.dispatch.operator import LOCK, WRITTEN_AT, OpOverload, failed_to_bind
@@ -25,7 +26,6 @@ from maquette.dispatch.torch_function import (
 
 PACKETS: dict[str, OpOverloadPacket] = {}
 """Every packet, by its name ``ns::name``; `LOCK` is held to change it."""
-_REMEMBERED = 1024  # choices by class; classes are few, but a user can make any number
 
 
 class OpOverloadPacket:
@@ -84,27 +84,16 @@ class OpOverloadPacket:
         self, by_value: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> OpOverload:
         """`resolve`, remembered."""
+        since = epoch()
         overloads = self.op_overloads()
         # Not under the lock: reading a number from a tensor runs an operator.
         chosen = self.resolve(args, kwargs)
         decided = decided_by_classes(overloads[: overloads.index(chosen)], args, kwargs)
-        with LOCK:
-            if self.op_overloads() == overloads:
-                self._remember(chosen, classes_of(args, kwargs), None if decided else by_value)
+        classes = classes_of(args, kwargs)
+        remember(self.by_class, classes, chosen if decided else None, since)
+        if not decided:
+            remember(self._by_value, by_value, chosen, since)
         return chosen
-
-    def _remember(self, chosen: OpOverload, by_class: object, by_value: object | None) -> None:
-        if max(len(self.by_class), len(self._by_value)) >= _REMEMBERED:
-            self._forget_choices()
-        if by_value is None:
-            self.by_class[by_class] = chosen
-        else:
-            self.by_class[by_class] = None
-            self._by_value[by_value] = chosen
-
-    def _forget_choices(self) -> None:
-        self.by_class.clear()
-        self._by_value.clear()
 
     def resolve(self, args: tuple[object, ...], kwargs: dict[str, object]) -> OpOverload:
         """The first overload, in order of registration, whose schema the arguments fit (D86).
@@ -151,7 +140,7 @@ class OpOverloadPacket:
     def add(self, overload: OpOverload) -> None:
         """Take in a new overload; `LOCK` is held."""
         self._overloads[overload._overloadname] = overload
-        self._forget_choices()
+        forget(self.by_class, self._by_value)
 
     def drop(self, overload: OpOverload) -> None:
         """Give up an overload; `LOCK` is held."""
@@ -160,7 +149,7 @@ class OpOverloadPacket:
         self.__dict__.pop(name, None)
         if name in self._bound:
             self._bound.remove(name)
-        self._forget_choices()
+        forget(self.by_class, self._by_value)
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):

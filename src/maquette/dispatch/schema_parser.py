@@ -14,6 +14,7 @@ import maquette.core.dtype as dtype_names
 import maquette.core.layout as layout_names
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
+from maquette.core.remembered import epoch, remember
 from maquette.dispatch.conversion import Mismatch, convert
 from maquette.dispatch.schema import NO_DEFAULT, AliasInfo, Argument, FunctionSchema
 from maquette.dispatch.schema_types import (
@@ -54,9 +55,8 @@ _CONSTANTS: Final[dict[str, object]] = {"None": None, "True": True, "False": Fal
 _NOT_FINITE: Final = ("inf", "nan")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
-# Texts of arguments -> the arguments; emptied when full, so that it stays bounded.
+# Texts of arguments -> the arguments.
 _seen: dict[tuple[str, bool, bool], Argument] = {}
-_SEEN_LIMIT: Final = 8192
 
 
 def parse_schema(text: str, allow_typevars: bool = True) -> FunctionSchema:
@@ -217,9 +217,7 @@ class _Reader:
         self.shareable = True
         argument = self._argument(kwarg_only)
         if self.shareable and self.start == match.end():
-            if len(_seen) >= _SEEN_LIMIT:
-                _seen.clear()
-            _seen[key] = argument
+            remember(_seen, key, argument, epoch())
         return argument
 
     def _argument(self, kwarg_only: bool) -> Argument:

@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from maquette.core.layout import strided
+from maquette.core.remembered import evictions, zero_evictions
 from maquette.dispatch.operator import OpOverload, resolve_anew, resolved_overloads
 from maquette.dispatch.tls import tls
 from maquette.fake.call_sites import rendered_call
 from maquette.fake.tensor import tensors_in
-from maquette.library.infer import EVICTIONS, Outcome, infer, known
+from maquette.library.infer import Outcome, infer, known
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
@@ -95,7 +96,7 @@ def cache_info() -> DispatchCacheInfo:
     _count_from_now()
     size = sum(len(op.infer_cache) for op in resolved_overloads())
     return DispatchCacheInfo(
-        _counts.hits, _counts.misses, dict(_counts.bypasses), size, EVICTIONS[0]
+        _counts.hits, _counts.misses, dict(_counts.bypasses), size, evictions()
     )
 
 
@@ -104,7 +105,7 @@ def cache_clear() -> None:
     for op in resolved_overloads():
         op.infer_cache.clear()
     _counts.zero()
-    EVICTIONS[0] = 0
+    zero_evictions()
     _count_from_now()
 
 

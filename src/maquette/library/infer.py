@@ -15,17 +15,13 @@ from maquette.core.device_rules import common_device
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
+from maquette.core.remembered import epoch, remember
 from maquette.core.scalar_types import complex32
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.call import NUMBERS, compiled
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import Argument
 from maquette.tensor.tensor import Tensor, fake_keys_for, keys_for
-
-EVICTIONS = [0]
-"""Answers that gave way to newer ones, in all caches together (FX11)."""
-# FIFO, not LRU: a hit then costs one dict look-up (55 ns) where moving to the end costs two.
-LIMIT = 8192
 
 
 class DependsOnData(RuntimeError):
@@ -112,18 +108,6 @@ def _on_device(value: object, where: device) -> object:
     return value
 
 
-def remember(op: OpOverload, key: object, outcome: Outcome) -> Outcome:
-    """Put an outcome into the operator's cache, evicting the oldest when full."""
-    cache = op.infer_cache
-    if len(cache) >= LIMIT:
-        oldest = list(cache)[: LIMIT // 4]
-        for old in oldest:
-            cache.pop(old, None)
-        EVICTIONS[0] += len(oldest)
-    cache[key] = outcome
-    return outcome
-
-
 def key_source(op: OpOverload) -> str:
     """The source of the cache key over parameters named ``p0, p1, ...``."""
     parts = ["_defaults['float']"]
@@ -193,4 +177,7 @@ def lookup(op: OpOverload, params: Sequence[object]) -> Outcome:
     if found is not None:
         check(isinstance(found, Outcome), lambda: f"{op.name()}: foreign entry in the shape cache")
         return found  # type: ignore[return-value]  # just checked
-    return remember(op, key, infer(op, params))
+    since = epoch()
+    outcome = infer(op, params)
+    remember(op.infer_cache, key, outcome, since)
+    return outcome

@@ -7,7 +7,6 @@ decides what memory a program takes. `einsum` and outer products have files of t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from math import prod
 from types import ModuleType
@@ -22,6 +21,7 @@ from maquette.aten.view.views import _unsafe_view, t, view
 from maquette.core.broadcast import broadcast_shapes, wrap_dim, wrap_dims
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -123,7 +123,7 @@ def _folded(left: Tensor, right: Tensor) -> Tensor:
     return result
 
 
-@functools.lru_cache(4096)
+@remembered
 def _rows_by_columns(many: Ints, columns: int) -> tuple[Ints, Ints]:
     """The shape of many dimensions as a matrix, and that of its product with so many columns."""
     return (prod(many[:-1]), many[-1]), (*many[:-1], columns)

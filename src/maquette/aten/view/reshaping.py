@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 from math import prod
@@ -13,6 +12,7 @@ from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
+from maquette.core.remembered import remembered
 from maquette.core.views import view_shape_infer, view_strides
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -36,7 +36,7 @@ def reshape_composite(self: Tensor, shape: Ints) -> object:
 
 
 # Remembered, for the arithmetic on strides costs more than the views (4 us of 6 us a call).
-@functools.lru_cache(4096)
+@remembered
 def _reshaped(meta: TensorMeta, shape: Ints) -> tuple[Ints, bool]:
     """The shape with -1 resolved, and whether a view can have it."""
     wanted = view_shape_infer(shape, meta.numel, meta.shape)
@@ -90,7 +90,7 @@ def flatten_composite(self: Tensor, start_dim: int, end_dim: int) -> object:
     return self if shape is None else reshape(self, shape)
 
 
-@functools.lru_cache(4096)
+@remembered
 def _flat(shape: Ints, start_dim: int, end_dim: int) -> Ints | None:
     """The shape with some dimensions made one; None if it is what it was."""
     start, end = wrap_dim(start_dim, len(shape)), wrap_dim(end_dim, len(shape))
@@ -110,7 +110,7 @@ def unflatten_composite(self: Tensor, dim: int, sizes: Ints) -> object:
     return view(self, _unflattened(self.meta.shape, dim, sizes))
 
 
-@functools.lru_cache(4096)
+@remembered
 def _unflattened(shape: Ints, dim: int, sizes: Ints) -> Ints:
     """The shape with one dimension made several; RuntimeError where they are not of its size."""
     axis = wrap_dim(dim, len(shape))
@@ -265,7 +265,7 @@ narrow_tensor = define(
 narrow = define("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
 
 
-@functools.lru_cache(4096)
+@remembered
 def narrow_start(self: TensorMeta, dim: int, start: int, length: int) -> int:
     """The first element of the window, counted from the front; RuntimeError if it does not fit."""
     check(self.ndim > 0, lambda: "narrow() cannot be applied to a 0-dim tensor.")

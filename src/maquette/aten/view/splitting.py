@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from maquette.aten.view.views import share_storage
 from maquette.core.broadcast import wrap_dim
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.remembered import remembered
 from maquette.core.views import select_view, slice_view
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -151,7 +151,7 @@ def unbind_grad(grads: list[Tensor | None], self_meta: TensorMeta, dim: int) -> 
 # --- defined by these ----------------------------------------------------------------
 
 
-@functools.lru_cache(4096)
+@remembered
 def chunk_size(shape: Ints, chunks: int, dim: int) -> int:
     """The size of all chunks but the last, 0 if there is nothing to divide."""
     check(len(shape) > 0, lambda: "chunk expects at least a 1-dimensional tensor")

@@ -8,7 +8,6 @@ products the scores themselves. The fused operators are in `fused_attention.py`.
 from __future__ import annotations
 
 import enum
-import functools
 import math
 
 from maquette.aten.common.operators import aten
@@ -20,6 +19,7 @@ from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import bfloat16, bool_, dtype, float16, float32, float64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -100,7 +100,7 @@ class _Way(enum.Enum):
     PRODUCTS = enum.auto()
 
 
-@functools.lru_cache(1024)
+@remembered
 def _chosen(
     query: TensorMeta,
     key: TensorMeta,
