@@ -23,7 +23,14 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import AliasInfo
 from maquette.dispatch.tls import tls
 from maquette.library.infer import Outcome, key_source, lookup
-from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce, namespace_of, runner_of
+from maquette.tensor.storage import (
+    OBSERVERS,
+    UntypedStorage,
+    announce,
+    namespace_of,
+    run_kernel,
+    runner_of,
+)
 from maquette.tensor.tensor import (
     ADINPLACE,
     NOT_INHERITED,
@@ -112,7 +119,10 @@ def _kernel(_ks, {', '.join(names)}):
         _e = _cache[{key_source(op)}]
     except (KeyError, TypeError):
         _e = _lookup(_op, ({', '.join(names)},))
-{arrays}    _r = _quiet.run({', '.join(['_array', '_xp', *passed])})
+{arrays}    try:
+        _r = _quiet.run({', '.join(['_array', '_xp', *passed])})
+    except RuntimeError as _error:
+        _r = _quiet.again({', '.join(['_error', '_array', '_xp', *passed])})
     if (
         _r.__class__ is _ndarray
         and _r.base is None
@@ -182,7 +192,10 @@ def _kernel(_ks, {', '.join(names)}):
         _e = _lookup(_op, ({', '.join(names)},))
     if {target}.meta is not _e.meta:
         return _slow(_ks, {', '.join(names)})
-    _quiet.run({', '.join(['_array', '_xp', *passed])})
+    try:
+        _quiet.run({', '.join(['_array', '_xp', *passed])})
+    except RuntimeError as _error:
+        _quiet.again({', '.join(['_error', '_array', '_xp', *passed])})
     return {target}
 """
     space: dict[str, object] = {
@@ -254,7 +267,7 @@ def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedSto
     storage = UntypedStorage(size, meta.device, np.zeros(size, np.uint8))
     target = array_over(storage, meta)
     if array.size:
-        runner_of("cpu").run(np.copyto, target, array, casting="unsafe")
+        run_kernel(runner_of("cpu"), np.copyto, target, array, casting="unsafe")
     return storage, target
 
 
@@ -353,7 +366,7 @@ def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., obje
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
         resize_outputs(op, kinds, outcome, params)
-        results = quiet.run(array_kernel, xp, *arrays_of(params))
+        results = run_kernel(quiet, array_kernel, xp, *arrays_of(params))
         return build(op, kinds, outcome, params, results, fresh_from, view_of)
 
     return kernel

@@ -171,7 +171,20 @@ class Runner(Protocol):
     """How kernels of an array namespace are run."""
 
     def run(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
-        """Call the function where floating point errors pass in silence, as PyTorch's do."""
+        """Call the function where floating point errors pass in silence, as PyTorch's do.
+
+        RuntimeError where this thread is in such a call already: then `again` runs it.
+        """
+
+    def again(
+        self,
+        error: RuntimeError,
+        function: Callable[..., object],
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> object:
+        """Call a function that `run` refused; ``error`` itself if it was the function's."""
 
 
 _RUNNERS: dict[str, Runner] = {}
@@ -186,6 +199,16 @@ def provide_namespace(device_type: str, provider: Provider, runner: Runner) -> N
 def runner_of(device_type: str) -> Runner:
     """How kernels run on data of a device type that has a namespace."""
     return _RUNNERS[device_type]
+
+
+def run_kernel(
+    runner: Runner, function: Callable[..., object], /, *args: object, **kwargs: object
+) -> object:
+    """Run a kernel, also while another one runs: finalizers and signal handlers use tensors too."""
+    try:
+        return runner.run(function, *args, **kwargs)
+    except RuntimeError as error:
+        return runner.again(error, function, *args, **kwargs)
 
 
 def namespace_of(device_type: str) -> object:

@@ -40,7 +40,7 @@ from maquette.library.arrays import arrays_of, fresh_from
 from maquette.library.infer import DependsOnData, infer
 from maquette.library.page import define
 from maquette.library.variants import check_castable
-from maquette.tensor.storage import runner_of
+from maquette.tensor.storage import run_kernel, runner_of
 from maquette.tensor.tensor import Tensor
 
 Grads = list[Tensor | None]
@@ -253,8 +253,8 @@ def lstsq_on_data(op: OpOverload, ks: int) -> Callable[..., object]:
     ) -> tuple[Tensor, ...]:
         lstsq_checks(self.meta, b.meta, rcond, driver)
         arrays = arrays_of((self, b))
-        found: Results = quiet.run(  # type: ignore[assignment]  # what the function gives
-            lstsq_results, self.meta, b.meta, arrays, rcond, driver or "gelsy"
+        found: Results = run_kernel(  # type: ignore[assignment]  # what the function gives
+            quiet, lstsq_results, self.meta, b.meta, arrays, rcond, driver or "gelsy"
         )
         return tuple([fresh_from(op, meta, array) for meta, array in found])
 
