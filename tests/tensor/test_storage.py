@@ -1,12 +1,13 @@
 """Storages, metadata and what happens to tensors when bytes come, grow and go."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
 
 import maquette as mq
-from maquette.tensor.storage import UntypedStorage, observe_allocations
+from maquette.tensor.storage import UntypedStorage, observe_allocations, observers_paused
 from maquette.tensor.tensor import sharers
 
 
@@ -399,3 +400,32 @@ def test_T17_a_slice_of_channels_last_is_suggested_channels_last() -> None:
     x = mq.empty(2, 3, 4, 5, memory_format=mq.channels_last)[..., :2]
     assert x.to(memory_format=mq.channels_last) is x
     assert not x.is_contiguous(memory_format=mq.channels_last)
+
+
+def test_T4_a_pause_of_observers_is_one_of_its_thread():
+    log, paused, made = Log(), threading.Event(), threading.Event()
+
+    def pause():
+        with observers_paused():
+            paused.set()
+            made.wait(10)
+
+    other = threading.Thread(target=pause)
+    with observe_allocations(log):
+        other.start()
+        paused.wait(10)
+        x = mq.ones(4)
+        made.set()
+        other.join()
+        mq.ones(8)
+    assert [event[1] for event in log.events if event[0] == "allocated"] == [16, 32]
+    assert x.nbytes == 16
+
+
+def test_T4_observers_see_what_their_own_thread_makes():
+    log = Log()
+    with observe_allocations(log):
+        other = threading.Thread(target=lambda: mq.ones(4))
+        other.start()
+        other.join()
+    assert log.events == []

@@ -12,7 +12,7 @@ from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 
-from maquette.api.from_schema import DEFAULT_DEVICE
+from maquette.api.from_schema import default_device
 from maquette.aten.common.tensor_options import check_fits
 from maquette.aten.factory.factories import empty
 from maquette.aten.view.views import lift_fresh
@@ -96,7 +96,7 @@ def _lifted(array: Array, device: Place) -> Tensor:
         storage = UntypedStorage(meta.storage_bytes, cpu, array)
     keys = inference_keys(meta) if tls.st.inference else keys_for(meta)
     carrier = wrap(meta, storage, array, keys)
-    where = DEFAULT_DEVICE[0] if device is None else Device(device)
+    where = default_device() if device is None else Device(device)
     if where is not None and canonical(where) is not cpu:
         with observers_paused():
             here = lift_fresh(carrier)
@@ -301,7 +301,7 @@ def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> T
         assert isinstance(lifted, Tensor)
         if OBSERVERS and lifted._storage is shared._storage:
             announce(shared._storage)
-        return _placed(lifted, dtype, device or DEFAULT_DEVICE[0])
+        return _placed(lifted, dtype, device or default_device())
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -425,26 +425,25 @@ TENSOR_CONSTRUCTOR[0] = _construct
 
 
 def set_default_device(device: Place) -> None:
-    """Put what factories make on ``device`` where they are told none; None means cpu again."""
-    DEFAULT_DEVICE[0] = None if device is None else Device(device)
+    """Put what this thread's factories make on ``device`` where they are told none.
+
+    None means cpu again. Within a ``with device:`` block it holds until the end of the block.
+    """
+    tls.st.default_devices[-1] = None if device is None else Device(device)
 
 
 def get_default_device() -> Device:
-    """Where factories put tensors that are told no device."""
-    return DEFAULT_DEVICE[0] or cpu
-
-
-_outer: list[Device | None] = []
+    """Where this thread's factories put tensors that are told no device."""
+    return default_device() or cpu
 
 
 def _enter(self: Device) -> Device:
-    _outer.append(DEFAULT_DEVICE[0])
-    DEFAULT_DEVICE[0] = self
+    tls.st.default_devices.append(self)
     return self
 
 
 def _exit(self: Device, *exc: object) -> None:
-    DEFAULT_DEVICE[0] = _outer.pop()
+    tls.st.default_devices.pop()
 
 
 # `with device("cuda"):` needs the default device, which the floor of devices does not know.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from maquette.api.signatures import fits, refused
 from maquette.core.device import device
@@ -21,6 +21,7 @@ from maquette.dispatch.choosing import classes_of
 from maquette.dispatch.matching import MatchError
 from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
+from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 
 Face = Callable[..., Any]  # what an operator returns, its schema says
@@ -33,7 +34,11 @@ _PYTHON_DTYPES: dict[object, dtype] = {
 }
 _DTYPES = frozenset((dtype, type(None)))
 _LISTS = frozenset((list, tuple, Size))
-DEFAULT_DEVICE: list[device | None] = [None]
+
+
+def default_device() -> device | None:
+    """Where this thread's factories put tensors that are told no device; None: nothing was said."""
+    return cast("device | None", tls.st.default_devices[-1])
 
 
 def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
@@ -60,8 +65,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         if isinstance(kwargs.get("out"), (tuple, list)):
             kwargs = _several_outs(kwargs, written)
         grad = kwargs.pop("requires_grad", False) if takes_device else False
-        if factory and DEFAULT_DEVICE[0] is not None and kwargs.get("device") is None:
-            kwargs["device"] = DEFAULT_DEVICE[0]
+        if factory and default_device() is not None and kwargs.get("device") is None:
+            kwargs["device"] = default_device()
         try:
             result = packet(*args, **kwargs) if only is None else only(*args, **kwargs)
         except MatchError as error:
@@ -86,7 +91,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
             if isinstance(args[at], int) or hasattr(args[at], "__index__"):
                 args = (*args[:at], args[at:])
         odd = kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES)
-        if odd or (factory and DEFAULT_DEVICE[0] is not None):
+        if odd or (factory and default_device() is not None):
             return translated(args, kwargs)
         # Straight to the generated entry: 0.6 us less than by translation (make bench).
         try:

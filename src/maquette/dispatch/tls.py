@@ -31,10 +31,12 @@ class DispatchState:
     is what new autograd nodes remember; observers set it. The mode stacks have their top last, but
     ``pre_dispatch_modes`` has a slot each for a proxy, a functional and a schema-checking mode.
     ``entered_modes`` are those whose ``with`` block is open, also while they are popped;
+    ``default_devices`` has the open blocks of default devices, innermost last.
     ``snapshot`` is both sets as they were when the running mode or subclass was called.
     """
 
     __slots__ = (
+        "default_devices",
         "dispatch_modes",
         "effective",
         "entered_modes",
@@ -58,6 +60,7 @@ class DispatchState:
         self._derive()
         self.inference = False
         self.fake_mode: object | None = None
+        self.default_devices: list[object | None] = [None]
         self.dispatch_modes: list[object] = []
         self.function_modes: list[object] = []
         self.entered_modes: list[object] = []

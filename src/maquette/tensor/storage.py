@@ -9,6 +9,7 @@ at each resize, and when it is released. The geometry that tensors lay over a st
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -108,8 +109,9 @@ class UntypedStorage:
             if shared:
                 for moved in BYTES_MOVED:
                     moved(self)
-        for observer in OBSERVERS:
-            observer.resized(self.id, old, nbytes)
+        if OBSERVERS:
+            for observer in _here.observers:
+                observer.resized(self.id, old, nbytes)
         return self
 
     def __getitem__(self, index: int) -> int:
@@ -121,14 +123,25 @@ class UntypedStorage:
 
 _UINT8 = np.dtype(np.uint8)
 OBSERVERS: list[AllocationObserver] = []
+"""The observers of all threads: while there are none, nobody looks further."""
+
+
+class _Here(threading.local):
+    """The observers of one thread, innermost last; none while they are paused."""
+
+    def __init__(self) -> None:
+        self.observers: list[AllocationObserver] = []
+
+
+_here = _Here()
 # What tensors do when their bytes have moved; the next file fills it in.
 BYTES_MOVED: list[Callable[[UntypedStorage], None]] = []
 
 
 def announce(storage: UntypedStorage) -> None:
-    """Tell the observers of a new storage, and later of its release."""
+    """Tell this thread's observers of a new storage, and later of its release."""
     sizes = storage._nbytes
-    for observer in OBSERVERS:
+    for observer in _here.observers:
         observer.allocated(storage, sizes)
         weakref.finalize(storage, _release, observer, storage.id).atexit = False
     # A resize is told as it happens, so the release needs the id alone.
@@ -140,27 +153,33 @@ def _release(observer: AllocationObserver, storage_id: int) -> None:
 
 @contextmanager
 def observe_allocations(observer: AllocationObserver) -> Iterator[AllocationObserver]:
-    """Let ``observer`` see every storage that is made, resized or released in the block.
+    """Let ``observer`` see every storage that this thread makes or resizes in the block.
 
-    Storages made before are not announced. Releases of observed storages are reported as long as
-    they happen, also after the block.
+    Storages made before are not announced. Releases of announced storages are reported whenever
+    and in whatever thread they happen, also after the block.
     """
+    here = _here.observers
     OBSERVERS.append(observer)
+    here.append(observer)
     try:
         yield observer
     finally:
+        here.remove(observer)
         OBSERVERS.remove(observer)
 
 
 @contextmanager
 def observers_paused() -> Iterator[None]:
-    """Tell no observer of the storages made in the block: they stand for nothing in the program."""
-    held = OBSERVERS[:]
-    OBSERVERS.clear()
+    """Tell no observer of the storages that this thread makes in the block.
+
+    They stand for nothing in the program.
+    """
+    before = _here.observers
+    _here.observers = []
     try:
         yield
     finally:
-        OBSERVERS[:] = held
+        _here.observers = before
 
 
 Provider = Callable[[], object]
