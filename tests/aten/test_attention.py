@@ -184,8 +184,8 @@ def test_the_efficient_operator_differentiates_its_bias() -> None:
 
 
 def test_flops_count_what_a_mask_hides() -> None:
-    rule = flash_cpu.default.cost_rule
+    rule = flash_cpu.default.facts.cost
     metas = [t.meta for t in tensors(Q, K, V)]
     assert rule(*metas).flops == 2 * (2 * 4 * 3 * 5) * (8 + 8)
     backward = mq.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-    assert backward.cost_rule(metas[0], *metas).flops == 2 * (2 * 4 * 3 * 5) * (3 * 8 + 2 * 8)
+    assert backward.facts.cost(metas[0], *metas).flops == 2 * (2 * 4 * 3 * 5) * (3 * 8 + 2 * 8)

@@ -153,7 +153,7 @@ def test_convolution_names_the_parameter_that_is_wrong(options: tuple[object], w
 def test_flops_are_two_for_each_place_and_weight() -> None:
     x, w, out = tensor(2, 3, 8, 8).meta, tensor(4, 3, 3, 3).meta, tensor(2, 4, 6, 6).meta
     options = ((1, 1), (0, 0), (1, 1), False, (0, 0), 1)
-    assert convolution.cost_rule(x, w, None, *options, out).flops == 2 * 2 * 36 * 4 * 27
-    backward = aten.convolution_backward.default.cost_rule
+    assert convolution.facts.cost(x, w, None, *options, out).flops == 2 * 2 * 36 * 4 * 27
+    backward = aten.convolution_backward.default.facts.cost
     cost = backward(out, x, w, None, *options, (True, True, True))
     assert cost.flops == 2 * (2 * 2 * 36 * 4 * 27)

@@ -23,8 +23,8 @@ def tensor(array: object) -> mq.Tensor:
 def flops(op: OpOverload, *args: mq.Tensor) -> int:
     metas = [a.meta for a in args]
     assert op.shape_rule is not None
-    assert op.cost_rule is not None
-    return op.cost_rule(*metas, op.shape_rule(*metas)).flops  # type: ignore[attr-defined]  # a Cost
+    assert op.facts.cost is not None
+    return op.facts.cost(*metas, op.shape_rule(*metas)).flops  # type: ignore[attr-defined]  # a Cost
 
 
 def test_F41_mm_refuses_mixed_dtypes() -> None:

@@ -128,7 +128,7 @@ def test_F89_an_entry_whose_rule_now_refuses_is_found(monkeypatch: pytest.Monkey
     def refuse(*args: object) -> object:
         raise ValueError("no more")
 
-    monkeypatch.setattr(mq.ops.aten.add.Tensor, "shape_rule", refuse)
+    monkeypatch.setattr(mq.ops.aten.add.Tensor.facts, "shape", refuse)
     with pytest.raises(RuntimeError, match=r"aten\.add\.Tensor.*ValueError: no more"):
         x + x
 

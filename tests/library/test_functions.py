@@ -307,11 +307,11 @@ def test_L33_a_batching_rule_and_a_cost_end_with_their_library(name, ns):
             three = times(3)
             assert register_vmap(name, three, lib=second) is three
             register_cost(name, lambda x, out: Cost(flops=7), lib=second)
-            assert op.batching_rule is three
-            assert op.cost_rule(None, None).flops == 7
-        assert op.batching_rule is not three
-        assert op.cost_rule is None
-    assert op.batching_rule is None
+            assert op.facts.batching is three
+            assert op.facts.cost(None, None).flops == 7
+        assert op.facts.batching is not three
+        assert op.facts.cost is None
+    assert op.facts.batching is None
 
 
 def test_LX1_a_shape_rule_serves_meta_and_fake(name, lib):

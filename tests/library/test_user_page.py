@@ -67,7 +67,7 @@ def test_LX1_a_page_by_public_calls(lib, ns):
     assert b.grad.numpy().tolist() == [[2] * 4] * 3
     mode = mq.FakeTensorMode()
     assert op(mode.from_tensor(a), mode.from_tensor(b)).shape == (2, 4)
-    assert op.cost_rule(a.meta, b.meta, out.meta).flops == 48
+    assert op.facts.cost(a.meta, b.meta, out.meta).flops == 48
 
 
 def test_L43_an_answer_of_a_rule_that_is_replaced_meanwhile_is_not_remembered():

@@ -21,6 +21,7 @@ from maquette.dispatch.choosing import classes_of
 from maquette.dispatch.matching import MatchError
 from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
+from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 
@@ -274,9 +275,14 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
 
 
 def find_function(name: str) -> Face | None:
-    """The face of the aten operator ``name`` as a function, or None."""
+    """The face of the aten operator ``name`` as a function, or None.
+
+    Operators that PyTorch generates for transforms, such as ``aten::uniform``, are no functions.
+    """
     packet = find_packet(f"aten::{name}")
-    return None if packet is None else face_of(packet, method=False)
+    if packet is None or all(Tag.generated in o.tags for o in packet.op_overloads()):
+        return None
+    return face_of(packet, method=False)
 
 
 def method_face(name: str) -> Face:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import POINTWISE
 from maquette.dispatch.call import compiled
+from maquette.dispatch.facts import OperatorFacts
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -53,7 +54,8 @@ def _define(
     arguments = target._schema_text.partition("(")[2]
     text = f"{name}({arguments}" if overload == "default" else f"{name}.{overload}({arguments}"
     written = [tag for tag in target.tags if tag is Tag.out or tag is Tag.inplace]
-    op = define_overload(text, written or tags, place)
+    facts = OperatorFacts(takes_numbers=target.takes_numbers)
+    op = define_overload(text, written or tags, place, facts=facts)
     # No `define`: a page to fill in would cost 5 us of 12 (CPython 3.11), and stay empty.
     kernel = Kernel(_calling(target), python=target, speaks_operators=True)
     op.register_for_good(_COMPOSITE, kernel)

@@ -32,6 +32,7 @@ FAMILIES = (
     "nn.conv.unfolding",
     "nn.resize.upsampling",
     "nn.norm.weight_norms",
+    "functional_twins",  # last: it names operators of other families
 )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from maquette.autograd.engine import Run, conform
-from maquette.autograd.formulas import Derivatives
 from maquette.autograd.graph import PackedTensor, watch
 from maquette.autograd.node import (
     AccumulateGrad,
@@ -52,8 +51,10 @@ class DerivativePlan:
         self.names = [a.name for a in arguments]
         self.index = {name: i for i, name in enumerate(self.names)}
         derivatives = op.derivatives
-        assert isinstance(derivatives, Derivatives)
-        self.rules = [r for r in derivatives.rules if set(r.wrt) <= set(self.names)]
+        assert derivatives is not None
+        # A form for numbers shares the formulas; those for what is no tensor here are not its own.
+        tensors = {a.name for a in arguments if a.type.base.kind == "tensor"}
+        self.rules = [r for r in derivatives.rules if tensors.issuperset(r.wrt)]
         self.nondifferentiable = derivatives.nondifferentiable
         covered = {name for r in self.rules for name in r.wrt}
         self.wrt = [

@@ -3,11 +3,13 @@
 A formula is a function whose parameter names say what it needs: ``grad`` (or ``grads``, one for
 each output, None where undefined), arguments of the operator, ``result`` / ``result0``, ``result1``
 ..., and ``needs`` (per differentiated argument, whether its gradient is wanted). What it names is
-saved, nothing else.
+saved, nothing else. Where a page says more than a reverse formula (that the operator is linear in
+an argument, or what its slope is), the rule keeps that as data, which forward mode reads too.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,16 +17,33 @@ from typing import NamedTuple
 Formula = Callable[..., object]
 
 
+class Kind(enum.Enum):
+    """What is known of an argument beside the formula for its gradient.
+
+    FORMULA: nothing. SLOPE: the operator is elementwise, ``slope`` is d result / d argument.
+    LINEAR: it is linear in all such arguments together, the others held fixed. BILINEAR: it is
+    linear in this argument alone. An operator with both is the sum of a linear and a bilinear part.
+    """
+
+    FORMULA = "formula"
+    SLOPE = "slope"
+    LINEAR = "linear"
+    BILINEAR = "bilinear"
+
+
 class Rule(NamedTuple):
     """One formula: the arguments it differentiates, the function, the names it needs.
 
-    ``joint`` formulas give a tuple, one gradient for each of ``wrt``.
+    ``joint`` formulas give a tuple, one gradient for each of ``wrt``. ``slope`` is a function of
+    what its parameters name: arguments of the operator, or results.
     """
 
     wrt: tuple[str, ...]
     function: Formula
     needs: tuple[str, ...]
     joint: bool
+    kind: Kind = Kind.FORMULA
+    slope: Formula | None = None
 
 
 class Derivatives:
@@ -34,16 +53,34 @@ class Derivatives:
         self.rules: list[Rule] = []
         self.nondifferentiable: tuple[int, ...] = ()
 
-    def add(
-        self,
-        wrt: tuple[str, ...],
-        function: Formula,
-        *,
-        joint: bool,
-        needs: tuple[str, ...] | None = None,
-    ) -> None:
-        """Add a formula. What it needs are its parameters' names, unless ``needs`` says."""
-        self.rules.append(Rule(wrt, function, needs or parameter_names(function), joint))
+    def add(self, rule: Rule) -> Callable[[], None]:
+        """Add a rule; it takes the place of an earlier one for the same arguments.
+
+        The returned call takes it away again and puts what it replaced back.
+        """
+        replaced = [r for r in self.rules if r.wrt == rule.wrt]
+        self.rules = [*(r for r in self.rules if r.wrt != rule.wrt), rule]
+
+        def undo() -> None:
+            if any(r is rule for r in self.rules):
+                self.rules = [*(r for r in self.rules if r is not rule), *replaced]
+
+        return undo
+
+    def rule_of(self, name: str) -> Rule | None:
+        """The rule that differentiates the argument called ``name``, if there is one."""
+        return next((r for r in self.rules if name in r.wrt), None)
+
+    def arguments(self, kind: Kind) -> list[str]:
+        """The names of the arguments of which this is known."""
+        return [name for r in self.rules if r.kind is kind for name in r.wrt]
+
+
+def formula_rule(
+    wrt: tuple[str, ...], function: Formula, *, joint: bool = False, kind: Kind = Kind.FORMULA
+) -> Rule:
+    """The rule of a reverse formula; what it needs are its parameters' names."""
+    return Rule(wrt, function, parameter_names(function), joint, kind)
 
 
 def parameter_names(function: Formula) -> tuple[str, ...]:

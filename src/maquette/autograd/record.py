@@ -13,7 +13,6 @@ from typing import cast
 
 from maquette.autograd.anomaly import remember_call
 from maquette.autograd.compiled_formulas import DerivativePlan
-from maquette.autograd.formulas import Derivatives
 from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import (
     Edge,
@@ -44,8 +43,8 @@ BELOW = ~(
 def autograd_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The callable that serves the autograd keys for ``op`` at the key set ``ks``."""
     below = _below(op, ks)
-    if not isinstance(op.derivatives, Derivatives):
-        if op.shape_rule is None and op.namespace != "aten":
+    if op.derivatives is None:
+        if op.shape_rule is None and op._defined_in_python:
             return undifferentiated_kernel(op)
         return _without_formula(op, below)
     plan = DerivativePlan(op, watched=bool(ks & K.WATCHED))

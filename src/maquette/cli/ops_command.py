@@ -61,7 +61,7 @@ def facts(operator: OpOverload) -> dict[str, object]:
         "kernels": kernels,
         "shape rule": _name(operator.shape_rule),
         "derivative": "yes" if operator.derivatives is not None else "no",
-        "cost": _name(operator.cost_rule),
+        "cost": _name(operator.facts.cost),
         "defined at": operator.place,
     }
 

@@ -4,8 +4,7 @@ One idea: an operator resolves a *whole key set* (an int) to a callable once and
 ``_table``; a call is or-ing the argument's key sets, one dict look-up, one call. The generated
 entry functions that do so are in `call.py`, the rules of resolution in `resolution.py`, Python
 overrides in `overrides.py`, packets and the registry in `registry.py`. What an operator's page says
-(shape rule, derivative, cost ...) is kept here as plain attributes, set by the registration calls
-of the library floor, so that whoever asks, asks the operator.
+(shape rule, derivative, cost ...) is the operator's `facts`, which its forms share (`facts.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from maquette.core.remembered import forget
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import OperatorBase
 from maquette.dispatch.call import build_entry, is_entry, new_entry
+from maquette.dispatch.facts import OperatorFacts
+from maquette.dispatch.forms import Form, FunctionalCall, form_of, functional_call
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 from maquette.dispatch.matching import bind, normalise
@@ -37,6 +38,7 @@ from maquette.dispatch.torch_function import (
 )
 
 if TYPE_CHECKING:
+    from maquette.autograd.formulas import Derivatives
     from maquette.dispatch.registry import OpOverloadPacket
 
 __all__ = [
@@ -58,12 +60,6 @@ LOCK = threading.RLock()
 _IMPLICIT = DispatchKey.CompositeImplicitAutograd
 _RESOLVED: weakref.WeakSet[OpOverload] = weakref.WeakSet()
 
-# D47: the operators (and their in-place and out= forms) whose Tensor parameters take numbers.
-_NUMBER_NAMES = frozenset(
-    "add sub mul div divide multiply subtract true_divide floor_divide".split()
-)
-_NUMBER_EXACT = frozenset("to _to_copy copy copy_ _conj".split())
-
 
 class OpOverload(OperatorBase):
     """One overload of an operator: ``ops.aten.add.Tensor``.
@@ -76,7 +72,12 @@ class OpOverload(OperatorBase):
     __slots__ = ("_call",)  # a slot, since every call reads it: 20 ns of an attribute of 40
 
     def __init__(
-        self, packet: OpOverloadPacket, schema_text: str, tags: Iterable[Tag], place: str
+        self,
+        packet: OpOverloadPacket,
+        schema_text: str,
+        tags: Iterable[Tag],
+        place: str,
+        facts: OperatorFacts | None = None,
     ) -> None:
         super().__init__()
         qualified = schema_text.partition("(")[0].strip()
@@ -96,17 +97,8 @@ class OpOverload(OperatorBase):
         self._kernels: dict[DispatchKey, list[Kernel]] = {}
         self._registered = _Registered(self)
         self._table: dict[int, Boxed] = {}
-        base = self._opname.rstrip("_") if self.namespace == "aten" else ""
-        self.takes_numbers = base in _NUMBER_NAMES or (
-            self.namespace == "aten" and self._opname in _NUMBER_EXACT
-        )
-        # The page (see maquette.library.page): facts that others ask this operator for.
-        self.shape_rule: Callable[..., object] | None = None
-        self.array_kernel: Callable[..., object] | None = None
-        self.cost_rule: Callable[..., object] | None = None
-        self.batching_rule: Callable[..., object] | None = None
-        self.derivatives: object | None = None
-        self.free_devices: bool | Callable[..., bool] = False
+        self.facts = OperatorFacts() if facts is None else facts
+        self.facts.overloads.append(self)
         self.infer_cache: dict[object, object] = {}
         self._call = new_entry(self, self._opname)
 
@@ -287,6 +279,8 @@ class OpOverload(OperatorBase):
         with LOCK:
             self.alive = False
             self._kernels.clear()
+            if self in self.facts.overloads:
+                self.facts.overloads.remove(self)
             self.invalidate()
 
     def has_kernel_for_dispatch_key(self, key: KeyLike) -> bool:
@@ -300,6 +294,65 @@ class OpOverload(OperatorBase):
         return registered or super().has_kernel_for_any_dispatch_key(keys)
 
     # --- facts -----------------------------------------------------------------------
+
+    # What a form has for itself, where it differs from the facts that it shares.
+    own_shape: Callable[..., object] | None = None
+    own_kernel: Callable[..., object] | None = None
+    own_derivatives: Derivatives | None = None
+    own_free_devices: bool | Callable[..., bool] | None = None
+    functional_link: OpOverload | None = None
+
+    @property
+    def shape_rule(self) -> Callable[..., object] | None:
+        """This form's shape rule: its own, else the one that it shares."""
+        return self.facts.shape if self.own_shape is None else self.own_shape
+
+    @property
+    def array_kernel(self) -> Callable[..., object] | None:
+        """This form's array kernel: its own, else the one that it shares."""
+        return self.facts.kernel if self.own_kernel is None else self.own_kernel
+
+    @property
+    def derivatives(self) -> Derivatives | None:
+        """This form's derivatives: its own, else those that it shares."""
+        return self.facts.derivatives if self.own_derivatives is None else self.own_derivatives
+
+    @property
+    def free_devices(self) -> bool | Callable[..., bool]:
+        """Whether operands may be on different devices: True, or a rule that says when."""
+        own = self.own_free_devices
+        return self.facts.free_devices if own is None else own
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether Python numbers pass for its tensor arguments (D47)."""
+        return self.facts.takes_numbers
+
+    @property
+    def form(self) -> Form:
+        """How it gives its results: functional, view, in place, ``out=`` or mutable."""
+        return form_of(self)
+
+    @property
+    def functional(self) -> OpOverload | None:
+        """The overload that gives as new tensors what this one writes; itself if it writes nothing.
+
+        None where there is none; ``facts.without_functional`` then says why.
+        """
+        if not self._schema.is_mutable:
+            return self
+        call = self.functional_call
+        return None if call is None else call.twin
+
+    @property
+    def functional_call(self) -> FunctionalCall | None:
+        """How to call the functional twin instead; None where nothing is written or none exists."""
+        known = self._functional_call
+        if known is None or not known.twin.alive:
+            known = self._functional_call = functional_call(self)
+        return known
+
+    _functional_call: FunctionalCall | None = None
 
     @property
     def _schema(self) -> FunctionSchema:

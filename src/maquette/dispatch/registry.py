@@ -12,6 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 
+from maquette.dispatch.facts import OperatorFacts
 from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload
 from maquette.dispatch.packet import (
     LATE,
@@ -149,12 +150,18 @@ sys.modules.setdefault("maquette.ops", ops)
 
 
 def define_overload(
-    schema_text: str, tags: Iterable[Tag], place: str, *, in_python: bool = False
+    schema_text: str,
+    tags: Iterable[Tag],
+    place: str,
+    *,
+    in_python: bool = False,
+    facts: OperatorFacts | None = None,
 ) -> OpOverload:
     """Add one overload, ``schema_text`` with its namespace; RuntimeError if it exists (L9).
 
     place: file and line of the definition, for errors. in_python: whether a user's `Library`
-    defined it, which ``_defined_in_python`` of the overload tells (D74).
+    defined it, which ``_defined_in_python`` of the overload tells (D74). facts: those of another
+    form of the operator, which it shares; else it has its own.
     """
     qualified = schema_text.partition("(")[0].strip()
     base, _, overload_name = qualified.partition(".")
@@ -168,7 +175,7 @@ def define_overload(
                 f"{qualified} is defined already, at {existing.place}, as "
                 f"{existing._schema_text}; the second definition is at {place}"
             )
-        overload = OpOverload(packet, schema_text, tags, place)
+        overload = OpOverload(packet, schema_text, tags, place, facts)
         overload._defined_in_python = in_python
         packet.add(overload)
         PACKETS[base] = packet

@@ -16,6 +16,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.forms import Return, returns_of
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -39,7 +40,7 @@ from maquette.fake.mode import (
     on_preferred_device,
 )
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake, maker
-from maquette.library.arrays import build, resize_outputs, returns_of
+from maquette.library.arrays import build, resize_outputs
 from maquette.library.fakes import FAKE_RUNNER
 from maquette.library.infer import (
     DependsOnData,
@@ -189,7 +190,7 @@ def _unsupported(op: OpOverload) -> Callable[..., object]:
 
 def _general(
     op: OpOverload,
-    kinds: list[tuple[str, int]],
+    kinds: list[Return],
     ask: Callable[[OpOverload, Sequence[object]], Outcome],
 ) -> Callable[..., object]:
     """Any number and kind of results; also the oracle of the generated kernels.
@@ -219,7 +220,7 @@ def _general(
 
 def from_outcome(
     op: OpOverload,
-    kinds: list[tuple[str, int]],
+    kinds: list[Return],
     outcome: Outcome,
     params: Sequence[object],
     mode: FakeTensorMode,
@@ -233,7 +234,7 @@ def from_outcome(
     return build(op, kinds, outcome, params, None, fresh, fake_view)
 
 
-def _tail(op: OpOverload, kinds: list[tuple[str, int]], inference: bool) -> str | None:
+def _tail(op: OpOverload, kinds: list[Return], inference: bool) -> str | None:
     """Source that builds the results of an outcome ``_e`` in mode ``_m``; None: too unusual."""
     types = [r.type.written for r in op._schema.returns]
     names = {kind for kind, _ in kinds}
@@ -255,7 +256,7 @@ def _tail(op: OpOverload, kinds: list[tuple[str, int]], inference: bool) -> str 
 
 
 def _generated(
-    op: OpOverload, kinds: list[tuple[str, int]], tail: str, inference: bool
+    op: OpOverload, kinds: list[Return], tail: str, inference: bool
 ) -> Callable[..., object]:
     """The common kinds of results, from a generated function that touches no shape on a hit."""
     params = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
@@ -311,7 +312,7 @@ def _kernel(_ks, {params}):
     return kernel
 
 
-def _storage_lines(kind: tuple[str, int], inference: bool) -> str:
+def _storage_lines(kind: Return, inference: bool) -> str:
     if kind[0] == "view":
         origin = f"p{kind[1]}"
         return f"""_k = {origin}._keys

@@ -18,9 +18,9 @@ from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.forms import Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import AliasInfo
 from maquette.dispatch.tls import tls
 from maquette.library.infer import Outcome, key_source, lookup
 from maquette.tensor.storage import (
@@ -47,36 +47,6 @@ from maquette.tensor.tensor import (
 
 _new = object.__new__
 _DENSE = K.functionality_bits(DispatchKey.CPU)
-
-
-def returns_of(op: OpOverload) -> list[tuple[str, int]]:
-    """Per return: ('fresh', -1), ('view', i) or ('written', i), i the aliased parameter."""
-    arguments = op._schema.arguments
-    found: list[tuple[str, int]] = []
-    for r in op._schema.returns:
-        info = r.alias_info
-        if info is None:
-            # An alias inside a list return stands on its element.
-            found.append(("fresh", -1))
-            continue
-        source = next(
-            (i for i, a in enumerate(arguments) if a.alias_info and _overlap(a.alias_info, info)),
-            -1,
-        )
-        found.append(("written" if info.is_write else "view", source))
-    return found
-
-
-def _overlap(argument: AliasInfo, result: AliasInfo) -> bool:
-    return bool(_sets(argument) & _sets(result)) or "*" in argument.after_set
-
-
-def _sets(info: AliasInfo) -> set[str]:
-    names = set(info.before_set)
-    for inner in info.contained:
-        if inner is not None:
-            names |= _sets(inner)
-    return names
 
 
 def backend_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
@@ -176,7 +146,7 @@ def _kernel(_ks, {', '.join(names)}):
     return kernel
 
 
-def _fast_write(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., object]:
+def _fast_write(op: OpOverload, kinds: list[Return]) -> Callable[..., object]:
     """One written tensor that keeps its meta, as in-place operators do: generated too."""
     arguments = op._schema.arguments
     names = [f"p{i}" for i in range(len(arguments))]
@@ -301,7 +271,7 @@ def view_of(source: Tensor, meta: TensorMeta) -> Tensor:
 
 def build(
     op: OpOverload,
-    kinds: list[tuple[str, int]],
+    kinds: list[Return],
     outcome: Outcome,
     params: Sequence[object],
     results: object,
@@ -358,7 +328,7 @@ def _fresh(
     return meta if value is None or meta is None else value
 
 
-def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., object]:
+def _general(op: OpOverload, kinds: list[Return]) -> Callable[..., object]:
     array_kernel = op.array_kernel
     assert array_kernel is not None
     xp, quiet = namespace_of("cpu"), runner_of("cpu")
@@ -373,7 +343,7 @@ def _general(op: OpOverload, kinds: list[tuple[str, int]]) -> Callable[..., obje
 
 
 def resize_outputs(
-    op: OpOverload, kinds: list[tuple[str, int]], outcome: Outcome, params: Sequence[object]
+    op: OpOverload, kinds: list[Return], outcome: Outcome, params: Sequence[object]
 ) -> None:
     """Bring written arguments to the meta that the rule gives them before a kernel writes."""
     for n, (kind, source) in enumerate(kinds):

@@ -328,7 +328,7 @@ class CustomOpDef:
 
         def register(function: F) -> F:
             _check_no_keyword_tensors(self._opoverload)
-            self._lib.on_destroy(set_fact(self._opoverload, "batching_rule", function))
+            self._lib.on_destroy(set_fact(self._opoverload, "batching", function))
             return function
 
         return register if func is None else register(func)

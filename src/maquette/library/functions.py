@@ -247,7 +247,7 @@ def register_vmap(
     opdef = _opdef_or_none("register_vmap", op)
     if opdef is not None:
         return opdef.register_vmap(func)
-    return _register_fact("register_vmap", op, "batching_rule", func, lib)
+    return _register_fact("register_vmap", op, "batching", func, lib)
 
 
 def register_cost(
@@ -257,7 +257,7 @@ def register_cost(
 
     PyTorch has no such registration. Returns the function.
     """
-    return _register_fact("register_cost", op, "cost_rule", func, lib)
+    return _register_fact("register_cost", op, "cost", func, lib)
 
 
 def _register_fact(

@@ -11,6 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 
+from maquette.dispatch.facts import OperatorFacts
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import LOCK, OpOverload
@@ -131,28 +132,29 @@ def warn_at(place: str, message: str) -> None:
 
 # --- facts of an operator's page ---------------------------------------------------------------
 
-_FACTS: weakref.WeakKeyDictionary[OpOverload, dict[str, list[list[object]]]] = (
+_FACTS: weakref.WeakKeyDictionary[OperatorFacts, dict[str, list[list[object]]]] = (
     weakref.WeakKeyDictionary()
 )
 
 
 def set_fact(op: OpOverload, name: str, value: object) -> Undo:
-    """Set what a page says of an operator, such as its cost; undone, the former value is back.
+    """Set one of an operator's facts, such as its cost; undone, the former value is back.
 
     Undoing in any order leaves the newest of the remaining values.
     """
     entry = [value]
+    facts = op.facts
     with LOCK:
-        stack = _FACTS.setdefault(op, {}).setdefault(name, [[getattr(op, name)]])
+        stack = _FACTS.setdefault(facts, {}).setdefault(name, [[getattr(facts, name)]])
         stack.append(entry)
-        setattr(op, name, value)
-        op.invalidate()
+        setattr(facts, name, value)
+        facts.changed()
 
     def undo() -> None:
         with LOCK:
             stack[:] = [e for e in stack if e is not entry]
-            setattr(op, name, stack[-1][0])
-            op.invalidate()
+            setattr(facts, name, stack[-1][0])
+            facts.changed()
 
     return undo
 

@@ -221,7 +221,7 @@ def flops_of(
     op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object], result: object
 ) -> int:
     """FLOPs of one call, as the operator's page says; 0 for pages without a cost."""
-    rule = op.cost_rule
+    rule = op.facts.cost
     if rule is None:
         return 0
     schema = op._schema

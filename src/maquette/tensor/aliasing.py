@@ -19,8 +19,6 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import ADINPLACE, Tensor, ViewHistory, keys_for_device
 
 BELOW = ~ADINPLACE
-# Aliases that PyTorch does not call views (T18): they share storage and version, and have no base.
-_NO_BASE = frozenset(("aten::detach", "aten::view.dtype", "aten::lift_fresh", "aten::lift"))
 
 
 def alias_kernel(op: OpOverload, ks: int) -> Callable[..., object] | None:
@@ -31,7 +29,7 @@ def alias_kernel(op: OpOverload, ks: int) -> Callable[..., object] | None:
         return _writing(op, ks, written)
     sources = [i for i, a in enumerate(arguments) if a.alias_info is not None]
     if len(sources) == 1:
-        return _viewing(op, ks, sources[0], base=op.name() not in _NO_BASE)
+        return _viewing(op, ks, sources[0], base=op.facts.links_views)
     return None
 
 
@@ -255,7 +253,7 @@ def _check_pair(op: OpOverload, target: Tensor, other: Tensor) -> None:
         return
     if (begin_a, end_a, a.strides) == (begin_b, end_b, b.strides):
         return
-    if op._opname in _OVERLAP_ALLOWED:
+    if op.facts.allows_overlap:
         return
     raise RuntimeError(
         f"{op._opname}: unsupported operation: some elements of the input tensor and the "
@@ -265,16 +263,13 @@ def _check_pair(op: OpOverload, target: Tensor, other: Tensor) -> None:
     )
 
 
-_OVERLAP_ALLOWED = frozenset(("set_", "resize_as_", "as_strided_", "t_", "transpose_"))
-
-
 def backend_select(op: OpOverload, ks: int) -> Callable[..., object] | None:
     """Choose the backend by the ``device`` argument, where the operator has one."""
     arguments = op._schema.arguments
     at = next((i for i, a in enumerate(arguments) if a.type.written in ("Device?", "Device")), -1)
     has_tensor = any(a.type.written.startswith("Tensor") for a in arguments)
     # A user's operator with tensors is dispatched by them, whatever its device argument means.
-    if at < 0 or (has_tensor and op.namespace != "aten"):
+    if at < 0 or (has_tensor and op._defined_in_python):
         return None
     select = K.functionality_bits(DispatchKey.BackendSelect)
 

@@ -113,7 +113,7 @@ def scaled_grad(grad: Tensor, alpha: Number) -> Tensor:
 
 
 def _sum_page(schema: str, shape: Callable[..., TensorMeta], kernel: Kernel) -> OperatorPage:
-    op = define(schema, tags=CORE_POINTWISE, variants=BOTH)
+    op = define(schema, tags=CORE_POINTWISE, variants=BOTH, takes_numbers=True)
     op.shape(shape)
     op.kernel(kernel)
     op.cost(elementwise_cost(1))
@@ -125,20 +125,22 @@ add = _sum_page(
     add_shape,
     add_kernel,
 )
-add_scalar = _sum_page(
+add_scalar = define(
     "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-    add_shape,
-    add_kernel,
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+    like=add,
 )
 sub = _sum_page(
     "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     sub_shape,
     sub_kernel,
 )
-sub_scalar = _sum_page(
+sub_scalar = define(
     "aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-    sub_shape,
-    sub_kernel,
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+    like=sub,
 )
 
 for _page in (add, add_scalar):
@@ -162,13 +164,11 @@ def add__shape(self: TensorMeta, other: Operand, alpha: Number) -> object:
 
 
 _add_ = in_place_form(add)
-_add_.free_devices = _adds_meta
+_add_.own_free_devices = _adds_meta
 set_shape_rule(_add_, add__shape)
 
-add.derivative(self=lambda grad: grad, other=scaled_grad)
-add_scalar.derivative(self=lambda grad: grad)
-sub.derivative(self=lambda grad: grad, other=lambda grad, alpha: -scaled_grad(grad, alpha))
-sub_scalar.derivative(self=lambda grad: grad)
+add.linear(self=lambda grad: grad, other=scaled_grad)
+sub.linear(self=lambda grad: grad, other=lambda grad, alpha: -scaled_grad(grad, alpha))
 
 
 def rsub_shape(self: Operand, other: Operand, alpha: Number) -> TensorMeta:
@@ -180,15 +180,15 @@ def rsub_kernel(xp: ModuleType, self: Array, other: Array, alpha: Number) -> Arr
 
 
 rsub = define("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+rsub.shape(rsub_shape)
+rsub.kernel(rsub_kernel)
+rsub.cost(elementwise_cost(1))
+rsub.linear(self=lambda grad, alpha: -scaled_grad(grad, alpha), other=lambda grad: grad)
 rsub_scalar = define(
-    "aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", tags=POINTWISE
+    "aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
+    tags=POINTWISE,
+    like=rsub,
 )
-for _page in (rsub, rsub_scalar):
-    _page.shape(rsub_shape)
-    _page.kernel(rsub_kernel)
-    _page.cost(elementwise_cost(1))
-rsub.derivative(self=lambda grad, alpha: -scaled_grad(grad, alpha), other=lambda grad: grad)
-rsub_scalar.derivative(self=lambda grad, alpha: -scaled_grad(grad, alpha))
 
 
 # --- multiplication -------------------------------------------------------------------
@@ -202,21 +202,26 @@ def mul_shape(self: Operand, other: Operand) -> TensorMeta:
 mul_kernel = direct(operator.mul)
 
 mul = define(
-    "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+    "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+    takes_numbers=True,
 )
 mul_scalar = define(
-    "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+    "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+    like=mul,
 )
-for _page in (mul, mul_scalar):
-    _page.shape(mul_shape)
-    _page.kernel(mul_kernel)
-    write_directly(_page, "multiply")
-    _page.cost(elementwise_cost(1))
-mul.derivative(
+mul.shape(mul_shape)
+mul.kernel(mul_kernel)
+mul.cost(elementwise_cost(1))
+mul.bilinear(
     self=lambda grad, other: grad * conj(other),
     other=lambda grad, self: grad * conj(self),
 )
-mul_scalar.derivative(self=lambda grad, other: grad * conj(other))
+for _page in (mul, mul_scalar):
+    write_directly(_page, "multiply")
 
 
 # --- signs and magnitudes -------------------------------------------------------------
@@ -298,7 +303,7 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
 neg.exact_out()
-neg.derivative(self=lambda grad: -grad)
+neg.linear(self=lambda grad: -grad)
 abs = unary("abs", lambda xp, self: xp.abs(self), result=real, takes=NUMERIC, tags=CORE_POINTWISE)
 set_shape_rule(in_place_form(abs), in_place_abs_shape(inplace_shape(abs.op)))
 set_shape_rule(abs.variants[1], abs_out_shape)

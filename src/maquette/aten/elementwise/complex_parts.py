@@ -24,7 +24,11 @@ _PARTS = (float16, float32, float64)
 
 # --- views ----------------------------------------------------------------------------
 
-view_as_real = define("aten::view_as_real(Tensor(a) self) -> Tensor(a)")
+view_as_real = define("aten::view_as_real(Tensor(a) self) -> Tensor(a)").refuse_conjugates(
+    "view_as_real doesn't work on unresolved conjugated tensors. To resolve the conjugate tensor "
+    "so you can view it as real, use self.resolve_conj(); however, be warned that the resulting "
+    "tensor will NOT alias the original."
+)
 
 
 @view_as_real.shape

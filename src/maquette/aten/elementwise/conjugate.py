@@ -53,7 +53,7 @@ def _turning(bit: int, key: DispatchKey) -> Callable[[OpOverload, int], Callable
 
 def _bit_view(name: str, bit: int) -> OperatorPage:
     """Define the view that turns a bit."""
-    op = define(f"aten::{name}(Tensor(a) self) -> Tensor(a)")
+    op = define(f"aten::{name}(Tensor(a) self) -> Tensor(a)", takes_numbers=name == "_conj")
     op.shape(lambda self: self)
     for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, _OUTLINES):
         op.op.register(key, Kernel(_turning(bit, key)))
@@ -125,16 +125,6 @@ conj_physical_.derivative(self=lambda grad: grad.conj_physical())
 
 # --- the fallbacks --------------------------------------------------------------------
 
-# Views of a tensor's memory under another type have no meaning under a bit.
-_REFUSED = {
-    "aten::view_as_real": "view_as_real doesn't work on unresolved conjugated tensors. To resolve "
-    "the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned "
-    "that the resulting tensor will NOT alias the original.",
-    "aten::view.dtype": "Tensor.view is not supported for conjugate view tensors when converting "
-    "to a different dtype.",
-}
-
-
 def _bare(t: Tensor, bit: int) -> Tensor:
     """The same memory without the bit, outside autograd."""
     bare = alias(t)
@@ -150,8 +140,8 @@ class _Resolving:
         self.values = values
 
     def __call__(self, op: OpOverload, ks: int) -> Callable[..., object] | None:
-        if op.name() in _REFUSED and self.bit == CONJUGATE:
-            return _refusing(_REFUSED[op.name()])
+        if op.facts.conjugate_refusal and self.bit == CONJUGATE:
+            return _refusing(op.facts.conjugate_refusal)
         if op.is_view or op.shape_rule is None:
             return None  # views hand the bit on; composites meet it in their parts
         written = [i for i, a in enumerate(op._schema.arguments) if a.is_write]

@@ -49,18 +49,23 @@ def quotient_slope(grad: Tensor, self: Value, other: Tensor) -> Tensor:
 
 
 div = define(
-    "aten::div.Tensor(Tensor self, Tensor other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+    "aten::div.Tensor(Tensor self, Tensor other) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+    takes_numbers=True,
 )
 div_scalar = define(
-    "aten::div.Scalar(Tensor self, Scalar other) -> Tensor", tags=CORE_POINTWISE, variants=BOTH
+    "aten::div.Scalar(Tensor self, Scalar other) -> Tensor",
+    tags=CORE_POINTWISE,
+    variants=BOTH,
+    like=div,
 )
-for _page in (div, div_scalar):
-    _page.shape(div_shape)
-    _page.kernel(div_kernel)
-    write_directly(_page, "true_divide")
-    _page.cost(elementwise_cost(1))
+div.shape(div_shape)
+div.kernel(div_kernel)
+div.cost(elementwise_cost(1))
 div.derivative(self=lambda grad, other: grad / conj(other), other=quotient_slope)
-div_scalar.derivative(self=lambda grad, other: grad / conj(other))
+for _page in (div, div_scalar):
+    write_directly(_page, "true_divide")
 
 
 def divided_shape(self: Operand, other: Operand, rounding_mode: str | None) -> TensorMeta:
@@ -123,18 +128,18 @@ div_mode = define(
     "aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
     tags=CORE_POINTWISE,
     variants=(Variant.INPLACE, "out_mode"),
+    takes_numbers=True,
 )
 div_scalar_mode = define(
     "aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
     tags=CORE_POINTWISE,
     variants=(Variant.INPLACE,),
+    like=div_mode,
 )
-for _page in (div_mode, div_scalar_mode):
-    _page.shape(divided_shape)
-    _page.kernel(divided_kernel)
-    _page.cost(elementwise_cost(1))
+div_mode.shape(divided_shape)
+div_mode.kernel(divided_kernel)
+div_mode.cost(elementwise_cost(1))
 div_mode.derivative(self=rounded_quotient_grad, other=rounded_divisor_grad)
-div_scalar_mode.derivative(self=rounded_quotient_grad)
 
 floor_divide = binary(
     "floor_divide",
@@ -143,6 +148,7 @@ floor_divide = binary(
     label="div_floor",
     tags=(),
     variants=(Variant.OUT, "floor_divide_.Tensor"),
+    takes_numbers=True,
 )
 
 

@@ -58,7 +58,7 @@ def each_cost(name: str, single: OpOverload, op: OpOverload) -> Callable[..., Co
     """The cost of ``op`` on lists: that of the single operator, summed."""
 
     def cost(*metas: object) -> Cost:
-        rule = single.cost_rule
+        rule = single.facts.cost
         if rule is None:
             return Cost()
         params = metas[: len(op._schema.arguments)]

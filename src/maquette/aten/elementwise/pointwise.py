@@ -45,7 +45,7 @@ from maquette.aten.common.type_promotion import (
     wide_type,
     widened,
 )
-from maquette.autograd.formulas import Derivatives
+from maquette.autograd.formulas import Derivatives, formula_rule
 from maquette.core.dtype import dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.meta import TensorMeta
@@ -114,6 +114,7 @@ def binary(
     tags: Iterable[Tag] = POINTWISE,
     variants: Iterable[Variant | str] = BOTH,
     flops: int = 1,
+    takes_numbers: bool = False,
 ) -> OperatorPage:
     """Define an elementwise function of two operands, tensors or numbers.
 
@@ -121,7 +122,12 @@ def binary(
     promoted to the default dtype; result: the result's type by the common type; arguments: of the
     schema, the operands first. The rest as for `unary`.
     """
-    op = define(_schema(name, overload, arguments), tags=tags, variants=variants)
+    op = define(
+        _schema(name, overload, arguments),
+        tags=tags,
+        variants=variants,
+        takes_numbers=takes_numbers,
+    )
 
     def shape(self: Operand, other: Operand, *rest: object) -> TensorMeta:
         common = common_type((self, other), floats=floats)
@@ -171,8 +177,8 @@ def backward(
 def in_place_derivative(page: OperatorPage, formula: Callable[..., object]) -> None:
     """Give the in-place form of a page a formula of its own, of ``result`` in place of ``self``."""
     written = in_place_form(page)
-    written.derivatives = Derivatives()
-    written.derivatives.add(("self",), formula, joint=False)
+    written.own_derivatives = Derivatives()
+    written.own_derivatives.add(formula_rule(("self",), formula))
 
 
 def ternary_shape(
@@ -218,7 +224,7 @@ def write_directly(page: OperatorPage, ufunc: str) -> None:
         else:
             general(xp, self, other, *alpha)
 
-    written.array_kernel = kernel
+    written.own_kernel = kernel
 
 
 def in_place_form(page: OperatorPage) -> OpOverload:

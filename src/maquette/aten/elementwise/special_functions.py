@@ -52,7 +52,7 @@ def special_unary(
         variants=variants,
     )
     if slope is not None:
-        op.diagonal(self=slope)
+        op.slope(self=slope)
     return op
 
 
@@ -71,9 +71,9 @@ def lgamma_kernel(xp: ModuleType, x: Array) -> Array:
 
 
 lgamma = unary("lgamma", lgamma_kernel, takes=REAL_FLOATS)
-lgamma.diagonal(self=lambda self: digamma(self))
+lgamma.slope(self=lambda self: digamma(self))
 digamma: OperatorPage = unary("digamma", digamma_kernel, takes=REAL_FLOATS)
-digamma.diagonal(self=lambda self: polygamma(1, self))
+digamma.slope(self=lambda self: polygamma(1, self))
 
 
 def trigamma_array(xp: ModuleType, x: Array) -> Array:

@@ -44,7 +44,7 @@ def function(
 ) -> OperatorPage:
     """Define a function that the array namespace has, of real and complex numbers."""
     op = unary(name, lambda xp, self: getattr(xp, numpy_name)(self), takes=FLOATING, tags=tags)
-    op.diagonal(self=slope)
+    op.slope(self=slope)
     return op
 
 
@@ -55,7 +55,7 @@ def special_function(
     op = unary(
         name, lambda xp, self: getattr(special(xp), name)(self), takes=REAL_FLOATS, tags=tags
     )
-    op.diagonal(self=slope)
+    op.slope(self=slope)
     return op
 
 

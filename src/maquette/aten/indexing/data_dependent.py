@@ -55,7 +55,7 @@ def dynamic_kernel(
 
         page.op.register(DispatchKey.CPU, Kernel(factory, python=function))
         page.op.register(DispatchKey.Meta, Kernel(_refusing))
-        page.op.shape_rule = rule
+        page.facts.shape = rule
         return function
 
     return register

@@ -222,7 +222,7 @@ def _gathered_back(grad: Tensor, shape: Ints, dim: int, index: Tensor) -> object
 gather.derivative(
     self=lambda grad, self_meta, dim, index: _gathered_back(grad, self_meta.shape, dim, index)
 )
-gather_out.op.derivatives = gather.op.derivatives
+gather_out.facts.derivatives = gather.facts.derivatives
 refuse_overlap(gather_out, "self", "index")
 
 value_selecting_reduction_backward = define(
@@ -298,7 +298,7 @@ def take_out_kernel(xp: ModuleType, self: Array, index: Array, out: Array) -> No
     out[...] = take_kernel(xp, self, index)
 
 
-take_out.op.derivatives = take.op.derivatives
+take_out.facts.derivatives = take.facts.derivatives
 refuse_overlap(take_out, "self", "index")
 
 take_along_dim = define(

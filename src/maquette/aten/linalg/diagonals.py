@@ -18,6 +18,7 @@ fill_diagonal_ = define(
     "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
     tags=[Tag.inplace],
 )
+fill_diagonal_.functional_form("PyTorch has none: there it is made of a view and fill_")
 
 
 @fill_diagonal_.shape

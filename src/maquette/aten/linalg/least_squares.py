@@ -282,7 +282,7 @@ def lstsq_shape(
 
 linalg_lstsq.op.register(DispatchKey.CPU, Kernel(lstsq_on_data))
 linalg_lstsq.op.register(DispatchKey.Meta, Kernel(lstsq_without_data))
-linalg_lstsq.op.shape_rule = lstsq_shape
+linalg_lstsq.facts.shape = lstsq_shape
 
 
 @linalg_lstsq.derivative("self", "b")

@@ -353,7 +353,7 @@ addbmm_ = define(
     "Scalar alpha=1) -> Tensor(a!)",
     tags=[Tag.inplace],
 )
-addbmm.variants.append(addbmm_.op)
+addbmm_.functional_form(addbmm)
 
 
 @addbmm.shape
@@ -410,7 +410,7 @@ def addbmm_out_kernel(
 
 _fitted_addbmm = out_shape(addbmm.op, 1, check_same_dtype)
 set_shape_rule(addbmm.variants[0], addbmm_out_shape)
-addbmm.variants[0].array_kernel = addbmm_out_kernel
+addbmm.variants[0].own_kernel = addbmm_out_kernel
 
 
 @addbmm_.explicit
@@ -440,6 +440,8 @@ addbmm.derivative(
     ),
 )
 
+
+addbmm_.facts.derivatives = addbmm.facts.derivatives
 
 # --- vectors ----------------------------------------------------------------------------------
 

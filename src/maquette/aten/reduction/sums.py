@@ -75,7 +75,7 @@ def into_dtype_of_out(page: OperatorPage) -> None:
         return write(xp, *rest, kind or from_numpy_dtype(out.dtype), out)
 
     set_shape_rule(variant, shape)
-    variant.array_kernel = kernel
+    variant.own_kernel = kernel
 
 
 def sum_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dtype | None) -> Array:

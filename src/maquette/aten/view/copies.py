@@ -63,6 +63,7 @@ def check_has_data(source: TensorMeta, target: Device) -> None:
 copy_ = define(
     "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
     tags=[Tag.inplace],
+    takes_numbers=True,
 ).any_device()
 
 
@@ -126,7 +127,9 @@ def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:
 copy_.derivative(self=lambda grad: None, src=lambda grad, src_meta: _to_device_of(grad, src_meta))
 
 copy = define(
-    "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", tags=[Tag.core]
+    "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+    tags=[Tag.core],
+    takes_numbers=True,
 ).any_device()
 
 
@@ -152,6 +155,7 @@ _to_copy = define(
     "Device? device=None, bool? pin_memory=None, bool non_blocking=False, "
     "MemoryFormat? memory_format=None) -> Tensor",
     tags=[Tag.core],
+    takes_numbers=True,
 ).any_device()
 
 
@@ -217,20 +221,24 @@ def converted(
 
 to_device = define(
     "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, "
-    "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"
+    "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
+    takes_numbers=True,
 )
 to_dtype = define(
     "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
-    "MemoryFormat? memory_format=None) -> Tensor(a)"
+    "MemoryFormat? memory_format=None) -> Tensor(a)",
+    takes_numbers=True,
 )
 to_other = define(
     "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, "
-    "MemoryFormat? memory_format=None) -> Tensor(a)"
+    "MemoryFormat? memory_format=None) -> Tensor(a)",
+    takes_numbers=True,
 )
 to_dtype_layout = define(
     "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, "
     "Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, "
-    "MemoryFormat? memory_format=None) -> Tensor(a)"
+    "MemoryFormat? memory_format=None) -> Tensor(a)",
+    takes_numbers=True,
 )
 
 

@@ -30,7 +30,7 @@ def _inplace(view: OperatorPage, rule: Callable[..., TensorMeta]) -> OperatorPag
         tags=[Tag.inplace, Tag.inplace_view],
     )
     page.shape(rule)
-    page.op.derivatives = view.op.derivatives
+    page.facts.derivatives = view.facts.derivatives
     return page
 
 
@@ -41,6 +41,8 @@ squeeze_ = _inplace(views.squeeze, views.squeeze_shape)
 squeeze__dim = _inplace(views.squeeze_dim, views.squeeze_dim_shape)
 squeeze__dims = _inplace(views.squeeze_dims, views.squeeze_dims_shape)
 as_strided_ = _inplace(views.as_strided, views.as_strided_shape)
+for _page in (t_, transpose_, as_strided_):
+    _page.overlap_allowed()
 
 
 def _within_storage(op: OpOverload, ks: int) -> Callable[..., object]:

@@ -65,7 +65,7 @@ resize_as_ = define(
     "aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) "
     "-> Tensor(a!)",
     tags=_TAGS,
-)
+).overlap_allowed()
 
 
 @resize_as_.shape
@@ -181,6 +181,7 @@ set__storage_offset = _set_page(
     "SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)",
     _set_storage,
 )
-
+for _page in (set__tensor, set_, set__tensor_offset, set__storage, set__storage_offset):
+    _page.overlap_allowed()
 
 __all__ = ["resize_", "resize_as_", "set_"]

@@ -55,7 +55,7 @@ def _copy_page(view: OperatorPage, definition: Callable[..., object] | None = No
         return _copied(view_of(*positional, **keywords))
 
     page.explicit(copied)
-    page.op.derivatives = view.op.derivatives
+    page.facts.derivatives = view.facts.derivatives
     _out_page(page, schema)
     return page
 
@@ -138,7 +138,7 @@ _copy_page(views.view, reshape)
 
 lift_fresh_copy = define("aten::lift_fresh_copy(Tensor self) -> Tensor", tags=[Tag.view_copy])
 lift_fresh_copy.explicit(_copied)
-lift_fresh_copy.op.derivatives = views.alias.op.derivatives
+lift_fresh_copy.facts.derivatives = views.alias.facts.derivatives
 
 narrow_copy = define(
     "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",

@@ -73,6 +73,10 @@ def reshaped_back(grad: Tensor, self_meta: TensorMeta) -> Tensor:
 view.derivative(self=reshaped_back)
 
 view_as_dtype = define("aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
+view_as_dtype.without_base()
+view_as_dtype.refuse_conjugates(
+    "Tensor.view is not supported for conjugate view tensors when converting to a different dtype."
+)
 view_as_dtype.nondifferentiable()
 
 
@@ -319,7 +323,7 @@ alias = define("aten::alias(Tensor(a) self) -> Tensor(a)", tags=[Tag.core])
 alias.shape(lambda self: self)
 alias.derivative(self=lambda grad: grad)
 
-detach = define("aten::detach(Tensor(a) self) -> Tensor(a)")
+detach = define("aten::detach(Tensor(a) self) -> Tensor(a)").without_base()
 detach.shape(lambda self: self)
 detach.nondifferentiable()
 
@@ -328,7 +332,7 @@ def _itself(op: OpOverload, ks: int) -> Callable[..., object]:
     return lambda ks, self: self
 
 
-lift_fresh = define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)")
+lift_fresh = define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)").without_base()
 lift = define("aten::lift(Tensor self) -> Tensor")
 for _page in (lift_fresh, lift):
     _page.shape(lambda self: self)

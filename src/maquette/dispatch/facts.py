@@ -1,0 +1,103 @@
+"""What is known of an operator: one object that all its forms share.
+
+An operator's page fills an `OperatorFacts`: shape rule, array kernel, derivatives, tangent rule,
+batching rule, sharding rule, cost, and what it does with numbers, devices and memory. The
+functional overload, its in-place and ``out=`` forms and those for numbers hold the same object, so
+that a fact is stated once and a transform finds it whichever form was called. How a form relates to
+its functional twin is in `forms.py`; rules take the parameters of the overload that the page is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from maquette.core.meta import TensorMeta
+
+if TYPE_CHECKING:
+    from maquette.autograd.formulas import Derivatives
+    from maquette.dispatch.operator import OpOverload
+
+Rule = Callable[..., object]
+
+
+class Cost(NamedTuple):
+    """What one call costs: floating point operations, and bytes of memory read and written.
+
+    None for bytes stands for every operand once, and every result once.
+    """
+
+    flops: int = 0
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+
+
+class OperatorFacts:
+    """The facts that the overloads of one operator share. None: nothing was said.
+
+    ``shape(*parameters)``: metas and plain arguments to metas of the results, with all checks.
+    ``kernel(xp, *parameters)``: arrays of the namespace ``xp`` to arrays of the results.
+    ``derivatives``: formulas, slopes, and which arguments it is linear in (`autograd.formulas`).
+    ``tangent``: the rule for forward mode, where derivatives do not say it.
+    ``batching(info, in_dims, *arguments)``: to outputs and their batch dimensions.
+    ``sharding``: the rule for distributed tensors.
+    ``cost(*parameters, *results)``: metas to a `Cost`.
+    ``takes_numbers``: whether Python numbers pass for tensor arguments (D47).
+    ``free_devices``: True, or a rule of the shape rule's arguments that says whether operands may
+    be on different devices.
+    ``links_views``: whether an alias that it gives has the argument as its base (T18).
+    ``allows_overlap``: whether it may write into memory that another argument reads (T41).
+    ``conjugate_refusal``: why it refuses lazily conjugated arguments; "" where it takes them.
+    ``without_functional``: why its forms that write have no functional twin; "" where they have.
+    """
+
+    __slots__ = (
+        "__weakref__", "allows_overlap", "batching", "conjugate_refusal", "cost", "derivatives",
+        "free_devices", "kernel", "links_views", "overloads", "shape", "sharding", "takes_numbers",
+        "tangent", "without_functional",
+    )  # fmt: skip
+
+    def __init__(self, *, takes_numbers: bool = False) -> None:
+        self.overloads: list[OpOverload] = []
+        self.shape: Callable[..., object] | None = None
+        self.kernel: Callable[..., object] | None = None
+        self.derivatives: Derivatives | None = None
+        self.tangent: Rule | None = None
+        self.batching: Rule | None = None
+        self.sharding: Rule | None = None
+        self.cost: Callable[..., Cost] | None = None
+        self.takes_numbers = takes_numbers
+        self.free_devices: bool | Callable[..., bool] = False
+        self.links_views = True
+        self.allows_overlap = False
+        self.conjugate_refusal = ""
+        self.without_functional = ""
+
+    def changed(self) -> None:
+        """Have every overload forget what it remembers: a fact is another now."""
+        for op in self.overloads:
+            if op._table or op.infer_cache:  # else it has nothing to forget, as while importing
+                op.invalidate()
+
+    def whole_cost(self, metas: tuple[object, ...], results: tuple[object, ...]) -> Cost:
+        """The cost of a call with bytes filled in: by default every operand and result once.
+
+        metas, results: metas where the call has tensors, tuples of them for lists.
+        """
+        said = Cost() if self.cost is None else self.cost(*metas, *results)
+        read, written = said.bytes_read, said.bytes_written
+        return Cost(
+            said.flops,
+            _bytes_of(metas) if read is None else read,
+            _bytes_of(results) if written is None else written,
+        )
+
+
+def _bytes_of(values: tuple[object, ...]) -> int:
+    total = 0
+    for value in values:
+        if isinstance(value, TensorMeta):
+            total += value.numel * value.itemsize
+        elif isinstance(value, (tuple, list)):
+            total += _bytes_of(tuple(value))
+    return total
