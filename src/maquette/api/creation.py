@@ -13,7 +13,6 @@ from typing import SupportsIndex, TypeAlias
 import numpy as np
 
 from maquette.api.from_schema import default_device
-from maquette.aten.common.tensor_options import check_fits
 from maquette.aten.factory.factories import empty
 from maquette.aten.view.views import lift_fresh
 from maquette.core.device import canonical, cpu
@@ -29,6 +28,7 @@ from maquette.core.dtype import (
 )
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check_value
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.dispatch.tls import tls

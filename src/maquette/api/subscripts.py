@@ -17,6 +17,7 @@ from maquette.aten.indexing import index as indexing
 from maquette.aten.view import views
 from maquette.aten.view.views import expand
 from maquette.core.dtype import bool_, int64, uint8
+from maquette.core.fitting import computing_type
 from maquette.core.symbols import node_of
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor, from_array
@@ -67,6 +68,9 @@ def setitem(self: Tensor, index: object, value: object) -> None:
 
 def _write(target: Tensor, value: object) -> None:
     if not isinstance(value, Tensor):
+        if computing_type(target.dtype) is not target.dtype:
+            # Assigning rounds to infinity what does not fit in 16 bits; `fill_` refuses it.
+            value = scalar_tensor(value, dtype=target.dtype)
         target.fill_(value)
     elif value.meta.shape == target.meta.shape:
         target.copy_(value)

@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.core.dtype import can_cast, dtype, from_numpy_dtype
 from maquette.core.errors import check
+from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
 from maquette.library.advice import check_advised
@@ -66,8 +67,8 @@ def check_castable(name: str, result: dtype, target: dtype) -> None:
     check(
         can_cast(result, target),
         lambda: (
-            f"result type {_short(result)} can't be cast to the desired output type "
-            f"{_short(target)}"
+            f"result type {result.scalar_name} can't be cast to the desired output type "
+            f"{target.scalar_name}"
         ),
     )
 
@@ -81,45 +82,6 @@ def check_same_dtype(name: str, result: dtype, target: dtype) -> None:
             f"{c_name(target)} instead"
         ),
     )
-
-
-def c_name(kind: dtype) -> str:
-    """The C++ name of a dtype, as PyTorch's messages give it."""
-    return _C_NAMES.get(kind.name, kind.name)
-
-
-_C_NAMES = {
-    "float32": "float",
-    "float64": "double",
-    "float16": "c10::Half",
-    "bfloat16": "c10::BFloat16",
-    "int64": "long int",
-    "int32": "int",
-    "int16": "short int",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "complex64": "c10::complex<float>",
-    "complex128": "c10::complex<double>",
-}
-
-_LEGACY = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
-
-def _short(kind: dtype) -> str:
-    return _LEGACY.get(kind.name, kind.name)
 
 
 def inplace_shape(base: OpOverload) -> Rule:

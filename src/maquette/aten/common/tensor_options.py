@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from types import ModuleType
 
@@ -12,7 +11,7 @@ from maquette.aten.common.axes import Array
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
-from maquette.core.dtype import finfo, get_default_dtype, iinfo
+from maquette.core.dtype import get_default_dtype
 from maquette.core.errors import check
 from maquette.core.layout import contiguous_format, memory_format, preserve_format, strided
 from maquette.core.layout import layout as Layout
@@ -20,24 +19,6 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
 
 Number = bool | int | float | complex
-
-_C_NAMES = {
-    "uint8": "uint8_t",
-    "int8": "int8_t",
-    "int16": "int16_t",
-    "int32": "int",
-    "int64": "int64_t",
-    "uint16": "uint16_t",
-    "uint32": "uint32_t",
-    "uint64": "uint64_t",
-    "float16": "at::Half",
-    "bfloat16": "at::BFloat16",
-    "float32": "float",
-    "float64": "double",
-    "complex64": "c10::complex<float>",
-    "complex128": "c10::complex<double>",
-}
-
 
 def check_layout(name: str, layout: Layout | None) -> None:
     """Refuse layouts that this family of factories does not make."""
@@ -67,40 +48,6 @@ def new_meta(
         )
         strides = format_strides(size, (), format)
     return TensorMeta.of(kind, size, strides, 0, where)
-
-
-def check_fits(value: Number, kind: DType) -> None:
-    """Refuse a value that a dtype cannot hold (T34); floats lose their fraction in silence."""
-    check(
-        _fits(value, kind),
-        lambda: (
-            f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name)} without "
-            f"overflow (it is {value})"
-        ),
-    )
-
-
-def _fits(value: Number, kind: DType) -> bool:
-    if kind.name == "bool" or isinstance(value, bool):
-        return True
-    if isinstance(value, complex):
-        if kind.is_complex:
-            return True
-        if value.imag != 0:
-            return False
-        value = value.real
-    if kind.is_complex or kind.is_floating_point:
-        # Infinity and NaN are values of every float type; the 16-bit types round to infinity.
-        if kind.itemsize <= 2 or (isinstance(value, float) and not math.isfinite(value)):
-            return True
-        limit = finfo(kind).max
-        return -limit <= value <= limit
-    info = iinfo(kind)
-    if isinstance(value, float) and not math.isfinite(value):
-        return False
-    # A negative number counts from the top in an unsigned type.
-    lowest = info.min if kind.is_signed else -info.max
-    return lowest <= value <= info.max
 
 
 def cast(xp: ModuleType, array: Array, kind: DType) -> Array:

@@ -8,7 +8,6 @@ float32) and never thinks of types again. The factories of pages are in `pointwi
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
@@ -21,10 +20,8 @@ from maquette.core.dtype import (
     bool_,
     complex32,
     dtype,
-    finfo,
     from_numpy_dtype,
     get_default_dtype,
-    iinfo,
     result_type_of,
 )
 from maquette.core.errors import check, check_not_implemented
@@ -74,45 +71,6 @@ def check_category(name: str, kind: dtype, takes: frozenset[int]) -> None:
         kind.category in takes,
         lambda: f"\"{name}_cpu\" not implemented for '{kind.scalar_name}'",
     )
-
-
-_C_NAMES = {
-    "int32": "int",
-    "float32": "float",
-    "float64": "double",
-    "float16": "c10::Half",
-    "bfloat16": "c10::BFloat16",
-    "complex64": "c10::complex<float>",
-    "complex128": "c10::complex<double>",
-}
-
-
-def check_fits(value: Number, kind: dtype) -> None:
-    """Refuse a number that a type cannot hold; a negative one may wrap in an unsigned type."""
-    check(
-        _fits(value, kind),
-        lambda: (
-            f"value cannot be converted to type {_C_NAMES.get(kind.name, kind.name + '_t')} "
-            f"without overflow"
-        ),
-    )
-
-
-def _fits(value: Number, kind: dtype) -> bool:
-    if kind.category == BOOLS:
-        return True
-    if isinstance(value, complex):
-        if kind.category == COMPLEX:
-            return _fits(value.real, kind.to_real()) and _fits(value.imag, kind.to_real())
-        return value.imag == 0 and _fits(value.real, kind)
-    if not isinstance(value, bool | int | float):
-        return True  # a symbol: its value is not known yet
-    if kind.category >= FLOATS:
-        return not math.isfinite(value) or abs(value) <= finfo(kind.to_real()).max
-    limits = iinfo(kind)
-    if isinstance(value, int) and not kind.is_signed:
-        return abs(value) <= limits.max
-    return math.isfinite(value) and limits.min <= value <= limits.max
 
 
 def common_type(operands: Iterable[Operand], *, floats: bool = False) -> dtype:

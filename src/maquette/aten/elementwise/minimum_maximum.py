@@ -18,7 +18,6 @@ from maquette.aten.elementwise.pointwise import (
     Number,
     Operand,
     check_category,
-    check_fits,
     common_type,
     elementwise_cost,
     promoted,
@@ -26,6 +25,7 @@ from maquette.aten.elementwise.pointwise import (
 from maquette.core.dtype import dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define

@@ -21,7 +21,6 @@ from maquette.aten.elementwise.pointwise import (
     array_type,
     cast,
     check_category,
-    check_fits,
     common_type,
     elementwise_cost,
     promoted,
@@ -30,6 +29,7 @@ from maquette.aten.elementwise.pointwise import (
 )
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
+from maquette.core.fitting import check_fits, computing_type
 from maquette.core.meta import TensorMeta
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
@@ -46,7 +46,7 @@ def lerp_shape(self: TensorMeta, end: TensorMeta, weight: TensorMeta | Number) -
             check_same("weight", self, weight)
         operands.append(weight)
     else:
-        check_fits(weight, self.dtype)
+        check_fits(weight, computing_type(self.dtype))
     return elementwise(operands, self.dtype, op_name="lerp")
 
 
@@ -101,7 +101,7 @@ lerp.derivative(
 
 def check_value_fits(value: Number, operands: Sequence[Operand]) -> None:
     """Refuse a factor that the type of the operation cannot hold."""
-    check_fits(value, common_type(operands))
+    check_fits(value, computing_type(common_type(operands)))
 
 
 def addcmul_shape(self: Operand, tensor1: Operand, tensor2: Operand, value: Number) -> TensorMeta:

@@ -15,7 +15,6 @@ from maquette.aten.elementwise.pointwise import (
     Array,
     Number,
     cast,
-    check_fits,
     common_type,
     elementwise_cost,
     promoted,
@@ -24,6 +23,7 @@ from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import bool_, dtype, number_dtype, promote_types, uint8
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define

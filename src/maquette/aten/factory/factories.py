@@ -14,7 +14,6 @@ import numpy as np
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import (
     Number,
-    check_fits,
     check_layout,
     new_meta,
     result_dtype,
@@ -23,8 +22,9 @@ from maquette.aten.view.copies import write
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
-from maquette.core.dtype import get_default_dtype, number_dtype
+from maquette.core.dtype import float64, get_default_dtype, number_dtype
 from maquette.core.errors import check
+from maquette.core.fitting import check_fits, computing_type
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.layout import preserve_format
@@ -214,7 +214,9 @@ def scalar_tensor_shape(
     device: Device | None,
     pin_memory: bool | None,
 ) -> TensorMeta:
-    check_fits(s, get_default_dtype() if dtype is None else dtype)
+    kind = get_default_dtype() if dtype is None else dtype
+    # The number becomes a float64 first, and is rounded to fewer than 32 bits after that.
+    check_fits(s, float64 if computing_type(kind) is not kind else kind)
     return new_meta("scalar_tensor", (), dtype, layout, device)
 
 

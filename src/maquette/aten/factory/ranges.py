@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.axes import Array
-from maquette.aten.common.tensor_options import Number, cast, check_fits, new_meta
+from maquette.aten.common.tensor_options import Number, cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, resized
 from maquette.aten.view.copies import write
 from maquette.core.device import device as Device
@@ -26,6 +26,7 @@ from maquette.core.dtype import (
 )
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_data, check_value
+from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag

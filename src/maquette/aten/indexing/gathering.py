@@ -17,6 +17,7 @@ from maquette.aten.view.copies import write_exact_out
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, int32, int64
 from maquette.core.errors import check, check_index, of_data
+from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -25,7 +26,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.arrays import fresh_from
 from maquette.library.infer import DependsOnData
 from maquette.library.page import OperatorPage, Variant, define
-from maquette.library.variants import c_name, check_writable
+from maquette.library.variants import check_writable
 from maquette.tensor.storage import namespace_of
 from maquette.tensor.tensor import Tensor
 

@@ -10,12 +10,13 @@ from types import ModuleType
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
-from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_flat
 from maquette.aten.indexing.scattering import out_meta, reduce_grad, reduce_into
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
 from maquette.core.errors import check, check_data, check_index, of_data
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define

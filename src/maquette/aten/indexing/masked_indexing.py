@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.axes import Array
-from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.index import Indices, check_indices, index_put__kernel, indexed
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.library.page import define
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
-from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_positions, in_range, sized
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define

@@ -6,9 +6,10 @@ from types import ModuleType
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.operators import aten
-from maquette.aten.common.tensor_options import Number, cast, check_fits
+from maquette.aten.common.tensor_options import Number, cast
 from maquette.core.dtype import from_numpy_dtype, int64, promote_types
 from maquette.core.errors import check
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define

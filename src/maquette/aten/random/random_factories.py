@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.axes import Array
-from maquette.aten.common.tensor_options import cast, check_fits, new_meta
+from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
 from maquette.aten.random.random_fills import (
     Check,
@@ -26,6 +26,7 @@ from maquette.aten.random.random_fills import (
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import from_numpy_dtype, get_default_dtype, int64
+from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta

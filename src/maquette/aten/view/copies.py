@@ -10,13 +10,14 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.axes import Array
-from maquette.aten.common.tensor_options import Number, cast, check_fits, check_layout, result_dtype
+from maquette.aten.common.tensor_options import Number, cast, check_layout, result_dtype
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
 from maquette.core.dtype import complex32, from_numpy_dtype
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_not_implemented
+from maquette.core.fitting import check_fits
 from maquette.core.layout import contiguous_format, memory_format, preserve_format
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta

@@ -9,10 +9,11 @@ from functools import partial
 from types import ModuleType
 
 from maquette.aten.common.axes import Array, wrap_existing_dim
-from maquette.aten.common.tensor_options import Number, check_fits, result_dtype
+from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.core.broadcast import wrap_dims
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check
+from maquette.core.fitting import check_fits
 from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides

@@ -24,7 +24,6 @@ from maquette.aten.elementwise.pointwise import (
     backward,
     cast,
     check_category,
-    check_fits,
     common_type,
     computed,
     elementwise_cost,
@@ -36,6 +35,7 @@ from maquette.aten.elementwise.pointwise import (
 from maquette.core.dtype import dtype, finfo
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented, check_value
+from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
@@ -148,6 +148,8 @@ def hardtanh_shape(self: TensorMeta, min_val: float, max_val: float) -> TensorMe
     )
     check_not_implemented(not kind.is_complex, lambda: "clamp is not supported for complex types")
     check_value(min_val <= max_val, lambda: "min_val cannot be greater than max_val")
+    for bound in (min_val, max_val):
+        check_fits(bound, kind)
     return elementwise([self], kind)
 
 

@@ -16,6 +16,7 @@ from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.nn.conv.sliding_windows import cropped, expanded, fold, padded, reach, windows
 from maquette.core.dtype import bool_, float64
 from maquette.core.errors import check, check_not_implemented
+from maquette.core.fitting import c_name
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
@@ -23,7 +24,6 @@ from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import Cost, define
-from maquette.library.variants import c_name
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
