@@ -1,0 +1,365 @@
+"""The process in which `public_tests.py` runs a test file, on PyTorch or on maquette.
+
+It reads what to run as JSON from its input and says what became of each test as JSON lines. On
+maquette, ``torch.testing._internal`` (helpers of the tests, no part of torch's API) is loaded from
+PyTorch's wheel. What those helpers or a test file import and maquette does not have is stood in for
+by empty modules: a test that calls into one fails and says so.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+import types
+import unittest
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any, NoReturn
+
+# Served from PyTorch's wheel, beginnings of paths: what only tests use.
+FROM_WHEEL = (
+    "torch.testing._internal",
+    "torch.testing._comparison",
+    "torch.testing._utils",
+    "torch.testing._creation",
+)
+# Not of torch; test files import them for their own ends.
+OUTSIDE = ("torch_npu", "url", "torchvision", "caffe2", "torch_npu.testing.testcase")
+HELPERS = "torch.testing._internal"
+TEST_FILE = "public_tests_file"
+
+
+# --- what maquette does not have -----------------------------------------------------
+
+
+class Absent:
+    """Stands for something of torch that maquette lacks: false, empty, and not to be called."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Absent:
+        if name.startswith("__") or name == "parametrize_fn":
+            raise AttributeError(name)
+        return Absent(f"{self._name}.{name}")
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        caller = sys._getframe(1)
+        if caller.f_code.co_name in ("<module>", "<lambda>") or HELPERS in str(
+            caller.f_globals.get("__name__")
+        ):
+            # Decorators and questions at import: the thing decorated stays as it is.
+            return args[0] if len(args) == 1 and callable(args[0]) else Absent(f"{self._name}()")
+        raise NotImplementedError(f"maquette has no {self._name}")
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, index: object) -> Absent:
+        return self
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __or__(self, other: object) -> object:
+        return other
+
+    __ror__ = __or__
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Absent) and other._name == self._name
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    __gt__ = __ge__ = __le__ = __lt__
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def __enter__(self) -> NoReturn:
+        raise NotImplementedError(f"maquette has no {self._name}")
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+# What the helpers ask for at import and cannot do without.
+FACTS: dict[str, object] = {
+    "torch._C._get_privateuse1_backend_name": lambda: "privateuseone",
+    "torch.cpu.get_capabilities": dict,
+    "torch._C._len_torch_function_stack": lambda: 0,
+    "torch.utils._import_utils._check_module_exists": lambda name: (
+        importlib.util.find_spec(name.partition(".")[0]) is not None
+    ),
+    "torch._C.has_lapack": True,
+    "torch._C.has_mkl": True,
+    "torch._C._get_default_device": lambda: "cpu",
+}
+
+
+class AbsentFinder:
+    """The last finder: an empty module for whatever of torch nothing else found."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> ModuleSpec | None:
+        root = name.partition(".")[0]
+        if root != "torch" and root not in OUTSIDE:
+            return None
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]  # it is a loader
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        module = types.ModuleType(spec.name)
+        name = spec.name
+        module.__getattr__ = lambda attribute: _absent(name, attribute)  # type: ignore[method-assign]
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None: ...
+
+
+def _absent(module: str, name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name == "TestCase":
+        return sys.modules["torch.testing._internal.common_utils"].TestCase
+    if name == "run_tests":
+        return lambda *args: None
+    return FACTS.get(f"{module}.{name}", Absent(f"{module}.{name}"))
+
+
+class WheelFinder:
+    """Finds the tests' helpers in PyTorch's wheel, without importing torch from there."""
+
+    def __init__(self, wheel: str) -> None:
+        self.wheel = wheel
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> ModuleSpec | None:
+        if not any(name == start or name.startswith(f"{start}.") for start in FROM_WHEEL):
+            return None
+        folder = os.path.join(self.wheel, *name.split(".")[:-1])
+        return PathFinder.find_spec(name, [folder])
+
+
+class MaquetteFinder:
+    """Asks maquette's finder, and takes its "no such module" for "go on"."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> ModuleSpec | None:
+        try:
+            found: ModuleSpec | None = self.inner.find_spec(name, path, target)
+        except ModuleNotFoundError:
+            return None
+        return found
+
+
+def become_maquette() -> None:
+    """From here on ``import torch`` is maquette, with the tests' helpers beside it."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise SystemExit("this Python has no torch to take torch.testing._internal from")
+    wheel = os.path.dirname(os.path.dirname(spec.origin))
+    installing = importlib.import_module("maquette.torch.installing")
+    importlib.import_module("maquette.torch").install()
+    at = sys.meta_path.index(installing._OUTSIDE)
+    sys.meta_path[at] = MaquetteFinder(installing._OUTSIDE)
+    sys.meta_path.insert(at, WheelFinder(wheel))
+    sys.meta_path.insert(at + 2, AbsentFinder())
+    _be_lenient_to_helpers()
+
+
+def _be_lenient_to_helpers() -> None:
+    """Let the helpers, and test files as they are imported, read names that maquette lacks."""
+    seen: set[str] = set()
+    original = builtins.__import__
+
+    def importing(name: str, globals: Any = None, *rest: Any, **named: Any) -> types.ModuleType:
+        module = original(name, globals, *rest, **named)
+        if globals is not None and _lenient_to(str(globals.get("__name__"))):
+            for loaded in sys.modules.keys() - seen:
+                if loaded == "torch" or loaded.startswith(("torch.", "maquette.torch.")):
+                    _soften(sys.modules[loaded])
+            seen.update(sys.modules)
+        return module
+
+    builtins.__import__ = importing
+
+
+def _soften(module: types.ModuleType) -> None:
+    if not module.__name__.startswith("maquette") or "_softened" in vars(module):
+        return
+    module._softened = True  # type: ignore[attr-defined]  # a mark of ours
+    strict = vars(module).get("__getattr__")
+    place = module.__name__.removeprefix("maquette.")
+
+    def lenient(name: str) -> object:
+        try:
+            if strict is None:
+                raise AttributeError(f"module '{place}' has no attribute '{name}'")
+            found = strict(name)
+            if isinstance(found, types.ModuleType):
+                _soften(found)
+            return found
+        except AttributeError:
+            if name.startswith("__") or not _a_helper_asks():
+                raise
+            return FACTS.get(f"{place}.{name}", Absent(f"{place}.{name}"))
+
+    module.__getattr__ = lenient  # type: ignore[method-assign]
+
+
+def _a_helper_asks() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None and "importlib" in frame.f_code.co_filename:
+        frame = frame.f_back  # type: ignore[assignment]
+    asker = str(frame.f_globals.get("__name__"))
+    loading = TEST_FILE in sys.modules and not hasattr(sys.modules[TEST_FILE], "_loaded")
+    return asker.startswith("torch.testing") or (asker == TEST_FILE and loading)
+
+
+def _lenient_to(asker: str) -> bool:
+    return asker == TEST_FILE or asker.startswith("torch.testing")
+
+
+# --- running -------------------------------------------------------------------------
+
+
+def say(**facts: object) -> None:
+    """One line to the parent."""
+    os.write(OUTPUT, (json.dumps({"public_tests": 1, **facts}) + "\n").encode())
+
+
+def flattened(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from flattened(test)
+        else:
+            yield test
+
+
+class Result(unittest.TestResult):
+    """Says each outcome as it comes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.said = False
+
+    def tell(self, result: str, message: str = "") -> None:
+        if not self.said:
+            self.said = True
+            say(test=self.name, result=result, message=message)
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        self.tell("passed")
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self.tell("skipped", reason)
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: object) -> None:
+        self.tell("skipped", "expected failure")
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        self.tell("skipped", "unexpected success")
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        self.tell("failed", _words(err))
+
+    addFailure = addError
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:
+        if err is not None:
+            self.tell("failed", _words(err))
+
+
+def _words(err: Any) -> str:
+    error = err[1]
+    words = str(error).partition("To execute this test")[0]
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    at = traceback.extract_tb(err[2])
+    ours = [f for f in at if f"{os.sep}maquette{os.sep}" in f.filename]
+    place = f"{os.path.basename(ours[-1].filename)}:{ours[-1].name}" if ours else ""
+    return f"{type(error).__name__}: {' | '.join(lines[:3])[:300]} {place}"
+
+
+class Slow(Exception):
+    """A test took too long."""
+
+
+def _alarm(*args: object) -> NoReturn:
+    raise Slow("took too long")
+
+
+def load_file(path: str) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(TEST_FILE, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[TEST_FILE] = module
+    spec.loader.exec_module(module)
+    module._loaded = True  # type: ignore[attr-defined]  # from here on nothing is stood in for
+    return module
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.read())
+    limit = int(request["memory_gib"] * 2**30)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    sys.argv = [request["file"]]
+    sys.path[:0] = [folder for folder in request["folders"] if folder]
+    if request["side"] == "maquette":
+        become_maquette()
+    else:
+        sys.meta_path.append(AbsentFinder())
+    importlib.import_module("torch.testing._internal.common_utils")
+    module = load_file(request["file"])
+    suite = unittest.defaultTestLoader.loadTestsFromModule(module)
+    names = None if request["names"] is None else set(request["names"])
+    skip = set(request["skip"])
+    signal.signal(signal.SIGALRM, _alarm)
+    for test in flattened(suite):
+        name = f"{type(test).__name__}.{test._testMethodName}"
+        if name in skip or request["only"] not in name or (names is not None and name not in names):
+            continue
+        skip.add(name)
+        say(begin=name)
+        result = Result(name)
+        signal.setitimer(signal.ITIMER_REAL, request["timeout"])
+        try:
+            test.run(result)
+        except Slow:
+            result.tell("hung", "took too long")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        result.tell("skipped", "said nothing")
+    if names is not None:
+        for name in names - skip:
+            say(test=name, result="failed", message="the test is not there")
+    say(end=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    OUTPUT = os.dup(1)
+    os.dup2(2, 1)
+    main()
