@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import tracemalloc
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import maquette.torch as torch
+from maquette.tensor import saving
 
 
 def round_trip(obj: object) -> object:
@@ -146,4 +148,103 @@ def test_T57_a_zip_without_a_pickle_is_refused() -> None:
         archive.writestr("readme", "")
     file.seek(0)
     with pytest.raises(ValueError, match=r"no data\.pkl"):
+        torch.load(file)
+
+
+def built(obj: object, state: object) -> bytes:
+    """A pickle of an object that is given a state."""
+    data = io.BytesIO()
+    pickler = PyTorchsPickler(data, 2)
+    pickler.write(pickle.PROTO + b"\x02")
+    pickler.save(obj)
+    pickler.save(state)
+    pickler.write(pickle.BUILD + pickle.STOP)
+    return data.getvalue()
+
+
+def file_of(pickled: bytes, **storages: np.ndarray) -> io.BytesIO:
+    """A zip file as PyTorch's ``save`` writes it, with a pickle of one's own."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        for key, array in storages.items():
+            archive.writestr(f"archive/data/{key.removeprefix('s')}", array.tobytes())
+    file.seek(0)
+    return file
+
+
+TWO = Reduced(TENSOR, stored("0", 2), 0, (2,), (1,), False, {})
+
+
+@pytest.mark.parametrize(
+    "obj, state",
+    [
+        (TWO, {"item": 3}),
+        (TWO, (None, {"_keys": 0})),
+        (Named("torch", "Size"), (None, {"numel": 1})),
+        (Named("torch._utils", "_rebuild_tensor_v2"), (None, {"__defaults__": (1,)})),
+        (Reduced(Named("collections", "OrderedDict")), {"update": 1}),
+        (Reduced(Named("collections", "Counter")), {"tag": 1}),
+    ],
+)
+def test_T57_state_that_a_class_does_not_keep_is_refused(obj: object, state: object) -> None:
+    with pytest.raises(pickle.UnpicklingError, match="state"):
+        torch.load(file_of(built(obj, state), s0=np.ones(2, np.float32)))
+
+
+def test_T57_the_metadata_of_a_state_dict_comes_back() -> None:
+    state = {"_metadata": {"": {"version": 1}}}
+    made = torch.load(file_of(built(Reduced(Named("collections", "OrderedDict")), state)))
+    assert made._metadata == {"": {"version": 1}}
+
+
+WITH_STATE = Named("torch._utils", "_rebuild_parameter_with_state")
+
+
+def test_T57_a_parameters_own_attributes_come_back() -> None:
+    parameter = Reduced(WITH_STATE, TWO, True, {}, {"tag": "embedding"})
+    made = torch.load(pytorchs_file(parameter, s0=np.ones(2, np.float32)))
+    assert made.tag == "embedding"
+
+
+@pytest.mark.parametrize("name", ["backward", "_ag", "grad", "__class__", "_keys"])
+def test_T57_a_parameters_state_replaces_nothing_of_its_class(name: str) -> None:
+    parameter = Reduced(WITH_STATE, TWO, True, {}, {name: 0})
+    with pytest.raises(pickle.UnpicklingError, match=name):
+        torch.load(pytorchs_file(parameter, s0=np.ones(2, np.float32)))
+
+
+def peak_of_loading(file: io.BytesIO) -> int:
+    """Bytes that loading takes at its peak."""
+    tracemalloc.start()
+    try:
+        torch.load(file)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_T56_storages_are_read_once_straight_into_place(monkeypatch) -> None:
+    monkeypatch.setattr(saving, "_PART", 1 << 20)
+    nbytes = 1 << 24
+    values = np.zeros(nbytes // 4, np.float32)
+    numel = values.size
+    tensor = Reduced(TENSOR, stored("0", numel), 0, (numel,), (1,), False, {})
+    assert peak_of_loading(pytorchs_file([tensor, tensor], s0=values)) < 1.3 * nbytes
+
+
+def test_T56_a_file_of_ours_takes_the_memory_of_its_tensors(monkeypatch) -> None:
+    monkeypatch.setattr(saving, "_PART", 1 << 20)
+    file, nbytes = io.BytesIO(), 1 << 24
+    torch.save({"a": torch.zeros(nbytes // 8), "b": torch.zeros(nbytes // 8)}, file)
+    file.seek(0)
+    assert peak_of_loading(file) < 1.3 * nbytes
+
+
+def test_T57_tensors_that_overlap_in_a_file_are_refused() -> None:
+    header = b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},' + (
+        b'"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}'
+    )
+    file = io.BytesIO(len(header).to_bytes(8, "little") + header + b"abc")
+    with pytest.raises(ValueError, match="'b' overlap"):
         torch.load(file)

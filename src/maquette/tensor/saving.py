@@ -218,14 +218,19 @@ def load_with_metadata(
         table = _read_header(file)
         strings = _strings(table.pop(_METADATA, {}))
         ours = _ours(strings)
-        size = max([entry.end for entry in _rows(table)], default=0)
-        values = np.empty(size, np.uint8)
-        _read_into(file, values)
-    loaded = _Loaded(values, ours)
+        rows = list(_rows(table))
+        loaded = _Loaded(ours)
+        at = 0
+        for row in sorted(rows, key=lambda row: (row.begin, row.end)):
+            if row.begin < at:
+                raise ValueError(f"the values of '{row.name}' overlap those of another tensor")
+            _skip(file, row.begin - at)
+            loaded.add(row, read_bytes(file, row.end - row.begin))
+            at = row.end
     tensors = {}
-    for row in _rows(table):
+    for row in rows:
         where = place_of(str(ours.get(row.name, {}).get("device", "cpu")), map_location)
-        made = loaded.tensor(row)
+        made = loaded.tensors[row.name]
         tensors[row.name] = made if where is cpu else made.to(where)
     return tensors, strings
 
@@ -283,43 +288,55 @@ def _ours(strings: Mapping[str, str]) -> dict[str, Facts]:
     return found if isinstance(found, dict) else {}
 
 
-def _read_into(file: IO[bytes], values: npt.NDArray[np.uint8]) -> None:
+_PART = 1 << 26  # bytes of a file that are read at a time
+
+
+def _skip(file: IO[bytes], nbytes: int) -> None:
+    for begin in range(0, nbytes, _PART):
+        file.read(min(nbytes - begin, _PART))
+
+
+def read_bytes(file: IO[bytes], nbytes: int) -> npt.NDArray[np.uint8]:
+    """The next bytes of a file, in memory of their own: a storage is read straight into place."""
+    values = np.empty(nbytes, np.uint8)
     done = 0
-    while done < values.nbytes:
-        part = file.read(min(values.nbytes - done, 1 << 26))
+    while done < nbytes:
+        part = file.read(min(nbytes - done, _PART))
         if not part:
             raise ValueError(
-                f"the file ends early: {values.nbytes} bytes of values expected, {done} found"
+                f"the file ends early: {nbytes} bytes of values expected, {done} found"
             )
         values[done : done + len(part)] = np.frombuffer(part, np.uint8)
         done += len(part)
+    return values
 
 
 class _Loaded:
     """The tensors of one file, made one by one; those that shared a storage share one again."""
 
-    def __init__(self, values: npt.NDArray[np.uint8], ours: dict[str, Facts]) -> None:
-        self.values = values
+    def __init__(self, ours: dict[str, Facts]) -> None:
         self.ours = ours
         self.storages: dict[int, UntypedStorage] = {}
+        self.tensors: dict[str, Tensor] = {}
 
-    def tensor(self, row: _Row) -> Tensor:
-        """The tensor of one row, on cpu."""
+    def add(self, row: _Row, raw: npt.NDArray[np.uint8]) -> None:
+        """Make the tensor of one row, on cpu; ``raw`` becomes its storage where it has its own."""
         facts = self.ours.get(row.name, {})
         kind, shape = row.kind, row.shape
         if "dtype" in facts:
             kind = _BY_NAME[str(facts["dtype"])]
             shape = shape[:-1] if kind in _PAIRS else shape
-        raw = self.values[row.begin : row.end]
         meta = TensorMeta.of(kind, shape)
         if "storage" in facts:
             meta = meta.view(shape, _ints(facts["strides"]), _int(facts["offset"]))
             storage = self._storage(facts)
             array_over(storage, meta)[...] = raw.view(kind.numpy).reshape(shape)
         else:
-            storage = rebuild_storage(raw.nbytes, cpu, raw.copy(), False)
+            storage = rebuild_storage(raw.nbytes, cpu, raw, False)
         cls = Parameter if facts.get("parameter") else Tensor
-        return rebuild_tensor(cls, storage, meta, bool(facts.get("requires_grad")))
+        self.tensors[row.name] = rebuild_tensor(
+            cls, storage, meta, bool(facts.get("requires_grad"))
+        )
 
     def _storage(self, facts: Facts) -> UntypedStorage:
         number, nbytes = _int(facts["storage"]), _int(facts["nbytes"])

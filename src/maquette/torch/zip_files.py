@@ -2,7 +2,8 @@
 
 Such a file is a pickle beside the bytes of its storages. The pickle is read by an unpickler that
 knows the few names by which tensors and plain containers are made, and refuses every other: reading
-a file runs no code of its own. Files of before PyTorch 1.6, which are no zips, are not read.
+a file runs no code of its own, and gives no object state but what its class is known to keep.
+Files of before PyTorch 1.6, which are no zips, are not read.
 """
 
 from __future__ import annotations
@@ -13,15 +14,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import IO
 
-import numpy as np
-
 from maquette.core.device import cpu, device
 from maquette.core.dtype import all_dtypes, dtype
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.tensor.copying import rebuild_storage, rebuild_tensor
 from maquette.tensor.parameter import Parameter
-from maquette.tensor.saving import Place, place_of
+from maquette.tensor.saving import Place, place_of, read_bytes
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 
@@ -59,7 +58,8 @@ class _Stored:
         self.where = where
 
 
-class _Reader(pickle.Unpickler):
+# In Python: of the one written in C, what restoring an object's state does cannot be changed.
+class _Reader(pickle._Unpickler):
     def __init__(
         self, data: IO[bytes], archive: zipfile.ZipFile, folder: str, map_location: Place
     ) -> None:
@@ -88,9 +88,37 @@ class _Reader(pickle.Unpickler):
 
     def _storage(self, key: str) -> UntypedStorage:
         if key not in self.storages:
-            raw = np.frombuffer(bytearray(self.archive.read(f"{self.folder}data/{key}")), np.uint8)
+            info = self.archive.getinfo(f"{self.folder}data/{key}")
+            with self.archive.open(info) as file:
+                raw = read_bytes(file, info.file_size)
             self.storages[key] = rebuild_storage(raw.nbytes, cpu, raw, False)
         return self.storages[key]
+
+    def load_build(self) -> None:
+        """BUILD: give the object on top of the stack its state."""
+        stack: list[object] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
+        state = stack.pop()
+        _set_state(stack[-1], state)
+
+    dispatch = dict(pickle._Unpickler.dispatch)
+
+
+_Reader.dispatch[pickle.BUILD[0]] = _Reader.load_build  # type: ignore[assignment]  # its own method
+
+
+# What objects keep beside their items: `state_dict` notes versions of modules on its dict.
+_STATE: dict[type, frozenset[str]] = {OrderedDict: frozenset(("_metadata",))}
+
+
+def _set_state(target: object, state: object) -> None:
+    """Set attributes that the class of an object is known to keep; an error for any other."""
+    declared = _STATE.get(type(target), frozenset())
+    if not isinstance(state, dict) or not state.keys() <= declared:
+        raise pickle.UnpicklingError(
+            f"this file gives a {type(target).__name__} the state {state!r:.80}; expected "
+            f"{' or '.join(sorted(declared)) or 'none'}. Save plain containers and tensors only"
+        )
+    vars(target).update(state)
 
 
 def _tensor_v2(
@@ -140,6 +168,12 @@ def _parameter_with_state(
     data: Tensor, requires_grad: bool, hooks: object, state: Mapping[str, object]
 ) -> Tensor:
     made = Parameter(data, requires_grad)
+    taken = [name for name in state if not name.isidentifier() or hasattr(Parameter, name)]
+    if taken:
+        raise pickle.UnpicklingError(
+            f"this file sets {', '.join(map(repr, taken))} of a Parameter, which are no attributes "
+            f"that a program may add"
+        )
     vars(made).update(state)
     return made
 
