@@ -1,7 +1,7 @@
 """Generators of random numbers: one state each, a default one for every device.
 
-Only kernels draw from them, so work on fake and meta tensors never advances one. Streams differ
-from PyTorch's: the same seed gives other numbers (T53).
+Only kernels draw from them, so work on fake and meta tensors never advances one. The numbers of a
+seed are those of PyTorch's CPU generator (`mersenne.py`), and states are exchanged with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
+from maquette.core.dtype import uint8
 from maquette.core.errors import check, check_value
+from maquette.tensor.mersenne import MersenneStream
 from maquette.tensor.tensor import Tensor, from_array
 
 _SEEDS = 2**64
@@ -32,13 +34,7 @@ class Generator:
         self._device = canonical(Device(device))
         self._seed = FIRST_SEED
         # Made at the first draw: numpy.random is a tenth of what `import maquette` may take.
-        self._drawn: np.random.Generator | None = None
-
-    @property
-    def _stream(self) -> np.random.Generator:
-        if self._drawn is None:
-            self._drawn = np.random.Generator(np.random.PCG64(self._seed))
-        return self._drawn
+        self._drawn: MersenneStream | None = None
 
     @property
     def device(self) -> Device:
@@ -68,27 +64,21 @@ class Generator:
         return self._seed
 
     def get_state(self) -> Tensor:
-        """Where the stream is, as a uint8 tensor for `set_state`."""
-        state = {"seed": self._seed, "stream": self._stream.bit_generator.state}
-        import json  # noqa: PLC0415  # when first needed: importing stays quick
-
-        return from_array(np.frombuffer(bytearray(json.dumps(state).encode()), np.uint8))
+        """Where the stream is: a uint8 tensor of 5,056 bytes, laid out as PyTorch's."""
+        return from_array(np.frombuffer(bytearray(self.stream().state()), np.uint8))
 
     def set_state(self, state: Tensor) -> None:
-        """Go where `get_state` found a stream; RuntimeError for what is no such state."""
-        import json  # noqa: PLC0415  # when first needed: importing stays quick
-
+        """Go where `get_state`, ours or PyTorch's, found a stream; else RuntimeError."""
+        if not isinstance(state, Tensor) or state.meta.dtype is not uint8:
+            what = state.meta if isinstance(state, Tensor) else type(state).__name__
+            raise TypeError(f"expected a torch.ByteTensor, what get_state() gives, got {what}")
         try:
-            found = json.loads(state.numpy().tobytes())
-            seed, stream = found["seed"], found["stream"]
-        except (ValueError, TypeError, KeyError):
+            drawn = MersenneStream.from_state(state.numpy().tobytes())
+        except ValueError as error:
             raise RuntimeError(
-                f"set_state() expects what get_state() gave, got {state.meta}; states of PyTorch's "
-                f"generators are not read"
+                f"set_state() expects what get_state() gave, got {state.meta}: {error}"
             ) from None
-        self._seed = seed
-        self._drawn = np.random.Generator(np.random.PCG64())
-        self._drawn.bit_generator.state = stream
+        self._seed, self._drawn = drawn.seed, drawn
 
     def clone_state(self) -> Generator:
         """A generator of its own at the same place of the same stream."""
@@ -104,9 +94,11 @@ class Generator:
         """Go where another generator is."""
         self.set_state(state.get_state())
 
-    def stream(self) -> np.random.Generator:
-        """NumPy's view of the stream, for kernels to draw from."""
-        return self._stream
+    def stream(self) -> MersenneStream:
+        """What kernels draw from."""
+        if self._drawn is None:
+            self._drawn = MersenneStream(self._seed)
+        return self._drawn
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, (str(self._device), self.get_state().numpy().tobytes())
@@ -136,10 +128,10 @@ def generator_of(device: Device) -> Generator:
 
 
 class _Stream(Protocol):
-    def stream(self) -> np.random.Generator: ...
+    def stream(self) -> MersenneStream: ...
 
 
-def stream_of(generator: _Stream | None) -> np.random.Generator:
+def stream_of(generator: _Stream | None) -> MersenneStream:
     """What a kernel draws from: the generator it was given, or the default one."""
     return (default_generator if generator is None else generator).stream()
 

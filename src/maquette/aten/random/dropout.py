@@ -9,6 +9,7 @@ import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.factory.factories import empty_like
+from maquette.aten.random.distributions import truths
 from maquette.core.dtype import bool_, get_default_dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -58,7 +59,7 @@ def native_dropout_kernel(
 ) -> tuple[Array, Array]:
     if train is False:
         return xp.array(input, copy=True), xp.ones(input.shape, bool)
-    kept = stream_of(None).random(input.shape) < 1 - p
+    kept = truths(stream_of(None), input.size, 1 - p).reshape(input.shape)
     scale = input.dtype.type(_scale(p, train))
     return np.where(kept, input * scale, input.dtype.type(0)), np.asarray(kept)
 

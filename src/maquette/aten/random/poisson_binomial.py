@@ -11,6 +11,7 @@ import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.random.random_fills import GENERATOR
+from maquette.aten.random.rejection import binomial_counts, poisson_counts
 from maquette.core.dtype import float32, float64
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_data, check_not_implemented, check_value
@@ -20,7 +21,6 @@ from maquette.library.page import Variant, define
 from maquette.tensor.generator import stream_of
 
 _SEEDED = [Tag.nondeterministic_seeded]
-_MOST = 2.0**62  # NumPy counts in int64; beyond, one more or less is far below a float's precision
 
 poisson = define(
     f"aten::poisson(Tensor self, {GENERATOR}) -> Tensor", tags=_SEEDED, variants=[Variant.OUT]
@@ -43,9 +43,8 @@ def poisson_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
         bool((rates >= 0).all()),
         lambda: "invalid Poisson rate, expected rate to be non-negative",
     )
-    rng = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
-    drawn: Array = np.asarray(rng.poisson(np.minimum(rates, _MOST)), np.float64)
-    return drawn
+    stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
+    return poisson_counts(stream, rates.reshape(-1)).reshape(self.shape)
 
 
 poisson.derivative(self=lambda grad: grad.new_zeros(grad.meta.shape))
@@ -83,12 +82,8 @@ def binomial_shape(count: TensorMeta, prob: TensorMeta, generator: object) -> Te
 def binomial_kernel(xp: ModuleType, count: Array, prob: Array, generator: object) -> Array:
     """Counts and probabilities out of range are taken for the nearest in it; NaN gives NaN."""
     n, p = np.broadcast_arrays(count.astype(np.float64), prob.astype(np.float64))
-    unknown = np.isnan(n) | np.isnan(p)
-    trials = np.where(unknown, 0, np.clip(n, 0, _MOST)).astype(np.int64)
-    rng = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
-    drawn = rng.binomial(trials, np.where(unknown, 0, np.clip(p, 0, 1)))
-    certain = np.where((p >= 1) & (n > 0), n, drawn)
-    return np.where(unknown, np.nan, certain)
+    stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
+    return binomial_counts(stream, n.reshape(-1), p.reshape(-1)).reshape(n.shape)
 
 
 # A count drawn has no derivative by what it was drawn with, as in PyTorch; nor is zero claimed.

@@ -13,14 +13,14 @@ import numpy as np
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
+from maquette.aten.random.distributions import integers, permutation
 from maquette.aten.random.random_fills import (
     Check,
     check_bounds,
     check_normal,
     check_uniform,
-    integer_array,
-    normal_array,
-    uniform_array,
+    normal_into,
+    uniform_into,
     write_drawn,
 )
 from maquette.core.device import device as Device
@@ -58,7 +58,7 @@ def _factory(
     """A factory of random values in four forms: plain, with generator, and both into ``out``.
 
     ``arguments`` end with the size; checks get the dtype and what comes before it, ``draw`` a
-    stream, the size and those.
+    stream, the array to be filled and those.
     """
     options = _INT_OPTIONS if name == "randint" else OPTIONS
     plain = f".{overload}" if overload else ""
@@ -103,8 +103,11 @@ def fill_factory(page: OperatorPage, name: str, trailing: int, checks: Check, dr
         kind = params[-4] or get_default_dtype()
         assert isinstance(kind, DType)
         *before, size = params[:-trailing]
-        rng = stream_of(params[-5] if trailing == 5 else None)  # type: ignore[arg-type]  # by the schema
-        return cast(xp, np.asarray(draw(rng, size, kind, *before)), kind)
+        assert isinstance(size, tuple)
+        stream = stream_of(params[-5] if trailing == 5 else None)  # type: ignore[arg-type]  # by the schema
+        made = np.empty(size, kind.numpy)
+        write_drawn(xp, made, draw(stream, made, *before))
+        return made
 
 
 def fill_factory_out(page: OperatorPage, trailing: int, checks: Check, draw: Draw) -> None:
@@ -123,8 +126,8 @@ def fill_factory_out(page: OperatorPage, trailing: int, checks: Check, draw: Dra
         out = params[-1]
         assert isinstance(out, np.ndarray)
         before = params[:-trailing][:-1]
-        rng = stream_of(params[-2] if trailing == 2 else None)  # type: ignore[arg-type]  # by the schema
-        write_drawn(xp, out, draw(rng, out.shape, from_numpy_dtype(out.dtype), *before))
+        stream = stream_of(params[-2] if trailing == 2 else None)  # type: ignore[arg-type]  # by the schema
+        write_drawn(xp, out, draw(stream, out, *before))
 
 
 _factory(
@@ -132,7 +135,7 @@ _factory(
     "",
     "SymInt[] size",
     lambda kind: check_uniform(kind, 0.0, 1.0),
-    lambda rng, size, kind: uniform_array(rng, size, 0.0, 1.0, kind),
+    lambda stream, made: uniform_into(stream, made, 0.0, 1.0),
     core=True,
 )
 _factory(
@@ -140,7 +143,7 @@ _factory(
     "",
     "SymInt[] size",
     lambda kind: check_normal(kind, 0.0, 1.0),
-    lambda rng, size, kind: normal_array(rng, size, 0.0, 1.0, kind),
+    lambda stream, made: normal_into(stream, made, 0.0, 1.0),
     core=True,
 )
 _factory(
@@ -148,14 +151,14 @@ _factory(
     "",
     "SymInt high, SymInt[] size",
     lambda kind, high: check_bounds(kind, 0, high),
-    lambda rng, size, kind, high: integer_array(rng, size, 0, high),
+    lambda stream, made, high: integers(stream, made.size, 0, high),
 )
 _factory(
     "randint",
     "low",
     "SymInt low, SymInt high, SymInt[] size",
     check_bounds,
-    lambda rng, size, kind, low, high: integer_array(rng, size, low, high),
+    lambda stream, made, low, high: integers(stream, made.size, low, high),
 )
 
 
@@ -174,10 +177,10 @@ def _randperm(overload: str, generator: str, trailing: int) -> None:
 
     @page.kernel
     def kernel(xp: ModuleType, n: int, *params: object) -> Array:
-        rng = stream_of(params[0] if trailing else None)  # type: ignore[arg-type]  # by the schema
+        stream = stream_of(params[0] if trailing else None)  # type: ignore[arg-type]  # by the schema
         kind = params[-4] or int64
         assert isinstance(kind, DType)
-        return cast(xp, rng.permutation(n), kind)
+        return cast(xp, permutation(stream, n), kind)
 
 
 _randperm("", "", 0)
@@ -203,8 +206,9 @@ def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -
     def kernel(xp: ModuleType, self: Array, *params: object) -> Array:
         kind = params[-5] or from_numpy_dtype(self.dtype)
         assert isinstance(kind, DType)
-        drawn = draw(stream_of(None), self.shape, kind, *params[:-5])
-        return cast(xp, np.asarray(drawn), kind)
+        made = np.empty_like(self, kind.numpy)
+        write_drawn(xp, made, draw(stream_of(None), made, *params[:-5]))
+        return made
 
 
 def _made_like(name: str, self: TensorMeta, options: tuple[object, ...]) -> TensorMeta:
@@ -221,28 +225,28 @@ _like(
     "",
     "",
     lambda kind: check_uniform(kind, 0.0, 1.0),
-    lambda rng, size, kind: uniform_array(rng, size, 0.0, 1.0, kind),
+    lambda stream, made: uniform_into(stream, made, 0.0, 1.0),
 )
 _like(
     "randn_like",
     "",
     "",
     lambda kind: check_normal(kind, 0.0, 1.0),
-    lambda rng, size, kind: normal_array(rng, size, 0.0, 1.0, kind),
+    lambda stream, made: normal_into(stream, made, 0.0, 1.0),
 )
 _like(
     "randint_like",
     "",
     "SymInt high, ",
     lambda kind, high: check_bounds(kind, 0, high),
-    lambda rng, size, kind, high: integer_array(rng, size, 0, high),
+    lambda stream, made, high: integers(stream, made.size, 0, high),
 )
 _like(
     "randint_like",
     ".low_dtype",
     "SymInt low, SymInt high, ",
     check_bounds,
-    lambda rng, size, kind, low, high: integer_array(rng, size, low, high),
+    lambda stream, made, low, high: integers(stream, made.size, low, high),
 )
 
 __all__ = [

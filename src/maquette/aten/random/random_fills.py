@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast
+from maquette.aten.random.distributions import (
+    any_integers,
+    cauchy,
+    exponential,
+    geometric,
+    in_memory_order,
+    integers,
+    log_normal,
+    normal,
+    truths,
+    uniform,
+)
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import finfo, from_numpy_dtype, iinfo
 from maquette.core.errors import check, check_not_implemented
@@ -23,48 +34,29 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
 from maquette.tensor.generator import stream_of
+from maquette.tensor.mersenne import MersenneStream
 
-if TYPE_CHECKING:  # numpy.random is imported when something is drawn
-    from numpy.random import Generator as Rng
-
-Ints = tuple[int, ...]
 GENERATOR = "Generator? generator=None"
 
-# --- draws on arrays -----------------------------------------------------------------
+
+def uniform_into(stream: MersenneStream, made: Array, low: float, high: float) -> Array:
+    """Uniform values for an array's places."""
+    return uniform(stream, made.size, low, high, from_numpy_dtype(made.dtype))
 
 
-def uniform_array(rng: Rng, shape: Ints, low: float, high: float, kind: DType) -> Array:
-    """Values in [low, high)."""
-    if kind.is_complex:
-        real = kind.to_real()
-        return uniform_array(rng, shape, low, high, real) + 1j * uniform_array(
-            rng, shape, low, high, real
-        )
-    drawn: Array = rng.random(shape, np.float64 if kind.itemsize == 8 else np.float32)
-    return low + drawn * np.asarray(high - low, drawn.dtype)
-
-
-def normal_array(rng: Rng, shape: Ints, mean: float, std: float, kind: DType) -> Array:
-    """Normal values; of a complex dtype each part has half the variance."""
-    if kind.is_complex:
-        part = std / np.sqrt(2)
-        real = kind.to_real()
-        drawn = normal_array(rng, shape, 0.0, part, real)
-        return mean + drawn + 1j * normal_array(rng, shape, 0.0, part, real)
-    values = rng.standard_normal(shape, np.float64 if kind.itemsize == 8 else np.float32)
-    scaled: Array = mean + values * np.asarray(std, np.asarray(values).dtype)
-    return scaled
-
-
-def integer_array(rng: Rng, shape: Ints, low: int, high: int) -> Array:
-    """Integers in [low, high)."""
-    drawn: Array = rng.integers(low, high, shape, np.int64 if high <= 2**63 else np.uint64)
-    return drawn
+def normal_into(stream: MersenneStream, made: Array, mean: float, std: float) -> Array:
+    """Normal values for an array's places; contiguous ones are made in blocks."""
+    dense = made.flags.c_contiguous
+    return normal(stream, made.size, mean, std, from_numpy_dtype(made.dtype), dense=dense)
 
 
 def write_drawn(xp: ModuleType, target: Array, values: Array) -> None:
+    """Put values, in one dimension, into an array in the order of its memory."""
     kind = from_numpy_dtype(target.dtype)
-    target[...] = values if values.dtype == target.dtype else cast(xp, np.asarray(values), kind)
+    if values.dtype != target.dtype:
+        values = cast(xp, np.asarray(values), kind)
+    laid = in_memory_order(target)
+    laid[...] = values.reshape(laid.shape)
 
 
 def _g(value: float) -> str:
@@ -78,7 +70,7 @@ Draw = Callable[..., Array]
 
 
 def _fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
-    """``name_``: checks get dtype and arguments, ``draw`` a stream, shape, dtype and arguments."""
+    """``name_``: checks get dtype and arguments, ``draw`` a stream, array and arguments."""
     comma = ", " if arguments else ""
     page = define(
         f"aten::{name}(Tensor(a!) self{comma}{arguments}, *, {GENERATOR}) -> Tensor(a!)",
@@ -93,9 +85,8 @@ def _fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
 
     @page.kernel
     def kernel(xp: ModuleType, self: Array, *params: object) -> None:
-        rng = stream_of(params[-1])  # type: ignore[arg-type]  # a generator, by the schema
-        kind = from_numpy_dtype(self.dtype)
-        write_drawn(xp, self, draw(rng, self.shape, kind, *params[:-1]))
+        stream = stream_of(params[-1])  # type: ignore[arg-type]  # a generator, by the schema
+        write_drawn(xp, self, draw(stream, self, *params[:-1]))
 
     page.derivative(self=lambda grad: None)
     return page
@@ -132,7 +123,7 @@ uniform_ = _fill(
     "uniform_",
     "float from=0., float to=1.",
     check_uniform,
-    lambda rng, shape, kind, low, high: uniform_array(rng, shape, low, high, kind),
+    lambda stream, made, low, high: uniform_into(stream, made, low, high),
 )
 
 
@@ -145,7 +136,7 @@ normal_ = _fill(
     "normal_",
     "float mean=0., float std=1.",
     check_normal,
-    lambda rng, shape, kind, mean, std: normal_array(rng, shape, mean, std, kind),
+    lambda stream, made, mean, std: normal_into(stream, made, mean, std),
 )
 
 
@@ -158,7 +149,7 @@ log_normal_ = _fill(
     "log_normal_",
     "float mean=1., float std=2.",
     _check_log_normal,
-    lambda rng, shape, kind, mean, std: rng.lognormal(mean, std, shape),
+    lambda stream, made, mean, std: log_normal(stream, made.size, mean, std),
 )
 
 
@@ -171,7 +162,7 @@ exponential_ = _fill(
     "exponential_",
     "float lambd=1.",
     _check_exponential,
-    lambda rng, shape, kind, lambd: rng.standard_exponential(shape) / lambd,
+    lambda stream, made, lambd: exponential(stream, made.size, lambd),
 )
 
 
@@ -184,7 +175,7 @@ cauchy_ = _fill(
     "cauchy_",
     "float median=0., float sigma=1.",
     _check_cauchy,
-    lambda rng, shape, kind, median, sigma: median + sigma * rng.standard_cauchy(shape),
+    lambda stream, made, median, sigma: cauchy(stream, made.size, median, sigma),
 )
 
 
@@ -199,7 +190,7 @@ geometric_ = _fill(
     "geometric_",
     "float p",
     _check_geometric,
-    lambda rng, shape, kind, p: rng.geometric(p, shape),
+    lambda stream, made, p: geometric(stream, made.size, p),
 )
 
 
@@ -211,7 +202,7 @@ bernoulli__float = _fill(
     "bernoulli_.float",
     "float p=0.5",
     lambda kind, p: check_probability("bernoulli_", p),
-    lambda rng, shape, kind, p: rng.random(shape) < p,
+    lambda stream, made, p: truths(stream, made.size, p),
 )
 
 # --- integers ------------------------------------------------------------------------
@@ -241,32 +232,34 @@ def whole_range(kind: DType) -> tuple[int, int]:
     return info.min, info.max
 
 
-random_ = _fill("random_", "", lambda kind: None, lambda rng, shape, kind: _any(rng, shape, kind))
-
-
-def _any(rng: Rng, shape: Ints, kind: DType) -> Array:
-    """Any integer from 0 that the dtype holds exactly."""
-    if kind.is_floating_point:
-        return integer_array(rng, shape, 0, int(2 / finfo(kind).eps) + 1)
-    greatest = whole_range(kind)[1]
-    return integer_array(rng, shape, 0, min(greatest, 2**63 - 2) + 1)
-
+random_ = _fill(
+    "random_",
+    "",
+    lambda kind: None,
+    lambda stream, made: any_integers(stream, made.size, from_numpy_dtype(made.dtype)),
+)
 
 random__to = _fill(
     "random_.to",
     "int to",
     lambda kind, to: check_bounds(kind, 0, to),
-    lambda rng, shape, kind, to: integer_array(rng, shape, 0, to),
+    lambda stream, made, to: integers(stream, made.size, 0, to),
 )
 
 
 def _top(kind: DType, to: int | None) -> int:
-    return min(whole_range(kind)[1], 2**63 - 2) + 1 if to is None else to
+    if to is not None:
+        return to
+    if kind.is_floating_point:
+        return int(2 / finfo(kind).eps) + 1
+    return whole_range(kind)[1] + 1
 
 
 random__from = _fill(
     "random_.from",
     "int from, int? to",
     lambda kind, low, to: check_bounds(kind, low, _top(kind, to)),
-    lambda rng, shape, kind, low, to: integer_array(rng, shape, low, _top(kind, to)),
+    lambda stream, made, low, to: integers(
+        stream, made.size, low, _top(from_numpy_dtype(made.dtype), to)
+    ),
 )

@@ -6,6 +6,7 @@ by the kernels.
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
@@ -13,13 +14,19 @@ import numpy as np
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.factory.factories import OPTIONS, resized
+from maquette.aten.random.distributions import (
+    exponential,
+    in_memory_order,
+    normal,
+    truths,
+    truths_of,
+)
 from maquette.aten.random.random_factories import fill_factory, fill_factory_out
 from maquette.aten.random.random_fills import (
     GENERATOR,
-    Ints,
     check_normal,
     check_probability,
-    normal_array,
+    normal_into,
     write_drawn,
 )
 from maquette.core.broadcast import broadcast_shapes
@@ -30,6 +37,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.library.variants import check_writable
 from maquette.tensor.generator import stream_of
+from maquette.tensor.mersenne import MersenneStream
 
 _SEEDED = Tag.nondeterministic_seeded
 
@@ -63,9 +71,14 @@ def _normal(overload: str, mean: str, std: str) -> None:
         )
         kind = next(p.dtype for p in (mean, std) if isinstance(p, np.ndarray))
         shape = np.broadcast_shapes(*[g.shape for g in given])
-        rng = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
-        drawn = normal_array(rng, shape, 0.0, 1.0, from_numpy_dtype(kind))
-        return cast(xp, np.asarray(drawn * given[1] + given[0]), from_numpy_dtype(kind))
+        stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
+        dtype = from_numpy_dtype(kind)
+        spread = std if isinstance(std, float) else 1.0
+        drawn = normal(stream, math.prod(shape), 0.0, spread, dtype).reshape(shape)
+        drawn = cast(xp, drawn, dtype)
+        if not isinstance(std, float):
+            drawn = cast(xp, drawn * given[1], dtype)
+        return cast(xp, np.asarray(drawn + given[0]), dtype)
 
     @into.shape
     def into_shape(mean: object, std: object, generator: object, out: TensorMeta) -> TensorMeta:
@@ -95,7 +108,7 @@ fill_factory(
     "normal",
     5,
     check_normal,
-    lambda rng, size, kind, mean, std: normal_array(rng, size, mean, std, kind),
+    lambda stream, made, mean, std: normal_into(stream, made, mean, std),
 )
 normal_float_float_out = define(
     f"aten::normal.float_float_out(float mean, float std, SymInt[] size, *, {GENERATOR}, "
@@ -106,20 +119,17 @@ fill_factory_out(
     normal_float_float_out,
     2,
     check_normal,
-    lambda rng, size, kind, mean, std: normal_array(rng, size, mean, std, kind),
+    lambda stream, made, mean, std: normal_into(stream, made, mean, std),
 )
 
 
-def draw_truths(generator: object, p: Array, shape: Ints) -> Array:
-    """True with the given probabilities; RuntimeError for one outside of [0, 1]."""
-    probabilities = p.astype(np.float64)
+def _stream_for(generator: object, p: Array) -> MersenneStream:
+    """The stream to draw truths from; RuntimeError for a probability outside of [0, 1]."""
     check(
-        bool(((probabilities >= 0) & (probabilities <= 1)).all()),
+        bool(((p >= 0) & (p <= 1)).all()),
         lambda: "Expected p_in >= 0 && p_in <= 1 to be true, but got false.",
     )
-    rng = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
-    truths: Array = rng.random(shape) < probabilities
-    return truths
+    return stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
 
 
 bernoulli = define(f"aten::bernoulli(Tensor self, *, {GENERATOR}) -> Tensor", tags=[_SEEDED])
@@ -147,7 +157,8 @@ def bernoulli_shape(self: TensorMeta, generator: object) -> TensorMeta:
 
 @bernoulli.kernel
 def bernoulli_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
-    return draw_truths(generator, self, self.shape).astype(self.dtype)
+    drawn = truths_of(_stream_for(generator, self), self.reshape(-1))
+    return drawn.astype(self.dtype).reshape(self.shape)
 
 
 @bernoulli_out.shape
@@ -159,7 +170,8 @@ def bernoulli_out_shape(self: TensorMeta, generator: object, out: TensorMeta) ->
 
 @bernoulli_out.kernel
 def bernoulli_out_kernel(xp: ModuleType, self: Array, generator: object, out: Array) -> None:
-    out[...] = draw_truths(generator, self, self.shape)
+    drawn = truths_of(_stream_for(generator, self), self.reshape(-1))
+    out[...] = drawn.reshape(self.shape)
 
 
 @bernoulli_p.shape
@@ -170,7 +182,8 @@ def bernoulli_p_shape(self: TensorMeta, p: float, generator: object) -> TensorMe
 
 @bernoulli_p.kernel
 def bernoulli_p_kernel(xp: ModuleType, self: Array, p: float, generator: object) -> Array:
-    return draw_truths(generator, np.asarray(p), self.shape).astype(self.dtype)
+    drawn = truths(_stream_for(generator, np.asarray(p)), self.size, p)
+    return drawn.astype(self.dtype).reshape(self.shape)
 
 
 @bernoulli__tensor.shape
@@ -191,7 +204,10 @@ def bernoulli__tensor_shape(self: TensorMeta, p: TensorMeta, generator: object) 
 
 @bernoulli__tensor.kernel
 def bernoulli__tensor_kernel(xp: ModuleType, self: Array, p: Array, generator: object) -> None:
-    self[...] = draw_truths(generator, p, self.shape)
+    given = np.broadcast_to(p, self.shape)
+    flat = in_memory_order(given, like=self).reshape(-1)
+    drawn = truths_of(_stream_for(generator, p), flat)
+    write_drawn(xp, self, drawn)
 
 
 for _page in (bernoulli, bernoulli_p):
@@ -235,25 +251,40 @@ def multinomial_shape(
 def multinomial_kernel(
     xp: ModuleType, self: Array, num_samples: int, replacement: bool, generator: object
 ) -> Array:
-    weights = self.astype(np.float64)
     check_data(
-        bool((np.isfinite(weights) & (weights >= 0)).all()),
+        bool((np.isfinite(self) & (self >= 0)).all()),
         lambda: "probability tensor contains either `inf`, `nan` or element < 0",
     )
     check_data(
-        bool((weights.sum(-1) > 0).all()),
+        bool((self.astype(np.float64).sum(-1) > 0).all()),
         lambda: "invalid multinomial distribution (sum of probabilities <= 0)",
     )
-    rng = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
-    if replacement:
-        bounds = np.cumsum(weights, -1) / weights.sum(-1, keepdims=True)
-        drawn = rng.random((*self.shape[:-1], num_samples))
-        return (bounds[..., None, :] <= drawn[..., None]).sum(-1)
-    # Exponential races: the first to arrive are a sample without replacement.
-    with np.errstate(divide="ignore"):
-        arrival = rng.standard_exponential(weights.shape) / weights
-    first: Array = np.argsort(arrival, -1)[..., :num_samples]
-    return first
+    stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
+    if replacement and num_samples > 1:
+        return _with_replacement(stream, np.atleast_2d(self), num_samples).reshape(
+            (*self.shape[:-1], num_samples)
+        )
+    return _raced(stream, self, num_samples)
+
+
+def _raced(stream: MersenneStream, weights: Array, count: int) -> Array:
+    """A sample without replacement: every category draws a time, the first ones are taken."""
+    times = exponential(stream, weights.size, 1.0).astype(weights.dtype).reshape(weights.shape)
+    speed = np.divide(weights, times)
+    if count == 1:
+        first: Array = np.argmax(speed, -1)[..., None]
+        return first
+    return np.argsort(-speed, -1, kind="stable")[..., :count]
+
+
+def _with_replacement(stream: MersenneStream, weights: Array, count: int) -> Array:
+    """Categories of uniform numbers by their cumulated weights, row by row."""
+    wide = weights.astype(np.float64 if weights.dtype == np.float64 else np.float32)
+    bounds = np.cumsum(wide, -1, dtype=wide.dtype)
+    bounds /= bounds[:, -1:]
+    drawn = stream.doubles(len(weights) * count).reshape(len(weights), count)
+    rows = [np.searchsorted(row, u, side="left") for row, u in zip(bounds, drawn, strict=True)]
+    return np.stack(rows).astype(np.int64) if rows else np.empty((0, count), np.int64)
 
 
 @multinomial_out.shape

@@ -78,8 +78,10 @@ def _rectified(
     x = wide(self)
     if not training:
         return np.where(x <= 0, x * ((lower.real + upper.real) / 2), x).astype(x.dtype)
-    slopes = stream_of(rng).uniform(lower.real, upper.real, self.shape)
-    slopes = np.where(x <= 0, slopes, 1)
+    slopes = np.ones(x.shape, x.dtype)
+    falling = x <= 0  # a number is drawn for these only
+    drawn = stream_of(rng).doubles(int(falling.sum()))
+    slopes[falling] = drawn * (upper.real - lower.real) + lower.real
     noise[...] = slopes.astype(noise.dtype)
     return (x * slopes).astype(x.dtype)
 

@@ -1,0 +1,149 @@
+"""What distributions make of a stream's uniform numbers, number for number as PyTorch does.
+
+Each function gives ``count`` values in one dimension, in the order in which PyTorch fills memory;
+`in_memory_order` says where they go. Samplers that reject are in
+`rejection.py`, normals in blocks in `box_muller.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from maquette.aten.common.axes import Array
+from maquette.aten.random.box_muller import (
+    BLOCK,
+    normal_blocks,
+    normal_blocks_double,
+    normal_blocks_half,
+)
+from maquette.aten.random.fused import fused_double
+from maquette.core.dtype import dtype as DType
+from maquette.core.dtype import finfo, float32, float64
+from maquette.tensor.mersenne import MersenneStream
+
+Ints = tuple[int, ...]
+# From this many values on, a word of 32 bits would favour some visibly: PyTorch takes 64.
+_WIDE_RANGE = 2**28
+
+
+def uniform(stream: MersenneStream, count: int, low: float, high: float, kind: DType) -> Array:
+    """Values in [low, high), in ``kind`` or, for halves, in what rounds to it."""
+    if kind.is_complex:
+        return _paired(uniform(stream, 2 * count, low, high, kind.to_real()))
+    if kind is float64:
+        return fused_double(stream.doubles(count), high - low, low)
+    # The bounds in single precision; product and sum rounded once.
+    least, most = np.float32(low), np.float32(high)
+    wide = stream.floats(count).astype(np.float64)
+    values: Array = (wide * np.float32(most - least) + least).astype(np.float32)
+    if kind is not float32:
+        values = values.astype(kind.numpy)
+        # Rounding must not reach the upper bound, which is excluded.
+        values[values == np.asarray(high, kind.numpy)] = np.asarray(low, kind.numpy)
+    return values
+
+
+def normal(
+    stream: MersenneStream, count: int, mean: float, std: float, kind: DType, *, dense: bool = True
+) -> Array:
+    """Normal values. From 16 on, contiguous ones (``dense``) are made in blocks."""
+    if kind.is_complex:
+        real = kind.to_real()
+        parts = normal(stream, 2 * count, mean, std / math.sqrt(2), real, dense=dense)
+        return _paired(parts)
+    if not dense or count < BLOCK:
+        return fused_double(stream.normals(count), std, mean)
+    if kind is float64:
+        return normal_blocks_double(stream, count, mean, std)
+    if kind is float32:
+        return normal_blocks(stream, count, mean, std)
+    return normal_blocks_half(stream, count, mean, std)
+
+
+def _paired(parts: Array) -> Array:
+    return parts[0::2] + 1j * parts[1::2]
+
+
+def integers(stream: MersenneStream, count: int, low: int, high: int) -> Array:
+    """Integers in [low, high), as int64 or, where that is too small, uint64."""
+    size = high - low
+    if size >= 2**64:
+        return stream.double_words(count).view(np.int64)
+    words = stream.double_words(count) if size >= _WIDE_RANGE else stream.words(count)
+    found = words % np.uint64(size)
+    if high > 2**63:
+        return found + np.uint64(low)
+    return found.astype(np.int64) + np.int64(low)
+
+
+def any_integers(stream: MersenneStream, count: int, kind: DType) -> Array:
+    """Integers from 0 that the dtype holds exactly, each as likely."""
+    if kind.is_floating_point:
+        most = 2 ** round(-math.log2(finfo(kind).eps) + 1)
+        words = stream.double_words(count) if kind is float64 else stream.words(count)
+        return (words % np.uint64(most + 1)).astype(np.int64)
+    if kind.name == "bool":
+        return stream.words(count) & np.uint64(1)
+    bits = 8 * kind.itemsize - kind.is_signed
+    words = stream.double_words(count) if kind.itemsize == 8 else stream.words(count)
+    return words & np.uint64((1 << bits) - 1)
+
+
+def exponential(stream: MersenneStream, count: int, rate: float) -> Array:
+    """Exponential values, by the inverse of their distribution function."""
+    return -1.0 / rate * np.log1p(-stream.doubles(count))
+
+
+def cauchy(stream: MersenneStream, count: int, median: float, sigma: float) -> Array:
+    """Cauchy values, by the inverse of their distribution function."""
+    return fused_double(np.tan(math.pi * (stream.doubles(count) - 0.5)), sigma, median)
+
+
+def log_normal(stream: MersenneStream, count: int, mean: float, std: float) -> Array:
+    """Exponentials of normal values."""
+    return np.exp(fused_double(stream.normals(count), std, mean))
+
+
+def geometric(stream: MersenneStream, count: int, p: float) -> Array:
+    """How many trials of probability ``p`` until the first success."""
+    return np.ceil(np.log(stream.doubles(count)) / math.log1p(-p))
+
+
+def truths(stream: MersenneStream, count: int, p: float) -> Array:
+    """True with probability ``p``."""
+    return stream.doubles(count) < p
+
+
+def truths_of(stream: MersenneStream, p: Array) -> Array:
+    """True with the probabilities of a one-dimensional array, drawn in its precision."""
+    if p.dtype == np.float64:
+        return stream.doubles(p.size) < p
+    return stream.floats(p.size) < p.astype(np.float32)
+
+
+def permutation(stream: MersenneStream, n: int) -> Array:
+    """The numbers below ``n`` in random order: each place swaps with one that is not yet done."""
+    words = stream.words(max(n - 1, 0)).tolist()
+    found = list(range(n))
+    for i, word in enumerate(words):
+        other = i + word % (n - i)
+        found[i], found[other] = found[other], found[i]
+    return np.array(found, np.int64)
+
+
+# --- places ---------------------------------------------------------------------------
+
+
+def _outermost_first(strides: Ints) -> list[int]:
+    """Dimensions from the largest step in memory to the smallest."""
+    return sorted(range(len(strides)), key=lambda dim: -strides[dim])
+
+
+def in_memory_order(array: Array, like: Array | None = None) -> Array:
+    """The elements with dimensions from the outermost in memory to the innermost.
+
+    like: order the dimensions as they lie in this array's memory instead.
+    """
+    return array.transpose(_outermost_first((array if like is None else like).strides))

@@ -1,0 +1,38 @@
+"""``a * b + c`` rounded once, as a CPU's fused instruction does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Single = npt.NDArray[np.float32]
+Double = npt.NDArray[np.float64]
+
+
+def fused_single(a: Single, b: Single | float, c: Single | np.float32) -> Single:
+    """In single precision: the product of two floats is exact in a double."""
+    product = a.astype(np.float64)
+    product *= np.asarray(b, np.float32)
+    product += c
+    return product.astype(np.float32)
+
+
+def fused_double(a: Double, b: float, c: float) -> Double:
+    """In double precision, by the exact products and sums of Dekker (1971)."""
+    if b == 1.0 or c == 0.0:
+        return a * b + c
+    product = a * b
+    a_high, a_low = _halves(a)
+    b_high, b_low = _halves(np.asarray(b, np.float64))
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    total = product + c
+    part = total - product
+    found: Double = total + (((product - (total - part)) + (c - part)) + lost)
+    return found
+
+
+def _halves(x: Double) -> tuple[Double, Double]:
+    """A double as the sum of two of 26 bits each."""
+    big = x * 134217729.0  # 2**27 + 1
+    high = big - (big - x)
+    return high, x - high

@@ -1,0 +1,180 @@
+"""The stream of a generator: MT19937 and how PyTorch makes numbers of its words.
+
+NumPy has the engine (Matsumoto and Nishimura, 1998); what is PyTorch's is which words make a
+uniform number, that normals come in pairs of which one is kept, and the layout of a saved state.
+What distributions make of the uniforms is in `aten/random/`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from numpy.random import MT19937
+
+Words = npt.NDArray[np.uint64]
+Doubles = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+
+_N = 624
+# Seed, words left, whether seeded, place; the words; the spare normals of both precisions.
+_STATE = struct.Struct(f"<QiiQ{_N}Q3di4xf?3x")
+STATE_BYTES = _STATE.size
+_AHEAD = 256  # words that a serial sampler takes from the engine at a time
+
+
+class MersenneStream:
+    """Random words in PyTorch's order, and uniform and normal numbers of them."""
+
+    __slots__ = ("_engine", "_fresh", "seed", "spare_double", "spare_float")
+
+    def __init__(self, seed: int) -> None:
+        from numpy.random import MT19937  # noqa: PLC0415  # a tenth of the time of `import maquette`
+
+        self._engine: MT19937 = MT19937(0)
+        self.seed = seed
+        self.spare_double: float | None = None
+        self.spare_float: float | None = None
+        self._fresh = True
+        self._place(_seeded(seed & 0xFFFFFFFF), _N)
+
+    def _place(self, key: npt.NDArray[np.uint32], pos: int) -> None:
+        self._engine.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": pos}}
+
+    # --- draws -----------------------------------------------------------------------
+
+    def words(self, count: int) -> Words:
+        """The next ``count`` words of 32 bits."""
+        if count:
+            self._fresh = False
+        drawn: Words = self._engine.random_raw(count)
+        return drawn
+
+    def double_words(self, count: int) -> Words:
+        """The next ``count`` words of 64 bits: two of the engine's each, the high one first."""
+        pairs = self.words(2 * count).reshape(count, 2)
+        joined: Words = pairs[:, 0] << np.uint64(32) | pairs[:, 1]
+        return joined
+
+    def floats(self, count: int) -> Floats:
+        """Uniform numbers in [0, 1) with 24 bits, one word each."""
+        low: Floats = (self.words(count) & np.uint64((1 << 24) - 1)).astype(np.float32)
+        low *= np.float32(2.0**-24)
+        return low
+
+    def doubles(self, count: int) -> Doubles:
+        """Uniform numbers in [0, 1) with 53 bits, two words each."""
+        low: Doubles = (self.double_words(count) & np.uint64((1 << 53) - 1)).astype(np.float64)
+        low *= 2.0**-53
+        return low
+
+    def normals(self, count: int) -> Doubles:
+        """Standard normal numbers one by one: pairs by Box and Muller, the spare one kept."""
+        out = np.empty(count)
+        start = 0
+        if count and self.spare_double is not None:
+            out[0], self.spare_double, start = self.spare_double, None, 1
+        missing = count - start
+        u = self.doubles(missing + missing % 2).reshape(-1, 2)
+        radius = np.sqrt(-2.0 * np.log1p(-u[:, 1]))
+        theta = 2.0 * math.pi * u[:, 0]
+        pairs = np.stack([radius * np.cos(theta), radius * np.sin(theta)], -1).reshape(-1)
+        out[start:] = pairs[:missing]
+        if missing % 2:
+            self.spare_double = float(pairs[-1])
+        return out
+
+    def serial(self) -> SerialDraws:
+        """Numbers one at a time, for samplers that reject; use it as a context."""
+        return SerialDraws(self)
+
+    # --- state -----------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        """The state in PyTorch's layout, 5,056 bytes."""
+        engine = self._engine.state["state"]
+        pos = 0 if self._fresh else int(engine["pos"])
+        left = 1 if self._fresh else _N - pos + 1
+        spare = self.spare_double
+        single = self.spare_float
+        return _STATE.pack(
+            self.seed, left, 1, pos, *map(int, engine["key"]),
+            0.0, spare or 0.0, 0.0, spare is not None, single or 0.0, single is not None,
+        )  # fmt: skip
+
+    @classmethod
+    def from_state(cls, state: bytes) -> MersenneStream:
+        """The stream at a saved state; ValueError for bytes that are none."""
+        if len(state) != STATE_BYTES:
+            raise ValueError(f"a state has {STATE_BYTES} bytes, not {len(state)}")
+        seed, left, seeded, pos, *rest = _STATE.unpack(state)
+        key, (_, spare, _, has_spare, single, has_single) = rest[:_N], rest[_N:]
+        fits = max(key) < 2**32 and seeded == 1
+        if not fits or not 1 <= left <= _N or pos not in (_N + 1 - left, 0):
+            raise ValueError("the words of the state, or its place among them, are out of range")
+        stream = cls.__new__(cls)
+        from numpy.random import MT19937  # noqa: PLC0415  # as above
+
+        stream._engine = MT19937(0)
+        stream.seed = seed
+        stream._fresh = left == 1 and pos == 0
+        stream.spare_double = spare if has_spare else None
+        stream.spare_float = single if has_single else None
+        stream._place(np.array(key, np.uint32), _N if left == 1 else pos)
+        return stream
+
+
+class SerialDraws:
+    """Uniform and normal numbers one at a time; on exit the stream stands after the last one.
+
+    Words are taken from the engine in blocks (10 ns a word, 900 ns one by one); those not used are
+    given back by going to the start again.
+    """
+
+    __slots__ = ("_stream", "_taken", "_then", "_words")
+
+    def __init__(self, stream: MersenneStream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> SerialDraws:
+        self._then = self._stream._engine.state
+        self._words: list[int] = []
+        self._taken = 0
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream._engine.state = self._then
+        if self._taken:
+            self._stream.words(self._taken)
+
+    def double(self) -> float:
+        """A uniform number in [0, 1) with 53 bits."""
+        at = self._taken
+        if at + 2 > len(self._words):
+            self._words += self._stream._engine.random_raw(_AHEAD).tolist()
+        self._taken = at + 2
+        return ((self._words[at] << 32 | self._words[at + 1]) & ((1 << 53) - 1)) * 2.0**-53
+
+    def normal(self) -> float:
+        """A standard normal number; the spare one of a pair is kept by the stream."""
+        kept = self._stream.spare_double
+        if kept is not None:
+            self._stream.spare_double = None
+            return kept
+        u, v = self.double(), self.double()
+        radius, theta = math.sqrt(-2.0 * math.log1p(-v)), 2.0 * math.pi * u
+        self._stream.spare_double = radius * math.sin(theta)
+        return radius * math.cos(theta)
+
+
+def _seeded(seed: int) -> npt.NDArray[np.uint32]:
+    """The first 624 words of a seed of 32 bits."""
+    key = [seed]
+    for i in range(1, _N):
+        key.append((1812433253 * (key[-1] ^ key[-1] >> 30) + i) & 0xFFFFFFFF)
+    return np.array(key, np.uint32)
