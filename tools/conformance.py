@@ -1,11 +1,15 @@
 """Hold maquette to the conformance data: an operator that is here may not fail a record.
 
     python tools/conformance.py [--ops PATTERN ...] [--show N]
+    python tools/conformance.py --backend strict|cupy [--require SHARE]
 
 Runs `conformance/check.py` (its docstring and README.md describe the data) and prints its summary.
 An operator or function that maquette does not have yet counts as unsupported and is excused, and so
 is a call that it answers with NotImplementedError; every other failure makes the exit status 1. To
 see what is unsupported, run `conformance/check.py --verbose` itself.
+
+With ``--backend``, tensors live on cuda, whose data that array library holds: calls of single
+overloads, no excuses, and the exit status is 1 if a smaller share than ``--require`` passes.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -23,8 +28,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import on_device
+import strict_arrays
+
 DATA = Path(__file__).resolve().parent.parent / "conformance"
 
+CALLS = DATA / "aten_public.jsonl.gz"
 SUMMARY_LINES = ("grad: ", "errors: ", "real: ", "fake: ")
 
 
@@ -53,11 +62,13 @@ def load_checker(folder: Path = DATA) -> ModuleType:
     return module
 
 
-def replay(checker: ModuleType, patterns: Iterable[str]) -> tuple[list[str], list[Failure]]:
+def replay(
+    checker: ModuleType, patterns: Iterable[str], more: Iterable[str] = ()
+) -> tuple[list[str], list[Failure]]:
     """Run the checker on maquette; its summary lines and every failure."""
     with tempfile.TemporaryDirectory() as folder:
         fail_list = Path(folder) / "failures.tsv"
-        arguments = [f"--ops={pattern}" for pattern in patterns]
+        arguments = [*[f"--ops={pattern}" for pattern in patterns], *more]
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             checker.main([*arguments, "--fail-list", str(fail_list)])
         rows = fail_list.read_text().splitlines()
@@ -86,6 +97,32 @@ def report(failures: Sequence[Failure], shown: int) -> Iterable[str]:
     yield "failing: " + ", ".join(f"{name} ({count})" for name, count in by_name)
 
 
+def on_backend(name: str, patterns: Sequence[str], shown: int, required: float) -> int:
+    """Replay the calls of single overloads on another array library, and say which share passes."""
+    checker = load_checker()
+    if name == "strict":
+        strict_arrays.register()
+    backend = on_device.on_device(checker, "cuda")
+    checker.__dict__["Backend"] = lambda: backend
+    on_device.rename_devices(checker, "cuda")
+    summary, failures = replay(checker, patterns, ["--mode=real", f"--file={CALLS}"])
+    if failures:
+        print("\n".join(report(failures, shown)))
+    print("\n".join(summary))
+    found = re.search(r"real: (\d+)/(\d+)", " ".join(summary))
+    if found is None:
+        print("nothing was checked", file=sys.stderr)
+        return 1
+    passed, count = map(int, found.groups())
+    failed = {failure.name for failure in failures}
+    names = {case["op"] for _, case in checker.read(CALLS) if checker.wanted(case["op"], patterns)}
+    print(
+        f"on {name}: {passed / count:.1%} of {count} calls, "
+        f"{1 - len(failed) / len(names):.1%} of {len(names)} overloads without a failure"
+    )
+    return int(passed / count < required)
+
+
 def main(argv: Sequence[str] | None = None, checker: ModuleType | None = None) -> int:
     """Replay the records; the exit status is 1 if an operator that is here fails one."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -97,7 +134,13 @@ def main(argv: Sequence[str] | None = None, checker: ModuleType | None = None) -
         help="only operators like PATTERN, as in check.py (may be repeated)",
     )
     parser.add_argument("--show", type=int, default=40, metavar="N", help="failures to print")
+    parser.add_argument("--backend", choices=("strict", "cupy"), help="an array library for cuda")
+    parser.add_argument(
+        "--require", type=float, default=0.9, metavar="SHARE", help="of calls, with --backend"
+    )
     options = parser.parse_args(argv)
+    if options.backend:
+        return on_backend(options.backend, options.ops, options.show, options.require)
     known_table = KNOWN if checker is None else {}
     checker = checker or load_checker()
 

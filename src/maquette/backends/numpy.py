@@ -1,4 +1,4 @@
-"""NumPy as the array namespace of ``cpu``."""
+"""NumPy as the array library of ``cpu``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import numpy
 
-from maquette.tensor.storage import provide_namespace
+from maquette.core.device import device
+from maquette.core.meta import TensorMeta
+from maquette.tensor.backend import Array, Backend, provide_backend, run_kernel
 
 
 class _Quiet(threading.local):
@@ -42,9 +44,28 @@ class _Quiet(threading.local):
         return self._context.copy().run(function, *args, **kwargs)
 
 
-def namespace() -> object:
-    """The namespace that page kernels get as ``xp`` for data on cpu."""
-    return numpy
+class NumpyBackend(Backend):
+    """NumPy's arrays; SciPy's special functions."""
+
+    name = "NumPy"
+    special_module = "scipy.special"
+    array_type = numpy.ndarray
+    namespace = numpy
+
+    def __init__(self) -> None:
+        self.runner = _Quiet()
+
+    def over(self, memory: Array, meta: TensorMeta) -> Array:
+        size = meta.itemsize
+        strides = tuple([s * size for s in meta.strides])
+        return numpy.ndarray(meta.shape, meta.dtype.numpy, memory, meta.offset * size, strides)
+
+    def from_host(self, array: Array, on: device | None = None) -> Array:
+        """The array itself: it is on the host."""
+        return array
+
+    def copy_to(self, target: Array, values: Array) -> None:
+        run_kernel(self.runner, numpy.copyto, target, values, casting="unsafe")
 
 
-provide_namespace("cpu", namespace, _Quiet())
+provide_backend("cpu", NumpyBackend)

@@ -2,6 +2,7 @@
 
 from maquette.dispatch.kernels import fallthrough_kernel
 from maquette.library import page
+from maquette.library.backends import register_backend
 from maquette.library.custom_op import CustomOpDef, custom_op
 from maquette.library.functions import (
     define,
@@ -18,8 +19,10 @@ from maquette.library.functions import (
 from maquette.library.infer_schema import infer_schema
 from maquette.library.library import Library, _scoped_library
 from maquette.library.page import Cost, OperatorPage, Variant
+from maquette.tensor.backend import Backend
 
 __all__ = [
+    "Backend",
     "Cost",
     "CustomOpDef",
     "Library",
@@ -35,6 +38,7 @@ __all__ = [
     "infer_schema",
     "page",
     "register_autograd",
+    "register_backend",
     "register_cost",
     "register_fake",
     "register_kernel",

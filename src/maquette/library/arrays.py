@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 
+from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
@@ -22,15 +23,9 @@ from maquette.dispatch.forms import Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
-from maquette.library.infer import Outcome, key_source, lookup
-from maquette.tensor.storage import (
-    OBSERVERS,
-    UntypedStorage,
-    announce,
-    namespace_of,
-    run_kernel,
-    runner_of,
-)
+from maquette.library.infer import Outcome, key_source, lookup, metas_in, rule_argument
+from maquette.tensor.backend import Backend, backend_of, known_backends, run_kernel
+from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
 from maquette.tensor.tensor import (
     ADINPLACE,
     NOT_INHERITED,
@@ -46,27 +41,48 @@ from maquette.tensor.tensor import (
 )
 
 _new = object.__new__
+_CPU = device("cpu")
 _DENSE = K.functionality_bits(DispatchKey.CPU)
+
+
+def backend_at(ks: int) -> Backend | None:
+    """The backend of a key set; None on ``meta``, where there is no data.
+
+    Raises NotImplementedError where no array library holds data.
+    """
+    key = K.highest(ks & (K.BACKENDS | _DENSE))
+    return None if key is DispatchKey.Meta else backend_of(_DEVICE_TYPES.get(key, "cpu"))
+
+
+_DEVICE_TYPES = {K.key_parse(name): type_ for type_, name in K.BACKEND_OF_DEVICE.items()}
 
 
 def backend_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The kernel at a backend's key: the array kernel on data, or metadata alone on ``meta``."""
-    backend = K.highest(ks & (K.BACKENDS | _DENSE))
-    if backend is DispatchKey.CUDA:
-        namespace_of("cuda")  # refuses where nothing holds data there
-    meta = backend is DispatchKey.Meta
-    if meta or op.array_kernel is None:
-        return meta_kernel(op) if meta else _views_only(op)
+    backend = backend_at(ks)
+    if backend is None:
+        return meta_kernel(op)
+    if op.array_kernel is None:
+        return _views_only(op)
     kinds = returns_of(op)
+    if backend.array_type is not np.ndarray:
+        return _elsewhere(op, kinds, backend)
+    return _numpy_kernel(op, ks, kinds, backend)
+
+
+def _numpy_kernel(
+    op: OpOverload, ks: int, kinds: list[Return], backend: Backend
+) -> Callable[..., object]:
+    """The kernel on NumPy's arrays: generated for the common cases; `_general` is the oracle."""
     if kinds == [("fresh", -1)] and op._schema.returns[0].type.written == "Tensor":
-        return _fast_single(op, ks)
+        return _fast_single(op, ks, backend)
     if len(kinds) == 1 and kinds[0][0] == "written":
         if op._schema.arguments[kinds[0][1]].type.written == "Tensor":
-            return _fast_write(op, kinds)
-    return _general(op, kinds)
+            return _fast_write(op, kinds, backend)
+    return _general(op, kinds, backend)
 
 
-def _fast_single(op: OpOverload, ks: int) -> Callable[..., object]:
+def _fast_single(op: OpOverload, ks: int, backend: Backend) -> Callable[..., object]:
     """One fresh tensor result: the generated common case."""
     schema = op._schema
     names = [f"p{i}" for i in range(len(schema.arguments))]
@@ -76,8 +92,8 @@ def _fast_single(op: OpOverload, ks: int) -> Callable[..., object]:
         f"_a{n}" if n in single else _array_expression(n, t, op.takes_numbers)
         for n, t in zip(names, types)
     ]
-    free = op.free_devices is True and not op.takes_numbers
-    shown = [f"_outline({n})" if free and t == "Tensor" else "" for n, t in zip(names, types)]
+    free = op.free_devices is True
+    shown = [_outlined(n, op) if free and t == "Tensor" else "" for n, t in zip(names, types)]
     arrays = "".join(
         f"    _a{n} = {shown[i] or _array_expression(n, types[i], op.takes_numbers)}\n"
         for i, n in enumerate(names)
@@ -126,8 +142,8 @@ def _kernel(_ks, {', '.join(names)}):
         "_lookup": lookup,
         "_op": op,
         "_array": op.array_kernel,
-        "_xp": namespace_of("cpu"),
-        "_quiet": runner_of("cpu"),
+        "_xp": backend.namespace,
+        "_quiet": backend.runner,
         "_ndarray": np.ndarray,
         "_Storage": UntypedStorage,
         "_observers": OBSERVERS,
@@ -146,7 +162,7 @@ def _kernel(_ks, {', '.join(names)}):
     return kernel
 
 
-def _fast_write(op: OpOverload, kinds: list[Return]) -> Callable[..., object]:
+def _fast_write(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[..., object]:
     """One written tensor that keeps its meta, as in-place operators do: generated too."""
     arguments = op._schema.arguments
     names = [f"p{i}" for i in range(len(arguments))]
@@ -173,9 +189,9 @@ def _kernel(_ks, {', '.join(names)}):
         "_lookup": lookup,
         "_op": op,
         "_array": op.array_kernel,
-        "_xp": namespace_of("cpu"),
-        "_quiet": runner_of("cpu"),
-        "_slow": _general(op, kinds),
+        "_xp": backend.namespace,
+        "_quiet": backend.runner,
+        "_slow": _general(op, kinds, backend),
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
     }
@@ -183,6 +199,13 @@ def _kernel(_ks, {', '.join(names)}):
     kernel = space["_kernel"]
     assert callable(kernel)
     return kernel
+
+
+def _outlined(name: str, op: OpOverload) -> str:
+    """The array of an operand that may be on any device."""
+    if op.takes_numbers:
+        return f"({name} if {name}.__class__ in _NUMBERS else _outline({name}))"
+    return f"_outline({name})"
 
 
 def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
@@ -198,15 +221,18 @@ def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
 
 
 def outline(t: Tensor) -> Array:
-    """The array of a tensor; of one without data, where devices are free, one of its shape.
+    """The array of a tensor on the host; of one without data, where devices are free, one of its
+    shape.
 
     ``torch.zeros_like(meta_tensor, device="cpu")`` asks for sizes and dtype alone. What reads
     values refuses such a tensor in its shape rule.
     """
     data = t._data
     if data is None:
-        data = np.broadcast_to(np.zeros((), t.meta.dtype.numpy), t.meta.shape)
-    return data
+        return np.broadcast_to(np.zeros((), t.meta.dtype.numpy), t.meta.shape)
+    if isinstance(data, np.ndarray):
+        return data
+    return backend_of(t.meta.device.type).to_host(data)
 
 
 def arrays_of(params: Sequence[object]) -> list[object]:
@@ -222,22 +248,42 @@ def _array_of(p: object) -> object:
     return p
 
 
+def arrays_on(backend: Backend, on: device, params: Sequence[object]) -> list[object]:
+    """`arrays_of` with all arrays of one library: those of another are copied to the device."""
+    return [_array_on(backend, on, p) for p in params]
+
+
+def _array_on(backend: Backend, on: device, p: object) -> object:
+    if isinstance(p, Tensor):
+        data = p._data
+        if isinstance(data, backend.array_type):
+            return data
+        return backend.from_host(outline(p), on)
+    if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):
+        return [_array_on(backend, on, i) for i in p]
+    return p
+
+
 def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedStorage, Array]:
-    """Lay a kernel's array out as the shape rule said: own memory, dtype, strides."""
-    array = np.asarray(result)
-    if isinstance(result, np.generic) and array.dtype is meta.dtype.numpy and not meta.shape:
-        # NumPy's functions of 0-dim arrays give scalars, of which the array just made is a copy.
-        return UntypedStorage(meta.storage_bytes, meta.device, array), array
+    """Lay a kernel's array out as the shape rule said: own memory, dtype, strides, device."""
+    if isinstance(result, np.generic) and not meta.shape and meta.device is _CPU:
+        # NumPy's functions of 0-dim arrays give scalars, of which an array is a copy.
+        array = np.asarray(result)
+        if array.dtype is meta.dtype.numpy:
+            return UntypedStorage(meta.storage_bytes, _CPU, array), array
+    backend = backend_of(meta.device.type)
+    array = _host_first(result) if backend.array_type is np.ndarray else backend.as_array(result)
     if array.shape != tuple(meta.shape):
         raise RuntimeError(
             f"{op.name()}: its shape rule says {meta}, its kernel gave an array of shape "
             f"{array.shape}; one of the two is wrong"
         )
+    backend.check_dtype(meta.dtype)
     size = meta.storage_bytes
-    storage = UntypedStorage(size, meta.device, np.zeros(size, np.uint8))
+    storage = UntypedStorage(size, meta.device, backend.zeros(size, meta.device))
     target = array_over(storage, meta)
     if array.size:
-        run_kernel(runner_of("cpu"), np.copyto, target, array, casting="unsafe")
+        backend.copy_to(target, array)
     return storage, target
 
 
@@ -250,6 +296,16 @@ def fresh_from(op: OpOverload, meta: TensorMeta, result: object, keys: int | Non
 def _new_keys(meta: TensorMeta) -> int:
     """The key set of a tensor born now: in inference mode, of an inference tensor (T63)."""
     return inference_keys(meta) if tls.st.inference else keys_for(meta)
+
+
+def _host_first(result: object) -> Array:
+    """A kernel's result as a NumPy array; arrays of other libraries come to the host."""
+    if isinstance(result, (np.ndarray, np.generic)):
+        return np.asarray(result)
+    for backend in known_backends():
+        if isinstance(result, backend.array_type):
+            return backend.to_host(cast(Array, result))
+    return np.asarray(result)
 
 
 MOST_DIMS = 64  # NumPy's arrays have no more
@@ -328,10 +384,10 @@ def _fresh(
     return meta if value is None or meta is None else value
 
 
-def _general(op: OpOverload, kinds: list[Return]) -> Callable[..., object]:
+def _general(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[..., object]:
     array_kernel = op.array_kernel
     assert array_kernel is not None
-    xp, quiet = namespace_of("cpu"), runner_of("cpu")
+    xp, quiet = backend.namespace, backend.runner
 
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
@@ -340,6 +396,48 @@ def _general(op: OpOverload, kinds: list[Return]) -> Callable[..., object]:
         return build(op, kinds, outcome, params, results, fresh_from, view_of)
 
     return kernel
+
+
+def _elsewhere(
+    op: OpOverload, kinds: list[Return], backend: Backend
+) -> Callable[..., object]:
+    """The kernel on arrays of another library than NumPy: what lives elsewhere is brought there.
+
+    Operands that may be on other devices (0-dim ones, indices, the source of a copy) are copied to
+    the device of the backend; a target that lives elsewhere is written at the end.
+    """
+    array_kernel = op.array_kernel
+    assert array_kernel is not None
+    targets = [source for kind, source in kinds if kind == "written"]
+
+    def kernel(ks: int, *params: object) -> object:
+        outcome = lookup(op, params)
+        resize_outputs(op, kinds, outcome, params)
+        on = _place(params, outcome, backend)
+        arrays = arrays_on(backend, on, params)
+        results = backend.run(on, array_kernel, backend.namespace, *arrays)
+        for i in targets:
+            _write_back(params[i], arrays[i], backend)
+        return build(op, kinds, outcome, params, results, fresh_from, view_of)
+
+    return kernel
+
+
+def _place(params: Sequence[object], outcome: Outcome, backend: Backend) -> device:
+    """The device on which a call computes: of its first operand there, or of its result."""
+    for meta in metas_in([rule_argument(p) for p in params]):
+        if backend_of(meta.device.type) is backend:
+            return meta.device
+    value = outcome.value
+    first = value[0] if isinstance(value, (tuple, list)) and value else value
+    return first.device if isinstance(first, TensorMeta) else device("cpu")
+
+
+def _write_back(target: object, array: object, backend: Backend) -> None:
+    if isinstance(target, Tensor) and target._data is not array:
+        home = backend_of(target.meta.device.type)
+        host = backend.to_host(cast(Array, array))
+        home.copy_to(cast(Array, target._data), home.from_host(host, target.meta.device))
 
 
 def resize_outputs(

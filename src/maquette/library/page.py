@@ -308,13 +308,13 @@ def _serve_backends(op: OpOverload) -> None:
     if op.has_kernel_for_dispatch_key(DispatchKey.Meta):
         op.invalidate()
     else:
-        op.register_for_good(_BACKENDS_OR_NONE if op.takes_numbers else _BACKENDS, _BY_BACKEND)
+        op.register_for_good(_BACKENDS_OR_NONE if op.takes_numbers else BACKENDS, _BY_BACKEND)
 
 
 _BY_BACKEND = Kernel(backend_kernel)
-_BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta)
+BACKENDS = (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta)
 # Numbers alone, as in add(1, 2): no argument names a backend, the result is on cpu.
-_BACKENDS_OR_NONE = (*_BACKENDS, DispatchKey.Undefined)
+_BACKENDS_OR_NONE = (*BACKENDS, DispatchKey.Undefined)
 
 
 def derivatives_of(op: OpOverload) -> Derivatives:

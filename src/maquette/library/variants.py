@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import cast
+from types import ModuleType
+from typing import TypeGuard, cast
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
 from maquette.library.advice import check_advised
+from maquette.tensor.backend import Array, backend_for
 
 Rule = Callable[..., object]
 DtypeCheck = Callable[[str, dtype, dtype], None]
@@ -138,9 +140,9 @@ def _fitted(name: str, result: object, out: object, check_dtype: DtypeCheck) -> 
 def writing(base: OpOverload) -> Rule:
     """The kernel of ``base`` followed by a copy into its first argument."""
 
-    def kernel(xp: object, *args: object) -> None:
+    def kernel(xp: ModuleType, *args: object) -> None:
         assert base.array_kernel is not None
-        _write(args[0], base.array_kernel(xp, *args))
+        _write(xp, args[0], base.array_kernel(xp, *args))
 
     return kernel
 
@@ -148,20 +150,20 @@ def writing(base: OpOverload) -> Rule:
 def writing_out(base: OpOverload, count: int) -> Rule:
     """The kernel of ``base`` followed by copies into the last ``count`` arguments."""
 
-    def kernel(xp: object, *args: object) -> None:
+    def kernel(xp: ModuleType, *args: object) -> None:
         assert base.array_kernel is not None
         operands, targets = args[:-count], args[-count:]
         results = _listed(base.array_kernel(xp, *operands), count)
         if any(_is_half(a) for a in operands) and not all(_is_half(t) for t in targets):
             results = _rounded(base, operands, results)
         for target, result in zip(targets, results, strict=True):
-            _write(target, result)
+            _write(xp, target, result)
 
     return kernel
 
 
 def _is_half(value: object) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.name in ("float16", "bfloat16")
+    return getattr(getattr(value, "dtype", None), "name", "") in ("float16", "bfloat16")
 
 
 def _rounded(
@@ -176,23 +178,30 @@ def _rounded(
     metas = _listed(base.shape_rule(*map(_meta_of, operands)), len(results))
     return [
         values.astype(meta.dtype.numpy)
-        if isinstance(meta, TensorMeta)
-        and isinstance(values, np.ndarray | np.generic)
-        and meta.itemsize == 2
+        if isinstance(meta, TensorMeta) and is_array(values) and meta.itemsize == 2
         else values
         for values, meta in zip(results, metas, strict=True)
     ]
 
 
+def is_array(value: object) -> TypeGuard[Array]:
+    """Whether a kernel's value is an array of some library, or an element of one."""
+    return hasattr(value, "astype")
+
+
 def _meta_of(value: object) -> object:
     """The meta of an array, an argument of another kind itself."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return tuple(map(_meta_of, value))
-    if not isinstance(value, np.ndarray):
+    if not is_array(value):
         return value
-    steps = tuple(step // value.itemsize for step in value.strides)
+    steps = tuple([step // value.dtype.itemsize for step in value.strides])
     return TensorMeta.of(from_numpy_dtype(value.dtype), value.shape, steps)
 
 
-def _write(target: object, values: object) -> None:
-    np.copyto(target, values, casting="unsafe")  # type: ignore[arg-type]  # arrays
+def _write(xp: ModuleType, target: object, values: object) -> None:
+    if xp is np:
+        np.copyto(target, values, casting="unsafe")  # type: ignore[arg-type]  # arrays
+    else:
+        backend = backend_for(xp)
+        backend.copy_to(cast(Array, target), backend.as_array(values))

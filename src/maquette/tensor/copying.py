@@ -23,8 +23,9 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
+from maquette.tensor.backend import backend_of
 from maquette.tensor.parameter import Parameter, of_class
-from maquette.tensor.storage import UntypedStorage, namespace_of, observers_paused
+from maquette.tensor.storage import UntypedStorage, observers_paused
 from maquette.tensor.tensor import (
     ADINPLACE,
     CONJUGATE,
@@ -48,12 +49,6 @@ class Constants(Protocol):
     """What a fake mode keeps of known values."""
 
     def attach(self, fake: Tensor, value: Tensor) -> None: ...
-
-
-class Allocator(Protocol):
-    """What is asked of an array namespace here."""
-
-    def zeros(self, shape: int, dtype: type[np.uint8]) -> Bytes: ...
 
 
 class FakeMode(Protocol):
@@ -137,11 +132,12 @@ def _materialized(t: Tensor) -> Tensor:
     size = meta.storage_bytes
     if t._data is None:
         return _laid_over(UntypedStorage(size, meta.device), meta, t)
-    data = np.empty_like(t._data, np.uint8, shape=(size,))  # of the array's own library
-    made = _laid_over(UntypedStorage(size, meta.device, data), meta, t)
-    values = np.conj(t._data) if t.is_conj() else t._data
+    backend = backend_of(meta.device.type)
+    made = _laid_over(UntypedStorage(size, meta.device, backend.zeros(size, meta.device)), meta, t)
+    xp = backend.namespace
+    values = xp.conj(t._data) if t.is_conj() else t._data
     assert made._data is not None
-    made._data[...] = np.negative(values) if t.is_neg() else values
+    backend.copy_to(made._data, xp.negative(values) if t.is_neg() else values)
     return made
 
 
@@ -215,7 +211,9 @@ def rebuild_tensor(
 def _reduce_storage(
     storage: UntypedStorage,
 ) -> tuple[Callable[..., UntypedStorage], tuple[object, ...]]:
-    data = None if storage.data is None else storage.raw()
+    data = None
+    if storage.data is not None:
+        data = backend_of(storage.device.type).to_host(storage.raw())
     facts = (storage.nbytes(), storage.device, data, data is None and _MATERIALIZE.get())
     return rebuild_storage, facts
 
@@ -223,7 +221,9 @@ def _reduce_storage(
 def rebuild_storage(nbytes: int, on: device, data: Bytes | None, zeros: bool) -> UntypedStorage:
     """The storage that was pickled; ``zeros``: a placeholder, which gets data now."""
     if zeros and on.type != "meta":
-        data = cast(Allocator, namespace_of(on.type)).zeros(nbytes, np.uint8)
+        data = backend_of(on.type).zeros(nbytes, on)
+    elif data is not None:
+        data = backend_of(on.type).from_host(data, on)
     return UntypedStorage(nbytes, on, data)
 
 

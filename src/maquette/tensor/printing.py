@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from maquette.core.dtype import bool_, default_complex_dtype, get_default_dtype, int64
 from maquette.core.layout import strided
+from maquette.tensor.backend import backend_of
 from maquette.tensor.parameter import Parameter
 from maquette.tensor.tensor import PRINTER, Tensor
 
@@ -232,8 +233,7 @@ def array_of(t: Tensor) -> Array | None:
     data = t._data
     if t.fake_mode is not None or data is None:
         return None
-    fetch = getattr(data, "get", None)  # CuPy's way to the host
-    array: Array = data if fetch is None else fetch()
+    array: Array = backend_of(t.meta.device.type).to_host(data)
     if t.is_conj():
         array = np.conj(array)
     if t.is_neg():

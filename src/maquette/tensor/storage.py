@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from maquette.core.device import device
+from maquette.tensor.backend import Array, backend_of
 
-Array = npt.NDArray[np.generic]
 _ids = itertools.count(1)
 
 
@@ -72,7 +71,7 @@ class UntypedStorage:
     def _cdata(self) -> int:
         return self.id
 
-    def raw(self) -> npt.NDArray[np.uint8]:
+    def raw(self) -> Array:
         """The bytes as a flat uint8 array that shares memory."""
         data = self.data
         if data is None:
@@ -81,13 +80,15 @@ class UntypedStorage:
             )
         if data.dtype is not _UINT8 or data.ndim != 1:
             # In memory order, not by index: a dense array may be stored transposed.
-            data = data.ravel(order="K").view(_UINT8)
+            data = backend_of(self.device.type).flat_bytes(data)
             self.data = data
-        return data  # type: ignore[return-value]  # its dtype was just checked
+        return data
 
     def data_ptr(self) -> int:
         """Address of the first byte; 0 where there is none."""
-        return 0 if self.data is None or self._nbytes == 0 else int(self.data.ctypes.data)
+        if self.data is None or self._nbytes == 0:
+            return 0
+        return backend_of(self.device.type).address(self.data)
 
     def resize_(self, nbytes: int, *, shared: bool = True) -> UntypedStorage:
         """Change the size; the common prefix of the bytes is kept.
@@ -102,7 +103,7 @@ class UntypedStorage:
             )
         old, self._nbytes = self._nbytes, nbytes
         if self.data is not None:
-            grown = np.zeros(nbytes, _UINT8)
+            grown = backend_of(self.device.type).zeros(nbytes, self.device)
             common = min(old, nbytes)
             grown[:common] = self.raw()[:common]
             self.data = grown
@@ -180,62 +181,3 @@ def observers_paused() -> Iterator[None]:
         yield
     finally:
         _here.observers = before
-
-
-Provider = Callable[[], object]
-_NAMESPACES: dict[str, Provider] = {}
-
-
-class Runner(Protocol):
-    """How kernels of an array namespace are run."""
-
-    def run(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
-        """Call the function where floating point errors pass in silence, as PyTorch's do.
-
-        RuntimeError where this thread is in such a call already: then `again` runs it.
-        """
-
-    def again(
-        self,
-        error: RuntimeError,
-        function: Callable[..., object],
-        /,
-        *args: object,
-        **kwargs: object,
-    ) -> object:
-        """Call a function that `run` refused; ``error`` itself if it was the function's."""
-
-
-_RUNNERS: dict[str, Runner] = {}
-
-
-def provide_namespace(device_type: str, provider: Provider, runner: Runner) -> None:
-    """Name the array namespace that holds the data of a device type; asked at first use."""
-    _NAMESPACES[device_type] = provider
-    _RUNNERS[device_type] = runner
-
-
-def runner_of(device_type: str) -> Runner:
-    """How kernels run on data of a device type that has a namespace."""
-    return _RUNNERS[device_type]
-
-
-def run_kernel(
-    runner: Runner, function: Callable[..., object], /, *args: object, **kwargs: object
-) -> object:
-    """Run a kernel, also while another one runs: finalizers and signal handlers use tensors too."""
-    try:
-        return runner.run(function, *args, **kwargs)
-    except RuntimeError as error:
-        return runner.again(error, function, *args, **kwargs)
-
-
-def namespace_of(device_type: str) -> object:
-    """The array namespace for a device type, or an error that says how to get one."""
-    provider = _NAMESPACES.get(device_type)
-    if provider is None:
-        raise NotImplementedError(
-            f"no array namespace holds data on '{device_type}'; data lives on "
-            f"{', '.join(sorted(_NAMESPACES))}. Work in outline (FakeTensorMode) needs none"
-        )
-    return provider()

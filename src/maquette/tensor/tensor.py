@@ -35,6 +35,7 @@ from maquette.dispatch.torch_function import (
     DisableTorchFunctionSubclass,
     default_torch_function,
 )
+from maquette.tensor.backend import backend_of
 from maquette.tensor.declared_methods import TensorSurface
 from maquette.tensor.storage import BYTES_MOVED, UntypedStorage
 
@@ -601,11 +602,15 @@ def array_over(storage: UntypedStorage, meta: TensorMeta) -> Array:
         )
     if meta.ndim > 64:
         raise NotImplementedError(f"{meta}: NumPy arrays have at most 64 dims, not {meta.ndim}")
+    memory = storage.raw()
+    if memory.__class__ is not np.ndarray:
+        return backend_of(meta.device.type).over(memory, meta)
     size = meta.itemsize
     if meta.numel == 0:
         return np.empty(meta.shape, meta.dtype.numpy)
+    # NumPy's `over`, written out: views are made here (make bench, rows `view`).
     strides = tuple([s * size for s in meta.strides])
-    return np.ndarray(meta.shape, meta.dtype.numpy, storage.raw(), meta.offset * size, strides)
+    return np.ndarray(meta.shape, meta.dtype.numpy, memory, meta.offset * size, strides)
 
 
 class NoArray:

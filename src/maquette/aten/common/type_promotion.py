@@ -7,7 +7,6 @@ float32) and never thinks of types again. The factories of pages are in `pointwi
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from types import ModuleType
@@ -24,8 +23,9 @@ from maquette.core.dtype import (
     get_default_dtype,
     result_type_of,
 )
-from maquette.core.errors import check, check_not_implemented
+from maquette.core.errors import check_not_implemented
 from maquette.core.meta import TensorMeta
+from maquette.tensor.backend import backend_for
 
 # To a type checker every array holds floats: what it must know is that they can be reckoned with.
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -272,13 +272,6 @@ def array_type(array: Array) -> dtype:
     return _kind_of(array.dtype)
 
 
-@cache
 def special(xp: ModuleType) -> ModuleType:
     """The special functions (erf, gamma ...) that go with an array namespace."""
-    root = xp.__name__.partition(".")[0]
-    home = {"numpy": "scipy.special", "cupy": "cupyx.scipy.special", "jax": "jax.scipy.special"}
-    check(
-        root in home,
-        lambda: f"no special functions are known for arrays of {root}; known: {', '.join(home)}",
-    )
-    return importlib.import_module(home[root])
+    return backend_for(xp).special

@@ -19,7 +19,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.library.arrays import arrays_of, fresh_from
 from maquette.library.infer import DependsOnData, infer, rule_argument
 from maquette.library.page import OperatorPage
-from maquette.tensor.storage import namespace_of
+from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Tensor
 
 ArrayKernel = Callable[..., Array | tuple[Array, ...]]
@@ -41,7 +41,7 @@ def dynamic_kernel(
 
     def register(function: ArrayKernel) -> ArrayKernel:
         def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-            xp = namespace_of("cpu")
+            xp = backend_of("cpu").namespace
 
             def kernel(ks: int, *params: object) -> object:
                 if checks is not None:

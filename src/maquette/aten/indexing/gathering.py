@@ -27,7 +27,7 @@ from maquette.library.arrays import fresh_from
 from maquette.library.infer import DependsOnData
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.library.variants import check_writable
-from maquette.tensor.storage import namespace_of
+from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -386,7 +386,7 @@ def nonzero_shape(self: TensorMeta) -> TensorMeta:
 
 def _nonzero(op: OpOverload, ks: int) -> Callable[..., object]:
     """Positions in columns, one a dimension, each of them contiguous even where there are none."""
-    xp = namespace_of("cpu")
+    xp = backend_of("cpu").namespace
 
     def kernel(ks: int, self: Tensor) -> Tensor:
         found = _positions(xp, self._data)  # type: ignore[arg-type]  # NumPy and an array

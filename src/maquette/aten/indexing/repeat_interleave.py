@@ -20,7 +20,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.arrays import fresh_from
 from maquette.library.infer import DependsOnData
 from maquette.library.page import define
-from maquette.tensor.storage import namespace_of
+from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Tensor
 
 repeats_to_positions = define(
@@ -64,7 +64,7 @@ def _positions(xp: ModuleType, repeats: Array, output_size: int | None) -> Array
 
 
 def _on_data(op: OpOverload, ks: int) -> Callable[..., object]:
-    xp = namespace_of("cpu")
+    xp = backend_of("cpu").namespace
 
     def kernel(ks: int, repeats: Tensor, output_size: int | None) -> Tensor:
         _check_repeats(repeats.meta)

@@ -40,7 +40,7 @@ from maquette.library.arrays import arrays_of, fresh_from
 from maquette.library.infer import DependsOnData, infer
 from maquette.library.page import define
 from maquette.library.variants import check_castable
-from maquette.tensor.storage import run_kernel, runner_of
+from maquette.tensor.backend import backend_of, run_kernel
 from maquette.tensor.tensor import Tensor
 
 Grads = list[Tensor | None]
@@ -246,7 +246,7 @@ def lstsq_results(
 
 def lstsq_on_data(op: OpOverload, ks: int) -> Callable[..., object]:
     """The kernel: the same checks, then what the data say."""
-    quiet = runner_of("cpu")
+    quiet = backend_of("cpu").runner
 
     def kernel(
         ks: int, self: Tensor, b: Tensor, rcond: float | None, driver: str | None

@@ -1,0 +1,205 @@
+"""Where data lives: the array library behind a device type, and how another one takes its place.
+
+A `Backend` is what storages, tensors and array kernels ask of an array library: memory, arrays laid
+over it, the namespace ``xp`` that kernels compute with, and the few things that array libraries do
+in different ways. The one idea: kernels are handed arrays of one library only, and what crosses
+from one library to another crosses here, through the host. NumPy's backend, CuPy's and JAX's are in
+`maquette.backends`; `maquette.library.register_backend` takes any other.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cached_property
+from types import ModuleType
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.core.device import device
+from maquette.core.dtype import dtype
+from maquette.core.meta import TensorMeta
+
+Array = npt.NDArray[Any]  # to a type checker; the class is the library's own
+
+
+class Runner(Protocol):
+    """How kernels of an array library are run."""
+
+    def run(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
+        """Call the function where floating point errors pass in silence, as PyTorch's do.
+
+        RuntimeError where this thread is in such a call already: then `again` runs it.
+        """
+
+    def again(
+        self,
+        error: RuntimeError,
+        function: Callable[..., object],
+        /,
+        *args: object,
+        **kwargs: object,
+    ) -> object:
+        """Call a function that `run` refused; ``error`` itself if it was the function's."""
+
+
+def run_kernel(
+    runner: Runner, function: Callable[..., object], /, *args: object, **kwargs: object
+) -> object:
+    """Run a kernel, also while another one runs: finalizers and signal handlers use tensors too."""
+    try:
+        return runner.run(function, *args, **kwargs)
+    except RuntimeError as error:
+        return runner.again(error, function, *args, **kwargs)
+
+
+class PlainRunner:
+    """For libraries that never warn: just calls."""
+
+    def run(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
+        """Call the function."""
+        return function(*args, **kwargs)
+
+    def again(
+        self, error: RuntimeError, function: Callable[..., object], /, *args: object, **kw: object
+    ) -> object:
+        """Raise the error: `run` refuses nothing."""
+        raise error
+
+
+class Backend:
+    """The array library that holds the data of a device type.
+
+    Subclasses give `name`, `array_type`, `namespace` and what their library does in its own way;
+    the methods here are written for libraries with NumPy's functions and memory that has strides.
+    """
+
+    name: ClassVar[str]
+    """What errors call the library."""
+    special_module: ClassVar[str] = ""
+    """The module of special functions (erf, gamma ...) on its arrays; empty: it has none."""
+    unsupported: ClassVar[frozenset[str]] = frozenset()
+    """Names of dtypes that the library has no arrays of."""
+    mutable: ClassVar[bool] = True
+    """Whether elements of an array can be assigned. Tensors need it; functional graphs do not."""
+
+    array_type: type
+    namespace: ModuleType
+    runner: Runner = PlainRunner()
+
+    def run(self, on: device, function: Callable[..., object], /, *args: object) -> object:
+        """Call a kernel for data on a device."""
+        return run_kernel(self.runner, function, *args)
+
+    # --- memory ----------------------------------------------------------------------
+
+    def zeros(self, nbytes: int, on: device) -> Array:
+        """New memory on a device: a flat array of uint8, all zero."""
+        zeros: Array = self.namespace.zeros(nbytes, np.uint8)
+        return zeros
+
+    def flat_bytes(self, array: Array) -> Array:
+        """The memory of a dense array as a flat array of uint8 that shares it, in memory order."""
+        return array.ravel(order="K").view(np.uint8)
+
+    def address(self, array: Array) -> int:
+        """Where the first byte of an array is."""
+        return int(array.ctypes.data)
+
+    def over(self, memory: Array, meta: TensorMeta) -> Array:
+        """The array of a meta over memory, sharing it; the caller knows that it is long enough."""
+        raise NotImplementedError(f"{self.name} arrays have no strides to lay over memory")
+
+    # --- values ----------------------------------------------------------------------
+
+    def from_host(self, array: npt.NDArray[Any], on: device | None = None) -> Array:
+        """A copy of a NumPy array as an array of this library, on a device or on its default."""
+        made: Array = self.namespace.asarray(array)
+        return made
+
+    def to_host(self, array: Array) -> npt.NDArray[Any]:
+        """A NumPy array with the values of one of this library."""
+        return np.asarray(array)
+
+    def as_array(self, value: object) -> Array:
+        """What a kernel gave as an array: itself, or a scalar or NumPy array made one."""
+        if isinstance(value, self.array_type):
+            return value  # type: ignore[return-value]  # its arrays
+        return self.from_host(np.asarray(value))
+
+    def copy_to(self, target: Array, values: Array) -> None:
+        """Write values to an array, broadcasting, converting to its type whatever is lost."""
+        target[...] = values if values.dtype == target.dtype else values.astype(target.dtype)
+
+    # --- what goes with the namespace ------------------------------------------------
+
+    @cached_property
+    def special(self) -> ModuleType:
+        """The special functions on its arrays; NotImplementedError if it has none."""
+        if not self.special_module:
+            raise NotImplementedError(f"{self.name} has no special functions (erf, gamma ...)")
+        return importlib.import_module(self.special_module)
+
+    def check_dtype(self, kind: dtype) -> None:
+        """NotImplementedError for a dtype that the library has no arrays of."""
+        if kind.name in self.unsupported:
+            raise NotImplementedError(
+                f"{self.name} has no {kind.name} arrays; convert to a dtype that it has, or "
+                f"compute on cpu"
+            )
+
+
+Provider = Callable[[], Backend]
+_PROVIDERS: dict[str, Provider] = {}
+_BACKENDS: dict[str, Backend] = {}
+_BY_NAMESPACE: dict[object, Backend] = {}
+
+
+def provide_backend(device_type: str, provider: Provider) -> None:
+    """Have ``provider`` make the backend of a device type when data is first put there."""
+    _PROVIDERS[device_type] = provider
+    _BACKENDS.pop(device_type, None)
+
+
+def backend_of(device_type: str) -> Backend:
+    """The backend of a device type; NotImplementedError, with what to do, where there is none."""
+    found = _BACKENDS.get(device_type)
+    if found is None:
+        found = _made(device_type)
+    return found
+
+
+def _made(device_type: str) -> Backend:
+    provider = _PROVIDERS.get(device_type)
+    if provider is None:
+        raise NotImplementedError(
+            f"no array library holds data on '{device_type}'; data lives on "
+            f"{', '.join(sorted(_PROVIDERS))}. Fake tensors (FakeTensorMode) need none; "
+            f"maquette.library.register_backend names one"
+        )
+    made = _BACKENDS[device_type] = provider()
+    introduce(made)
+    return made
+
+
+def known_backends() -> list[Backend]:
+    """The backends that have been made so far."""
+    return list(_BY_NAMESPACE.values())
+
+
+def introduce(backend: Backend) -> None:
+    """Let kernels find a backend by its namespace, also one that no device has."""
+    _BY_NAMESPACE[backend.namespace] = backend
+
+
+def backend_for(xp: object) -> Backend:
+    """The backend whose namespace ``xp`` is, as a kernel asks; NotImplementedError if none is."""
+    found = _BY_NAMESPACE.get(xp)
+    if found is None:
+        raise NotImplementedError(
+            f"{getattr(xp, '__name__', xp)!r} is the namespace of no backend; known: "
+            f"{', '.join(sorted(b.name for b in _BY_NAMESPACE.values()))}"
+        )
+    return found
