@@ -23,12 +23,14 @@ class Kind(enum.Enum):
     FORMULA: nothing. SLOPE: the operator is elementwise, ``slope`` is d result / d argument.
     LINEAR: it is linear in all such arguments together, the others held fixed. BILINEAR: it is
     linear in this argument alone. An operator with both is the sum of a linear and a bilinear part.
+    FLAT: the result does not change with it, or by jumps only: the gradient is zero.
     """
 
     FORMULA = "formula"
     SLOPE = "slope"
     LINEAR = "linear"
     BILINEAR = "bilinear"
+    FLAT = "flat"
 
 
 class Rule(NamedTuple):
@@ -47,10 +49,15 @@ class Rule(NamedTuple):
 
 
 class Derivatives:
-    """The formulas of one operator; ``nondifferentiable`` outputs never require grad."""
+    """The formulas of one operator; ``nondifferentiable`` outputs never require grad.
+
+    ``constants`` are arguments that a linear operator adds to its result, such as the number that
+    `constant_pad_nd` pads with: they are zero where the operator is applied to tangents.
+    """
 
     def __init__(self) -> None:
         self.rules: list[Rule] = []
+        self.constants: tuple[str, ...] = ()
         self.nondifferentiable: tuple[int, ...] = ()
 
     def add(self, rule: Rule) -> Callable[[], None]:
@@ -83,8 +90,21 @@ def formula_rule(
     return Rule(wrt, function, parameter_names(function), joint, kind)
 
 
+def naming(*names: str) -> Callable[[Formula], Formula]:
+    """Say what a formula ``function(*values)`` needs, where families of operators share it."""
+
+    def name(function: Formula) -> Formula:
+        function.formula_names = names  # type: ignore[attr-defined]  # functions take any
+        return function
+
+    return name
+
+
 def parameter_names(function: Formula) -> tuple[str, ...]:
-    """The names of a function's parameters, in order."""
+    """The names of a function's parameters, in order; or those that `naming` gave it."""
+    named: tuple[str, ...] | None = getattr(function, "formula_names", None)
+    if named is not None:
+        return named
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         return tuple(inspect.signature(function).parameters)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from maquette.core.meta import TensorMeta
+from maquette.core.remembered import forget
 
 if TYPE_CHECKING:
     from maquette.autograd.formulas import Derivatives
@@ -75,6 +76,7 @@ class OperatorFacts:
 
     def changed(self) -> None:
         """Have every overload forget what it remembers: a fact is another now."""
+        forget()  # what is being computed by the former fact
         for op in self.overloads:
             if op._table or op.infer_cache:  # else it has nothing to forget, as while importing
                 op.invalidate()

@@ -20,7 +20,7 @@ from maquette.dispatch.facts import Cost, OperatorFacts
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.registry import define_overload, remove_overload
+from maquette.dispatch.registry import define_overload, ops, remove_overload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
 from maquette.library.python_kernels import python_kernel
@@ -129,13 +129,29 @@ class OperatorPage(functools.partial[Any]):
                 Rule((name,), _diagonal(slope), needs, False, Kind.SLOPE, slope)
             )
 
-    def linear(self, /, *joint: str, **transposes: Callable[..., object]) -> Callable[[F], F]:
+    def linear(
+        self, /, *joint: str, **transposes: Callable[..., object] | None
+    ) -> Callable[[F], F]:
         """Say that the operator is linear in these arguments together, the others held fixed.
 
-        Each comes with its transpose, the formula of its gradient as for `derivative`. The tangent
-        is the operator itself on the tangents.
+        Each comes with its transpose, the formula of its gradient as for `derivative`; None marks a
+        number that is added, as ``value`` of `constant_pad_nd`. The tangent is the operator itself
+        on the tangents.
         """
-        return self._add_formulas(Kind.LINEAR, joint, transposes)
+        constants = [name for name, transpose in transposes.items() if transpose is None]
+        if constants:
+            known = derivatives_of(self.op)
+            known.constants = (*known.constants, *constants)
+        formulas = {name: f for name, f in transposes.items() if f is not None}
+        return self._add_formulas(Kind.LINEAR, joint, formulas)
+
+    def flat(self, /, *names: str) -> None:
+        """Say that the result does not change with these arguments, or by jumps only.
+
+        Their gradients are zeros; their tangents add nothing.
+        """
+        for name in names:
+            derivatives_of(self.op).add(formula_rule((name,), _zeros, kind=Kind.FLAT))
 
     def bilinear(self, /, *joint: str, **transposes: Callable[..., object]) -> Callable[[F], F]:
         """Say that the operator is linear in each of these arguments alone, as a product is.
@@ -162,7 +178,7 @@ class OperatorPage(functools.partial[Any]):
         """Register the tangent rule of forward mode, where slopes and linearity do not give it.
 
         Its parameters name what it needs: arguments, ``<argument>_t`` for the tangent of an
-        argument (None where it has none), ``result`` or ``result0``, ``result1``... It gives the
+        argument (zeros where it has none), ``result`` or ``result0``, ``result1``... It gives the
         tangent of the result, or a tuple with one for each result, None where there is none.
         """
         self.facts.tangent = rule
@@ -379,7 +395,13 @@ def _diagonal(slope: Callable[..., Tensor | complex]) -> Callable[..., Tensor]:
     return formula
 
 
+def _zeros(grad: Tensor) -> object:
+    return ops.aten.zeros_like(grad)
+
+
 def _times(grad: Tensor, slope: Tensor | complex) -> Tensor:
+    if slope.__class__ is int and slope == 1:
+        return grad
     if isinstance(slope, Tensor) and slope.is_complex():
         slope = slope.conj()
     return grad * slope

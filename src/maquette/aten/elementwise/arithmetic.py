@@ -311,7 +311,7 @@ _exact_abs, _cast_abs = out_shape(abs.op, 1, check_same_dtype), out_shape(abs.op
 abs.derivative(self=lambda grad, self: grad * sgn(self))
 sign = unary("sign", sign_kernel, result=check_real_sign, tags=CORE_POINTWISE)
 sign.exact_out()
-sign.derivative(self=no_slope)
+sign.flat("self")
 sgn: OperatorPage = unary("sgn", sgn_kernel, result=same, takes=ANY)
 sgn.exact_out()
 sgn.derivative(self=sgn_grad)

@@ -86,7 +86,8 @@ def copysign_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     return grad * (result / self).masked_fill(self == 0, 0)
 
 
-copysign.derivative(self=copysign_grad, other=no_slope)
+copysign.derivative(self=copysign_grad)
+copysign.flat("other")
 copysign_scalar.derivative(self=copysign_grad)
 
 

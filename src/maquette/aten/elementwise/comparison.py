@@ -65,13 +65,8 @@ def relation(
         ),
     )
     for page in pages:
-        page.derivative(self=flat, other=flat)
+        page.flat("self", "other")
     return pages
-
-
-def flat(grad: Tensor) -> Tensor:
-    """The gradient that an in-place relation passes on: what it wrote depends on nothing."""
-    return aten.zeros_like(grad)
 
 
 eq, eq_scalar = relation("eq", lambda xp, a, b: xp.equal(a, b), takes=ANY)
@@ -100,7 +95,7 @@ def logical(name: str, function: Kernel) -> OperatorPage:
         return function(xp, self != 0, other != 0)
 
     op.cost(elementwise_cost(1))
-    op.derivative(self=flat, other=flat)
+    op.flat("self", "other")
     return op
 
 
@@ -110,7 +105,7 @@ logical_xor = logical("logical_xor", lambda xp, a, b: xp.logical_xor(a, b))
 logical_not = unary(
     "logical_not", lambda xp, self: xp.equal(self, 0), result=boolean, tags=CORE_POINTWISE
 )
-logical_not.derivative(self=flat)
+logical_not.flat("self")
 
 
 # --- bits -----------------------------------------------------------------------------

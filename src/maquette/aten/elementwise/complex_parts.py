@@ -43,7 +43,7 @@ def view_as_real_shape(self: TensorMeta) -> TensorMeta:
     )
 
 
-view_as_real.derivative(self=lambda grad: aten.view_as_complex(grad.contiguous()))
+view_as_real.linear(self=lambda grad: aten.view_as_complex(grad.contiguous()))
 
 view_as_complex = define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
 
@@ -83,7 +83,7 @@ def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
     )
 
 
-view_as_complex.derivative(self=lambda grad: aten.view_as_real(grad.resolve_conj()))
+view_as_complex.linear(self=lambda grad: aten.view_as_real(grad.resolve_conj()))
 
 real = define("aten::real(Tensor(a) self) -> Tensor(a)")
 
@@ -175,7 +175,7 @@ def polar_kernel(xp: ModuleType, abs: Array, angle: Array) -> Array:
 
 
 complex = _from_parts("complex", "real", "imag", joined)
-complex.derivative(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
+complex.linear(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
 polar = _from_parts("polar", "abs", "angle", polar_kernel)
 
 

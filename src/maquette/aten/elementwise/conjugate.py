@@ -61,7 +61,7 @@ def _bit_view(name: str, bit: int) -> OperatorPage:
 
 
 _conj = _bit_view("_conj", CONJUGATE)
-_conj.derivative(self=lambda grad: grad.conj())
+_conj.linear(self=lambda grad: grad.conj())
 
 
 @_conj.shape
@@ -74,7 +74,7 @@ def conj_shape(self: TensorMeta) -> TensorMeta:
 
 
 _neg_view = _bit_view("_neg_view", NEGATIVE)
-_neg_view.derivative(self=lambda grad: -grad)
+_neg_view.linear(self=lambda grad: -grad)
 
 conj = define("aten::conj(Tensor(a) self) -> Tensor(a)")
 conj.composite(lambda self: _conj(self) if self.meta.dtype.is_complex else self)
@@ -95,7 +95,7 @@ _conj_physical.shape(lambda self: elementwise([self], self.dtype))
 _conj_physical.kernel(lambda xp, self: xp.conj(self))
 _conj_physical.exact_out()
 _conj_physical.cost(elementwise_cost(1))
-_conj_physical.derivative(self=lambda grad: grad.conj_physical())
+_conj_physical.linear(self=lambda grad: grad.conj_physical())
 
 conj_physical = define(
     "aten::conj_physical(Tensor self) -> Tensor",

@@ -64,6 +64,13 @@ div.shape(div_shape)
 div.kernel(div_kernel)
 div.cost(elementwise_cost(1))
 div.derivative(self=lambda grad, other: grad / conj(other), other=quotient_slope)
+
+
+@div.tangent
+def div_tangent(self_t: Value, other: Value, other_t: Value, result: Tensor) -> Value:
+    return (self_t - result * other_t) / other
+
+
 for _page in (div, div_scalar):
     write_directly(_page, "true_divide")
 

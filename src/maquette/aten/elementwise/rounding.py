@@ -55,7 +55,7 @@ def rounding(name: str) -> OperatorPage:
         return self.copy() if self.dtype.kind in "iu" else getattr(xp, name)(self)
 
     op = unary(name, kernel, result=result, takes=REALS, label=f"{name}_vml", tags=CORE_POINTWISE)
-    op.derivative(self=no_slope)
+    op.flat("self")
     return op.exact_out()
 
 
@@ -80,7 +80,7 @@ round_decimals = unary(
     result=same,
     takes=REAL_FLOATS,
 )
-round_decimals.derivative(self=no_slope)
+round_decimals.flat("self")
 round_decimals.exact_out()
 
 frac = unary("frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS)

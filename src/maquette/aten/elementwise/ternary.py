@@ -88,12 +88,19 @@ for _page in (lerp, lerp_number):
     _page.kernel(lerp_kernel)
     _page.cost(elementwise_cost(3))
 lerp.exact_out()
-lerp_number.derivative(self=lerp_self_grad, end=lambda grad, weight: grad * conj(weight))
+lerp_number.linear(self=lerp_self_grad, end=lambda grad, weight: grad * conj(weight))
 lerp.derivative(
     self=lerp_self_grad,
     end=lambda grad, weight: grad * conj(weight),
     weight=lambda grad, self, end: grad * conj(end - self),
 )
+
+
+@lerp.tangent
+def lerp_tangent(
+    self: Tensor, self_t: Tensor, end: Tensor, end_t: Tensor, weight: Tensor, weight_t: Tensor
+) -> Tensor:
+    return lerp(self_t, end_t, weight) + weight_t * (end - self)
 
 
 # --- addcmul, addcdiv -----------------------------------------------------------------
@@ -143,8 +150,8 @@ addcmul = define(f"aten::addcmul({_THREE}) -> Tensor", tags=POINTWISE, variants=
 addcmul.shape(addcmul_shape)
 addcmul.kernel(addcmul_kernel)
 addcmul.cost(elementwise_cost(3))
-addcmul.derivative(
-    self=lambda grad: grad,
+addcmul.linear(self=lambda grad: grad)
+addcmul.bilinear(
     tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
     tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value),
 )

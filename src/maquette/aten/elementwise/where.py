@@ -61,7 +61,7 @@ def where_kernel(xp: ModuleType, condition: Array, self: Array, other: Array) ->
 
 
 where.cost(elementwise_cost(1))
-where.derivative(
+where.linear(
     self=lambda grad, condition: where(condition, grad, aten.zeros_like(grad)),
     other=lambda grad, condition: where(condition, aten.zeros_like(grad), grad),
 )
@@ -176,10 +176,15 @@ def _masked_fill(value: str, overload: str, tags: tuple[Tag, ...]) -> OperatorPa
     written.kernel(masked_fill_in_place)
     for page in (op, written):
         page.cost(elementwise_cost(1))
-        page.derivative(self=lambda grad, mask: grad.masked_fill(mask, 0))
-        if value == "Tensor":
-            page.derivative(value=lambda grad, mask: where(mask, grad, aten.zeros_like(grad)).sum())
+        page.linear(
+            self=lambda grad, mask: grad.masked_fill(mask, 0),
+            value=_filled_gradient if value == "Tensor" else None,
+        )
     return op
+
+
+def _filled_gradient(grad: Tensor, mask: Tensor) -> object:
+    return where(mask, grad, aten.zeros_like(grad)).sum()
 
 
 def masked_fill_in_place(xp: ModuleType, self: Array, mask: Array, value: Array) -> None:

@@ -99,7 +99,7 @@ def c2c_kernel(xp: ModuleType, self: Array, dim: Ints, normalization: int, forwa
     return _transformed(xp, self, dim, forward=forward) * self.real.dtype.type(scale)
 
 
-_fft_c2c.derivative(
+_fft_c2c.linear(
     self=lambda grad, dim, normalization, forward: _fft_c2c(grad, dim, normalization, not forward)
 )
 
@@ -136,7 +136,7 @@ def r2c_kernel(xp: ModuleType, self: Array, dim: Ints, normalization: int, onesi
     return whole * self.dtype.type(_scale(normalization, [self.shape[d] for d in dim]))
 
 
-@_fft_r2c.derivative("self")
+@_fft_r2c.linear("self")
 def r2c_grad(
     grad: Tensor, self_meta: TensorMeta, dim: Ints, normalization: int, onesided: bool
 ) -> tuple[Tensor]:
@@ -178,7 +178,7 @@ def c2r_kernel(
     return out * out.dtype.type(_scale(normalization, sizes))
 
 
-@_fft_c2r.derivative("self")
+@_fft_c2r.linear("self")
 def c2r_grad(grad: Tensor, dim: Ints, normalization: int) -> tuple[Tensor]:
     half = _fft_r2c(grad, dim, normalization, True)
     last = dim[-1] % grad.meta.ndim

@@ -115,7 +115,7 @@ def index_select_backward_composite(
 
 
 index_select.exact_out()
-index_select.derivative(
+index_select.linear(
     self=lambda grad, self_meta, dim, index: index_select_backward(
         grad, self_meta.shape, dim, index
     )
@@ -220,7 +220,7 @@ def _gathered_back(grad: Tensor, shape: Ints, dim: int, index: Tensor) -> object
     return grad.new_zeros(shape).scatter_add_(dim, index, grad)
 
 
-gather.derivative(
+gather.linear(
     self=lambda grad, self_meta, dim, index: _gathered_back(grad, self_meta.shape, dim, index)
 )
 gather_out.facts.derivatives = gather.facts.derivatives
@@ -282,7 +282,7 @@ def check_flat(index: Array, count: int) -> None:
             )
 
 
-take.derivative(
+take.linear(
     self=lambda grad, self_meta, index: grad.new_zeros(self_meta.shape).put_(index, grad, True)
 )
 

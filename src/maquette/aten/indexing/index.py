@@ -268,7 +268,7 @@ def index_kernel(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -
     return taken
 
 
-index.derivative(
+index.linear(
     self=lambda grad, self_meta, indices: grad.new_zeros(self_meta.shape).index_put_(
         list(indices), grad, True
     )
@@ -379,7 +379,7 @@ _unsafe_index_put.any_device(
 )
 
 for _page in (index_put_, index_put, _unsafe_index_put, _index_put_impl_):
-    _page.derivative(
+    _page.linear(
         self=lambda grad, indices, values_meta, accumulate: (
             grad
             if accumulate
@@ -388,7 +388,7 @@ for _page in (index_put_, index_put, _unsafe_index_put, _index_put_impl_):
         values=lambda grad, indices: index(grad, list(indices)),
     )
 # As that of `index`, by the forms that check nothing.
-_unsafe_index.derivative(
+_unsafe_index.linear(
     self=lambda grad, self_meta, indices: _unsafe_index_put(
         grad.new_zeros(self_meta.shape), list(indices), grad, True
     )

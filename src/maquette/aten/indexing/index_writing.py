@@ -214,7 +214,7 @@ def _source_grad(grad: Tensor, source: TensorMeta, dim: int, index: Tensor) -> T
 
 
 for _page in (index_add, index_add_, index_add_out):
-    _page.derivative(
+    _page.linear(
         self=lambda grad: grad,
         source=lambda grad, source_meta, dim, index, alpha: (
             _source_grad(grad, source_meta, dim, index) * alpha
@@ -258,7 +258,7 @@ index_copy, index_copy_, index_copy_out = _written(
     dense=True,
 )
 for _page in (index_copy, index_copy_, index_copy_out):
-    _page.derivative(
+    _page.linear(
         self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
         source=lambda grad, source_meta, dim, index: _source_grad(grad, source_meta, dim, index),
     )
@@ -312,9 +312,9 @@ def _filled(grad: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 for _page in index_fill_scalar:
-    _page.derivative(self=lambda grad, dim, index: grad.index_fill(dim, index, 0))
+    _page.linear(self=lambda grad, dim, index: grad.index_fill(dim, index, 0), value=None)
 for _page in index_fill_tensor:
-    _page.derivative(
+    _page.linear(
         self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
         value=lambda grad, dim, index: _filled(grad, dim, index).sum(),
     )
@@ -438,7 +438,7 @@ put, put_ = _written(
     "put", "", "Tensor index, Tensor source, bool accumulate=False", _check_put, _put, out=False
 )
 for _page in (put, put_):
-    _page.derivative(
+    _page.linear(
         self=lambda grad, index, source_meta, accumulate: (
             grad if accumulate else grad.put(index, grad.new_zeros(source_meta.shape), False)
         ),
@@ -552,13 +552,13 @@ def masked_scatter_backward_kernel(
     return made
 
 
-masked_scatter_backward.derivative(
+masked_scatter_backward.linear(
     grad_output=lambda grad, grad_output_meta, mask: masked_scatter(
         grad.new_zeros(grad_output_meta.shape), mask, grad
     )
 )
 for _page in (masked_scatter, masked_scatter_):
-    _page.derivative(
+    _page.linear(
         self=lambda grad, mask: grad.masked_fill(mask, 0),
         source=lambda grad, mask, source_meta: masked_scatter_backward(
             grad, mask, source_meta.shape

@@ -80,12 +80,13 @@ def masked_index_put_kernel(
     return made
 
 
-masked_index.derivative(
+masked_index.linear(
+    fill=None,
     self=lambda grad, self_meta, mask, indices: masked_index_put(
         grad.new_zeros(self_meta.shape), mask, list(indices), grad
-    )
+    ),
 )
-masked_index_put.derivative(
+masked_index_put.linear(
     self=lambda grad: grad,
     values=lambda grad, mask, indices: masked_index(grad, mask, list(indices), 0),
 )

@@ -309,14 +309,14 @@ scatter_reduce = _family(
 # --- derivatives ---------------------------------------------------------------------
 
 for _page in scatter_src:
-    _page.derivative(
+    _page.linear(
         self=lambda grad, dim, index: grad.scatter(dim, index, 0),
         src=lambda grad, src_meta, dim, index: gathered(grad, src_meta, dim, index),
     )
 for _page in scatter_value:
-    _page.derivative(self=lambda grad, dim, index: grad.scatter(dim, index, 0))
+    _page.linear(self=lambda grad, dim, index: grad.scatter(dim, index, 0), value=None)
 for _page in scatter_add:
-    _page.derivative(
+    _page.linear(
         self=lambda grad: grad,
         src=lambda grad, src_meta, dim, index: gathered(grad, src_meta, dim, index),
     )

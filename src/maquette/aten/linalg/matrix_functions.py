@@ -351,7 +351,7 @@ def trace_kernel(xp: ModuleType, self: Array) -> Array:
     return wide(self).diagonal().sum()
 
 
-@trace.derivative("self")
+@trace.linear("self")
 def trace_grad(grad: Tensor, self_meta: TensorMeta) -> tuple[Tensor]:
     rows, columns = self_meta.shape
     eye = aten.eye(rows, columns, dtype=grad.dtype, device=self_meta.device)
@@ -393,7 +393,7 @@ def cross_kernel(xp: ModuleType, self: Array, other: Array, dim: int) -> Array:
     return xp.moveaxis(xp.stack(parts), 0, dim)
 
 
-linalg_cross.derivative(
+linalg_cross.bilinear(
     self=lambda grad, other, dim: linalg_cross(other.conj(), grad, dim=dim),
     other=lambda grad, self, dim: linalg_cross(grad, self.conj(), dim=dim),
 )

@@ -144,7 +144,7 @@ def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Numb
 
 
 mm.exact_out()
-mm.derivative(
+mm.bilinear(
     self=lambda grad, mat2, self_meta: mm_left_gradient(grad, mat2, self_meta),
     mat2=lambda grad, self, mat2_meta: mm_right_gradient(grad, self, mat2_meta),
 )
@@ -229,8 +229,8 @@ def addmm_kernel(
 
 
 addmm.exact_out()
-addmm.derivative(
-    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+addmm.linear(self=lambda grad, beta: multiplied(grad, conjugate(beta)))
+addmm.bilinear(
     mat1=lambda grad, mat2, mat1_meta, alpha: mm_left_gradient(grad, mat2, mat1_meta, alpha),
     mat2=lambda grad, mat1, mat2_meta, alpha: mm_right_gradient(grad, mat1, mat2_meta, alpha),
 )
@@ -283,7 +283,7 @@ def bmm_kernel(xp: ModuleType, self: Array, mat2: Array) -> Array:
 
 
 bmm.exact_out()
-bmm.derivative(
+bmm.bilinear(
     self=lambda grad, mat2: grad.bmm(conj(mat2.transpose(1, 2))),
     mat2=lambda grad, self: conj(self.transpose(1, 2)).bmm(grad),
 )
@@ -327,8 +327,8 @@ def baddbmm_kernel(
 
 
 baddbmm.exact_out()
-baddbmm.derivative(
-    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+baddbmm.linear(self=lambda grad, beta: multiplied(grad, conjugate(beta)))
+baddbmm.bilinear(
     batch1=lambda grad, batch2, alpha: multiplied(
         grad.bmm(conj(batch2.transpose(1, 2))), conjugate(alpha)
     ),
@@ -428,8 +428,8 @@ def _for_each_batch(grad: Tensor, batch1: TensorMeta, batch2: TensorMeta) -> Ten
     return grad.unsqueeze(0).expand((batch1.shape[0], batch1.shape[1], batch2.shape[2]))
 
 
-addbmm.derivative(
-    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+addbmm.linear(self=lambda grad, beta: multiplied(grad, conjugate(beta)))
+addbmm.bilinear(
     batch1=lambda grad, batch2, batch1_meta, alpha: multiplied(
         _for_each_batch(grad, batch1_meta, batch2.meta).bmm(conj(batch2.transpose(1, 2))),
         conjugate(alpha),
@@ -483,7 +483,7 @@ def mv_kernel(xp: ModuleType, self: Array, vec: Array) -> Array:
 
 
 mv.exact_out()
-mv.derivative(
+mv.bilinear(
     self=lambda grad, vec: grad.ger(conj(vec)),
     vec=lambda grad, self: conj(self).t().mv(grad),
 )
@@ -512,8 +512,8 @@ def addmv_kernel(
 
 
 addmv.exact_out()
-addmv.derivative(
-    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+addmv.linear(self=lambda grad, beta: multiplied(grad, conjugate(beta)))
+addmv.bilinear(
     mat=lambda grad, vec, alpha: multiplied(grad.ger(conj(vec)), conjugate(alpha)),
     vec=lambda grad, mat, alpha: multiplied(conj(mat.t()).mv(grad), conjugate(alpha)),
 )
@@ -553,7 +553,7 @@ def dot_kernel(xp: ModuleType, self: Array, tensor: Array) -> Array:
 
 
 dot.exact_out()
-dot.derivative(
+dot.bilinear(
     self=lambda grad, tensor: grad * conj(tensor),
     tensor=lambda grad, self: grad * conj(self),
 )
@@ -568,7 +568,7 @@ def vdot_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
 
 
 vdot.exact_out()
-vdot.derivative(
+vdot.bilinear(
     self=lambda grad, other: conj(grad) * other,
     other=lambda grad, self: grad * self,
 )

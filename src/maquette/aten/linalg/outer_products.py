@@ -107,8 +107,8 @@ def _times(xp: ModuleType, array: Array, factor: Number) -> Array:
 
 
 refuse_overlap(addr.variants[1], "vec1", "vec2")
-addr.derivative(
-    self=lambda grad, beta: multiplied(grad, conjugate(beta)),
+addr.linear(self=lambda grad, beta: multiplied(grad, conjugate(beta)))
+addr.bilinear(
     vec1=lambda grad, vec2, alpha: multiplied(grad.mv(conj(vec2)), conjugate(alpha)),
     vec2=lambda grad, vec1, alpha: multiplied(grad.t().mv(conj(vec1)), conjugate(alpha)),
 )

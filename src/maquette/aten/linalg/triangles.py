@@ -37,7 +37,7 @@ def _triangle(name: str) -> OperatorPage:
         part: Array = xp.where(kept if name == "tril" else ~kept, self, zero)
         return part
 
-    page.derivative(self=lambda grad, diagonal: getattr(grad, name)(diagonal))
+    page.linear(self=lambda grad, diagonal: getattr(grad, name)(diagonal))
     return page.exact_out()
 
 
@@ -76,7 +76,7 @@ def diag_embed_kernel(xp: ModuleType, self: Array, offset: int, dim1: int, dim2:
     return whole
 
 
-diag_embed.derivative(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
+diag_embed.linear(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
 diag_embed_out = define(
     "aten::diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) "
     "-> Tensor(a!)",
@@ -144,7 +144,7 @@ def block_diag_kernel(xp: ModuleType, tensors: Sequence[Array]) -> Array:
     return whole
 
 
-@block_diag.derivative("tensors")
+@block_diag.linear("tensors")
 def block_diag_grad(grad: Tensor, tensors_meta: tuple[TensorMeta, ...]) -> tuple[object]:
     grads: list[object] = []
     row = column = 0

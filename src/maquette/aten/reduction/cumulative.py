@@ -88,7 +88,7 @@ def reversed_sum(t: Tensor, dim: int) -> Tensor:
     return t.flip((dim,)).cumsum(dim).flip((dim,))
 
 
-cumsum.derivative(self=lambda grad, dim, self_meta: reversed_sum(grad.to(self_meta.dtype), dim))
+cumsum.linear(self=lambda grad, dim, self_meta: reversed_sum(grad.to(self_meta.dtype), dim))
 
 
 def cumprod_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor:

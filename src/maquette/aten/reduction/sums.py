@@ -122,8 +122,8 @@ def sum_dim_kernel(
     return sum_array(xp, self, dim, keepdim, dtype)
 
 
-sum_all.derivative(self=lambda grad, self_meta: grad.expand(self_meta.shape))
-sum_dim.derivative(
+sum_all.linear(self=lambda grad, self_meta: grad.expand(self_meta.shape))
+sum_dim.linear(
     self=lambda grad, self_meta, dim, keepdim: expanded(grad, self_meta.shape, dim, keepdim)
 )
 sum_all.exact_out()
@@ -220,8 +220,8 @@ def mean_dim_grad(grad: Tensor, self_meta: TensorMeta, dim: Dims, keepdim: bool)
     return expanded(grad, shape, dim, keepdim) / count_of(shape, dim)
 
 
-mean_all.derivative(self=lambda grad, self_meta: grad.expand(self_meta.shape) / self_meta.numel)
-mean_dim.derivative(self=mean_dim_grad)
+mean_all.linear(self=lambda grad, self_meta: grad.expand(self_meta.shape) / self_meta.numel)
+mean_dim.linear(self=mean_dim_grad)
 mean_all.cost(reduction_cost)
 mean_dim.cost(reduction_cost)
 

@@ -361,7 +361,7 @@ def nansum_kernel(
     return sum_array(xp, x, dim, keepdim, dtype)
 
 
-nansum.derivative(
+nansum.linear(
     self=lambda grad, self, dim, keepdim: (
         expanded(grad.to(self.dtype), self.meta.shape, dim, keepdim) * self.isnan().logical_not()
     )

@@ -47,7 +47,7 @@ def clone_kernel(xp: ModuleType, self: Array, memory_format: memory_format | Non
     return copied
 
 
-clone.derivative(self=lambda grad: grad)
+clone.linear(self=lambda grad: grad)
 
 
 def check_has_data(source: TensorMeta, target: Device) -> None:
@@ -149,7 +149,8 @@ def copy_kernel(xp: ModuleType, self: Array, src: Array | Number, non_blocking: 
     return copied
 
 
-copy.derivative(self=lambda grad: None, src=lambda grad, src_meta: _to_device_of(grad, src_meta))
+copy.flat("self")
+copy.linear(src=lambda grad, src_meta: _to_device_of(grad, src_meta))
 
 _to_copy = define(
     "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
@@ -192,7 +193,7 @@ def _to_copy_kernel(
     return cast(xp, self, dtype)
 
 
-_to_copy.derivative(self=lambda grad, self_meta: _to_device_of(grad, self_meta))
+_to_copy.linear(self=lambda grad, self_meta: _to_device_of(grad, self_meta))
 
 
 def converted(
@@ -366,9 +367,10 @@ for _page in (fill__scalar, fill__tensor):
 for _page in (fill_scalar, fill_tensor):
     _page.kernel(_filled)
 for _page in (fill__scalar, fill_scalar):
-    _page.derivative(self=lambda grad: None)
+    _page.flat("self")
 for _page in (fill__tensor, fill_tensor):
-    _page.derivative(self=lambda grad: None, value=lambda grad: grad.sum())
+    _page.flat("self")
+    _page.linear(value=lambda grad: grad.sum())
 
 zero_ = define("aten::zero_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace])
 zero_.shape(lambda self: self)
@@ -377,7 +379,7 @@ zero_.derivative(self=lambda grad: None)
 zero = define("aten::zero(Tensor self) -> Tensor", tags=[Tag.generated])
 zero.shape(lambda self: self.like())
 zero.kernel(lambda xp, self: xp.zeros_like(self))
-zero.derivative(self=lambda grad: None)
+zero.flat("self")
 
 _local_scalar_dense = define(
     "aten::_local_scalar_dense(Tensor self) -> Scalar",

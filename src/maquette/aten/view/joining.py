@@ -106,7 +106,7 @@ def in_dtype(xp: ModuleType, array: Array, kind: DType) -> Array:
     return array if array.dtype == kind.numpy else cast(xp, array, kind)
 
 
-@cat.derivative("tensors")
+@cat.linear("tensors")
 def cat_grad(grad: Tensor, tensors_meta: Metas, dim: int) -> tuple[object]:
     axis = wrap_dim(dim, grad.meta.ndim)
     grads: list[Tensor] = []
@@ -154,7 +154,7 @@ def stack_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
     return stacked
 
 
-stack.derivative(tensors=lambda grad, dim: grad.unbind(dim))
+stack.linear(tensors=lambda grad, dim: grad.unbind(dim))
 
 
 # --- chunks of several tensors -------------------------------------------------------

@@ -39,7 +39,7 @@ def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
     return flipped
 
 
-flip.derivative(self=lambda grad, dims: grad.flip(dims))
+flip.linear(self=lambda grad, dims: grad.flip(dims))
 
 fliplr = define("aten::fliplr(Tensor self) -> Tensor")
 flipud = define("aten::flipud(Tensor self) -> Tensor")
@@ -78,7 +78,7 @@ def roll_kernel(xp: ModuleType, self: Array, shifts: Ints, dims: Ints) -> Array:
     return rolled
 
 
-roll.derivative(self=lambda grad, shifts, dims: grad.roll(tuple(-s for s in shifts), dims))
+roll.linear(self=lambda grad, shifts, dims: grad.roll(tuple(-s for s in shifts), dims))
 
 rot90 = define("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
 
@@ -115,7 +115,7 @@ def rot90_kernel(xp: ModuleType, self: Array, k: int, dims: Ints) -> Array:
     return turned
 
 
-rot90.derivative(self=lambda grad, k, dims: grad.rot90(-k, dims))
+rot90.linear(self=lambda grad, k, dims: grad.rot90(-k, dims))
 
 repeat = define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", tags=[Tag.core])
 
@@ -144,7 +144,7 @@ def repeat_kernel(xp: ModuleType, self: Array, repeats: Ints) -> Array:
     return repeated
 
 
-@repeat.derivative("self")
+@repeat.linear("self")
 def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[object]:
     """Sum over the repeats: each dimension falls into its copies and its elements."""
     if 0 in repeats:
@@ -228,7 +228,9 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
     return padded
 
 
-constant_pad_nd.derivative(self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0))
+constant_pad_nd.linear(
+    self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0), value=None
+)
 
 pad = define(
     'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'

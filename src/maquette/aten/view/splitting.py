@@ -118,13 +118,13 @@ def _joined(grads: list[Tensor | None], self: TensorMeta, sizes: Ints, dim: int)
 
 
 for _page in (split, unsafe_split):
-    _page.derivative(
+    _page.linear(
         self=lambda grads, self_meta, split_size, dim: _joined(
             grads, self_meta, even_sizes(self_meta, split_size, dim), dim
         )
     )
 for _page in (split_with_sizes, unsafe_split_with_sizes):
-    _page.derivative(
+    _page.linear(
         self=lambda grads, self_meta, split_sizes, dim: _joined(grads, self_meta, split_sizes, dim)
     )
 share_storage(unsafe_split, split, split_shape)
@@ -142,7 +142,7 @@ def unbind_shape(self: TensorMeta, dim: int) -> Metas:
     )
 
 
-@unbind.derivative("self")
+@unbind.linear("self")
 def unbind_grad(grads: list[Tensor | None], self_meta: TensorMeta, dim: int) -> tuple[object]:
     known = next(g for g in grads if g is not None)
     return (stack([known.new_zeros(known.meta.shape) if g is None else g for g in grads], dim),)

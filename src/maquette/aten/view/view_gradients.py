@@ -50,7 +50,7 @@ def select_backward_kernel(
     return whole
 
 
-select_backward.derivative(grad_output=lambda grad, dim, index: grad.select(dim, index))
+select_backward.linear(grad_output=lambda grad, dim, index: grad.select(dim, index))
 
 slice_backward = define(
     "aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, "
@@ -83,7 +83,7 @@ def slice_backward_kernel(
     return whole
 
 
-slice_backward.derivative(
+slice_backward.linear(
     grad_output=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step)
 )
 
@@ -121,7 +121,7 @@ def write_diagonal(
     last[..., rows, columns] = values
 
 
-diagonal_backward.derivative(
+diagonal_backward.linear(
     grad_output=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)
 )
 
@@ -155,7 +155,7 @@ def unfold_backward_kernel(
     return whole
 
 
-unfold_backward.derivative(grad_in=lambda grad, dim, size, step: grad.unfold(dim, size, step))
+unfold_backward.linear(grad_in=lambda grad, dim, size, step: grad.unfold(dim, size, step))
 
 
 def as_strided_backward(

@@ -62,7 +62,7 @@ def select_scatter_kernel(xp: ModuleType, self: Array, src: Array, dim: int, ind
     return whole
 
 
-select_scatter.derivative(
+select_scatter.linear(
     self=lambda grad, src_meta, dim, index: grad.select_scatter(
         grad.new_zeros(src_meta.shape), dim, index
     ),
@@ -105,7 +105,7 @@ def slice_scatter_kernel(
     return whole
 
 
-slice_scatter.derivative(
+slice_scatter.linear(
     self=lambda grad, src_meta, dim, start, end, step: grad.slice_scatter(
         grad.new_zeros(src_meta.shape), dim, start, end, step
     ),
@@ -135,7 +135,7 @@ def diagonal_scatter_kernel(
     return whole
 
 
-diagonal_scatter.derivative(
+diagonal_scatter.linear(
     self=lambda grad, src_meta, offset, dim1, dim2: grad.diagonal_scatter(
         grad.new_zeros(src_meta.shape), offset, dim1, dim2
     ),

@@ -70,7 +70,7 @@ def reshaped_back(grad: Tensor, self_meta: TensorMeta) -> Tensor:
     return grad.reshape(self_meta.shape)
 
 
-view.derivative(self=reshaped_back)
+view.linear(self=reshaped_back)
 
 view_as_dtype = define("aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
 view_as_dtype.without_base()
@@ -106,7 +106,7 @@ def share_storage(page: OperatorPage, view: OperatorPage, rule: Callable[..., ob
 
 _unsafe_view = define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
 share_storage(_unsafe_view, view, view_shape)
-_unsafe_view.derivative(self=reshaped_back)
+_unsafe_view.linear(self=reshaped_back)
 
 _reshape_alias = define(
     "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"
@@ -118,7 +118,7 @@ def _reshape_alias_shape(self: TensorMeta, size: Ints, stride: Ints) -> TensorMe
     return self.view(size, stride)
 
 
-_reshape_alias.derivative(self=reshaped_back)
+_reshape_alias.linear(self=reshaped_back)
 
 as_strided = define(
     "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
@@ -151,7 +151,7 @@ def _within_storage(op: OpOverload, ks: int) -> Callable[..., object]:
 
 
 as_strided.op.register(DispatchKey.ADInplaceOrView, Kernel(_within_storage))
-as_strided.derivative(
+as_strided.linear(
     self=lambda grad, self_meta, size, stride, storage_offset: as_strided_backward(
         grad, self_meta, size, stride, storage_offset
     )
@@ -169,7 +169,7 @@ def expand_shape(self: TensorMeta, size: Ints, implicit: bool) -> TensorMeta:
 
 
 # The engine sums a gradient that broadcasts over its input.
-expand.derivative(self=lambda grad: grad)
+expand.linear(self=lambda grad: grad)
 
 permute = define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", tags=[Tag.core])
 
@@ -185,7 +185,7 @@ def inverse_permutation(dims: Ints) -> Ints:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
-permute.derivative(self=lambda grad, dims: grad.permute(inverse_permutation(dims)))
+permute.linear(self=lambda grad, dims: grad.permute(inverse_permutation(dims)))
 
 transpose = define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
 
@@ -195,7 +195,7 @@ def transpose_shape(self: TensorMeta, dim0: int, dim1: int) -> TensorMeta:
     return self.view(*transpose_view(self.shape, self.strides, self.offset, dim0, dim1))
 
 
-transpose.derivative(self=lambda grad, dim0, dim1: transpose(grad, dim0, dim1))
+transpose.linear(self=lambda grad, dim0, dim1: transpose(grad, dim0, dim1))
 
 t = define("aten::t(Tensor(a) self) -> Tensor(a)")
 
@@ -209,7 +209,7 @@ def t_shape(self: TensorMeta) -> TensorMeta:
     return self if self.ndim < 2 else transpose_shape(self, 0, 1)
 
 
-t.derivative(self=lambda grad: t(grad))
+t.linear(self=lambda grad: t(grad))
 
 unsqueeze = define("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
 
@@ -219,7 +219,7 @@ def unsqueeze_shape(self: TensorMeta, dim: int) -> TensorMeta:
     return self.view(*unsqueeze_view(self.shape, self.strides, self.offset, dim))
 
 
-unsqueeze.derivative(self=lambda grad, dim: grad.squeeze(dim))
+unsqueeze.linear(self=lambda grad, dim: grad.squeeze(dim))
 
 squeeze = define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
 squeeze_dim = define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
@@ -242,7 +242,7 @@ def squeeze_dims_shape(self: TensorMeta, dim: Ints) -> TensorMeta:
 
 
 for _page in (squeeze, squeeze_dim, squeeze_dims):
-    _page.derivative(self=reshaped_back)
+    _page.linear(self=reshaped_back)
 
 select = define(
     "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", tags=[Tag.core]
@@ -254,7 +254,7 @@ def select_shape(self: TensorMeta, dim: int, index: int) -> TensorMeta:
     return self.view(*select_view(self.shape, self.strides, self.offset, dim, index))
 
 
-select.derivative(
+select.linear(
     self=lambda grad, self_meta, dim, index: select_backward(grad, self_meta.shape, dim, index)
 )
 
@@ -273,7 +273,7 @@ def slice_shape(
     return self.view(*slice_view(self.shape, self.strides, self.offset, dim, start, end, step))
 
 
-@slice.derivative("self")
+@slice.linear("self")
 def slice_grad(
     grad: Tensor,
     self_meta: TensorMeta,
@@ -295,7 +295,7 @@ def unfold_shape(self: TensorMeta, dimension: int, size: int, step: int) -> Tens
     return self.view(*geometry)
 
 
-unfold.derivative(
+unfold.linear(
     self=lambda grad, self_meta, dimension, size, step: unfold_backward(
         grad, self_meta.shape, dimension, size, step
     )
@@ -313,7 +313,7 @@ def diagonal_shape(self: TensorMeta, offset: int, dim1: int, dim2: int) -> Tenso
     return self.view(*geometry)
 
 
-diagonal.derivative(
+diagonal.linear(
     self=lambda grad, self_meta, offset, dim1, dim2: diagonal_backward(
         grad, self_meta.shape, offset, dim1, dim2
     )
@@ -321,7 +321,7 @@ diagonal.derivative(
 
 alias = define("aten::alias(Tensor(a) self) -> Tensor(a)", tags=[Tag.core])
 alias.shape(lambda self: self)
-alias.derivative(self=lambda grad: grad)
+alias.linear(self=lambda grad: grad)
 
 detach = define("aten::detach(Tensor(a) self) -> Tensor(a)").without_base()
 detach.shape(lambda self: self)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import no_slope
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.arithmetic import mul
 from maquette.aten.elementwise.pointwise import (
@@ -32,6 +31,7 @@ from maquette.aten.elementwise.pointwise import (
     same,
     unary,
 )
+from maquette.autograd.formulas import naming
 from maquette.core.dtype import dtype, finfo
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented, check_value
@@ -50,8 +50,9 @@ def linear_backward(
     more, names: its further parameters, as the schema writes them and by name.
     """
     op = backward(name, kernel, more=more, grad=grad, tags=())
-    formula = f"lambda grad, self{names}: op(grad, self{names})"
-    op.derivative(self=no_slope, **{grad: eval(formula, {"op": op})})
+    needed = naming("grad", "self", *names.split(", ")[1:])
+    op.linear(**{grad: needed(lambda *values: op(*values))})
+    op.flat("self")
     return op
 
 
@@ -123,10 +124,10 @@ def threshold_backward_kernel(
 
 
 threshold_backward.cost(elementwise_cost(1))
-threshold_backward.derivative(
-    grad_output=lambda grad, self, threshold: threshold_backward(grad, self, threshold),
-    self=no_slope,
+threshold_backward.linear(
+    grad_output=lambda grad, self, threshold: threshold_backward(grad, self, threshold)
 )
+threshold_backward.flat("self")
 
 
 # --- hardtanh, relu6 ------------------------------------------------------------------

@@ -143,6 +143,17 @@ def log_softmax_backward_kernel(
     return result
 
 
+@_softmax.tangent
+def softmax_tangent(self_t: Tensor, dim: int, result: Tensor) -> Tensor:
+    moved = result * self_t
+    return moved - result * moved.sum(dim, True)
+
+
+@_log_softmax.tangent
+def log_softmax_tangent(self_t: Tensor, dim: int, result: Tensor) -> Tensor:
+    return self_t - (result.exp() * self_t).sum(dim, True)
+
+
 _softmax.derivative(
     self=lambda grad, result, dim, self_meta: softmax_backward(grad, result, dim, self_meta.dtype)
 )

@@ -382,6 +382,25 @@ def convolution_kernel(
     return out
 
 
+@convolution.tangent
+def convolution_tangent(
+    input: Tensor,
+    input_t: Tensor,
+    weight: Tensor,
+    weight_t: Tensor,
+    bias_t: Tensor | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+) -> object:
+    """A product of input and weight, to which the bias is added: one call for each factor."""
+    more = (stride, padding, dilation, transposed, output_padding, groups)
+    return convolution(input_t, weight, bias_t, *more) + convolution(input, weight_t, None, *more)
+
+
 @convolution.derivative("input", "weight", "bias")
 def convolution_gradients(
     grad: Tensor,

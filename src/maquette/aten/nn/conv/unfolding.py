@@ -148,12 +148,12 @@ def col2im_kernel(
     return cropped(fold(xp, columns, around, stride, dilation), padding, output_size)
 
 
-col2im.derivative(
+col2im.linear(
     self=lambda grad, kernel_size, dilation, padding, stride: im2col(
         grad, kernel_size, dilation, padding, stride
     )
 )
-im2col.derivative(
+im2col.linear(
     self=lambda grad, self_meta, kernel_size, dilation, padding, stride: col2im(
         grad, self_meta.shape[-2:], kernel_size, dilation, padding, stride
     )

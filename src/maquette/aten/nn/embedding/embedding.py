@@ -82,7 +82,7 @@ def embedding_kernel(
     return weight[checked_rows(xp, indices, weight.shape[0])]
 
 
-@embedding.derivative("weight")
+@embedding.linear("weight")
 def embedding_weight_gradient(
     grad: Tensor,
     indices: Tensor,
@@ -159,7 +159,7 @@ def embedding_dense_backward_kernel(
     return result
 
 
-embedding_dense_backward.derivative(
+embedding_dense_backward.linear(
     grad_output=lambda grad, indices, padding_idx: _dense_backward_gradient(
         grad, indices, padding_idx
     )

@@ -235,7 +235,7 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         )
     )
     forward.nondifferentiable(1)
-    backward.derivative(
+    backward.linear(
         grad_output=lambda grad, target, weight, reduction, ignore_index: function(
             grad, target, weight, reduction, ignore_index
         ),

@@ -101,7 +101,7 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             x = xp.stack(means, axis) if means else x[(*lead, slice(0, 0))]
         return x
 
-    page.derivative(self=lambda grad, self: backward(grad, self))
+    page.linear(self=lambda grad, self: backward(grad, self))
 
     @backward.shape
     def adaptive_backward_shape(grad_output: TensorMeta, self: TensorMeta) -> TensorMeta:
@@ -128,7 +128,7 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             grad = spread
         return grad
 
-    backward.derivative(
+    backward.linear(
         grad_output=lambda grad, grad_output_meta: page(grad, grad_output_meta.shape[-dims:])
     )
     return page, backward
@@ -253,7 +253,7 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     ) -> Array:
         return scattered(xp, wide(grad_output), indices, self.shape[-dims:])
 
-    backward.derivative(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    backward.linear(grad_output=lambda grad, indices: gathered(grad, indices, dims))
     return page, backward
 
 

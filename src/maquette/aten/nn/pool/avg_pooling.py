@@ -100,7 +100,7 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             return xp.trunc(sums / counts).astype(x.dtype)
         return sums / xp.asarray(counts, x.dtype)
 
-    @page.derivative("self")
+    @page.linear("self")
     def avg_pool_gradient(
         grad: Tensor,
         self: Tensor,
@@ -158,7 +158,7 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         around = [p + n + max(b, 0) for p, n, b in zip(padding, space, behind)]
         return cropped(fold(xp, columns, around, stride, (1,) * dims), padding, space)
 
-    @backward.derivative("grad_output")
+    @backward.linear("grad_output")
     def avg_pool_second_gradient(
         grad: Tensor,
         kernel_size: Ints,

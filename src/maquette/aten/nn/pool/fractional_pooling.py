@@ -153,7 +153,7 @@ def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     ) -> Array:
         return scattered(xp, wide(grad_output), indices, self.shape[-dims:])
 
-    backward.derivative(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    backward.linear(grad_output=lambda grad, indices: gathered(grad, indices, dims))
     return page, backward
 
 

@@ -122,7 +122,7 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         indices = rest[-1]
         return scattered(xp, wide(grad_output), indices, self.shape[-dims:])  # type: ignore[arg-type]  # an array
 
-    backward.derivative(grad_output=lambda grad, indices: gathered(grad, indices, dims))
+    backward.linear(grad_output=lambda grad, indices: gathered(grad, indices, dims))
     plain = define(f"aten::{name}(Tensor self, {parameters}) -> Tensor")
 
     @plain.composite
@@ -276,7 +276,7 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
         result[rows, indices.reshape(prod(leading), -1)] = self.reshape(prod(leading), -1)
         return result.reshape(*leading, *output_size)
 
-    page.derivative(self=lambda grad, indices: gathered(grad, indices, dims))
+    page.linear(self=lambda grad, indices: gathered(grad, indices, dims))
     return page
 
 

@@ -36,7 +36,7 @@ def affine_grid_generator_backward_composite(
     return slope
 
 
-affine_grid_generator.derivative(
+affine_grid_generator.linear(
     theta=lambda grad, size, align_corners: affine_grid_generator_backward(
         grad, size, align_corners
     )

@@ -106,10 +106,11 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
 
     page.shape(padded)
     page.kernel(read)
-    page.derivative(self=lambda grad, self, padding: back(grad, self, padding))
+    page.linear(self=lambda grad, self, padding: back(grad, self, padding))
     back.shape(unpadded)
     back.kernel(added)
-    back.derivative(grad_output=lambda grad, padding: page(grad, padding), self=lambda grad: None)
+    back.linear(grad_output=lambda grad, padding: page(grad, padding))
+    back.flat("self")
     return page
 
 
@@ -166,7 +167,7 @@ def pixel_shuffle_kernel(xp: ModuleType, self: Array, upscale_factor: int) -> Ar
     return moved.reshape(*batch, channels // (r * r), height * r, width * r)
 
 
-pixel_shuffle.derivative(self=lambda grad, upscale_factor: pixel_unshuffle(grad, upscale_factor))
+pixel_shuffle.linear(self=lambda grad, upscale_factor: pixel_unshuffle(grad, upscale_factor))
 
 
 @pixel_unshuffle.shape
@@ -195,7 +196,7 @@ def pixel_unshuffle_kernel(xp: ModuleType, self: Array, downscale_factor: int) -
     return moved.reshape(*batch, channels * r * r, height // r, width // r)
 
 
-pixel_unshuffle.derivative(
+pixel_unshuffle.linear(
     self=lambda grad, downscale_factor: pixel_shuffle(grad, downscale_factor)
 )
 
@@ -233,6 +234,6 @@ def channel_shuffle_kernel(xp: ModuleType, self: Array, groups: int) -> Array:
     return parts.swapaxes(1, 2).reshape(self.shape)
 
 
-channel_shuffle.derivative(
+channel_shuffle.linear(
     self=lambda grad, groups: channel_shuffle(grad, max(grad.meta.shape[1] // groups, 1))
 )

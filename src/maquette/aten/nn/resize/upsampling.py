@@ -25,6 +25,7 @@ from maquette.aten.nn.resize.resampling import (
     resampled_bytes,
     smooth_taps,
 )
+from maquette.autograd.formulas import naming
 from maquette.core.dtype import uint8
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.layout import contiguous_format
@@ -144,22 +145,21 @@ class Family:
                     x = resampled(xp, x, axis, each)
             return x
 
-        page.derivative(self=self._gradient())
+        page.linear(self=self._gradient())
         return page
 
     def _gradient(self) -> Callable[..., object]:
         """The formula for `self`, naming exactly the operator's parameters."""
-        names = [part.split()[1].split("=")[0] for part in self._tail().split(", ")]
-        space: dict[str, object] = {"family": self}
-        listed = ", ".join(names)
-        exec(
-            f"def formula(grad, self_meta, output_size, {listed}):\n"
-            f"    return family.backward(grad, output_size, self_meta.shape, {listed})\n",
-            space,
-        )
-        formula = space["formula"]
-        assert callable(formula)
+
+        @naming("grad", "self_meta", "output_size", *self._parameters())
+        def formula(grad: Tensor, meta: TensorMeta, output_size: Ints, *rest: object) -> object:
+            return self.backward(grad, output_size, meta.shape, *rest)
+
         return formula
+
+    def _parameters(self) -> list[str]:
+        """The names of the operator's parameters after the size of its result."""
+        return [part.split()[1].split("=")[0] for part in self._tail().split(", ")]
 
     def _backward(self) -> OperatorPage:
         page = define(
@@ -198,20 +198,14 @@ class Family:
                 g = resampled_back(xp, g, axis, input_size[axis], each)
             return g
 
-        page.derivative(grad_output=self._second_gradient())
+        page.linear(grad_output=self._second_gradient())
         return page
 
     def _second_gradient(self) -> Callable[..., object]:
-        names = [part.split()[1].split("=")[0] for part in self._tail().split(", ")]
-        space: dict[str, object] = {"family": self}
-        listed = ", ".join(names)
-        exec(
-            f"def formula(grad, output_size, {listed}):\n"
-            f"    return family.page(grad, output_size, {listed})\n",
-            space,
-        )
-        formula = space["formula"]
-        assert callable(formula)
+        @naming("grad", "output_size", *self._parameters())
+        def formula(*values: object) -> object:
+            return self.page(*values)
+
         return formula
 
     def _vec(self, tags: Sequence[Tag]) -> OperatorPage:

@@ -1,0 +1,213 @@
+"""Tangents of results, as forward mode needs them: read off what a page says of its derivatives.
+
+A page that states slopes, or in which arguments its operator is linear, has said its tangent rule
+(`formulas.Kind`); another may register one with ``page.tangent``. `tangent_of` evaluates either for
+one call. Rules and results are operators' calls, so they are differentiated and batched in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from maquette.autograd.formulas import Derivatives, Formula, Kind, Rule, parameter_names
+from maquette.dispatch.matching import normalise
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import ops
+from maquette.dispatch.tags import Tag
+from maquette.tensor.tensor import Tensor
+
+Tangents = Mapping[int, object]
+"""By position of a parameter its tangent: a tensor, or a list (None for members without one)."""
+
+
+def has_tangent_rule(op: OpOverload, positions: Sequence[int]) -> bool:
+    """Whether the page says the tangent by the parameters at these positions."""
+    if op.facts.tangent is not None:
+        return True
+    known = op.facts.derivatives
+    names = [op._schema.arguments[i].name for i in positions]
+    return known is not None and all(_says(op, known.rule_of(name)) for name in names)
+
+
+def _says(op: OpOverload, rule: Rule | None) -> bool:
+    """Whether a rule is data, or the formula of an elementwise operator, which serves both ways."""
+    if rule is None:
+        return False
+    return rule.kind is not Kind.FORMULA or (Tag.pointwise in op.tags and not rule.joint)
+
+
+def tangent_of(
+    op: OpOverload, params: Sequence[object], tangents: Tangents, result: object
+) -> object:
+    """The tangent of the result of a functional overload: as the result is, None where it has none.
+
+    params: canonical parameters; tangents: of those that have one; result: what the call gave.
+    Raises NotImplementedError where the page does not say it.
+    """
+    names = [a.name for a in op._schema.arguments]
+    if not has_tangent_rule(op, list(tangents)):
+        _refuse(op, [names[i] for i in tangents])
+    if op.facts.tangent is not None:
+        return _by_rule(op.facts.tangent, names, params, tangents, result)
+    known = op.facts.derivatives
+    assert known is not None
+    values = _values(names, params, result)
+    found = [
+        term
+        for i, tangent in tangents.items()
+        for term in _elementwise(op, known.rule_of(names[i]), tangent, values)
+    ]
+    found += _by_calls(op, known, names, params, tangents)
+    total = _sum(found) if found else _zero(result)
+    return _fitted(total, result, known.nondifferentiable)
+
+
+def _refuse(op: OpOverload, names: Sequence[str]) -> NoReturn:
+    raise NotImplementedError(
+        f"{op.name()}: its page does not say the tangent by {', '.join(names)}; state a slope, "
+        f"linear or bilinear there, or register a rule with page.tangent"
+    )
+
+
+# --- rules and slopes ------------------------------------------------------------------------
+
+
+def _by_rule(
+    rule: Formula,
+    names: Sequence[str],
+    params: Sequence[object],
+    tangents: Tangents,
+    result: object,
+) -> object:
+    given = _values(names, params, result)
+    asked = parameter_names(rule)
+    for i, name in enumerate(names):
+        if f"{name}_t" in asked:
+            given[f"{name}_t"] = _filled(tangents[i] if i in tangents else None, params[i])
+    return rule(*[given[name] for name in asked])
+
+
+def _values(names: Sequence[str], params: Sequence[object], result: object) -> dict[str, object]:
+    """What a rule may name: parameters, their metas, and results by number."""
+    values: dict[str, object] = {"result": result}
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    values |= {f"result{n}": r for n, r in enumerate(results)}
+    for name, value in zip(names, params, strict=True):
+        values[name] = value
+        values[f"{name}_meta"] = value.meta if isinstance(value, Tensor) else value
+    return values
+
+
+def _elementwise(
+    op: OpOverload, rule: Rule | None, tangent: object, values: dict[str, object]
+) -> list[object]:
+    """What an elementwise operator's tangent is by one argument: slope times tangent.
+
+    The formula of a gradient multiplies with the conjugate of the slope, so that it serves here
+    too, on conjugates, where the operator is real or complex throughout.
+    """
+    if rule is None or rule.kind in (Kind.LINEAR, Kind.BILINEAR, Kind.FLAT):
+        return []
+    assert isinstance(tangent, Tensor)
+    if rule.slope is not None:
+        slope = rule.slope(*[values[name] for name in parameter_names(rule.slope)])
+        return [tangent * slope]  # type: ignore[operator]  # a tensor or number
+    result = values["result"]
+    assert isinstance(result, Tensor)
+    is_complex = tangent.meta.dtype.is_complex
+    if is_complex is not result.meta.dtype.is_complex:
+        _refuse(op, rule.wrt)
+    tangent = ops.aten.expand(tangent, result.meta.shape)
+    values = values | {"grad": ops.aten.conj(tangent) if is_complex else tangent}
+    answer = rule.function(*[values[name] for name in rule.needs])
+    if answer is None:
+        return []
+    return [ops.aten.conj(answer) if is_complex else answer]
+
+
+# --- linear and bilinear arguments -----------------------------------------------------------
+
+
+def _by_calls(
+    op: OpOverload,
+    known: Derivatives,
+    names: Sequence[str],
+    params: Sequence[object],
+    tangents: Tangents,
+) -> list[object]:
+    """Calls of the operator itself whose sum is the tangent.
+
+    The first carries the tangents of all linear arguments; each bilinear argument that has a
+    tangent takes a call, and linear arguments are zero in all but one.
+    """
+    added = (*known.arguments(Kind.LINEAR), *known.constants)
+    linear = [i for i, name in enumerate(names) if name in added]
+    pairs = set(known.arguments(Kind.BILINEAR))
+    moving = [i for i in tangents if names[i] in pairs]
+    first = {i: tangents[i] if i in tangents else _zero(params[i]) for i in linear}
+    rest = {i: _zero(params[i]) for i in linear} if len(moving) > 1 else {}
+    moved = any(i in tangents for i in linear)
+    if not moving:
+        if not moved:
+            return []
+        still = [i for i, name in enumerate(names) if name in pairs]
+        return [_call(op, params, first | {i: _zero(params[i]) for i in still[:1]})]
+    calls = []
+    for n, i in enumerate(moving):
+        calls.append(_call(op, params, (rest if n else first) | {i: tangents[i]}))
+    return calls
+
+
+def _zero(value: object) -> object:
+    """What stands for an argument that does not move: zeros of its shape, a number's 0, None."""
+    if isinstance(value, Tensor):
+        return ops.aten.zeros_like(value)
+    if isinstance(value, (tuple, list)):
+        return [_zero(v) for v in value]
+    return None if value is None else type(value)(0)  # type: ignore[call-arg]  # a number
+
+
+def _call(op: OpOverload, params: Sequence[object], changed: Mapping[int, object]) -> object:
+    given = [_filled(changed[i], p) if i in changed else p for i, p in enumerate(params)]
+    args, kwargs = normalise(op._schema, tuple(given))
+    return op(*args, **kwargs)
+
+
+def _filled(tangent: object, primal: object) -> object:
+    """A tangent with zeros in the place of what has none: the whole, or members of a list."""
+    if tangent is None:
+        return _zero(primal)
+    if not isinstance(primal, (tuple, list)):
+        return tangent
+    members: Sequence[object] = tangent  # type: ignore[assignment]  # a list, as the primal is
+    return tuple([_zero(p) if t is None else t for t, p in zip(members, primal, strict=True)])
+
+
+# --- results ---------------------------------------------------------------------------------
+
+
+def _sum(terms: Sequence[object]) -> object:
+    if isinstance(terms[0], (tuple, list)):
+        return [_sum(parts) for parts in zip(*terms, strict=True)]
+    total, *rest = terms
+    for term in rest:
+        total = total + term  # type: ignore[operator]  # tensors
+    return total
+
+
+def _fitted(tangent: object, result: object, without: Sequence[int]) -> object:
+    """A tangent in the shape and dtype of its result; None where that is not differentiable."""
+    if isinstance(result, (tuple, list)):
+        pairs = zip(tangent, result, strict=True)  # type: ignore[call-overload]  # as the result
+        fitted = [None if n in without else _fitted(t, r, ()) for n, (t, r) in enumerate(pairs)]
+        return type(result)(fitted)
+    if not isinstance(tangent, Tensor) or not isinstance(result, Tensor) or 0 in without:
+        return None
+    if not (result.meta.dtype.is_floating_point or result.meta.dtype.is_complex):
+        return None
+    meta = result.meta
+    if tangent.meta.dtype is not meta.dtype:
+        return _fitted(ops.aten.to(tangent, meta.dtype), result, without)
+    same = tangent.meta.shape == meta.shape
+    return tangent if same else ops.aten.expand(tangent, meta.shape)
