@@ -1,0 +1,648 @@
+"""`ShapeEnv`: the symbols of one program, what is known of them, and what was decided by hints.
+
+Every question about a symbolic number ends in `evaluate` or `guard_or_defer_runtime_assert`: what
+is known decides it; else the hint does, leaving a guard; else only data could. Symbols are made in
+`creating.py`, knowledge is in `facts.py`, guards over a program's inputs in `producing.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from maquette.symbolic import functions, producing
+from maquette.symbolic.config import config
+from maquette.symbolic.creating import SymbolMaker
+from maquette.symbolic.errors import GuardOnDataDependentSymNode, ShapeEnvGuardError
+from maquette.symbolic.expr import (
+    Expr,
+    Junction,
+    Numeric,
+    Poly,
+    Relation,
+    Symbol,
+    negation,
+    number,
+    relation,
+    substituted,
+)
+from maquette.symbolic.facts import Facts, solutions, symbol_alone
+from maquette.symbolic.forms import expr_of, sympy_forms, sympy_of, text_of
+from maquette.symbolic.guards import RuntimeAssert, ShapeGuard, user_line
+from maquette.symbolic.node import InternKey, SymNode
+from maquette.symbolic.numbers import KINDS, SymInt, SymNumber
+from maquette.symbolic.ranges import ValueRange, bounds_of, value_of
+
+_tls = threading.local()
+_ids = itertools.count()
+
+
+@dataclass(frozen=True)
+class ShapeEnvSettings:
+    """How an environment makes symbols and answers questions (spec F107)."""
+
+    allow_scalar_outputs: bool = True
+    allow_dynamic_output_shape_ops: bool = True
+    assume_static_by_default: bool = False
+    specialize_zero_one: bool = True
+    duck_shape: bool = True
+    prefer_deferred_runtime_asserts_over_guards: bool = False
+    trace_asserts: bool = False
+
+
+class ShapeEnv(SymbolMaker):
+    """The symbols of a program.
+
+    allow_scalar_outputs, allow_dynamic_output_shape_ops: whether operators may give unbacked
+    numbers. assume_static_by_default: sizes of inputs are constants unless marked. duck_shape:
+    equal sizes share a symbol; None takes the process's setting. specialize_zero_one: sizes 0 and 1
+    are constants. prefer_deferred_runtime_asserts_over_guards: checks on sizes of inputs are
+    asserted at run time. trace_asserts: so is a Python ``assert`` on unbacked numbers.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_scalar_outputs: bool = True,
+        allow_dynamic_output_shape_ops: bool = True,
+        assume_static_by_default: bool = False,
+        specialize_zero_one: bool = True,
+        duck_shape: bool | None = None,
+        prefer_deferred_runtime_asserts_over_guards: bool = False,
+        trace_asserts: bool = False,
+        co_fields: Mapping[str, str] | None = None,
+        should_record_events: bool | None = None,
+        tracked_fakes: list[Any] | None = None,
+    ) -> None:
+        self.settings = ShapeEnvSettings(
+            allow_scalar_outputs,
+            allow_dynamic_output_shape_ops,
+            assume_static_by_default,
+            specialize_zero_one,
+            config.use_duck_shape if duck_shape is None else duck_shape,
+            prefer_deferred_runtime_asserts_over_guards,
+            trace_asserts,
+        )
+        self.co_fields = dict(co_fields or {})
+        self.tracked_fakes = tracked_fakes
+        self.facts = Facts()
+        self.guards: list[ShapeGuard] = []
+        self.deferred: dict[Symbol | None, list[RuntimeAssert]] = {}
+        self.num_deferred_runtime_asserts = 0
+        self.frozen = False
+        self.runtime_asserts_frozen = False
+        self.counter: Counter[str] = Counter()
+        self.guard_counts: dict[Symbol, int] = {}
+        self.specialization_lines: dict[Symbol, Any] = {}
+        self.fake_tensor_cache: dict[object, Any] = {}
+        self.id = next(_ids)
+        self._error_on_new_guards = False
+        self._nodes: dict[type, dict[Expr, SymNode]] = {int: {}, float: {}, bool: {}}
+        self._results: dict[object, Any] = {}
+        self._hints: dict[Expr, Any] = {}
+        self._init_symbols()
+
+    def __repr__(self) -> str:
+        return f"<ShapeEnv {self.id}>"
+
+    def __getattr__(self, name: str) -> Any:
+        # The settings by their names: `env.duck_shape`.
+        if name.startswith("_") or name == "settings":
+            raise AttributeError(f"'ShapeEnv' object has no attribute {name!r}")
+        return getattr(self.settings, name)
+
+    # --- nodes ----------------------------------------------------------------------------
+
+    def node(self, form: Expr, pytype: type) -> SymNode:
+        """The node of an expression: one for each, so that nodes compare by identity."""
+        table = self._nodes[pytype]
+        found = table.get(form)
+        if found is None:
+            node = SymNode()
+            node.form, node.shape_env, node.pytype = form, self, pytype
+            node.key, node.results = InternKey(), self._results
+            node.answer, node.unknown_at = None, -1
+            node.fx_node = None
+            node.number = KINDS[pytype](node)
+            found = table.setdefault(form, node)
+        return found
+
+    def symint(self, form: Poly) -> SymInt | int:
+        """A size as users see it: a plain int where it is constant."""
+        value = form.constant
+        return int(value) if value is not None else cast(SymInt, self.node(form, int).number)
+
+    def form_of(self, value: Any) -> Expr:
+        """The expression of a symbolic number, a plain one, or a SymPy expression."""
+        if isinstance(value, SymNumber):
+            return value.node.current
+        return expr_of(value, self.names.get)
+
+    def poly_of(self, value: Any) -> Poly:
+        """`form_of` of a number."""
+        form = self.form_of(value)
+        assert isinstance(form, Poly), f"expected a number, got the condition {text_of(form)}"
+        return form
+
+    # --- hints ----------------------------------------------------------------------------
+
+    def hint_of(self, form: Expr) -> Any:
+        """The value at the sizes that the program was given; None if only data could tell."""
+        found = self._hints.get(form, self)
+        if found is self:
+            try:
+                found = value_of(form, self.hints.__getitem__)
+            except KeyError:
+                current = self.facts.simplify(form)
+                found = None if current is form else self.hint_of(current)
+                if found is None:
+                    return None
+            except (ZeroDivisionError, OverflowError, ValueError):
+                return None
+            self._hints[form] = found
+        return found
+
+    def size_hint(self, expr: Any, *, allow_none: bool = False) -> Any:
+        """The hint of an expression; without one None if that is allowed, else an error."""
+        hint = self.hint_of(self.form_of(expr))
+        if hint is None and not allow_none:
+            self.refuse(self.form_of(expr))
+        return hint if hint is None or isinstance(hint, bool) else sympy_of(number(hint))
+
+    def has_guarding_hint(self, expr: Any) -> bool:
+        """Whether the expression has a hint."""
+        return self.hint_of(self.form_of(expr)) is not None
+
+    def guarding_hint_or_throw(self, expr: Any) -> Any:
+        """The hint of an expression; GuardOnDataDependentSymNode without one."""
+        form = self.form_of(expr)
+        hint = self.hint_of(form)
+        return self.refuse(form) if hint is None else hint
+
+    def optimization_hint(self, expr: Any, fallback: int | None = None) -> int:
+        """A value to optimise for: the hint, with ``fallback`` for every unbacked symbol."""
+        form = self.form_of(expr)
+        value = int(config_fallback if fallback is None else fallback)
+        return int(value_of(form, lambda s: self.hints.get(s, value)))
+
+    # --- deciding -------------------------------------------------------------------------
+
+    def decide(self, form: Expr, *, oblivious: bool = False) -> bool | None:
+        """The truth of a condition where it is known without a hint."""
+        return self.facts.decide(form, oblivious=oblivious)
+
+    def evaluate(
+        self, node: SymNode, *, oblivious: bool = False, fallback: bool | None = None
+    ) -> Any:
+        """The value of a node: known, or by its hint, with a guard.
+
+        fallback: the answer where only data could tell; without one that is an error. oblivious:
+        take unbacked sizes for neither 0 nor 1.
+        """
+        if fallback is not None and node.unknown_at == self.facts.version:
+            return fallback
+        if fallback is not None and config.backed_size_oblivious and self._is_oblivious(node.form):
+            known = self.facts.decide(node.form, oblivious=oblivious)
+            return fallback if known is None else known
+        before = self.facts.version
+        answer = self._evaluate(node.form, oblivious, fallback)
+        if answer is None:
+            node.unknown_at = before
+            return fallback
+        if node.pytype is bool:
+            answer = bool(answer)
+            if not self.suppressed and not self.frozen and not oblivious:
+                node.answer = answer
+        return answer
+
+    def _is_oblivious(self, form: Expr) -> bool:
+        return not self.facts.size_like.isdisjoint(self.facts.replace(form).symbols)
+
+    def _evaluate(
+        self, form: Expr, oblivious: bool, fallback: bool | None, forced: bool = False
+    ) -> Any:
+        """The value; None stands for the fallback."""
+        known = self._known_value(form, oblivious)
+        if known is not None:
+            return known
+        hint = self.hint_of(form)
+        if hint is None:
+            if fallback is not None:
+                return None
+            return self._without_hint(form)
+        condition = form if hint is True else negation(form) if hint is False else None
+        if condition is None:
+            assert isinstance(form, Poly)
+            condition = relation("==", form, number(hint))
+        self._check_frozen(form, hint)
+        if self.suppressed or self.frozen:
+            return hint
+        self._record(condition, oblivious, forced)
+        return hint
+
+    def _known_value(self, form: Expr, oblivious: bool) -> Any:
+        if isinstance(form, Poly):
+            current = self.facts.simplify(form)
+            assert isinstance(current, Poly)
+            if current.constant is not None:
+                return current.constant
+            interval = self.facts.bounds(current)
+            return interval.lower if interval.is_singleton() else None
+        return self.facts.decide(form, oblivious=oblivious)
+
+    def _without_hint(self, form: Expr) -> Any:
+        """An answer where there is no hint: the real value, an assertion, or an error."""
+        real = self._real_value(form)
+        if real is not None:
+            condition = form if real is True else negation(form) if real is False else None
+            if condition is None:
+                condition = relation("==", cast(Poly, form), number(real))
+            self.guard_or_defer_runtime_assert(condition, f"propagate_real_tensors: {form}")
+            return real
+        if self.settings.trace_asserts and producing.in_python_assert():
+            self.guard_or_defer_runtime_assert(form, "Python assert")
+            return True
+        return self.refuse(form)
+
+    def _real_value(self, form: Expr) -> Any:
+        if not self.real_values:
+            return None
+        try:
+            return value_of(form, lambda s: self.hints.get(s) or self.real_values[s])
+        except KeyError:
+            return None
+
+    def refuse(self, form: Expr) -> NoReturn:
+        """Raise the error of a question that only data could answer (F134)."""
+        known: dict[Symbol, Poly] = {s: number(self.hints[s]) for s in form.symbols if s in self.hints}
+        hinted = substituted(form, known, functions.apply)
+        extract = isinstance(form, Poly) and form.is_int
+        action = "extract specialized integer from" if extract else "guard on"
+        sizes = ", ".join(sorted(s.name for s in form.symbols if s in self.facts.size_like))
+        advice = (
+            "the program needs the value itself here"
+            if extract
+            else "consider guard_or_false, guard_or_true or statically_known_true, or tell what "
+            "holds with torch._check(...)"
+        )
+        made = "; ".join(
+            f"{s.name} was made at {self.made_at.get(s, '')}"
+            for s in sorted(form.symbols, key=lambda s: s.name)
+            if s in self.made_at
+        )
+        raise GuardOnDataDependentSymNode(
+            sympy_of(hinted),
+            f"Could not {action} data-dependent expression {text_of(hinted)} (unhinted: "
+            f"{text_of(form)}).  (Size-like symbols: {sizes or 'none'})\n\n{advice}\n"
+            f"Caused by: {user_line()}\n{made}",
+        )
+
+    def evaluate_expr(
+        self,
+        orig_expr: Any,
+        hint: Any = None,
+        fx_node: object = None,
+        size_oblivious: bool = False,
+        fallback_value: bool | None = None,
+        *,
+        forcing_spec: bool = False,
+    ) -> Any:
+        """The value of a SymPy expression, guarded like that of a node."""
+        form = self.form_of(orig_expr)
+        answer = self._evaluate(form, size_oblivious, fallback_value, forced=forcing_spec)
+        if answer is None:
+            return fallback_value
+        if isinstance(answer, bool):
+            return answer
+        return sympy_of(number(answer))
+
+    def evaluate_sym_node(
+        self, sym_node: SymNode, size_oblivious: bool = False, fallback_value: bool | None = None
+    ) -> Any:
+        """`evaluate` by PyTorch's name."""
+        return self.evaluate(sym_node, oblivious=size_oblivious, fallback=fallback_value)
+
+    # --- learning -------------------------------------------------------------------------
+
+    def _record(self, condition: Expr, oblivious: bool, forced: bool) -> None:
+        self.guards.append(ShapeGuard(condition, user_line(), oblivious))
+        self.learn(condition)
+        limit = config.symbol_guard_limit_before_specialize
+        for symbol in sorted(condition.symbols, key=lambda s: s.name):
+            count = self.guard_counts[symbol] = self.guard_counts.get(symbol, 0) + 1
+            if limit is not None and count > limit and not forced:
+                self._evaluate(symbol.poly, False, None, forced=True)
+
+    def learn(self, condition: Expr) -> None:
+        """Take a condition for true: narrow ranges, replace what is equal."""
+        current = self.facts.simplify(condition)
+        self.facts.learn(current)
+        if condition is not current:
+            self.facts.held.add(condition)
+        for part in _parts(current):
+            if isinstance(part, Relation) and part.op == "==":
+                self._replace_by(part)
+        for symbol in sorted(current.symbols, key=lambda s: s.name):
+            self._settle(symbol)
+
+    def _settle(self, symbol: Symbol) -> None:
+        """A symbol of which one value is left is that value."""
+        interval = self.facts.range_of(symbol)
+        if interval.is_singleton() and symbol not in self.facts.replacements:
+            self._set_replacement(symbol, number(interval.lower))
+
+    def _replace_by(self, equation: Relation) -> None:
+        found = list(solutions(equation))
+        for symbol, solution in sorted(found, key=lambda pair: self._preference(pair[0])):
+            if self._may_replace(symbol, solution):
+                self._set_replacement(symbol, solution)
+                return
+
+    def _preference(self, symbol: Symbol) -> tuple[bool, Numeric, str]:
+        """Symbols that should go come first: unbacked ones, then those of the largest hint."""
+        hint = self.hints.get(symbol, 0)
+        return not symbol.is_unbacked, -hint, "".join(chr(255 - ord(c)) for c in symbol.name)
+
+    def _may_replace(self, symbol: Symbol, solution: Poly) -> bool:
+        """Whether nothing is lost: the range allows it, and no data decides (spec F137)."""
+        free = {s for s in solution.symbols if s.is_unbacked and s not in self.unbacked_inputs}
+        if free:
+            return False
+        mine = self.facts.range_of(symbol)
+        theirs = self.facts.bounds(solution)
+        if theirs not in mine:
+            # The symbols of the solution must keep the range, too, or it would be forgotten.
+            self.facts.narrow_by(solution, mine)
+            theirs = self.facts.bounds(solution)
+        if symbol in self.facts.size_like and symbol.is_unbacked:
+            oblivious = self.facts.bounds(solution, oblivious=True)
+            if oblivious not in self.facts.oblivious_range_of(symbol):
+                return False
+        return theirs in mine
+
+    def _set_replacement(self, symbol: Symbol, by: Poly) -> None:
+        other = symbol_alone(by)
+        if other is not None and self.facts.size_like & {symbol, other}:
+            self.facts.size_like |= {symbol, other}
+        constant = by.constant
+        if constant is not None:
+            self.specialization_lines.setdefault(symbol, user_line())
+            if symbol in self.facts.size_like and symbol.is_unbacked and constant < 2:
+                return  # it would not be size-like any more (F132)
+            if config.print_specializations:
+                producing.warn_of_specialization(self, symbol, constant)
+        self.facts.set_replacement(symbol, by)
+        for child in sorted(by.symbols, key=lambda s: s.name):
+            self._settle(child)
+
+    def _check_frozen(self, form: Expr, hint: Any) -> None:
+        if self._error_on_new_guards:
+            raise ShapeEnvGuardError(
+                f"Guard attempted while ShapeEnv guards are frozen: {text_of(form)} == {hint}"
+            )
+        if self.frozen:
+            self.counter["ignored_backward_guard"] += 1
+
+    def guard_or_defer_runtime_assert(
+        self, orig_expr: Any, msg: str, fx_node: object = None
+    ) -> bool:
+        """Hold a condition true: known, guarded by its hint, or asserted when the program runs.
+
+        False if it is known to be false, or its hint says so.
+        """
+        form = self.form_of(orig_expr)
+        known = self.facts.decide(form)
+        if known is not None:
+            return known
+        current = self.facts.simplify(form)
+        deferring = self.settings.prefer_deferred_runtime_asserts_over_guards
+        if not deferring and self.hint_of(current) is not None:
+            return bool(self._evaluate(current, False, None))
+        if self.suppressed:
+            return True
+        if self.hint_of(current) is False:
+            return False
+        self._check_frozen(form, True)
+        canonical = producing.canonical_condition(form)
+        latest = max(
+            (s for s in canonical.symbols if s.is_unbacked), key=_creation_order, default=None
+        )
+        assertion = RuntimeAssert(canonical, msg, user_line())
+        self.deferred.setdefault(latest, []).append(assertion)
+        self.num_deferred_runtime_asserts += 1
+        self.facts.held.add(canonical)
+        self.learn(form)
+        return True
+
+    # --- states ---------------------------------------------------------------------------
+
+    @property
+    def suppressed(self) -> bool:
+        """Whether this thread answers by hints and learns nothing."""
+        return bool(getattr(_tls, "suppressed", 0))
+
+    @contextmanager
+    def suppress_guards(self) -> Iterator[None]:
+        """Answer by hints in the block, and learn nothing; in this thread alone (F129)."""
+        _tls.suppressed = getattr(_tls, "suppressed", 0) + 1
+        try:
+            yield
+        finally:
+            _tls.suppressed -= 1
+
+    @contextmanager
+    def error_on_new_guards(self) -> Iterator[None]:
+        """Raise in the block where a new guard would be needed (F129)."""
+        before, self._error_on_new_guards = self._error_on_new_guards, True
+        try:
+            yield
+        finally:
+            self._error_on_new_guards = before
+
+    def freeze(self) -> None:
+        """Add no guards from here on: hints answer (F129)."""
+        self.frozen = True
+
+    def freeze_runtime_asserts(self) -> None:
+        """Note that runtime assertions are complete (F138)."""
+        self.runtime_asserts_frozen = True
+
+    def cleanup(self) -> None:
+        """Nothing to do: no stacks are kept."""
+
+    # --- views for SymPy --------------------------------------------------------------------
+
+    @property
+    def replacements(self) -> dict[Any, Any]:
+        """What symbols were replaced by, for SymPy."""
+        return {_sympy(s): sympy_of(by) for s, by in self.facts.replacements.items()}
+
+    @property
+    def divisible(self) -> set[Any]:
+        """Remainders that are known to be 0, for SymPy."""
+        return {sympy_of(form) for form in self.facts.divisible}
+
+    @property
+    def size_like(self) -> set[Any]:
+        """Symbols that are sizes, for SymPy."""
+        return set(map(_sympy, self.facts.size_like))
+
+    @property
+    def var_to_range(self) -> dict[Any, ValueRange]:
+        """The range of each symbol, for SymPy."""
+        return {_sympy(s): r for s, r in self.facts.ranges.items()}
+
+    @property
+    def backed_var_to_val(self) -> dict[Any, Any]:
+        """The hint of each symbol, for SymPy."""
+        return {_sympy(s): sympy_of(number(v)) for s, v in self.hints.items()}
+
+    var_to_val = backed_var_to_val
+
+    @property
+    def deferred_runtime_asserts(self) -> dict[Any, list[RuntimeAssert]]:
+        """Assertions by the latest unbacked symbol in them, for SymPy; None for backed ones."""
+        return {s if s is None else _sympy(s): found for s, found in self.deferred.items()}
+
+    @property
+    def symbol_guard_counter(self) -> dict[Any, int]:
+        """How many guards name each symbol, for SymPy."""
+        return {_sympy(s): count for s, count in self.guard_counts.items()}
+
+    @property
+    def axioms(self) -> set[Any]:
+        """Conditions that hold, for SymPy."""
+        return {sympy_of(condition) for condition in self.facts.held}
+
+    def replace(self, expr: Any) -> Any:
+        """A SymPy expression with replacements made."""
+        return sympy_of(self.facts.replace(self.form_of(expr)))
+
+    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
+        """A SymPy expression with replacements made and exact divisions carried out."""
+        return sympy_of(self.facts.simplify(self.form_of(expr)))
+
+    def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> ValueRange:
+        """The interval of a SymPy expression."""
+        form = self.facts.simplify(self.form_of(expr))
+        if isinstance(form, Poly):
+            return self.facts.bounds(form, oblivious=size_oblivious)
+        return bounds_of(form, self.facts.range_of)
+
+    def get_axioms(
+        self, symbols: Sequence[Any] | None = None, compute_hint: bool = False
+    ) -> tuple[Any, ...]:
+        """Conditions that hold, those that name ``symbols`` alone."""
+        wanted = None if symbols is None else {s.name for s in symbols}
+        found = [g.form for g in self.guards] + [a.form for d in self.deferred.values() for a in d]
+        return tuple(
+            sympy_of(f) for f in found if wanted is None or wanted & {s.name for s in f.symbols}
+        )
+
+    def get_implications(self, e: Any) -> tuple[tuple[Any, Any], ...]:
+        """Conditions that follow from one, with their truth."""
+        return producing.implications(e)
+
+    def _maybe_evaluate_static(self, expr: Any, **options: Any) -> Any:
+        form = self.form_of(expr)
+        oblivious = bool(options.get("size_oblivious"))
+        known = self._known_value(form, oblivious)
+        if known is None or isinstance(known, bool):
+            return None if known is None else sympy_of(self.form_of(known))
+        return sympy_of(number(known))
+
+    # --- guards -------------------------------------------------------------------------------
+
+    def format_guards(self, verbose: bool = False) -> str:
+        """The guards, one a line; verbose: with the lines that asked."""
+        tail: Callable[[ShapeGuard], str] = (lambda g: f" {g.sloc}") if verbose else (lambda g: "")
+        return "\n".join(f" - {g.text}{tail(g)}" for g in self.guards)
+
+    def get_nontrivial_guards(self) -> list[Any]:
+        """Guards that ranges do not imply."""
+        return [
+            self.simplify(g.form)
+            for g in self.guards
+            if self.facts.decide_by_ranges(g.form, oblivious=g.size_oblivious) is None
+        ]
+
+    def get_pruned_guards(self, symints: Sequence[Any]) -> list[ShapeGuard]:
+        """Guards about the symbols of some numbers alone."""
+        symbols = {s for i in symints if isinstance(i, SymNumber) for s in i.node.current.symbols}
+        return [g for g in self.guards if g.form.symbols <= symbols]
+
+    def produce_guards(self, *args: Any, **kwargs: Any) -> list[str]:
+        """The conditions on a program's inputs, as Python (F125)."""
+        return producing.produce_guards_verbose(self, *args, **kwargs)[0].exprs
+
+    def produce_guards_verbose(self, *args: Any, **kwargs: Any) -> list[producing.Guards]:
+        """`produce_guards` in each of the languages that are asked for."""
+        return producing.produce_guards_verbose(self, *args, **kwargs)
+
+    def produce_guards_expression(
+        self,
+        placeholders: Sequence[Any],
+        *,
+        guards: list[ShapeGuard] | None = None,
+        ignore_static: bool = True,
+    ) -> str | None:
+        """All conditions as one expression over ``L['t0']``, ``L['t1']``…; None if there is none."""
+        names = [f"t{i}" for i in range(len(placeholders))]
+        found = self.produce_guards(
+            placeholders, names, guards=guards, ignore_static=ignore_static
+        )
+        return " and ".join(found) if found else None
+
+    def evaluate_guards_expression(self, code: str, args: Sequence[Any]) -> bool:
+        """Whether what `produce_guards_expression` gave holds for these inputs."""
+        return producing.evaluate_guards_expression(code, args)
+
+    def evaluate_guards_for_args(
+        self, placeholders: Sequence[Any], args: Sequence[Any], *, ignore_static: bool = True
+    ) -> bool:
+        """Whether the guards hold for other inputs (F127)."""
+        code = self.produce_guards_expression(placeholders, ignore_static=ignore_static)
+        return self.evaluate_guards_expression(code, args) if code else True
+
+    def bind_symbols(self, placeholders: Sequence[Any], args: Sequence[Any]) -> dict[Any, Any]:
+        """The value of each symbol in real inputs; AssertionError where they contradict (F127)."""
+        found = producing.bind_symbols(self, placeholders, args)
+        return {_sympy(s): value for s, value in found.items()}
+
+    def evaluate_symexpr(self, code: str) -> Any:
+        """The value of an expression over symbols' names, at their hints."""
+        values = {s.name: self.hints.get(s) for s in self.names.values()}
+        return eval(code, producing.functions_for_guards(), values)
+
+    def deserialize_symexpr(self, code: str) -> Any:
+        """The number of an expression over symbols' names."""
+        values = {name: self.symint(s.poly) for name, s in self.names.items()}
+        return eval(code, producing.functions_for_guards(), values)
+
+    def check_equal(self, other: ShapeEnv) -> None:
+        """Raise RuntimeError, listing the differences, unless both know the same (F130)."""
+        producing.check_equal(self, other)
+
+
+config_fallback = 8192
+
+
+def _parts(condition: Expr) -> tuple[Expr, ...]:
+    if isinstance(condition, Junction):
+        return condition.args if condition.func == "And" else ()
+    return (condition,)
+
+
+def _creation_order(symbol: Symbol) -> int:
+    return int(symbol.name[len(symbol.prefix) :])
+
+
+def _sympy(symbol: Symbol) -> Any:
+    return sympy_forms().sympy_symbol(symbol)
+
+
