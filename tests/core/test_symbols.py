@@ -23,6 +23,9 @@ class Node:
         self.factors: tuple[str | int, ...] = (number, *names)
         self.asked = asked if asked is not None else []
 
+    def maybe_as_int(self) -> int | None:
+        return None
+
     def intern_key(self) -> Hashable:
         return "env", self.factors
 

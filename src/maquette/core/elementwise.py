@@ -24,6 +24,7 @@ from maquette.core.strides import (
     preserve_strides,
     stride_order,
 )
+from maquette.core.symbols import alike
 
 
 def elementwise(
@@ -84,7 +85,7 @@ def elementwise_strides(shape: Shape, operands: Sequence[tuple[Shape, Strides]])
 
 
 def _same_shape(a: Shape, b: Shape) -> bool:
-    return a is b or (len(a) == len(b) and a == b)
+    return a is b or (len(a) == len(b) and alike(a, b))
 
 
 def _common_strides(shape: Shape, operands: Sequence[Strides]) -> Strides | None:
@@ -94,6 +95,6 @@ def _common_strides(shape: Shape, operands: Sequence[Strides]) -> Strides | None
     if len(shape) == 4 and all(is_channels_last(shape, strides, 4) for strides in operands):
         return channels_last_strides(shape)
     first = operands[0]
-    if all(strides == first for strides in operands[1:]) and is_dense(shape, first):
+    if all(_same_shape(strides, first) for strides in operands[1:]) and is_dense(shape, first):
         return first
     return None

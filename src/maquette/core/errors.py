@@ -42,9 +42,7 @@ def check_not_implemented(condition: bool, message: Message) -> None:
         raise NotImplementedError(message())
 
 
-def check_data(
-    condition: bool, message: Message, kind: type[Exception] = RuntimeError
-) -> None:
+def check_data(condition: bool, message: Message, kind: type[Exception] = RuntimeError) -> None:
     """For kernels: raise unless the values in the tensors allow the call; shape rules cannot."""
     if not condition:
         raise of_data(kind(message()))

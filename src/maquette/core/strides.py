@@ -17,7 +17,7 @@ from maquette.core.layout import (
     preserve_format,
 )
 from maquette.core.remembered import remembered
-from maquette.core.symbols import at_least_one, is_true, plain
+from maquette.core.symbols import at_least_one, is_true, plain, sorted_by
 
 Shape: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...]
@@ -113,8 +113,7 @@ def is_dense(shape: Shape, strides: Strides) -> bool:
     if is_contiguous(shape, strides):
         return True
     dims = [dim for dim, size in enumerate(shape) if not is_true(size == 1)]
-    dims.sort(key=lambda dim: strides[dim])
-    return _runs(shape, strides, dims)
+    return _runs(shape, strides, sorted_by(dims, strides))
 
 
 def preserve_strides(shape: Shape, strides: Strides) -> Strides:
@@ -144,6 +143,11 @@ def _ascend_channels_last(shape: Shape, strides: Strides) -> bool:
             return False  # N, C, 1, 1 and the like: both formats, contiguous preferred
         least = stride * size
     return True
+
+
+def repeats(shape: Shape, strides: Strides) -> bool:
+    """Whether several elements of a dimension are one place in memory (spec T41)."""
+    return any(is_true(s == 0) and is_true(n > 1) for s, n in zip(strides, shape))
 
 
 def storage_elements(shape: Shape, strides: Strides, offset: int) -> int:

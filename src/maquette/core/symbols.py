@@ -5,7 +5,8 @@ carry a `node` that answers the few questions below. With ints every question is
 comparison. The symbolic numbers themselves live in `maquette.symbolic`, a floor above.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cmp_to_key
 from operator import index
 from typing import Protocol, SupportsIndex, cast
 
@@ -16,8 +17,14 @@ class SymbolicNode(Protocol):
     pytype: type
     """The kind of number: int, float or bool."""
 
+    def maybe_as_int(self) -> int | None:
+        """The value, if one alone is left."""
+
     def intern_key(self) -> Hashable:
         """Identify the environment and the expression: equal keys mean the same number."""
+
+    def fresh_size(self, largest: int) -> int:
+        """A new number from 0 to ``largest`` that only data could tell."""
 
     def guard_or_false(self, file: str, line: int) -> bool:
         """Answer with a guard if a hint is known, else say False and record nothing."""
@@ -47,6 +54,60 @@ def expect_true(answer: bool) -> bool:
     return bool(answer) if node is None else node.expect_true("", 0)
 
 
+def alike(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are known to be equal, size by size."""
+    if a is b:
+        return True
+    return len(a) == len(b) and all(x is y or is_true(x == y) for x, y in zip(a, b))
+
+
+def expect_alike(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes that must be equal are; what depends on data is asserted later."""
+    if a is b:
+        return True
+    return len(a) == len(b) and all(x is y or expect_true(x == y) for x, y in zip(a, b))
+
+
+def smaller(a: int, b: int) -> int:
+    """The smaller size, without a guard on symbolic ones."""
+    return _extreme(a, b, "__sym_min__", min)
+
+
+def larger(a: int, b: int) -> int:
+    """The larger size, without a guard on symbolic ones."""
+    return _extreme(a, b, "__sym_max__", max)
+
+
+def _extreme(a: int, b: int, method: str, plain: Callable[[int, int], int]) -> int:
+    for one, other in ((a, b), (b, a)):
+        symbolic = None if one.__class__ is int else getattr(one, method, None)
+        if symbolic is not None:
+            found: int = symbolic(other)
+            return found
+    return plain(a, b)
+
+
+def fresh_size(like: int, largest: int) -> int:
+    """A size from 0 to ``largest`` that only data could tell, where ``like`` is symbolic."""
+    node = node_of(like)
+    if node is None:
+        raise TypeError(f"expected a symbolic number, got {like!r}")
+    return node.fresh_size(largest)
+
+
+def sorted_by(dims: Iterable[int], amounts: Sequence[int]) -> list[int]:
+    """Dimensions by rising amounts; those that only data could tell apart keep their order."""
+    if all(node_of(amount) is None for amount in amounts):
+        return sorted(dims, key=lambda dim: amounts[dim])
+    return sorted(dims, key=cmp_to_key(lambda a, b: _compared(amounts[a], amounts[b])))
+
+
+def _compared(a: int, b: int) -> int:
+    if is_true(a < b):
+        return -1
+    return 1 if is_true(b < a) else 0
+
+
 def at_least_one(size: int) -> int:
     """`max(size, 1)`, without a guard on a symbolic size."""
     if size.__class__ is int:
@@ -59,8 +120,12 @@ def at_least_one(size: int) -> int:
 
 
 def plain(value: SupportsIndex) -> int:
-    """An int of any kind as a plain `int`; a symbolic one as it is."""
-    return index(value) if node_of(value) is None else cast(int, value)
+    """An int of any kind as a plain `int`; a symbolic one as it is, unless it became constant."""
+    node = node_of(value)
+    if node is None:
+        return index(value)
+    constant = node.maybe_as_int()
+    return cast(int, value) if constant is None else constant
 
 
 def intern_key(value: int) -> Hashable:

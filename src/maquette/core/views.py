@@ -18,7 +18,7 @@ from maquette.core.strides import (
     has_no_elements,
     storage_elements,
 )
-from maquette.core.symbols import expect_true, is_true
+from maquette.core.symbols import alike, expect_true, fresh_size, is_true, larger, node_of, smaller
 
 Geometry: TypeAlias = tuple[Shape, Strides, int]
 
@@ -69,7 +69,7 @@ def view_strides(old_shape: Shape, old_strides: Strides, new_shape: Shape) -> St
     None if there are none: a new dimension would cross a jump in memory.
     """
     if has_no_elements(old_shape):
-        return old_strides if old_shape == new_shape else contiguous_strides(new_shape)
+        return old_strides if alike(old_shape, new_shape) else contiguous_strides(new_shape)
     if not old_shape:
         return (1,) * len(new_shape)
     strides: list[int] = []
@@ -152,7 +152,7 @@ def _check_new_size(size: int, dim: int) -> None:
 def _check_stretch(shape: Shape, sizes: Sequence[int], dim: int) -> None:
     old = shape[dim - len(sizes) + len(shape)]
     check(
-        old == 1 and sizes[dim] >= 0,
+        expect_true(old == 1) and expect_true(sizes[dim] >= 0),
         lambda: (
             f"The expanded size of the tensor ({sizes[dim]}) must match the existing size "
             f"({old}) at non-singleton dimension {dim}.  Target sizes: {list(sizes)}.  "
@@ -167,14 +167,22 @@ def select_view(shape: Shape, strides: Strides, offset: int, dim: int, index: in
     dim = wrap_dim(dim, len(shape))
     size = shape[dim]
     check_index(
-        -size <= index and index < size,
+        expect_true(-size <= index) and expect_true(index < size),
         lambda: (
             f"select(): index {index} out of range for tensor of size {list(shape)} at "
             f"dimension {dim}"
         ),
     )
-    place = index + size if is_true(index < 0) else index
-    return _without(shape, dim), _without(strides, dim), offset + place * strides[dim]
+    return _without(shape, dim), _without(strides, dim), _place(index, size, strides[dim], offset)
+
+
+def _place(index: int, size: int, stride: int, offset: int) -> int:
+    """The offset of an element of a dimension; a fresh symbol if the index has no sign (F79)."""
+    if is_true(index < 0):
+        return offset + (index + size) * stride
+    if is_true(index >= 0):
+        return offset + index * stride
+    return fresh_size(index, offset + larger(size - 1, 0) * stride)
 
 
 def _without(values: tuple[int, ...], dim: int) -> tuple[int, ...]:
@@ -201,7 +209,10 @@ def slice_view(
     size = shape[dim]
     first = 0 if start is None else _clamp_bound(start, size)
     last = size if end is None else _clamp_bound(end, size)
-    count = (last - first + step - 1) // step if is_true(last > first) else 0
+    length = last - first
+    if not is_true(length >= 0):
+        length = 0 if node_of(length) is None or is_true(length < 0) else larger(length, 0)
+    count = (length + step - 1) // step
     return (
         _with(shape, dim, count),
         _with(strides, dim, strides[dim] * step),
@@ -210,10 +221,15 @@ def slice_view(
 
 
 def _clamp_bound(bound: int, size: int) -> int:
+    """A bound as a position from 0 to ``size``; one of unknown sign is a fresh symbol (F79)."""
     if is_true(bound < 0):
         bound = bound + size
-        return 0 if is_true(bound < 0) else bound
-    return size if is_true(bound > size) else bound
+        return 0 if is_true(bound < 0) else bound if is_true(bound >= 0) else larger(bound, 0)
+    if is_true(bound > size):
+        return size
+    if is_true(bound <= size) and is_true(bound >= 0):
+        return bound
+    return smaller(bound, size) if is_true(bound >= 0) else fresh_size(bound, size)
 
 
 def permute_view(shape: Shape, strides: Strides, offset: int, dims: Sequence[int]) -> Geometry:
@@ -297,9 +313,9 @@ def diagonal_view(
     )
     rows, columns = shape[first], shape[second]
     if is_true(diagonal >= 0):
-        length, start = min(rows, columns - diagonal), diagonal * strides[second]
+        length, start = smaller(rows, columns - diagonal), diagonal * strides[second]
     else:
-        length, start = min(rows + diagonal, columns), -diagonal * strides[first]
+        length, start = smaller(rows + diagonal, columns), -diagonal * strides[first]
     if is_true(length <= 0):
         length, start = 0, 0
     kept = [dim for dim in range(ndim) if dim not in (first, second)]

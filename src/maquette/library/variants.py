@@ -18,6 +18,8 @@ from maquette.core.dtype import can_cast, dtype, from_numpy_dtype
 from maquette.core.errors import check
 from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import repeats
+from maquette.core.symbols import alike, expect_alike
 from maquette.dispatch.operator import OpOverload
 from maquette.library.advice import check_advised
 from maquette.tensor.backend import Array, backend_for
@@ -50,8 +52,7 @@ def out_schema(schema: str, overload: str | None = None) -> str:
 
 def check_writable(name: str, target: TensorMeta) -> None:
     """Refuse to write where one memory location stands for several elements (T41)."""
-    overlapping = any(s == 0 and n > 1 for s, n in zip(target.strides, target.shape, strict=True))
-    if not overlapping:
+    if not repeats(target.shape, target.strides):
         return
     check_advised(
         check,
@@ -80,8 +81,7 @@ def check_same_dtype(name: str, result: dtype, target: dtype) -> None:
     check(
         result is target,
         lambda: (
-            f"Expected out tensor to have dtype {c_name(result)}, but got "
-            f"{c_name(target)} instead"
+            f"Expected out tensor to have dtype {c_name(result)}, but got {c_name(target)} instead"
         ),
     )
 
@@ -96,7 +96,7 @@ def inplace_shape(base: OpOverload) -> Rule:
         name = f"{base._opname}_"
         check_castable(name, result.dtype, self.dtype)
         check(
-            result.shape == self.shape,
+            expect_alike(result.shape, self.shape),
             lambda: (
                 f"output with shape {list(self.shape)} doesn't match the broadcast shape "
                 f"{list(result.shape)}"
@@ -130,7 +130,7 @@ def _fitted(name: str, result: object, out: object, check_dtype: DtypeCheck) -> 
     assert isinstance(result, TensorMeta)
     assert isinstance(out, TensorMeta)
     check_dtype(name, result.dtype, out.dtype)
-    if result.shape == out.shape:
+    if alike(result.shape, out.shape):
         check_writable(name, out)
         return out
     # Resizing keeps the offset (T6); the strides are those of a fresh result.

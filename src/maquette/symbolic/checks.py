@@ -22,7 +22,7 @@ Number = Any  # a number, or a symbolic one
 Message = Callable[[], str] | None
 
 
-# --- checks -----------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------
 
 
 def _check_with(error: type[Exception], cond: Bool, message: Message) -> None:
@@ -75,7 +75,7 @@ def check_tensor_all(cond: Any, message: Message = None) -> None:
 
 
 def check_is_size(i: Number, message: Message = None, *, max: Number = None) -> None:
-    """Hold an int to be a size: 0 or more, ``max`` or less; unbacked ones become size-like (F139)."""
+    """Hold an int to be a size, 0 to ``max``; unbacked ones become size-like (F139)."""
     check(i >= 0, message)
     if max is not None:
         check(i <= max, message)
@@ -91,7 +91,7 @@ def expect_true(a: Bool, skip: int = 0) -> bool:
     return a
 
 
-# --- questions --------------------------------------------------------------------------------------
+# --- questions --------------------------------------------------------------------------------
 
 
 def guard_bool(a: Bool) -> bool:
@@ -211,7 +211,7 @@ def optimization_hint(a: Number, fallback: int | None = None) -> int:
     return a.node.shape_env.optimization_hint(a.node.current, fallback)
 
 
-# --- symbols ----------------------------------------------------------------------------------------
+# --- symbols ----------------------------------------------------------------------------------
 
 
 def _forms(value: Any) -> Iterable[Expr]:
@@ -283,7 +283,7 @@ class SymIntEqByExpr:
         return repr(self.val)
 
 
-# --- ranges -----------------------------------------------------------------------------------------
+# --- ranges -----------------------------------------------------------------------------------
 
 
 def constrain_range(a: Number, *, min: int | None, max: int | None = None) -> None:
@@ -294,7 +294,7 @@ def constrain_range(a: Number, *, min: int | None, max: int | None = None) -> No
     lower = -INFINITY if min is None else min
     upper = INFINITY if max is None else max
     if upper < lower:
-        raise ValueError(f"Maximum value to constrain_as_size can't be less than the specified min value, received min={min} and max={max}")  # fmt: skip  # noqa: E501
+        raise ValueError(f"expected max to be no less than min, got min={min} and max={max}")
     if not isinstance(a, SymInt):
         if not lower <= a <= upper:
             raise ValueError(f"Invalid value {a} for range [{min}:{max}]")
@@ -341,13 +341,15 @@ def sym_constrain_range_for_size(
 ) -> None:
     """`sym_constrain_range` of a size, which is 0 or more."""
     if max is not None and max <= 2:
-        raise RuntimeError(f"Max value to constrain_range_for_size must be greater than 2. got: {max}")
+        raise RuntimeError(
+            f"Max value to constrain_range_for_size must be greater than 2. got: {max}"
+        )
     sym_constrain_range(size, min or 0, max)
     if isinstance(size, SymInt):
         size.node.shape_env.mark_size(size.node.current)
 
 
-# --- functions --------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------
 
 
 def sym_not(a: Bool) -> Bool:
@@ -453,4 +455,3 @@ def _unary(name: str) -> Callable[[Number], Number]:
 
 for _name in UNARY_FUNCTIONS:
     globals()[f"sym_{_name}"] = _unary(_name)
-

@@ -25,7 +25,7 @@ class DimDynamic(enum.Enum):
     STATIC = 2
     UNBACKED = 3
     INFER_STRIDE = 4
-    SIZE_LIKE_UNBACKED = 3  # an older name of UNBACKED
+    SIZE_LIKE_UNBACKED = 3  # noqa: PIE796 — an older name of UNBACKED
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class EqualityConstraint(Constraint):
 
     def is_equal(self, first: Any, second: Any) -> bool:
         """Whether two sources are declared equal, or the same."""
-        return first == second or self._root(first) == self._root(second)
+        return bool(first == second or self._root(first) == self._root(second))
 
     def is_derived(self, source: Any, root: Any, fn: Callable[[Any], Any]) -> bool:
         """Whether a source is declared to be a function of another."""

@@ -419,7 +419,7 @@ class SymbolMaker:
         env.facts.narrow(own.poly, ValueRange(compiler_min, compiler_max))
 
     def mark_size(self, form: Expr) -> None:
-        """Take an unbacked symbol for a size: `guard_size_oblivious` asks as if it were 2 or more."""
+        """Take an unbacked symbol for a size, which `guard_size_oblivious` counts as 2 or more."""
         env = cast("ShapeEnv", self)
         for own in form.symbols:
             if own.is_unbacked and form is own.poly:

@@ -298,22 +298,20 @@ ONE: Final = number(1)
 
 def assumed_bounds(poly: Poly) -> tuple[Numeric | None, Numeric | None]:
     """The bounds that the kinds of its atoms alone give a polynomial; None where there is none."""
-    lower: Numeric | None = 0
-    upper: Numeric | None = 0
+    lower: Numeric = 0
+    upper: Numeric = 0
+    falling = rising = False
     for monomial, factor in poly.terms.items():
-        least: Numeric | None = factor
+        least = factor
         for atom in monomial:
             if atom.lower is None or atom.lower < 0:
                 return None, None
             least = least * atom.lower
-        if not monomial:
-            lower = None if lower is None else lower + factor
-            upper = None if upper is None else upper + factor
-        elif factor > 0:
-            lower, upper = None if lower is None else lower + least, None
-        else:
-            lower, upper = None, None if upper is None else upper + least
-    return lower, upper
+        lower += least
+        upper += least
+        if monomial:
+            rising, falling = rising or factor > 0, falling or factor < 0
+    return None if falling else lower, None if rising else upper
 
 
 def _decided(op: Op, lower: Numeric | None, upper: Numeric | None) -> bool | None:
@@ -440,9 +438,7 @@ def substituted(expr: Expr, values: dict[Symbol, Poly], again: Callable[..., Pol
     return join([substituted(a, values, again) for a in expr.args])
 
 
-def _atom_substituted(
-    atom: Atom, values: dict[Symbol, Poly], again: Callable[..., Poly]
-) -> Poly:
+def _atom_substituted(atom: Atom, values: dict[Symbol, Poly], again: Callable[..., Poly]) -> Poly:
     if isinstance(atom, Symbol):
         return values.get(atom) or atom.poly
     assert isinstance(atom, Call)

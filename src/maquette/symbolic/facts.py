@@ -109,7 +109,8 @@ class Facts:
         """The interval of an expression, from the ranges of symbols alone."""
         found = poly_bounds(poly, self.oblivious_range_of if oblivious else self.range_of)
         if len(poly.terms) > 1 and not found.is_singleton():
-            found = found & self._shifted_bounds(poly, oblivious) & self._by_extremes(poly, oblivious)
+            found = found & self._shifted_bounds(poly, oblivious)
+            found = found & self._by_extremes(poly, oblivious)
         return found
 
     def bounds(self, poly: Poly, *, oblivious: bool = False) -> ValueRange:
@@ -473,4 +474,3 @@ def solutions(equation: Relation) -> Iterator[tuple[Symbol, Poly]]:
         solution = exact_quotient(-rest, number(factor)) if difference.is_int else None
         if solution is not None:
             yield symbol, solution
-

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
+from maquette.symbolic.expr import FALSE as NO
 from maquette.symbolic.expr import (
     ONE,
     ZERO,
+    Atom,
     Call,
     Expr,
     Monomial,
@@ -27,7 +29,6 @@ from maquette.symbolic.expr import (
     number,
     relation,
 )
-from maquette.symbolic.expr import FALSE as NO
 from maquette.symbolic.expr import TRUE as YES
 
 LARGEST_POWER: Final = 8  # a larger power of a symbol is a function call
@@ -133,18 +134,24 @@ def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
 def common_factor(*polys: Poly) -> Poly:
     """The largest monomial with integer factor that divides every term of all."""
     divisor = 0
-    shared: list[object] | None = None
+    shared: list[Atom] | None = None
     for poly in polys:
         for monomial, factor in poly.terms.items():
             if not isinstance(factor, int):
                 return ONE
             divisor = math.gcd(divisor, factor)
-            if shared is None:
-                shared = list(monomial)
-            else:
-                left = list(monomial)
-                shared = [a for a in shared if a in left and not left.remove(a)]  # type: ignore[func-returns-value,arg-type]  # removes as it filters
-    return number(divisor or 1) * _product(tuple(shared or ()))  # type: ignore[arg-type]  # atoms
+            shared = list(monomial) if shared is None else _in_both(shared, monomial)
+    return number(divisor or 1) * _product(tuple(shared or ()))
+
+
+def _in_both(atoms: list[Atom], monomial: Monomial) -> list[Atom]:
+    left = list(monomial)
+    kept: list[Atom] = []
+    for atom in atoms:
+        if atom in left:
+            left.remove(atom)
+            kept.append(atom)
+    return kept
 
 
 def _floor_div(a: Poly, b: Poly) -> Poly | None:
@@ -174,12 +181,14 @@ def _floor_div(a: Poly, b: Poly) -> Poly | None:
         over, under = exact_quotient(a, factor_), exact_quotient(b, factor_)
         if over is not None and under is not None:
             return apply("FloorDiv", over, under)
-    low, high = assumed_bounds(b - a)
-    if low is not None and low > 0 and (assumed_bounds(a)[0] or 0) >= 0:
-        if (assumed_bounds(a)[0]) is not None:
-            return ZERO
-    del high
-    return None
+    low = assumed_bounds(b - a)[0]
+    return ZERO if low is not None and low > 0 and _not_negative(a) else None
+
+
+def _not_negative(poly: Poly) -> bool:
+    """Whether the kinds of its atoms alone keep an expression from being negative."""
+    low = assumed_bounds(poly)[0]
+    return low is not None and low >= 0
 
 
 def _only_call(poly: Poly, func: str) -> Call | None:
@@ -353,7 +362,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
 
 def mod(a: Poly, b: Poly) -> Poly:
     """Python's remainder, under the name that operands without sign let it have."""
-    plain = all((assumed_bounds(p)[0] or 0) >= 0 and assumed_bounds(p)[0] is not None for p in (a, b))
+    plain = all(_not_negative(p) for p in (a, b))
     return apply("Mod" if plain else "PythonMod", a, b)
 
 

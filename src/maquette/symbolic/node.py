@@ -6,7 +6,7 @@ by their identities. The numbers that users hold are in `numbers.py`; each node 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from maquette.symbolic import functions
 from maquette.symbolic.expr import (
@@ -21,6 +21,7 @@ from maquette.symbolic.expr import (
     relation,
     truth,
 )
+from maquette.symbolic.facts import MAX_INT
 from maquette.symbolic.forms import sympy_of, text_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from maquette.symbolic.shape_env import ShapeEnv
 
 Plain = int | float | bool
+Text = str  # the class has a method of that name, as PyTorch's has
 
 
 class InternKey:
@@ -51,6 +53,8 @@ class SymNode:
     shape_env: ShapeEnv
     pytype: type
     number: SymNumber
+    key: InternKey
+    fx_node: object
     results: dict[object, Any]
     """The environment's memory of what was computed; one dict for all its nodes."""
     answer: bool | None
@@ -81,7 +85,7 @@ class SymNode:
         return None
 
     @property
-    def hint(self) -> Plain | None:
+    def hint(self) -> Any:
         """The value at the sizes that the program was given; None if data would tell it."""
         return self.shape_env.hint_of(self.form)
 
@@ -145,16 +149,16 @@ class SymNode:
         form = self.current
         return form.constant if isinstance(form, Poly) else None
 
-    def str(self) -> str:
+    def str(self) -> Text:
         """The expression after replacements, as text."""
         return text_of(self.current)
 
     _graph_repr = str
 
-    def __str__(self) -> str:
+    def __str__(self) -> Text:
         return text_of(self.current)
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> Text:
         hint = self.hint
         return f"SymNode({self}, shape_env={self.shape_env!r}, pytype={self.pytype}, hint={hint})"
 
@@ -179,33 +183,44 @@ class SymNode:
         value = self.maybe_as_int()
         return self.key if value is None else value
 
-    def guard_or_false(self, file: str = "", line: int = 0) -> bool:
+    def fresh_size(self, largest: Any) -> Any:
+        """A fresh unbacked size from 0 to ``largest``."""
+        env = self.shape_env
+        bound = env.facts.bounds(env.poly_of(largest)).upper
+        made = env.new_size(0, min(bound, MAX_INT))
+        if not made.node.shape_env.guard_or_defer_runtime_assert(
+            relation("<=", as_poly(made.node), env.poly_of(largest)), "slice"
+        ):
+            raise RuntimeError(f"a slice cannot be larger than {largest}")
+        return made
+
+    def guard_or_false(self, file: Text = "", line: int = 0) -> bool:
         """The truth: guarded if there is a hint, False if only data could tell."""
         if self.answer is not None:
             return self.answer
-        return self.shape_env.evaluate(self, fallback=False)
+        return bool(self.shape_env.evaluate(self, fallback=False))
 
-    def guard_or_true(self, file: str = "", line: int = 0) -> bool:
+    def guard_or_true(self, file: Text = "", line: int = 0) -> bool:
         """The truth: guarded if there is a hint, True if only data could tell."""
         if self.answer is not None:
             return self.answer
-        return self.shape_env.evaluate(self, fallback=True)
+        return bool(self.shape_env.evaluate(self, fallback=True))
 
-    def statically_known_true(self, file: str = "", line: int = 0) -> bool:
+    def statically_known_true(self, file: Text = "", line: int = 0) -> bool:
         """Whether it is known to be true; never a guard."""
         return self.shape_env.decide(self.form) is True
 
-    def expect_true(self, file: str = "", line: int = 0) -> bool:
+    def expect_true(self, file: Text = "", line: int = 0) -> bool:
         """Assert the condition: at once if it can be decided, else when the program runs."""
         if self.answer is True:
             return True
         return self.shape_env.guard_or_defer_runtime_assert(self.form, f"{file}:{line}")
 
-    def guard_size_oblivious(self, file: str = "", line: int = 0) -> bool:
+    def guard_size_oblivious(self, file: Text = "", line: int = 0) -> bool:
         """The truth, with unbacked sizes taken for neither 0 nor 1."""
         return bool(self.shape_env.evaluate(self, oblivious=True))
 
-    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+    def guard_bool(self, file: Text = "", line: int = 0) -> bool:
         """The truth; leaves a guard."""
         if self.answer is not None:
             return self.answer
@@ -213,13 +228,13 @@ class SymNode:
 
     bool_ = guard_bool
 
-    def guard_int(self, file: str = "", line: int = 0) -> int:
+    def guard_int(self, file: Text = "", line: int = 0) -> int:
         """The value; leaves an equality guard."""
         return int(self.shape_env.evaluate(self))
 
     int_ = guard_int
 
-    def guard_float(self, file: str = "", line: int = 0) -> float:
+    def guard_float(self, file: Text = "", line: int = 0) -> float:
         """The value; leaves an equality guard."""
         return float(self.shape_env.evaluate(self))
 
@@ -322,10 +337,3 @@ def joined(op: str, a: Expr, b: Expr) -> Expr:
 def opposite(a: Expr) -> Expr:
     """The opposite condition."""
     return negation(a)
-
-
-def condition_as_int(node: SymNode) -> Poly:
-    """0 or 1."""
-    return cast(Poly, as_poly(node))
-
-

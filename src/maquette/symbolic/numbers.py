@@ -263,7 +263,7 @@ class SymInt(_Real):
     def __index__(self) -> int:
         return self.node.guard_int()
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # F118 says what is hashable
         raise TypeError("unhashable type: non-nested SymInt")
 
     def __sym_int__(self) -> SymInt:
@@ -326,7 +326,7 @@ class SymFloat(_Real):
         rounded = functions.apply("RoundDecimal", as_poly(self.node), number(ndigits))
         return _result(env, rounded, float)
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # F118 says what is hashable
         return hash(self.node.guard_float())
 
     def is_integer(self) -> Operand:
@@ -412,7 +412,8 @@ class SymBool(SymNumber):
         condition = self.node.current
         if isinstance(then, (SymBool, bool)):
             yes, no = (_condition(v) for v in (then, otherwise))
-            form = joined("or", joined("and", condition, yes), joined("and", opposite(condition), no))
+            kept, other = joined("and", condition, yes), joined("and", opposite(condition), no)
+            form = joined("or", kept, other)
             return _result(env, form, bool)
         sides = [_operand(v, env) for v in (then, otherwise)]
         first, second = sides
@@ -436,9 +437,8 @@ class SymBool(SymNumber):
                 keep = (theirs is TRUE) == (op == "==")
                 return self if keep else self.__sym_not__()
             right = as_poly(other.node) if isinstance(other, SymBool) else number(int(other))
-            return _result(
-                self.node.shape_env, relation("==" if op == "==" else "!=", as_poly(self.node), right), bool
-            )
+            compared = relation("==" if op == "==" else "!=", as_poly(self.node), right)
+            return _result(self.node.shape_env, compared, bool)
         if isinstance(other, (int, float, _Real)):
             return bool(self) == other if op == "==" else bool(self) != other
         return op == "!="

@@ -50,7 +50,7 @@ class Guards:
     exprs: list[str] = field(default_factory=list)
 
 
-# --- canonical forms ------------------------------------------------------------------------------
+# --- canonical forms --------------------------------------------------------------------------
 
 
 def canonical_condition(condition: Expr) -> Expr:
@@ -94,7 +94,7 @@ def implications(condition: Any) -> tuple[tuple[Any, Any], ...]:
     return tuple(found.items())
 
 
-# --- where symbols are found ----------------------------------------------------------------------
+# --- where symbols are found ------------------------------------------------------------------
 
 
 @dataclass
@@ -202,7 +202,7 @@ def _constraint(context: Any, prop: TensorProperty, dim: int | None) -> Any:
     return (context.constraint_sizes if of_sizes else context.constraint_strides)[dim]
 
 
-# --- producing ------------------------------------------------------------------------------------
+# --- producing --------------------------------------------------------------------------------
 
 
 def produce_guards_verbose(
@@ -250,7 +250,8 @@ def _source_equalities(
             continue
         if ignore_static and form.constant is not None and isinstance(source, TensorPropertySource):
             continue
-        yield f"{places.source_ref(source)} == {places.text(form)}", _equality_reason(places, source)
+        line = f"{places.source_ref(source)} == {places.text(form)}"
+        yield line, _equality_reason(places, source)
         if own is not None and own in places.constraints and equalities is not None:
             first = places.symbols[own][0]
             is_size = getattr(source, "prop", None) is TensorProperty.SIZE
@@ -364,7 +365,7 @@ def _raise_violations(violations: Sequence[tuple[bool, str, str]]) -> None:
         raise ConstraintViolationError(f"Constraints violated ({names})!\n{listed}")
 
 
-# --- checking -------------------------------------------------------------------------------------
+# --- checking ---------------------------------------------------------------------------------
 
 
 def functions_for_guards() -> dict[str, Any]:
@@ -423,7 +424,8 @@ def check_equal(env: ShapeEnv, other: ShapeEnv) -> None:
         if mine != theirs:
             differences.append(f"{name}: {mine} != {theirs}")
     if differences:
-        raise RuntimeError("ShapeEnv not equal: field values don't match:\n" + "\n".join(differences))
+        listed = "\n".join(differences)
+        raise RuntimeError(f"ShapeEnv not equal: field values don't match:\n{listed}")
 
 
 def _comparable(env: ShapeEnv, name: str) -> object:
@@ -434,7 +436,7 @@ def _comparable(env: ShapeEnv, name: str) -> object:
     return getattr(env.facts, name)
 
 
-# --- the program that asks --------------------------------------------------------------------------
+# --- the program that asks --------------------------------------------------------------------
 
 
 def in_python_assert() -> bool:
@@ -453,5 +455,3 @@ def warn_of_specialization(env: ShapeEnv, symbol: Symbol, value: Numeric) -> Non
     sources = env.var_to_sources.get(symbol)
     name = sources[0].name if sources else symbol.name
     warnings.warn(f"Specializing {name} to {value}", stacklevel=2)
-
-

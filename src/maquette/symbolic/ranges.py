@@ -105,7 +105,8 @@ def _monomial_bounds(monomial: tuple[Atom, ...], lookup: Lookup) -> ValueRange:
         for _ in range(power - 1):
             part = _product(part, one)
         if power % 2 == 0:
-            part = ValueRange(0 if 0 in one else min(one.lower**power, one.upper**power), part.upper)
+            least = 0 if 0 in one else min(one.lower**power, one.upper**power)
+            part = ValueRange(least, part.upper)
         result = _product(result, part)
         position += power
     return result

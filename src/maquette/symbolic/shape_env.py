@@ -279,7 +279,7 @@ class ShapeEnv(SymbolMaker):
 
     def refuse(self, form: Expr) -> NoReturn:
         """Raise the error of a question that only data could answer (F134)."""
-        known: dict[Symbol, Poly] = {s: number(self.hints[s]) for s in form.symbols if s in self.hints}
+        known = {s: number(self.hints[s]) for s in form.symbols if s in self.hints}
         hinted = substituted(form, known, functions.apply)
         extract = isinstance(form, Poly) and form.is_int
         action = "extract specialized integer from" if extract else "guard on"
@@ -591,11 +591,9 @@ class ShapeEnv(SymbolMaker):
         guards: list[ShapeGuard] | None = None,
         ignore_static: bool = True,
     ) -> str | None:
-        """All conditions as one expression over ``L['t0']``, ``L['t1']``…; None if there is none."""
+        """All conditions as one expression over ``L['t0']`` and so on; None if there is none."""
         names = [f"t{i}" for i in range(len(placeholders))]
-        found = self.produce_guards(
-            placeholders, names, guards=guards, ignore_static=ignore_static
-        )
+        found = self.produce_guards(placeholders, names, guards=guards, ignore_static=ignore_static)
         return " and ".join(found) if found else None
 
     def evaluate_guards_expression(self, code: str, args: Sequence[Any]) -> bool:
@@ -644,5 +642,3 @@ def _creation_order(symbol: Symbol) -> int:
 
 def _sympy(symbol: Symbol) -> Any:
     return sympy_forms().sympy_symbol(symbol)
-
-

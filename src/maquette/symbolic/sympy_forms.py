@@ -20,6 +20,7 @@ from maquette.symbolic.expr import (
     Call,
     Expr,
     Junction,
+    Op,
     Poly,
     Relation,
     Symbol,
@@ -113,7 +114,7 @@ def sympy_symbol(of: Symbol) -> Any:
     if found is None:
         found = _foreign.get(of.name) if of.prefix == "?" else None
         if found is None:
-            sign = {1: {"positive": True}, 0: {"nonnegative": True}}.get(of.lower or 0, {})
+            sign = {"positive": True} if of.lower else {"nonnegative": True}
             kind = {"integer": True} if of.is_int else {"real": True}
             found = sympy.Symbol(of.name, **kind, **(sign if of.lower is not None else {}))
         _symbols[of] = found
@@ -151,10 +152,10 @@ def _atom(atom: Atom) -> Any:
     return native(*args) if native is not None else CLASSES[atom.func](*args, evaluate=False)
 
 
-_RELATIONS: Final = {
+_RELATIONS: Final[dict[Op, Any]] = {
     "==": sympy.Eq, "!=": sympy.Ne, "<": sympy.Lt, "<=": sympy.Le, ">": sympy.Gt, ">=": sympy.Ge,
 }  # fmt: skip
-_OPS: Final = {cls: op for op, cls in _RELATIONS.items()}
+_OPS: Final[dict[Any, Op]] = {cls: op for op, cls in _RELATIONS.items()}
 
 # --- from SymPy ---------------------------------------------------------------------------------
 
@@ -216,7 +217,8 @@ def _power(value: Any, lookup: Callable[[str], Symbol | None]) -> Poly:
             result = result * factor
         return result
     if exponent == sympy.S.Half:
-        return functions.apply("OpaqueUnaryFn_sqrt", functions.apply("ToFloat", _poly(base, lookup)))
+        argument = functions.apply("ToFloat", _poly(base, lookup))
+        return functions.apply("OpaqueUnaryFn_sqrt", argument)
     parts = [functions.apply("ToFloat", _poly(p, lookup)) for p in (base, exponent)]
     return functions.apply("FloatPow", *parts)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_alike, expect_true
 
 
 def check_sizes(name: str, what: str, given: TensorMeta | None, shape: tuple[int, ...]) -> None:
     """Refuse a tensor of another shape; None was not given and passes."""
     check(
-        given is None or given.shape == tuple(shape),
+        given is None or expect_alike(given.shape, tuple(shape)),
         lambda: f"{name}: expected {what} of shape {list(shape)}, got {given}",
     )
 
@@ -21,7 +22,7 @@ def check_sizes(name: str, what: str, given: TensorMeta | None, shape: tuple[int
 def check_count(name: str, what: str, given: TensorMeta | None, count: int) -> None:
     """Refuse a tensor of another number of elements."""
     check(
-        given is None or given.numel == count,
+        given is None or expect_true(given.numel == count),
         lambda: f"{name}: expected {what} of {count} elements, got {given}",
     )
 

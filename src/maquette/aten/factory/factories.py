@@ -29,6 +29,7 @@ from maquette.core.layout import layout as Layout
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import alike
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
@@ -436,7 +437,7 @@ def _into(schema: str, value: Callable[..., Number]) -> OperatorPage:
 
 def resized(out: TensorMeta, size: Ints) -> TensorMeta:
     """The meta of ``out`` after it was made ``size`` (T6)."""
-    if out.shape == size:
+    if alike(out.shape, size):
         return out
     return TensorMeta.of(out.dtype, size, None, out.offset, out.device)
 

@@ -29,6 +29,7 @@ from maquette.core.errors import check, check_data, check_value
 from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 
@@ -285,7 +286,7 @@ def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
         for bound in (start, end):
             if isinstance(bound, complex):
                 check_fits(bound, out.dtype)
-        return out if out.numel == steps else resized(out, (steps,))
+        return out if is_true(out.numel == steps) else resized(out, (steps,))
 
     @page.kernel
     def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> None:
@@ -314,7 +315,7 @@ def _range_out(
         assert isinstance(out, TensorMeta)
         length = count(*full(*params[:-1]), out.dtype)
         # A tensor of the right number of elements is filled as it is.
-        return out if out.numel == length else resized(out, (length,))
+        return out if is_true(out.numel == length) else resized(out, (length,))
 
     @page.kernel
     def kernel(xp: ModuleType, *params: object) -> None:

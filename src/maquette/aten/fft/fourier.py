@@ -18,6 +18,7 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import get_default_dtype
 from maquette.core.strides import Shape, Strides, contiguous_strides
+from maquette.core.symbols import is_true, sorted_by
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.library.variants import check_castable
@@ -35,14 +36,14 @@ def _laid_out(
 ) -> TensorMeta:
     """Contiguous in the order: other dimensions by falling strides, then ``dims``."""
     others = [d for d in range(like.ndim) if d not in dims]
-    order = [*sorted(others, key=lambda d: -strides[d]), *dims]
+    order = [*reversed(sorted_by(reversed(others), strides)), *dims]
     packed = contiguous_strides(tuple(shape[d] for d in order))
     places = dict(zip(order, packed, strict=True))
     return like.fresh(shape, kind, tuple(places[d] for d in range(like.ndim)))
 
 
 def _by_strides(self: TensorMeta, dims: Ints) -> Ints:
-    return tuple(sorted(dims, key=lambda d: -self.strides[d]))
+    return tuple(reversed(sorted_by(reversed(dims), self.strides)))
 
 
 def _scale(normalization: int, sizes: Sequence[int]) -> float:
@@ -159,7 +160,8 @@ _fft_c2r = define(
 def c2r_shape(self: TensorMeta, dim: Ints, normalization: int, last_dim_size: int) -> TensorMeta:
     check(self.dtype.is_complex, lambda: f"_fft_c2r expects a complex tensor, got {self}")
     dims = _wrapped("_fft_c2r", dim, self.ndim, normalization)
-    _check_data_points("_fft_c2r", dims, last_dim_size if dims and self.shape[dims[-1]] else 0)
+    has_last = dims and not is_true(self.shape[dims[-1]] == 0)
+    _check_data_points("_fft_c2r", dims, last_dim_size if has_last else 0)
     # All dimensions but the last are transformed first, which lays the data out anew.
     before = c2c_shape(self, dims[:-1], normalization, False) if len(dims) > 1 else self
     shape = list(self.shape)

@@ -19,6 +19,7 @@ from maquette.core.dtype import bool_, int32, int64
 from maquette.core.errors import check, check_index, of_data
 from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -138,7 +139,7 @@ gather_out = define(
 @gather.shape
 def gather_shape(self: TensorMeta, dim: int, index: TensorMeta, sparse_grad: bool) -> TensorMeta:
     axis = wrap_dim(dim, self.ndim)
-    if index.numel:
+    if not is_true(index.numel == 0):
         check_positions("gather", index)
         check_gathered(self, axis, index)
     return self.fresh(index.shape)
@@ -256,7 +257,8 @@ def take_shape(self: TensorMeta, index: TensorMeta) -> TensorMeta:
         lambda: f"take(): Expected a long tensor for index, but got {index.dtype.scalar_name}",
     )
     check_index(
-        self.numel > 0 or index.numel == 0, lambda: "take(): tried to take from an empty tensor"
+        is_true(index.numel == 0) or expect_true(self.numel > 0),
+        lambda: "take(): tried to take from an empty tensor",
     )
     return self.fresh(index.shape, strides=index.like().strides)
 

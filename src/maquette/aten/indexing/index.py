@@ -23,7 +23,8 @@ from maquette.core.dtype import bool_, int32, int64, uint8
 from maquette.core.elementwise import elementwise_strides
 from maquette.core.errors import check, check_index, of_data
 from maquette.core.meta import TensorMeta
-from maquette.core.strides import Shape, Strides, contiguous_strides
+from maquette.core.strides import Shape, Strides, contiguous_strides, has_no_elements
+from maquette.core.symbols import expect_true, is_true
 from maquette.core.views import view_strides
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -104,7 +105,7 @@ def indexed(self: TensorMeta, indices: Indices) -> TensorMeta:
         return self.like()
     shape = _shape_of_positions(positions)
     check_index(
-        0 in shape or all(self.shape[d] != 0 for d in dims),
+        has_no_elements(shape) or all(expect_true(self.shape[d] != 0) for d in dims),
         lambda: "index is out of bounds for dimension with size 0",
     )
     rest = [d for d in range(self.ndim) if d not in dims]
@@ -296,7 +297,7 @@ def index_put__shape(
     check_indices(self, indices)
     check_writable("index_put_", self)
     masked = has_mask(indices)
-    if not (masked and values.numel == 1 and not accumulate):
+    if not (masked and is_true(values.numel == 1) and not accumulate):
         check(
             self.dtype is values.dtype,
             lambda: (
@@ -312,7 +313,7 @@ def index_put__shape(
 
 def _check_values(target: TensorMeta, values: TensorMeta) -> None:
     fits = values.ndim <= target.ndim and all(
-        n in (1, wanted)
+        is_true(n == 1) or expect_true(n == wanted)
         for n, wanted in zip(reversed(values.shape), reversed(target.shape), strict=False)
     )
     check(

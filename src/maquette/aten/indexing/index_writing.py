@@ -18,6 +18,7 @@ from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
 from maquette.core.errors import check, check_data, check_index, of_data
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
@@ -416,7 +417,7 @@ def _check_put(self: TensorMeta, index: TensorMeta, source: TensorMeta, accumula
         ),
     )
     check_index(
-        self.numel > 0 or index.numel == 0,
+        is_true(index.numel == 0) or expect_true(self.numel > 0),
         lambda: "put_(): Cannot put elements into an empty tensor",
     )
 

@@ -21,6 +21,7 @@ from maquette.core.dtype import from_numpy_dtype
 from maquette.core.errors import check
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
@@ -137,7 +138,7 @@ def check_scattered(
 ) -> None:
     """Refuse an index of another dtype or rank, or larger than what it speaks of."""
     axis = wrap_dim(dim, self.ndim)
-    if index.numel:  # an empty index may be of any dtype
+    if not is_true(index.numel == 0):  # an empty index may be of any dtype
         check_positions(name, index)
     if isinstance(src, TensorMeta):
         check(
@@ -146,7 +147,7 @@ def check_scattered(
         )
     else:
         check_fits(src, self.dtype)
-    if index.numel == 0:
+    if is_true(index.numel == 0):
         return
     own, wanted = sized(self.shape), sized(index.shape)
     check(
@@ -154,7 +155,8 @@ def check_scattered(
         lambda: "Index tensor must have the same number of dimensions as self tensor",
     )
     fits = all(
-        d == axis or n <= limit for d, (n, limit) in enumerate(zip(wanted, own, strict=True))
+        d == axis or expect_true(n <= limit)
+        for d, (n, limit) in enumerate(zip(wanted, own, strict=True))
     )
     if isinstance(src, TensorMeta):
         given = sized(src.shape)

@@ -17,6 +17,7 @@ from maquette.aten.reduction.vector_norms import norm_array
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import has_no_elements
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
@@ -108,7 +109,7 @@ def _cdist_backward_shape(
     check_sizes("_cdist_backward", "a gradient", grad, pairs)
     check_sizes("_cdist_backward", "distances", cdist, pairs)
     check_floats_only("_cdist_backward", grad, cdist)
-    if 0 in grad.shape or 0 in x1.shape or 0 in x2.shape:
+    if any(map(has_no_elements, (grad.shape, x1.shape, x2.shape))):
         return x1.fresh(x1.shape)
     return x1.fresh((*batch, *x1.shape[-2:]))
 

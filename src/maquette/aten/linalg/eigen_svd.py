@@ -22,6 +22,7 @@ from maquette.aten.view.copies import write_exact_out, write_out
 from maquette.aten.view.joining import cat
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import smaller
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
@@ -54,7 +55,7 @@ def svd_shape(A: TensorMeta, full_matrices: bool, compute_uv: bool, driver: str 
         ),
     )
     *batch, m, n = A.shape
-    k = min(m, n)
+    k = smaller(m, n)
     values = A.fresh((*batch, k), A.dtype.to_real())
     if not compute_uv:
         return A.fresh((0,)), values, A.fresh((0,))
@@ -71,10 +72,10 @@ def svd_kernel(
     real = A.real.dtype
     *batch, m, n = A.shape
     if not A.size:
-        values = xp.zeros((*batch, min(m, n)), real)
+        values = xp.zeros((*batch, smaller(m, n)), real)
         if not compute_uv:
             return none, values, none
-        k = min(m, n)
+        k = smaller(m, n)
         left = identity(xp, A, (*batch, m, m if full_matrices else k))
         return left, values, identity(xp, A, (*batch, n if full_matrices else k, n))
     try:
@@ -247,7 +248,7 @@ def qr_shape(A: TensorMeta, mode: str) -> Metas:
         ),
     )
     *batch, m, n = A.shape
-    k = m if mode == "complete" else min(m, n)
+    k = m if mode == "complete" else smaller(m, n)
     first = A.fresh((0,)) if mode == "r" else column_major(A, (*batch, m, k))
     return first, column_major(A, (*batch, k, n))
 

@@ -27,6 +27,7 @@ from maquette.core.dtype import dtype
 from maquette.core.errors import check, check_index, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
+from maquette.core.symbols import alike, expect_true, is_true, smaller
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
@@ -60,8 +61,8 @@ def check_ranked(name: str, what: str, meta: TensorMeta) -> None:
 
 def as_made(result: TensorMeta, out: TensorMeta) -> bool:
     """Whether LAPACK could write to an output itself: an empty one, or one laid out alike."""
-    alike = out.shape == result.shape and out.strides == result.strides
-    return out.dtype is result.dtype and (not out.numel or alike)
+    laid_out = alike(out.shape, result.shape) and alike(out.strides, result.strides)
+    return out.dtype is result.dtype and (is_true(out.numel == 0) or laid_out)
 
 
 def _fitted(name: str, result: TensorMeta, out: TensorMeta, strides: Shape | None) -> TensorMeta:
@@ -119,7 +120,7 @@ def geqrf_shape(self: TensorMeta) -> Metas:
     """R on and above the diagonal, reflectors below it; a tau for each reflector."""
     check_ranked("torch.geqrf", "input", self)
     check_lapack("geqrf_cpu", self)
-    factors = self.fresh((*self.shape[:-2], min(self.shape[-2:])))
+    factors = self.fresh((*self.shape[:-2], smaller(*self.shape[-2:])))
     return column_major(self, self.shape), factors
 
 
@@ -308,7 +309,7 @@ def ormqr_shape(
     )
     check_advised(
         check,
-        count == min(rows, self.shape[-1]),
+        expect_true(count == smaller(rows, self.shape[-1])),
         lambda: f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])",
         lambda: f"tau is {input2}, other {input3}, input {self}.",
     )

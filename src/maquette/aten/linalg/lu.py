@@ -34,6 +34,7 @@ from maquette.aten.view.joining import cat
 from maquette.core.dtype import int32
 from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import smaller
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.library.variants import check_castable, check_writable
@@ -51,7 +52,7 @@ def lu_metas(name: str, A: TensorMeta) -> Metas:
     """Packed factors, pivots and status of a matrix."""
     check_matrix(name, A)
     check_inexact(name, A)
-    pivots = A.fresh((*A.shape[:-2], min(A.shape[-2:])), int32)
+    pivots = A.fresh((*A.shape[:-2], smaller(*A.shape[-2:])), int32)
     return column_major(A, A.shape), pivots, info_of(A, A.shape[:-2])
 
 
@@ -60,7 +61,7 @@ def packed_lu(A: Array) -> Arrays:
     from scipy.linalg.lapack import get_lapack_funcs
 
     batch = A.shape[:-2]
-    pivots_shape = (*batch, min(A.shape[-2:]))
+    pivots_shape = (*batch, smaller(*A.shape[-2:]))
     if not A.size:
         return A, np.zeros(pivots_shape, np.int32), np.zeros(batch, np.int32)
     (getrf,) = get_lapack_funcs(("getrf",), (A,))
@@ -106,7 +107,7 @@ def lu_grad(
     """The gradient of ``P L U`` by those of L and U."""
     permutation, lower, upper = parts
     m, n = lower.meta.shape[-2], upper.meta.shape[-1]
-    k = min(m, n)
+    k = smaller(m, n)
     gl = lower.new_zeros(lower.meta.shape) if along_lower is None else along_lower
     gu = upper.new_zeros(upper.meta.shape) if along_upper is None else along_upper
     square_lower, square_upper = lower.narrow(-2, 0, k), upper.narrow(-1, 0, k)
@@ -184,7 +185,7 @@ def lu_factor_out_composite(
 def unpacked(packed: Array) -> Arrays:
     """L and U of packed factors."""
     m, n = packed.shape[-2:]
-    k = min(m, n)
+    k = smaller(m, n)
     lower = np.tril(packed[..., :, :k], -1)
     lower[..., np.arange(k), np.arange(k)] = 1
     return lower, np.triu(packed[..., :k, :])
@@ -213,7 +214,7 @@ def permutation_matrices(xp: ModuleType, pivots: Array, like: Array, size: int) 
 
 def _factor_metas(A: TensorMeta) -> Metas:
     *batch, m, n = A.shape
-    k = min(m, n)
+    k = smaller(m, n)
     return A.fresh((*batch, m, m)), A.fresh((*batch, m, k)), A.fresh((*batch, k, n))
 
 
@@ -271,7 +272,7 @@ def lu_unpack_shape(
         ),
     )
     if unpack_pivots:
-        pivots = (*LU_data.shape[:-2], min(LU_data.shape[-2:]))
+        pivots = (*LU_data.shape[:-2], smaller(*LU_data.shape[-2:]))
         check_sizes("torch.lu_unpack", "pivots", LU_pivots, pivots)
     permutation, lower, upper = _factor_metas(LU_data)
     none = LU_data.fresh((0,))
@@ -297,7 +298,7 @@ lu_unpack.nondifferentiable(0)
 @lu_unpack.derivative("LU_data")
 def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | None]:
     m, n = LU_data_meta.shape[-2:]
-    k = min(m, n)
+    k = smaller(m, n)
     parts: list[Tensor] = []
     if grads[1] is not None:
         parts.append(grads[1].tril(-1).constant_pad_nd((0, n - k)))

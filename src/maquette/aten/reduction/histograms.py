@@ -15,6 +15,7 @@ import numpy as np
 from maquette.aten.common.axes import Array
 from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_true
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
 
@@ -152,7 +153,7 @@ def histogram_edges_shape(
 
 def _check_edges(name: str, bins: TensorMeta, self: TensorMeta) -> None:
     check(
-        bins.ndim == 1 and bins.numel > 0 and bins.dtype is self.dtype,
+        bins.ndim == 1 and expect_true(bins.numel > 0) and bins.dtype is self.dtype,
         lambda: (
             f"{name}(): bins tensor should have one dimension and the input's dtype, but "
             f"got {bins} for {self}"

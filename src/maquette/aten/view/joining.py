@@ -35,7 +35,7 @@ cat = define(
 
 def _is_skipped(shape: tuple[int, ...]) -> bool:
     """An empty 1-D tensor goes with any other shape, as it always has."""
-    return len(shape) == 1 and shape[0] == 0
+    return len(shape) == 1 and is_true(shape[0] == 0)
 
 
 @cat.shape

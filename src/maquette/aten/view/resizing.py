@@ -10,6 +10,7 @@ from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
+from maquette.core.symbols import alike
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -34,7 +35,7 @@ resize_ = define(
 def resize__shape(self: TensorMeta, size: Ints, memory_format: MemoryFormat | None) -> TensorMeta:
     """The same sizes keep their strides unless a format is named; storages only grow."""
     if memory_format is None:
-        if size == self.shape:
+        if alike(size, self.shape):
             return self
         return TensorMeta.of(self.dtype, size, None, self.offset, self.device)
     check(

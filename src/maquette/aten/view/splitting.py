@@ -12,6 +12,7 @@ from maquette.core.broadcast import wrap_dim
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import remembered
+from maquette.core.symbols import is_true
 from maquette.core.views import select_view, slice_view
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
@@ -52,9 +53,10 @@ def even_sizes(self: TensorMeta, split_size: int, dim: int) -> Ints:
             f"split_size can only be 0 if dimension size is 0, but got dimension size of {size}"
         ),
     )
-    if size == 0:
+    if is_true(size == 0):
         return (0,)
-    whole, rest = divmod(size, split_size)
+    # How many pieces there are must be a number: a symbolic size is guarded here.
+    whole, rest = divmod(operator.index(size), operator.index(split_size))
     return (split_size,) * whole + ((rest,) if rest else ())
 
 

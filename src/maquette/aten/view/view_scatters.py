@@ -16,6 +16,8 @@ from maquette.aten.view.views import (
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import repeats
+from maquette.core.symbols import expect_alike
 from maquette.core.views import as_strided_check
 from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.tags import Tag
@@ -28,7 +30,7 @@ Ints = tuple[int, ...]
 def _scattered(self: TensorMeta, src: TensorMeta, view: TensorMeta, what: str) -> TensorMeta:
     """The result: laid out as the tensor itself, offset and all, if ``src`` fits where it goes."""
     check(
-        src.shape == view.shape,
+        expect_alike(src.shape, view.shape),
         lambda: (
             f"expected src to have a size equal to the {what} of self. src size = "
             f"{list(src.shape)}, {what} size = {list(view.shape)}"
@@ -39,7 +41,7 @@ def _scattered(self: TensorMeta, src: TensorMeta, view: TensorMeta, what: str) -
 
 def geometry_kept(self: TensorMeta) -> TensorMeta:
     """The meta of a clone of the whole storage; of an overlapping tensor, of a plain clone."""
-    if any(s == 0 and n > 1 for s, n in zip(self.strides, self.shape, strict=True)):
+    if repeats(self.shape, self.strides):
         return self.like()
     return self
 

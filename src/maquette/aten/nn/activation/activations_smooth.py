@@ -33,6 +33,7 @@ from maquette.core.broadcast import wrap_dim
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_alike
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
@@ -337,7 +338,7 @@ glu_backward: OperatorPage = define(
 def glu_backward_shape(grad_output: TensorMeta, self: TensorMeta, dim: int) -> TensorMeta:
     half, _ = halves(self, dim)
     check(
-        grad_output.shape == half.shape,
+        expect_alike(grad_output.shape, half.shape),
         lambda: f"glu_backward: expected a gradient of shape {list(half.shape)}, got {grad_output}",
     )
     check_floats_only("glu_backward_cpu", self, grad_output)

@@ -21,6 +21,7 @@ from maquette.core.layout import channels_last, channels_last_3d, contiguous_for
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
+from maquette.core.symbols import expect_alike, expect_true
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import Cost, define
@@ -149,7 +150,7 @@ def _output_space(
 ) -> Shape:
     sizes = list(zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True))
     check(
-        all(n + 2 * p >= reach(k, d) for n, k, _, p, d in sizes),
+        all(expect_true(n + 2 * p >= reach(k, d)) for n, k, _, p, d in sizes),
         lambda: (
             f"Calculated padded input size per channel: "
             f"({' x '.join(str(n + 2 * p) for n, _, _, p, _ in sizes)}). Kernel size: "
@@ -481,7 +482,7 @@ def convolution_backward_shape(
         input, weight, None, stride, padding, dilation, transposed, output_padding, groups
     )
     check(
-        grad_output.shape == expected.shape,
+        expect_alike(grad_output.shape, expected.shape),
         lambda: (
             f"convolution_backward: expected grad_output of shape {list(expected.shape)}, the "
             f"output's; got {grad_output}"

@@ -14,7 +14,7 @@ from maquette.aten.nn.conv.sliding_windows import cropped, fold, padded, reach, 
 from maquette.core.dtype import bool_
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 
@@ -63,7 +63,7 @@ def im2col_shape(
     )
     places = _places(self.shape[-2:], kernel, dilation, padding, stride)
     check(
-        all(n >= 1 for n in places),
+        all(expect_true(n >= 1) for n in places),
         lambda: (
             f"Given input with spatial size ({', '.join(map(str, self.shape[-2:]))}), "
             f"kernel_size={tuple(kernel)}, dilation={tuple(dilation)}, padding={tuple(padding)}, "
@@ -118,7 +118,7 @@ def col2im_shape(
     )
     places = _places(output_size, kernel, dilation, padding, stride)
     check(
-        self.shape[-1] == prod(places) and all(n >= 1 for n in places),
+        self.shape[-1] == prod(places) and all(expect_true(n >= 1) for n in places),
         lambda: (
             f"Given output_size={tuple(output_size)}, kernel_size={tuple(kernel)}, "
             f"dilation={tuple(dilation)}, padding={tuple(padding)}, stride={tuple(stride)}, "

@@ -17,6 +17,7 @@ from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import bfloat16, float16, float32, int64
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
@@ -82,7 +83,7 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
             ),
         )
         check(
-            offsets.numel > include_last_offset or indices.numel == 0,
+            is_true(indices.numel == 0) or expect_true(offsets.numel > include_last_offset),
             lambda: f"embedding_bag: expected offsets of at least one bag for {indices}",
         )
         kind = int64 if int64 in (indices.dtype, offsets.dtype) else offsets.dtype

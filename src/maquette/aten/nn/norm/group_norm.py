@@ -21,6 +21,7 @@ from maquette.aten.nn.norm.moments import (
 )
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
@@ -188,7 +189,7 @@ def native_group_norm_backward_shape(
     check_count("native_group_norm_backward", "an input", input, N * C * HxW)
     check_sizes("native_group_norm_backward", "a gradient", grad_out, input.shape)
     check(
-        mean.numel == N * group and rstd.numel == N * group,
+        expect_true(mean.numel == N * group) and expect_true(rstd.numel == N * group),
         lambda: (
             f"native_group_norm_backward: expected mean and rstd of {N} x {group} elements, "
             f"got {mean} and {rstd}"

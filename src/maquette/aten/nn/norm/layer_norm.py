@@ -24,6 +24,7 @@ from maquette.aten.nn.norm.moments import (
 from maquette.core.dtype import finfo, float32, float64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_alike
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
@@ -51,7 +52,7 @@ def check_normalized(
     for name, parameter in (("weight", weight), ("bias", bias)):
         check_parameter(name, parameter, wanted)
     check(
-        input.ndim >= len(wanted) and input.shape[input.ndim - len(wanted) :] == wanted,
+        input.ndim >= len(wanted) and expect_alike(input.shape[input.ndim - len(wanted) :], wanted),
         lambda: (
             f"Given normalized_shape={list(wanted)}, expected input with shape "
             f"[*, {', '.join(map(str, wanted))}], but got input of size{list(input.shape)}"
@@ -62,7 +63,7 @@ def check_normalized(
 def check_parameter(name: str, parameter: Maybe, wanted: tuple[int, ...]) -> None:
     """Refuse a weight or bias of another shape than the normalized one."""
     check(
-        parameter is None or parameter.shape == wanted,
+        parameter is None or expect_alike(parameter.shape, wanted),
         lambda: (
             f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
             f"{list(parameter.shape) if parameter else []} and normalized_shape = {list(wanted)}"

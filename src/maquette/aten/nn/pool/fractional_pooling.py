@@ -17,7 +17,7 @@ from maquette.aten.nn.pool.pool_windows import check_kind, lowest, scattered
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_alike, expect_true, is_true
 from maquette.library.page import OperatorPage, define
 
 Ints = Sequence[int]
@@ -45,7 +45,7 @@ def _check_fractional(
     sizes = list(zip(self.shape[-dims:], kernel, output_size))
     spare = 1 if dims == 3 else 0  # PyTorch asks a volume for one place more
     check(
-        all(out + k - 1 + spare <= n for n, k, out in sizes),
+        all(expect_true(out + k - 1 + spare <= n) for n, k, out in sizes),
         lambda: (
             f"{name}(): pool size {list(kernel)} too large relative to input size "
             f"{list(self.shape[-dims:])} for output size {list(output_size)}"
@@ -83,7 +83,7 @@ def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         batch = self.shape[0] if self.ndim == dims + 2 else 1
         wanted = (batch, self.shape[-dims - 1], dims)
         check(
-            random_samples.shape == wanted and random_samples.dtype is self.dtype,
+            expect_alike(random_samples.shape, wanted) and random_samples.dtype is self.dtype,
             lambda: (
                 f"{name}: Expect _random_samples of shape {list(wanted)} and the dtype of the "
                 f"input {self}; got {random_samples}"
@@ -127,7 +127,7 @@ def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         _check_fractional(f"{name}_backward", self, kernel, output_size, dims)
         expected = (*self.shape[:-dims], *output_size)
         check(
-            grad_output.shape == expected and indices.shape == expected,
+            expect_alike(grad_output.shape, expected) and expect_alike(indices.shape, expected),
             lambda: (
                 f"{name}_backward(): expected grad_output and indices of shape {list(expected)}, "
                 f"got {grad_output} and {indices}"

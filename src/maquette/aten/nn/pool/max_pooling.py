@@ -19,7 +19,7 @@ from maquette.aten.nn.pool.pool_windows import (
 from maquette.core.dtype import int64
 from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_alike, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
@@ -149,7 +149,7 @@ def _check_gradient(
         lambda: f"{name}_backward: expected indices of dtype int64, got {indices}",
     )
     check(
-        grad_output.shape == shape and indices.shape == shape,
+        expect_alike(grad_output.shape, shape) and expect_alike(indices.shape, shape),
         lambda: (
             f"{name}_backward: expected grad_output and indices of shape {list(shape)}, got "
             f"{grad_output} and {indices}"

@@ -18,7 +18,7 @@ from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_true, is_true
 
 Ints = Sequence[int]
 
@@ -100,7 +100,7 @@ def pooled_shape(
         ]
     )
     check(
-        all(n >= 1 for n in places),
+        all(expect_true(n >= 1) for n in places),
         lambda: (
             f"Given input size: ({'x'.join(map(str, self.shape[-dims - 1 :]))}). Calculated "
             f"output size: ({'x'.join(map(str, (self.shape[-dims - 1], *places)))}). Output size "

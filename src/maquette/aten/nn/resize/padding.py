@@ -14,6 +14,7 @@ from maquette.core.dtype import bool_
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape, format_strides
+from maquette.core.symbols import expect_alike, expect_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 
@@ -40,7 +41,8 @@ def _source(xp: ModuleType, size: int, before: int, after: int, reflects: bool) 
 def _check_padding(name: str, self: TensorMeta, padding: Ints, dims: int, reflects: bool) -> Shape:
     full = "with possibly 0 batch size and other non-zero dimensions for input"
     check(
-        self.ndim in (dims + 1, dims + 2) and all(self.shape[self.ndim - dims - 1 :]),
+        self.ndim in (dims + 1, dims + 2)
+        and all(expect_true(n != 0) for n in self.shape[self.ndim - dims - 1 :]),
         lambda: (
             f"{name}: Expected {dims + 1}D or {dims + 2}D (batch mode) tensor {full}, but got: "
             f"{list(self.shape)}"
@@ -85,7 +87,7 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
     def unpadded(grad_output: TensorMeta, self: TensorMeta, padding: Ints) -> TensorMeta:
         shape = _check_padding(name, self, padding, dims, reflects)
         check(
-            grad_output.shape == shape,
+            expect_alike(grad_output.shape, shape),
             lambda: (
                 f"{name}_backward: expected grad_output of shape {list(shape)}, got {grad_output}"
             ),

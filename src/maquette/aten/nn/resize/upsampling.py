@@ -30,7 +30,7 @@ from maquette.core.dtype import uint8
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import is_true
+from maquette.core.symbols import expect_alike, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
@@ -174,7 +174,7 @@ class Family:
             _check_sizes(f"{self.name}_backward", input_size, output_size, self.dims)
             expected = (*input_size[:2], *output_size)
             check(
-                grad.shape == expected,
+                expect_alike(grad.shape, expected),
                 lambda: (
                     f"{self.name}_backward: Expected grad_output of shape {list(expected)}, "
                     f"got {grad}"
