@@ -214,6 +214,8 @@ LATE: dict[str, Callable[[], bool]] = {}
 Several threads may run it at once; it returns whether all those operators are defined by then.
 """
 _loading: set[tuple[int, str]] = set()  # by thread: what is loaded may ask for operators itself
+LATE_RULES: list[Callable[[], None]] = []
+"""What gives operators the batching rules of their families, once the first is asked for."""
 
 
 def load_late(namespace: str) -> None:

@@ -33,6 +33,7 @@ class DispatchState:
     ``entered_modes`` are those whose ``with`` block is open, also while they are popped;
     ``default_devices`` has the open blocks of default devices, innermost last.
     ``snapshot`` is both sets as they were when the running mode or subclass was called.
+    ``transforms`` are the interpreters of the function transforms in force, the outermost first.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class DispatchState:
         "pre_dispatch_modes",
         "snapshot",
         "subclass_functions",
+        "transforms",
     )
 
     def __init__(self) -> None:
@@ -68,6 +70,7 @@ class DispatchState:
         self.snapshot: tuple[int, int] | None = None
         self.node_context: object | None = None
         self.subclass_functions = True
+        self.transforms: tuple[object, ...] = ()
 
     def set_include(self, bits: int) -> None:
         """Replace the included keys."""
@@ -94,6 +97,13 @@ class DispatchState:
     def drop_exclude(self, bits: int) -> None:
         """No longer exclude these bits."""
         self.set_exclude(self.exclude & ~bits)
+
+    def set_sets(self, include: int, exclude: int, *, grad_enabled: bool) -> None:
+        """Replace both sets and grad mode at once."""
+        self.include = include
+        self.exclude = exclude
+        self.grad_enabled = grad_enabled
+        self._derive()
 
     def set_grad_enabled(self, flag: bool) -> None:
         """Switch grad mode; no visible key set changes (D18)."""

@@ -349,10 +349,22 @@ class Tensor(TensorSurface):
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
-        self.requires_grad_(flag)
+        self._require_grad(flag)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Make autograd record operations on this leaf (or stop it)."""
+        if tls.st.transforms:
+            raise RuntimeError(
+                "You are attempting to call Tensor.requires_grad_() (or perhaps using "
+                "torch.autograd.functional.* APIs) inside of a function being transformed by a "
+                "functorch transform. This is unsupported, please attempt to use the functorch "
+                "transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() "
+                "outside of a function being transformed instead."
+            )
+        return self._require_grad(requires_grad)
+
+    def _require_grad(self, requires_grad: bool = True) -> Tensor:
+        """`requires_grad_`, in a function under a transform too."""
         if not requires_grad and not self.is_leaf:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a "

@@ -1,0 +1,123 @@
+"""The kernels at the keys of function transforms: which level a call belongs to.
+
+FuncTorchDynamicLayerFrontMode is included while a transform is in force. Under grad and jvp every
+call is theirs, so that what they make is of their level. Under vmap a call belongs to the innermost
+level that batches one of its tensors; with none the key is passed over once, when the key set is
+resolved, but for random operators. FuncTorchBatched and FuncTorchGradWrapper are reached only by
+tensors whose transform is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from maquette.dispatch.kernels import Boxed
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload, fall_through, keys_of, set_fallback
+from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.batch import VmapInterpreter, batched_call
+from maquette.transforms.interpreter import BATCHED, GRAD_WRAPPER, VMAP_MODE, Interpreter, at_level
+from maquette.transforms.reverse_level import back_kernel
+from maquette.transforms.wrappers import Wrapper, revived
+
+_WRAPPED = BATCHED | GRAD_WRAPPER
+
+
+def front_kernel(op: OpOverload, ks: int) -> Boxed | None:
+    """The kernel at FuncTorchDynamicLayerFrontMode."""
+    if not ks & VMAP_MODE:
+        return _own_level(op)
+    if Tag.nondeterministic_seeded in op.tags:
+        return _batching(op)
+    return _innermost(op) if ks & _WRAPPED else None
+
+
+def _own_level(op: OpOverload) -> Boxed:
+    """Under grad, jvp and functionalize: the top of the stack takes every call."""
+
+    def kernel(ks: int, *params: object) -> object:
+        level = cast(Interpreter, tls.st.transforms[-1])
+        return level.process(op, params)
+
+    return kernel
+
+
+def _batching(op: OpOverload) -> Boxed:
+    """Random operators are always those of the innermost vmap, which knows what they may do."""
+    call = batched_call(op)
+
+    def kernel(ks: int, *params: object) -> object:
+        level = tls.st.transforms[-1]
+        if not isinstance(level, VmapInterpreter):  # the key alone was included
+            return op.run(ks & ~VMAP_MODE, params)
+        return call(level, params)
+
+    return kernel
+
+
+def _innermost(op: OpOverload) -> Boxed:
+    call = batched_call(op)
+
+    def kernel(ks: int, *params: object) -> object:
+        st = tls.st
+        top = st.transforms[-1]
+        highest: Interpreter | None = None
+        for t in _tensors(params):
+            if isinstance(t, Wrapper):
+                level = t._interpreter
+                if level is top:
+                    return call(cast(VmapInterpreter, top), params)
+                if level.live and (highest is None or level.number > highest.number):
+                    highest = level
+        if highest is None:
+            return run_revived(op, params)
+        with at_level(highest):
+            return op.run(tls.st.effective_keys(keys_of(params)), params)
+
+    return kernel
+
+
+def _tensors(params: Sequence[object]) -> list[object]:
+    found: list[object] = []
+    for p in params:
+        if p.__class__ is tuple:
+            found += cast(tuple[object, ...], p)
+        else:
+            found.append(p)
+    return found
+
+
+def left_behind(op: OpOverload, ks: int) -> Boxed:
+    """The kernel at FuncTorchBatched and FuncTorchGradWrapper: the transform is over."""
+
+    def kernel(ks: int, *params: object) -> object:
+        return run_revived(op, params)
+
+    return kernel
+
+
+def run_revived(op: OpOverload, params: Sequence[object]) -> object:
+    """Call an operator with the values of wrappers whose level is gone."""
+    plain = [
+        tuple([revived(t) if isinstance(t, Tensor) else t for t in cast(tuple[object, ...], p)])
+        if p.__class__ is tuple
+        else revived(p)
+        if isinstance(p, Tensor)
+        else p
+        for p in params
+    ]
+    return op.run(tls.st.effective_keys(keys_of(plain)), plain)
+
+
+
+for _key, _factory in (
+    (DispatchKey.FuncTorchDynamicLayerFrontMode, front_kernel),
+    (DispatchKey.FuncTorchGradWrapper, left_behind),
+    (DispatchKey.FuncTorchVmapMode, fall_through),
+    (DispatchKey.FuncTorchBatched, left_behind),
+    (DispatchKey.FuncTorchDynamicLayerBackMode, back_kernel),
+):
+    set_fallback(_key, _factory)

@@ -1,0 +1,148 @@
+"""A level of grad or vjp: calls are recorded on tensors of the level, then run on the level below.
+
+`GradInterpreter.process` lifts what is not of its level (a leaf that requires no grad) and runs the
+operator's kernel at Autograd as ever; below Autograd the call comes to FuncTorchDynamicLayerBackMode,
+where `back_kernel` takes the values out, calls the operator on the level below and wraps what that
+gives. So the autograd of a level is the autograd of `maquette.autograd`, with nothing added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from maquette.dispatch import keysets as K
+from maquette.dispatch.base import TransformType
+from maquette.dispatch.kernels import Boxed
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tls import tls
+from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.transforms.interpreter import BACK, GRAD_WRAPPER, TOP, Interpreter, run_below
+from maquette.transforms.wrappers import GradTrackingTensor, Wrapper, revived, tracked
+
+_CARRIED = K.WATCHED | ADINPLACE
+_DROPPED = ~(TOP | GRAD_WRAPPER)
+
+
+class GradInterpreter(Interpreter):
+    """The level of one grad, vjp or jacrev."""
+
+    __slots__ = ()
+
+    transform = TransformType.Grad
+
+    def process(self, op: OpOverload, params: Sequence[object]) -> object:
+        """Record and run a call whose tensors, lifted, are all of this level."""
+        keys = 0
+        given: Sequence[object] = params
+        for i, p in enumerate(params):
+            if p.__class__ is GradTrackingTensor and p._interpreter is self:  # type: ignore[attr-defined]  # by its class
+                keys |= p._keys  # type: ignore[attr-defined]
+            elif p.__class__ is tuple or isinstance(p, Tensor):
+                if given is params:
+                    given = list(params)
+                given[i], own = self._lifted(op, i, p)  # type: ignore[index]  # a list by now
+                keys |= own
+        st = tls.st
+        ks = (keys | BACK | st.include & _CARRIED) & st.keep & _DROPPED
+        return (op._table.get(ks) or op.resolve(ks))(ks, *given)
+
+    def _lifted(self, op: OpOverload, i: int, p: object) -> tuple[object, int]:
+        """A parameter with its tensors at this level, and their keys."""
+        if not isinstance(p, Tensor):
+            members = [self._lifted(op, i, t) for t in cast(tuple[object, ...], p)]
+            keys = 0
+            for _, own in members:
+                keys |= own
+            return tuple([t for t, _ in members]), keys
+        t = revived(p)
+        if t.__class__ is GradTrackingTensor and cast(Wrapper, t)._interpreter is self:
+            return t, t._keys
+        if op._schema.arguments[i].is_write:
+            refuse_captured(op)
+        made = tracked(t, self)
+        return made, made._keys
+
+
+def refuse_captured(op: OpOverload) -> None:
+    """Refuse to write to what a function under a transform of derivatives did not make or get."""
+    raise RuntimeError(
+        "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call "
+        f"in-place operation ({op.name()}) that would mutate a captured Tensor. This is not "
+        "supported; please rewrite the function being transformed to explicitly accept the mutated "
+        "Tensor(s) as inputs."
+    )
+
+
+def back_kernel(op: OpOverload, ks: int) -> Boxed:
+    """The kernel at FuncTorchDynamicLayerBackMode: the call on the level below, wrapped again."""
+    aliases = any(a.alias_info is not None for a in op._schema.arguments)
+
+    def kernel(ks: int, *params: object) -> object:
+        level = cast(Interpreter, tls.st.transforms[-1])
+        values = [
+            p._value  # type: ignore[attr-defined]  # by its class
+            if p.__class__ is GradTrackingTensor and p._interpreter is level  # type: ignore[attr-defined]
+            else _values(p, level)
+            if p.__class__ is tuple
+            else p
+            for p in params
+        ]
+        result = run_below(level, op, values)
+        if aliases:
+            return _same_or_wrapped(op, params, values, result, level)
+        if isinstance(result, Tensor):
+            return tracked(result, level)
+        return _wrapped(result, level)
+
+    return kernel
+
+
+def _values(p: object, level: Interpreter) -> object:
+    return tuple(
+        [
+            t._value if isinstance(t, Wrapper) and t._interpreter is level else t
+            for t in cast(tuple[object, ...], p)
+        ]
+    )
+
+
+def _wrapped(result: object, level: Interpreter) -> object:
+    if isinstance(result, Tensor):
+        return tracked(result, level)
+    if isinstance(result, (tuple, list)):
+        return type(result)([_wrapped(r, level) for r in result])
+    return result
+
+
+def _same_or_wrapped(
+    op: OpOverload,
+    params: Sequence[object],
+    values: Sequence[object],
+    result: object,
+    level: Interpreter,
+) -> object:
+    """Results that are arguments stay those; wrappers that were written follow their values."""
+    known: dict[int, object] = {}
+    for a, p, v in zip(op._schema.arguments, params, values):
+        if p.__class__ is tuple:
+            pairs = list(zip(cast(tuple[object, ...], p), cast(tuple[object, ...], v)))
+        else:
+            pairs = [(p, v)]
+        for mine, value in pairs:
+            if isinstance(mine, Wrapper) and isinstance(value, Tensor):
+                known[id(value)] = mine
+                if mine.meta is not value.meta and a.alias_info is not None:
+                    mine.meta, mine._storage = value.meta, value._storage
+
+    def one(r: object) -> object:
+        if isinstance(r, Tensor):
+            return known.get(id(r)) or tracked(r, level)
+        if isinstance(r, (tuple, list)):
+            return type(r)([one(t) for t in r])
+        return r
+
+    return one(result)
+
+
+__all__ = ["GradInterpreter", "back_kernel", "refuse_captured"]

@@ -1,0 +1,52 @@
+"""Where batching rules are found: on the operator's page, its family's file read when first asked.
+
+A rule is registered with `library.register_vmap` or `page.batching`, and stands on the operator. The
+built-in families have theirs in files of their own that only a program with vmap needs, so that
+importing maquette does not read them; `LATE_RULES` is how they say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.packet import LATE_RULES
+from maquette.dispatch.registry import find_packet
+
+Rule = Callable[..., Any]
+
+
+def rule_of(op: OpOverload) -> Rule | None:
+    """The batching rule of an operator, or None."""
+    while LATE_RULES:
+        LATE_RULES.pop()()
+    if op.batching_rule is not None:
+        return op.batching_rule
+    found = FAMILIES.get(op.name())
+    return None if found is None else found(op)
+
+
+FAMILIES: dict[str, Callable[[OpOverload], Rule]] = {}
+"""By an overload's name, what makes its rule; `family` adds to it."""
+
+
+def family(names: str, maker: Callable[[OpOverload], Rule]) -> None:
+    """Give the aten overloads of these names, ``sum.dim_IntList topk``, the rule that ``maker`` makes."""
+    for name in names.split():
+        FAMILIES[f"aten::{name}"] = maker
+
+
+class _Operators:
+    """aten's operators as functions, by name, found when first used."""
+
+    def __getattr__(self, name: str) -> Any:  # as the operators' schemas say
+        packet = None if name.startswith("__") else find_packet(f"aten::{name}")
+        if packet is None:
+            raise AttributeError(f"there is no operator aten::{name}")
+        setattr(self, name, packet)
+        return packet
+
+
+operators = _Operators()
+"""``operators.stack(tensors)``: what rules call."""

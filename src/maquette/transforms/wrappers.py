@@ -1,0 +1,233 @@
+"""Tensors of a level: a value of the level below, and what the transform knows of it.
+
+`BatchedTensor` hides a dimension, `GradTrackingTensor` has a place in the backward graph of its own
+level, `DualTensor` carries a tangent. To a program they are tensors: their meta is the one that it
+should see. Each holds its interpreter; once that is dead a wrapper stands for its value, but for a
+batched tensor, which has escaped from its vmap and is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NoReturn
+
+from maquette.core.meta import TensorMeta
+from maquette.dispatch import keysets as K
+from maquette.dispatch.abstract import disabled_torch_function
+from maquette.dispatch.keysets import DispatchKey
+from maquette.tensor.tensor import NOT_INHERITED, Array, Tensor
+from maquette.transforms.interpreter import BACK, BATCHED, GRAD_WRAPPER, Interpreter
+
+_new = object.__new__
+_SHOWN = (
+    K.BACKENDS
+    | K.AUTOGRAD
+    | K.functionality_bits(DispatchKey.ADInplaceOrView)
+)
+
+
+class Wrapper(Tensor):
+    """A tensor that one level of transforms made of a tensor of the level below."""
+
+    __slots__ = ("_interpreter", "_value")
+    __torch_function__: ClassVar[Callable[..., object]] = disabled_torch_function
+
+    _interpreter: Interpreter
+    _value: Tensor
+
+    def __new__(cls, *args: object, **kwargs: object) -> Wrapper:
+        raise TypeError(f"{cls.__name__} is made by function transforms only")
+
+    @property
+    def fake_mode(self) -> object | None:  # type: ignore[override]  # the value's
+        return self._value.fake_mode
+
+    @property
+    def constant(self) -> Tensor | None:  # type: ignore[override]  # what is known is the value's
+        return None
+
+    def is_conj(self) -> bool:
+        return self._value.is_conj()
+
+    def is_neg(self) -> bool:
+        return self._value.is_neg()
+
+    def data_ptr(self) -> int:
+        raise RuntimeError(
+            "Cannot access data pointer of Tensor that doesn't have storage: it belongs to a "
+            f"function transform, {type(self).__name__} of level {self._interpreter.number}"
+        )
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise RuntimeError(
+            f"{what}: a {type(self).__name__} of level {self._interpreter.number} has no data of "
+            "its own inside of a function transform; return it from the function first"
+        )
+
+    def numpy(self, *, force: bool = False) -> Array:
+        if self._interpreter.live:
+            self._refuse("numpy()")
+        return self._value.numpy(force=force)
+
+    def _described(self) -> str:
+        value = "\n".join(f"    {line}" for line in repr(self._value).splitlines())
+        return f"lvl={self._interpreter.number}, {{}}value=\n{value}\n"
+
+
+# These classes define slots and properties over attributes of Tensor; they add no keys themselves.
+Wrapper._class_bits = 0
+
+
+class BatchedTensor(Wrapper):
+    """A tensor of which vmap hides dimension ``_bdim``."""
+
+    __slots__ = ("_bdim",)
+
+    _bdim: int
+
+    def _alias(self) -> BatchedTensor:
+        return batched(self._value._alias(), self._bdim, self._interpreter)
+
+    def __repr__(self) -> str:
+        return f"BatchedTensor({self._described().format(f'bdim={self._bdim}, ')})"
+
+    def numpy(self, *, force: bool = False) -> Array:
+        self._refuse("numpy()")
+
+
+class GradTrackingTensor(Wrapper):
+    """A tensor with a place in the backward graph of one level of grad or vjp."""
+
+    __slots__ = ()
+
+    def _alias(self) -> GradTrackingTensor:
+        other = tracked(self._value, self._interpreter)
+        other._vc = self._version_counter()
+        return other
+
+    def __repr__(self) -> str:
+        return f"GradTrackingTensor({self._described().format('')})"
+
+
+class DualTensor(Wrapper):
+    """A tensor and its tangent, which is None where it does not move with the inputs."""
+
+    __slots__ = ("_tangent",)
+
+    _tangent: Tensor | None
+
+    def _alias(self) -> DualTensor:
+        other = dual(self._value, self._tangent, self._interpreter)
+        other._vc = self._version_counter()
+        return other
+
+    def __repr__(self) -> str:
+        return f"GradTrackingTensor({self._described().format('')})"
+
+
+for _class in (BatchedTensor, GradTrackingTensor, DualTensor):
+    _class._class_bits = 0
+
+
+# --- making them ------------------------------------------------------------------------------
+
+_KEYS: dict[tuple[int, int], int] = {}
+
+
+def _keys(value: Tensor, added: int) -> int:
+    """The key set of a wrapper: of the value's only what says device and autograd."""
+    found = _KEYS.get((value._keys, added))
+    if found is None:
+        found = value._keys & _SHOWN & NOT_INHERITED | added
+        _KEYS[value._keys, added] = found
+    return found
+
+
+@functools.lru_cache(8192)
+def hidden(meta: TensorMeta, dim: int) -> TensorMeta:
+    """A meta without one dimension, as vmap shows it."""
+    shape, strides = list(meta.shape), list(meta.strides)
+    del shape[dim], strides[dim]
+    return TensorMeta.of(meta.dtype, tuple(shape), tuple(strides), meta.offset, meta.device)
+
+
+def _made(cls: type[Wrapper], value: Tensor, meta: TensorMeta, keys: int, level: Interpreter):  # type: ignore[no-untyped-def]  # of the class that was asked for
+    t = _new(cls)
+    t.meta = meta
+    t._keys = keys
+    t._storage = value._storage
+    t._data = None
+    t._vc = None
+    t._base = None
+    t._ag = None
+    t._value = value
+    t._interpreter = level
+    return t
+
+
+def batched(value: Tensor, dim: int, level: Interpreter) -> BatchedTensor:
+    """``value`` with its dimension ``dim`` hidden at a level of vmap."""
+    t: BatchedTensor = _made(
+        BatchedTensor, value, hidden(value.meta, dim), _keys(value, BATCHED), level
+    )
+    t._bdim = dim
+    return t
+
+
+def tracked(value: Tensor, level: Interpreter) -> GradTrackingTensor:
+    """``value`` at a level of grad: a leaf there that does not require grad."""
+    keys = _KEYS.get((value._keys, _TRACKED)) or _keys(value, _TRACKED)
+    t: GradTrackingTensor = _made(GradTrackingTensor, value, value.meta, keys, level)
+    return t
+
+
+def dual(value: Tensor, tangent: Tensor | None, level: Interpreter) -> DualTensor:
+    """``value`` with a tangent of its shape at a level of jvp."""
+    t: DualTensor = _made(DualTensor, value, value.meta, _keys(value, _TRACKED), level)
+    t._tangent = tangent
+    return t
+
+
+_TRACKED = GRAD_WRAPPER | BACK
+
+
+# --- looking into them ------------------------------------------------------------------------
+
+
+def revived(t: Tensor) -> Tensor:
+    """What a wrapper whose level is gone stands for; any other tensor itself."""
+    while isinstance(t, Wrapper) and not t._interpreter.live:
+        if isinstance(t, BatchedTensor):
+            raise_escaped()
+        t = t._value
+    return t
+
+
+def raise_escaped() -> NoReturn:
+    """The error of a batched tensor that is used after its vmap has ended."""
+    raise RuntimeError(
+        "Either your tensor may have escaped from inside a function being vmapped and this is a "
+        "user error, or a transform has been left while its tensors were in use. Return tensors "
+        "from the function instead of storing them"
+    )
+
+
+def written_back(p: Tensor, result: object, given: Sequence[object]) -> None:
+    """Let a wrapper follow its value, which an operator may have laid out anew."""
+    if isinstance(p, Wrapper) and not isinstance(p, BatchedTensor):
+        p.meta = p._value.meta
+        p._storage = p._value._storage
+
+
+__all__ = [
+    "BatchedTensor",
+    "DualTensor",
+    "GradTrackingTensor",
+    "Wrapper",
+    "batched",
+    "dual",
+    "hidden",
+    "revived",
+    "tracked",
+]
