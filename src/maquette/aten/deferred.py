@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 
-from maquette.dispatch.packet import LATE
+from maquette.dispatch.packet import LATE, LATE_RULES
 
 FAMILIES = (
     "nn.resize.affine_grids",
@@ -47,3 +47,11 @@ def load() -> bool:
 
 
 LATE["aten"] = load
+
+
+def load_rules() -> None:
+    """Read the batching rules of all families."""
+    importlib.import_module("maquette.aten.batching")
+
+
+LATE_RULES.append(load_rules)

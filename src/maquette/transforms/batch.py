@@ -24,7 +24,7 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import FRONT, VMAP_MODE, Interpreter, run_below
 from maquette.transforms.randomness import random_call
-from maquette.transforms.rules import operators, rule_of
+from maquette.transforms.rules import Decomposition, operators, rule_of
 from maquette.transforms.twins import functional_twin
 from maquette.transforms.wrappers import BatchedTensor, Wrapper, batched, revived
 
@@ -75,6 +75,9 @@ def batched_call(op: OpOverload) -> Call:
         if kernels:
             return _by_kernel(op, kernels[-1])
     rule = rule_of(op)
+    if isinstance(rule, Decomposition):
+        function = rule.function
+        return lambda level, params: function(*params)
     if rule is not None:
         return _by_rule(op, rule)
     definition = definition_of(op)

@@ -17,7 +17,14 @@ from maquette.dispatch.registry import find_packet
 Rule = Callable[..., Any]
 
 
-def rule_of(op: OpOverload) -> Rule | None:
+class Decomposition:
+    """A rule that is a definition by other operators, run on the batched tensors themselves."""
+
+    def __init__(self, function: Rule) -> None:
+        self.function = function
+
+
+def rule_of(op: OpOverload) -> Rule | Decomposition | None:
     """The batching rule of an operator, or None."""
     while LATE_RULES:
         LATE_RULES.pop()()
@@ -27,14 +34,34 @@ def rule_of(op: OpOverload) -> Rule | None:
     return None if found is None else found(op)
 
 
-FAMILIES: dict[str, Callable[[OpOverload], Rule]] = {}
+FAMILIES: dict[str, Callable[[OpOverload], Rule | Decomposition]] = {}
 """By an overload's name, what makes its rule; `family` adds to it."""
 
 
-def family(names: str, maker: Callable[[OpOverload], Rule]) -> None:
+def family(names: str, maker: Callable[[OpOverload], Rule | Decomposition]) -> None:
     """Give the aten overloads of these names, ``sum.dim_IntList topk``, the rule that ``maker`` makes."""
     for name in names.split():
         FAMILIES[f"aten::{name}"] = maker
+
+
+def rule_for(names: str) -> Callable[[Rule], Rule]:
+    """Decorate the batching rule of these overloads."""
+
+    def register(rule: Rule) -> Rule:
+        family(names, lambda op: rule)
+        return rule
+
+    return register
+
+
+def decomposition_for(names: str) -> Callable[[Rule], Rule]:
+    """Decorate a definition by other operators, of all parameters in order, that serves vmap."""
+
+    def register(function: Rule) -> Rule:
+        family(names, lambda op: Decomposition(function))
+        return function
+
+    return register
 
 
 class _Operators:

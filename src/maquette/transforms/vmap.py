@@ -216,7 +216,7 @@ def _unwrap_batched(result: Any, out_dims: Dims, level: VmapInterpreter, func: F
     name = _name(func)
     leaves, spec = tree_flatten(result)
     for leaf in leaves:
-        if not isinstance(leaf, Tensor) and not (out_dims is None):
+        if not isinstance(leaf, Tensor) and out_dims is not None:
             _check_tensors(leaves, out_dims, spec, name)
             break
     dims = _out_dims(out_dims, leaves, spec, name)

@@ -1,0 +1,217 @@
+"""The forms that batching rules take: each function here makes the rule of a whole family.
+
+In a rule ``t`` is a value, ``d`` its batch dimension or None; `to_front` puts the batch first. The
+one idea: with the batch in front, dimension ``d`` of what the program sees is dimension ``d + 1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from maquette.dispatch.operator import OpOverload
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.batch import VmapInfo, in_front
+from maquette.transforms.rules import operators as aten
+
+Rule = Callable[..., Any]
+_DIM_NAMES = frozenset(
+    ("dim", "dims", "dim0", "dim1", "dim2", "dimension", "axis", "start_dim", "end_dim")
+)
+
+
+def to_front(t: Any, d: int | None, size: int | None = None, rank: int = 0) -> Any:
+    """A value with its batch dimension first; one without a batch gets it where ``size`` is given.
+
+    rank: how many dimensions the example shall have at least, 1s after the batch.
+    """
+    if not isinstance(t, Tensor):
+        return t
+    if d is not None:
+        return in_front(t, d, rank)
+    if size is None:
+        return t
+    missing = rank - t.meta.ndim
+    if missing > 0:
+        t = t[(None,) * missing]
+    return t.unsqueeze(0).expand(size, *t.shape)
+
+
+def rank_of(t: Tensor, d: int | None) -> int:
+    """How many dimensions the example has."""
+    return t.meta.ndim - (d is not None)
+
+
+def wrapped(dim: int, rank: int) -> int:
+    """A dimension of an example, counted from the front; IndexError for none that it has."""
+    least = max(rank, 1)
+    if not -least <= dim < least:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-least}, {least - 1}], but got "
+            f"{dim})"
+        )
+    return dim % least
+
+
+def along(op: OpOverload) -> Rule:
+    """Operators with dimensions as parameters: each counts one more. The batch stays in front.
+
+    All tensors get the batch, and an example of rank 0 a dimension that is taken away again.
+    Parameters that are None, or an empty list, stand for all dimensions.
+    """
+    arguments = op._schema.arguments
+    positions = [i for i, a in enumerate(arguments) if a.name in _DIM_NAMES]
+    names = [arguments[i].name for i in positions]
+    tensors = [i for i, a in enumerate(arguments) if a.type.written.startswith("Tensor")]
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        count = len(args)
+        given = [*args, *(kwargs[a.name] for a in arguments[count:])]
+        dims = [*in_dims, *[None] * (len(given) - count)]
+        rank = rank_of(given[tensors[0]], dims[tensors[0]])
+        for i in tensors:
+            given[i] = to_front(given[i], dims[i], info.batch_size, 1 if rank == 0 else 0)
+        for i in positions:
+            given[i] = _shifted(given[i], rank)
+        keywords = {a.name: v for a, v in zip(arguments[count:], given[count:])}
+        result = op(*given[:count], **keywords)
+        return (result, 0) if rank else (_without_last(result), 0)
+
+    assert names or not positions
+    return rule
+
+
+def _shifted(dim: Any, rank: int) -> Any:
+    if dim is None or (dim.__class__ in (tuple, list) and not dim):
+        return tuple(range(1, max(rank, 1) + 1))
+    if dim.__class__ in (tuple, list):
+        return [wrapped(d, rank) + 1 for d in dim]
+    return wrapped(dim, rank) + 1
+
+
+def _without_last(result: Any) -> Any:
+    """Examples of rank 0 again, where the one dimension that they got is left."""
+    if isinstance(result, (tuple, list)):
+        return type(result)([_without_last(r) for r in result])
+    return result.squeeze(-1) if result.meta.ndim == 2 else result
+
+
+def leading(op: OpOverload) -> Rule:
+    """Operators on the last dimensions, which take any number of dimensions in front.
+
+    Several tensors are all given the batch.
+    """
+    arguments = op._schema.arguments
+    count = sum(not a.kwarg_only for a in arguments)
+    tensors = [i for i, a in enumerate(arguments[:count]) if a.type.written.startswith("Tensor")]
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        for i in tensors:
+            given[i] = to_front(given[i], in_dims[i], info.batch_size if len(tensors) > 1 else None)
+        return op(*given, **kwargs), 0
+
+    return rule
+
+
+def broadcasting(op: OpOverload) -> Rule:
+    """Operators that broadcast all their tensors, though they are not tagged so."""
+    arguments = op._schema.arguments
+    count = sum(not a.kwarg_only for a in arguments)
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        return op(*aligned(in_dims, args), **kwargs), 0
+
+    assert count
+    return rule
+
+
+def aligned(in_dims: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """Tensors that broadcast with one another, the batch in front where there is one."""
+    rank = max(rank_of(t, d) for t, d in zip(args, in_dims) if isinstance(t, Tensor))
+    return [to_front(t, d, rank=rank) for t, d in zip(args, in_dims)]
+
+
+def elementwise(op: OpOverload) -> Rule:
+    """Operators of one tensor that keep its shape: the batch stays where it is."""
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        return op(*args, **kwargs), in_dims[0]
+
+    return rule
+
+
+def sized(op: OpOverload) -> Rule:
+    """Operators with a parameter ``size`` that is the shape of the result: one more in front."""
+    arguments = op._schema.arguments
+    at = next(i for i, a in enumerate(arguments) if a.name in ("size", "repeats", "output_size"))
+    more = 1 if arguments[at].name == "repeats" else None
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        given: list[Any] = [to_front(self, in_dims[0]), *args]
+        given[at] = (more or info.batch_size, *given[at])
+        return op(*given, **kwargs), 0
+
+    return rule
+
+
+def folded(op: OpOverload) -> Rule:
+    """Operators on images with a batch of their own in front: both are made one.
+
+    Each tensor has the rank of the first or that of a batch (N first); where examples have no batch,
+    vmap's takes its place. A list ``input_size`` begins with the whole batch.
+    """
+    arguments = op._schema.arguments
+    count = sum(not a.kwarg_only for a in arguments)
+    tensors = [i for i, a in enumerate(arguments[:count]) if a.type.written.startswith("Tensor")]
+    sizes = [i for i, a in enumerate(arguments) if a.name == "input_size"]
+    spatial = _spatial(op)
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        inner = rank_of(args[tensors[0]], in_dims[tensors[0]]) > spatial + 1
+        several = len(tensors) > 1
+        outer = 0
+        for i in tensors:
+            if not isinstance(given[i], Tensor):
+                continue
+            t = to_front(given[i], in_dims[i], info.batch_size if several else None)
+            outer = t.shape[1] if inner else 1
+            given[i] = t.flatten(0, 1) if inner else t
+        for i in sizes:
+            given[i] = (info.batch_size * given[i][0], *given[i][1:])
+        result = op(*given, **kwargs)
+        return _unfolded(result, (info.batch_size, outer) if inner else None), 0
+
+    return rule
+
+
+def _unfolded(result: Any, sizes: tuple[int, int] | None) -> Any:
+    if sizes is None:
+        return result
+    if isinstance(result, (tuple, list)):
+        return tuple([_unfolded(r, sizes) for r in result])
+    return result.unflatten(0, sizes)
+
+
+def _spatial(op: OpOverload) -> int:
+    """The number of spatial dimensions, by the digit in the name."""
+    digits = [c for c in op._opname if c in "123"]
+    return int(digits[-1]) if digits else 2
+
+
+__all__ = [
+    "Rule",
+    "VmapInfo",
+    "along",
+    "aligned",
+    "aten",
+    "broadcasting",
+    "elementwise",
+    "folded",
+    "leading",
+    "rank_of",
+    "sized",
+    "to_front",
+    "wrapped",
+]

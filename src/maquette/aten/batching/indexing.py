@@ -1,0 +1,260 @@
+"""Batching rules of indexing, gathering and scattering.
+
+An index that differs over the batch needs the number of the batch as one more index; one that does
+not leaves the batch alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from maquette.aten.batching.forms import VmapInfo, along, aten, rank_of, to_front, wrapped
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.batch import refuse_unbatched_target
+from maquette.transforms.rules import decomposition_for, family, rule_for
+
+family("gather scatter.src scatter.value scatter_add scatter.reduce scatter.value_reduce", along)
+family("scatter_reduce.two", along)
+
+
+def _expanded(indices: Sequence[Any], dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Masks as the positions of their True elements; a mask that differs has no fixed number."""
+    found: list[Any] = []
+    found_dims: list[Any] = []
+    for index, d in zip(indices, dims):
+        if isinstance(index, Tensor) and index.dtype.name in ("bool", "uint8"):
+            if d is not None:
+                raise RuntimeError(
+                    "vmap: It looks like you're attempting to use a Tensor in some data-dependent "
+                    "control flow: a boolean mask that is batched selects a different number of "
+                    "elements for each member. We don't support that yet; use where or masked_fill"
+                )
+            parts = index.nonzero().unbind(1) if index.meta.ndim else index.nonzero()
+            found += parts
+            found_dims += [None] * len(parts)
+        else:
+            found.append(index)
+            found_dims.append(d)
+    return found, found_dims
+
+
+class _Layout:
+    """Where the dimensions of ``self[indices]`` come from."""
+
+    def __init__(self, rank: int, indices: Sequence[Any], dims: Sequence[Any]) -> None:
+        self.indexed = [i for i, index in enumerate(indices) if index is not None]
+        self.rest = [i for i in range(rank) if i not in self.indexed]
+        first, last = self.indexed[0], self.indexed[-1]
+        self.adjacent = last - first + 1 == len(self.indexed)
+        self.first = first if self.adjacent else 0
+        self.index_rank = max(rank_of(indices[i], dims[i]) for i in self.indexed)
+
+    def order(self) -> list[int]:
+        """The dimensions of the example, indexed ones first, behind the batch."""
+        return [0, *(i + 1 for i in (*self.indexed, *self.rest))]
+
+    def back(self, result: Tensor) -> Tensor:
+        """``[batch, index dims, rest]`` as indexing orders them."""
+        if not self.first or not self.index_rank:
+            return result
+        index_dims = list(range(1, 1 + self.index_rank))
+        others = list(range(1 + self.index_rank, result.meta.ndim))
+        return result.permute([0, *others[: self.first], *index_dims, *others[self.first :]])
+
+    def forth(self, values: Tensor) -> Tensor:
+        """What `back` undoes."""
+        if not self.first or not self.index_rank:
+            return values
+        before = list(range(1, 1 + self.first))
+        index_dims = list(range(1 + self.first, 1 + self.first + self.index_rank))
+        after = list(range(1 + self.first + self.index_rank, values.meta.ndim))
+        return values.permute([0, *index_dims, *before, *after])
+
+
+def _with_batch(
+    indices: Sequence[Any], dims: Sequence[Any], layout: _Layout, size: int
+) -> list[Any]:
+    """Indices behind that of the batch, all of one rank."""
+    example = indices[layout.indexed[0]]
+    batch = aten.arange(size, device=example.device).view(-1, *[1] * layout.index_rank)
+    return [batch, *(to_front(indices[i], dims[i], rank=layout.index_rank) for i in layout.indexed)]
+
+
+@rule_for("index.Tensor _unsafe_index.Tensor")
+def index_batching(info: VmapInfo, in_dims: Any, self: Tensor, indices: Any) -> Any:
+    rank = rank_of(self, in_dims[0])
+    if not isinstance(in_dims[1], (list, tuple)):
+        in_dims = (in_dims[0], [None] * len(indices))
+    indices, dims = _expanded(indices, in_dims[1])
+    x = to_front(self, in_dims[0], info.batch_size)
+    if not any(isinstance(i, Tensor) for i in indices):
+        return aten.alias(x), 0
+    layout = _Layout(rank, indices, dims)
+    if all(d is None for d in dims):
+        # The batch is a dimension that nothing indexes; apart indices put it behind theirs.
+        result = aten.index.Tensor(x, [None, *indices])
+        return result, (0 if layout.adjacent else layout.index_rank)
+    every = _with_batch(indices, dims, layout, info.batch_size)
+    return layout.back(aten.index.Tensor(x.permute(layout.order()), every)), 0
+
+
+def _put(
+    info: VmapInfo, in_dims: Any, x: Tensor, indices: Any, values: Tensor, accumulate: bool
+) -> None:
+    """Write into ``x``, which has the batch in front."""
+    rank = x.meta.ndim - 1
+    listed = in_dims[1] if isinstance(in_dims[1], (list, tuple)) else [None] * len(indices)
+    indices, dims = _expanded(indices, listed)
+    if not any(isinstance(i, Tensor) for i in indices):
+        x.copy_(to_front(values, in_dims[2], rank=rank))
+        return
+    layout = _Layout(rank, indices, dims)
+    every = _with_batch(indices, dims, layout, info.batch_size)
+    shown = layout.index_rank + len(layout.rest)
+    source = to_front(values, in_dims[2], rank=shown)
+    if in_dims[2] is None:
+        source = source[(None,) * (shown + 1 - source.meta.ndim)]
+    aten.index_put_(x.permute(layout.order()), every, layout.forth(source), accumulate)
+
+
+@rule_for("index_put _unsafe_index_put")
+def index_put_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+) -> Any:
+    x = to_front(self, in_dims[0], info.batch_size).clone()
+    _put(info, in_dims, x, indices, values, accumulate)
+    return x, 0
+
+
+@rule_for("index_put_ _index_put_impl_")
+def index_put_in_place_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    self: Tensor,
+    indices: Any,
+    values: Tensor,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> Any:
+    if in_dims[0] is None:
+        refuse_unbatched_target(aten.index_put_.default)
+    _put(info, in_dims, to_front(self, in_dims[0]), indices, values, accumulate)
+    return self, in_dims[0]
+
+
+@decomposition_for("_unsafe_masked_index")
+def unsafe_masked_index(self: Tensor, mask: Tensor, indices: Any, fill: Any) -> Tensor:
+    inside = [i if i is None else i.clamp(0, n - 1) for i, n in zip(indices, self.shape)]
+    return aten.index.Tensor(self, inside).masked_fill(mask.logical_not(), fill)
+
+
+@decomposition_for("_unsafe_masked_index_put_accumulate")
+def unsafe_masked_index_put_accumulate(
+    self: Tensor, mask: Tensor, indices: Any, values: Tensor
+) -> Tensor:
+    inside = [i if i is None else i.clamp(-n, n - 1) for i, n in zip(indices, self.shape)]
+    return aten.index_put(self, inside, values.masked_fill(mask.logical_not(), 0), True)
+
+
+def _at(self: Tensor, dim: int, index: Tensor) -> list[Any]:
+    dim = wrapped(dim, self.meta.ndim)
+    return [*[None] * dim, index.reshape(-1)]
+
+
+@decomposition_for("index_select")
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    if not self.meta.ndim:
+        return self.reshape(1)[index.reshape(-1)].reshape(())
+    return aten.index.Tensor(self, _at(self, dim, index))
+
+
+@decomposition_for("index_add")
+def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+    values = source if alpha == 1 and alpha.__class__ is not bool else source * alpha
+    return _over_rank_0(self, dim, index, values, accumulate=True)
+
+
+@decomposition_for("index_copy")
+def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _over_rank_0(self, dim, index, source, accumulate=False)
+
+
+def _over_rank_0(
+    self: Tensor, dim: int, index: Tensor, values: Tensor, *, accumulate: bool
+) -> Tensor:
+    if self.meta.ndim:
+        if not values.meta.ndim:
+            values = values.reshape(1)
+        return aten.index_put(self, _at(self, dim, index), values, accumulate)
+    made = aten.index_put(
+        self.reshape(1), [index.reshape(-1)], values.reshape(-1), accumulate
+    )
+    return made.reshape(())
+
+
+@decomposition_for("index_fill.int_Scalar")
+def index_fill_scalar(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    filled = aten.full((), value, dtype=self.dtype, device=self.device)
+    return _over_rank_0(self, dim, index, filled, accumulate=False)
+
+
+@decomposition_for("index_fill.int_Tensor")
+def index_fill_tensor(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    return _over_rank_0(self, dim, index, value.to(self.dtype), accumulate=False)
+
+
+@decomposition_for("index_reduce")
+def index_reduce(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
+) -> Tensor:
+    dim = wrapped(dim, self.meta.ndim)
+    wide = index.reshape(-1, *[1] * (self.meta.ndim - dim - 1)).expand(source.shape)
+    return aten.scatter_reduce.two(self, dim, wide, source, reduce, include_self=include_self)
+
+
+@decomposition_for("take")
+def take(self: Tensor, index: Tensor) -> Tensor:
+    return self.reshape(-1)[index]
+
+
+@decomposition_for("put")
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    flat = aten.index_put(self.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(self.shape)
+
+
+@decomposition_for("embedding")
+def embedding(weight: Tensor, indices: Tensor, *options: Any) -> Tensor:
+    return weight[indices]
+
+
+@decomposition_for("embedding_dense_backward")
+def embedding_dense_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, by_frequency: bool
+) -> Tensor:
+    width = grad.shape[-1]
+    flat, rows = indices.reshape(-1), grad.reshape(-1, width)
+    if by_frequency:
+        counts = (flat.unsqueeze(-1) == flat).sum(-1)
+        rows = rows / counts.unsqueeze(-1)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((flat == padding_idx).unsqueeze(-1), 0)
+    return aten.index_put(rows.new_zeros((num_weights, width)), [flat], rows, True)
+
+
+@rule_for("masked_fill.Tensor")
+def masked_fill_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, mask: Tensor, value: Tensor
+) -> Any:
+    rank = max(rank_of(self, in_dims[0]), rank_of(mask, in_dims[1]))
+    x, chosen = to_front(self, in_dims[0], rank=rank), to_front(mask, in_dims[1], rank=rank)
+    filled = to_front(value, in_dims[2], rank=rank if in_dims[2] is not None else 0).to(x.dtype)
+    return aten.where(chosen, filled, x), 0
+
+
+@decomposition_for("masked_scatter")
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    chosen = mask.expand(aten.broadcast_tensors([self, mask])[0].shape)
+    which = (chosen.reshape(-1).cumsum(0) - 1).clamp(0).reshape(chosen.shape)
+    return aten.where(chosen, source.reshape(-1)[which].to(self.dtype), self)

@@ -1,0 +1,49 @@
+"""Batching rules of factorizations and solvers, which take any number of batches by themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.aten.batching.forms import VmapInfo, aten, leading, rank_of, to_front
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import decomposition_for, family, rule_for
+
+family(
+    "cholesky cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_eig _linalg_eigh "
+    "linalg_eigvals _linalg_eigvals "
+    "linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex linalg_ldl_solve linalg_lu "
+    "linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr _linalg_svd _linalg_det "
+    "_linalg_slogdet linalg_solve_triangular lu_unpack ormqr triangular_solve linalg_pinv.atol_rtol_tensor "
+    "linalg_lstsq",
+    leading,
+)
+
+
+@rule_for("_linalg_solve_ex")
+def solve_batching(info: VmapInfo, in_dims: Any, A: Tensor, B: Tensor, **kwargs: Any) -> Any:
+    a, b = to_front(A, in_dims[0], info.batch_size), to_front(B, in_dims[1], info.batch_size)
+    rank_a, rank_b = rank_of(A, in_dims[0]), rank_of(B, in_dims[1])
+    # One row less than the matrices: vectors, if examples say so.
+    vectors = rank_b == 1 or (rank_a - 1 == rank_b and B.shape[-1] == A.shape[-1])
+    if vectors and rank_b == rank_a - 1:
+        result, *rest = aten._linalg_solve_ex(a, b.unsqueeze(-1), **kwargs)
+        return (result.squeeze(-1), *rest), 0
+    rank = max(rank_a, rank_b)
+    a, b = to_front(A, in_dims[0], info.batch_size, rank), to_front(B, in_dims[1], info.batch_size, rank)
+    return aten._linalg_solve_ex(a, b, **kwargs), 0
+
+
+@rule_for("trace")
+def trace_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
+    return to_front(self, in_dims[0]).diagonal(0, 1, 2).sum(-1), 0
+
+
+@rule_for("_linalg_check_errors")
+def check_errors_batching(info: VmapInfo, in_dims: Any, given: Tensor, api: str, *, is_matrix: bool) -> Any:
+    aten._linalg_check_errors(given, api, is_matrix=False)
+    return None, None
+
+
+@decomposition_for("polar")
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    return aten.complex(abs * angle.cos(), abs * angle.sin())

@@ -1,0 +1,113 @@
+"""Batching rules of losses: the element's loss as ever, reduced over each example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.aten.batching.forms import Rule, VmapInfo, aligned, aten
+from maquette.dispatch.operator import OpOverload
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import decomposition_for, family
+
+NONE, MEAN, SUM = 0, 1, 2
+
+
+def reduced(op: OpOverload) -> Rule:
+    """A loss with a parameter ``reduction``: computed for each element, then reduced."""
+    names = [a.name for a in op._schema.arguments]
+    at = names.index("reduction")
+
+    def rule(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
+        given = aligned(in_dims, args)
+        given[at] = NONE
+        losses = op(*given)
+        return _reduced(losses, args[at]), 0
+
+    return rule
+
+
+def _reduced(losses: Tensor, reduction: int) -> Tensor:
+    """The losses of examples, the batch in front."""
+    if reduction == NONE:
+        return losses
+    losses = losses.flatten(1) if losses.meta.ndim > 1 else losses.unsqueeze(1)
+    return losses.mean(1) if reduction == MEAN else losses.sum(1)
+
+
+def reduced_backward(op: OpOverload) -> Rule:
+    """The backward of such a loss: that of each element, the mean's a share of it."""
+    names = [a.name for a in op._schema.arguments]
+    at = names.index("reduction")
+
+    def rule(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
+        given = aligned(in_dims, args)
+        given[at] = NONE
+        grads = op(*given)
+        if args[at] == MEAN:
+            count = grads[0].numel() if grads.shape[0] else 1
+            grads = grads / count
+        return grads, 0
+
+    return rule
+
+
+family(
+    "mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy "
+    "binary_cross_entropy_with_logits",
+    reduced,
+)
+family(
+    "mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward "
+    "binary_cross_entropy_backward",
+    reduced_backward,
+)
+
+
+# --- negative log likelihood ------------------------------------------------------------------
+
+
+def _picked(self: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> tuple[Any, Any, Any]:
+    """Which targets count, the index of each, and its weight; classes are dimension 1, or 0."""
+    dim = 0 if self.meta.ndim == 1 else 1
+    counts = target != ignore
+    index = aten.where(counts, target, 0)
+    if weight is None:
+        share = counts.to(self.dtype)
+    else:
+        share = weight[index] * counts.to(self.dtype)
+    return dim, index, share
+
+
+def _nll_forward(
+    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    dim, index, share = _picked(self, target, weight, ignore_index)
+    losses = -self.gather(dim, index.unsqueeze(dim)).squeeze(dim)
+    losses = aten.where(share == 0, 0, losses) * share
+    total = share.sum()
+    if reduction == NONE:
+        return losses, aten.zeros_like(total)
+    if reduction == SUM:
+        return losses.sum(), total
+    return losses.sum() / total, total
+
+
+def _nll_backward(
+    grad: Tensor,
+    self: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: Tensor,
+) -> Tensor:
+    dim, index, share = _picked(self, target, weight, ignore_index)
+    if reduction == MEAN:
+        grad = grad / total_weight
+    made = aten.zeros_like(self)
+    return made.scatter(dim, index.unsqueeze(dim), (-grad * share).unsqueeze(dim).to(self.dtype))
+
+
+decomposition_for("nll_loss_forward nll_loss2d_forward")(_nll_forward)
+decomposition_for("nll_loss_backward nll_loss2d_backward")(_nll_backward)
+
