@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from maquette.autograd.engine import run_backward
 from maquette.autograd.node import Edge, Grad, grad_edge, retain_at
 from maquette.dispatch import keysets as K
+from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 
 Tensors = Tensor | Sequence[Tensor]
@@ -68,6 +69,12 @@ def backward(
     inputs: Tensors | None = None,
 ) -> None:
     """Add to the ``.grad`` of all leaves (or of ``inputs``) the gradients of ``tensors``."""
+    if tls.st.transforms:
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use "
+            "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
+            "transforms."
+        )
     edges, grads = _start(_listed(tensors), grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:

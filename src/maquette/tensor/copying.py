@@ -79,7 +79,7 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
     if self.grad is not None and not isinstance(self, Parameter):
         made._autograd().grad = copy.deepcopy(self.grad, memo)
     if self.requires_grad:
-        made.requires_grad_()
+        made._require_grad()
     return made
 
 
@@ -148,7 +148,7 @@ def shallow_copy(self: Tensor) -> Tensor:
         made = of_class(type(self), made)
     vars(made).update(vars(self))
     if self.requires_grad:
-        made.requires_grad_()
+        made._require_grad()
     return made
 
 
@@ -203,7 +203,7 @@ def rebuild_tensor(
     data = None if storage.data is None else array_over(storage, meta)
     made = of_class(kind, wrap(meta, storage, data, keys))
     if requires_grad:
-        made.requires_grad_()
+        made._require_grad()
     mode = tls.st.fake_mode
     return made if mode is None else cast(FakeMode, mode).from_tensor(made)
 

@@ -49,7 +49,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
         if source.fake_mode is not None or type(source) not in (Tensor, cls, Parameter):
             return _marked(source, requires_grad)
         made = of_class(cls, alias(source))
-        made.requires_grad_(requires_grad)
+        made._require_grad(requires_grad)
         return made
 
 
@@ -73,7 +73,7 @@ def _marked(source: Tensor, requires_grad: bool) -> Parameter:
             f"a parameter of class {type(source).__name__} needs a detach() that keeps the class; "
             f"it gave {type(made).__name__}"
         )
-    made.requires_grad_(requires_grad)
+    made._require_grad(requires_grad)
     made._is_param = True
     return cast(Parameter, made)  # by its mark
 
@@ -94,7 +94,7 @@ class Buffer(metaclass=_BufferType):
         cls, data: Tensor | None = None, *, persistent: bool = True
     ) -> Tensor:
         source = Tensor() if data is None else data
-        made = source.detach().requires_grad_(source.requires_grad)
+        made = source.detach()._require_grad(source.requires_grad)
         marks = vars(made)
         marks["persistent"] = persistent
         marks["_is_buffer"] = True

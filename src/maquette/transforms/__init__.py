@@ -1,4 +1,5 @@
-"""Function transforms: `vmap`, `grad`, `vjp`, `jvp` and what is made of them, in any order and depth.
+"""Function transforms: `vmap`, `grad`, `vjp`, `jvp` and what is made of them, in any order and
+depth.
 
 A transform is a level on the stack of interpreters and a key of the dispatcher, never an ``if`` in
 a call's path; importing this package registers the kernels of those keys.

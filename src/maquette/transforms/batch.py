@@ -1,10 +1,10 @@
 """A level of vmap: how an operator runs on tensors that hide a batch dimension.
 
-`batched_call` decides once for an operator, by what its page says, best first: a kernel or a batching
-rule of its own; its definition by other operators; the broadcasting that all pointwise operators
-share; for forms that write, their functional twin; and at last a loop over the batch, which warns
-once and names the operator. A rule ``(info, in_dims, *args, **kwargs) -> (outputs, out_dims)`` gets
-the values and speaks operators, so that it works under every level below.
+`batched_call` decides once for an operator, by what its page says, best first: a kernel or a
+batching rule of its own; its definition by other operators; the broadcasting that all pointwise
+operators share; for forms that write, their functional twin; and at last a loop over the batch,
+which warns once and names the operator. A rule ``(info, in_dims, *args, **kwargs) -> (outputs,
+out_dims)`` gets the values and speaks operators, so that it works under every level below.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ def _by_rule(op: OpOverload, rule: Callable[..., Any]) -> Call:
 
 def _opened(p: object, level: Interpreter, dims: list[object]) -> object:
     """The value of a parameter; its batch dimension, None or a list of such, goes to ``dims``."""
-    if p.__class__ is BatchedTensor and cast(BatchedTensor, p)._interpreter is level:
-        dims.append(cast(BatchedTensor, p)._bdim)
-        return cast(BatchedTensor, p)._value
+    if p.__class__ is BatchedTensor and p._interpreter is level:
+        dims.append(p._bdim)
+        return p._value
     if p.__class__ is tuple and any(isinstance(t, Tensor) for t in cast(tuple[object, ...], p)):
         inner: list[object] = []
         values = [_opened(t, level, inner) for t in cast(tuple[object, ...], p)]
@@ -216,8 +216,8 @@ def _pointwise(op: OpOverload) -> Call:
         values: list[object] = []
         simple = True
         for p in params:
-            if p.__class__ is BatchedTensor and cast(BatchedTensor, p)._interpreter is level:
-                t = cast(BatchedTensor, p)
+            if p.__class__ is BatchedTensor and p._interpreter is level:
+                t = p
                 own = t.meta.ndim
                 simple = simple and t._bdim == 0 and (rank < 0 or own == rank)
                 rank = own if own > rank else rank
@@ -244,12 +244,13 @@ def _aligned(level: VmapInterpreter, params: Sequence[object], rank: int) -> lis
     weak = {m.dtype for m in shown if hasattr(m, "dtype")}
     kind = None
     if len(weak) > 1:
-        kind = result_type_of([m for m in shown if hasattr(m, "ndim") or m.__class__ in _NUMBERS])  # type: ignore[misc]  # metas and numbers
+        kind = result_type_of([m for m in shown if hasattr(m, "ndim") or m.__class__ in _NUMBERS])
+        # type: ignore[misc]  # metas and numbers
     values: list[object] = []
     with level.lower():
         for p in params:
-            if p.__class__ is BatchedTensor and cast(BatchedTensor, p)._interpreter is level:
-                t = cast(BatchedTensor, p)
+            if p.__class__ is BatchedTensor and p._interpreter is level:
+                t = p
                 value = in_front(t._value, t._bdim, rank)
                 # In rank 0 a tensor has a weak say in the type of the result, a batch has a full.
                 if kind is not None and not t.meta.ndim and not _bool_selects(t, params):
@@ -324,7 +325,7 @@ def _by_twin(op: OpOverload) -> Call:
         given = [p for i, p in enumerate(params) if not (out and i in written)]
         wanted = len(twin._schema.arguments)
         rest = [a.default for a in twin._schema.arguments[len(given) :]]
-        args, kwargs = normalise(twin._schema, (given + rest)[:wanted])
+        args, kwargs = normalise(twin._schema, tuple((given + rest)[:wanted]))
         result = twin(*args, **kwargs)
         results = result if isinstance(result, (tuple, list)) else (result,)
         targets = [params[i] for i in written]
@@ -383,9 +384,7 @@ def _member(value: object, dim: object, i: int) -> object:
     return value
 
 
-def _stacked(
-    op: OpOverload, rows: Sequence[object], level: Interpreter
-) -> object:
+def _stacked(op: OpOverload, rows: Sequence[object], level: Interpreter) -> object:
     if not rows:
         raise RuntimeError(
             f"vmap: {op.name()} has no batching rule, and a loop over a batch of size 0 gives no "

@@ -1,14 +1,14 @@
 """`grad`, `grad_and_value`, `vjp` and `jacrev`: derivatives by going backward.
 
-A function is run at a level of its own, which records it (`reverse_level.py`). The backward pass runs
-after that level is over: what it saved then stands for its values, so the pass is made of calls at
-the level outside, which may batch it or differentiate it again.
+A function is run at a level of its own, which records it (`reverse_level.py`). The backward pass
+runs after that level is over: what it saved then stands for its values, so the pass is made of
+calls at the level outside, which may batch it or differentiate it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from maquette.autograd.engine import run_backward
 from maquette.autograd.node import Edge, grad_edge
@@ -221,8 +221,8 @@ def _pulled(
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The output of ``func``, and the function from cotangents of it to those of the primals.
 
-    The latter gives a tuple, one member for each primal, and may be called several times. has_aux: ``func`` gives ``(output, aux)``, and the result is
-    ``(output, function, aux)``.
+    The latter gives a tuple, one member for each primal, and may be called several times. has_aux:
+    ``func`` gives ``(output, aux)``, and the result is ``(output, function, aux)``.
     """
     return _vjp_with_argnums(func, *primals, has_aux=has_aux)
 
@@ -235,8 +235,10 @@ def _vjp_with_argnums(
         chosen = primals if argnums is None else chosen_arguments(primals, argnums)
         leaves, spec = differentiable(chosen, level)
         given = tree_unflatten(leaves, spec)
-        inner = given if argnums is None else replaced([_at(p, level) for p in primals], argnums, given)
-        output = func(*inner)
+        inner = (
+            given if argnums is None else replaced([_at(p, level) for p in primals], argnums, given)
+        )
+        output = func(*cast(tuple[Any, ...], inner))
         aux = None
         if has_aux:
             if not (isinstance(output, tuple) and len(output) == 2):
@@ -265,10 +267,9 @@ def _pullback(
     out_spec: TreeSpec,
     spec: TreeSpec,
 ) -> Function:
-    def pull(
-        cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
-    ) -> Any:
-        flat, given = tree_flatten(cotangents)
+    def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        leaves_given, given = tree_flatten(cotangents)
+        flat = cast(list[Tensor], leaves_given)
         if given != out_spec:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of "
@@ -299,7 +300,7 @@ def checked_outputs(output: Any, api: str) -> tuple[list[Tensor], TreeSpec]:
         raise RuntimeError(
             f"{api}: Expected f to be a function that has non-empty output (got output = {output})"
         )
-    return leaves, spec
+    return cast(list[Tensor], leaves), spec
 
 
 # --- Jacobians --------------------------------------------------------------------------------
@@ -326,14 +327,12 @@ def jacrev(
         found = _vjp_with_argnums(func, *args, argnums=argnums, has_aux=has_aux)
         output, pull = found[:2]
         outputs, out_spec = checked_outputs(output, "jacrev(f, *args)")
-        inputs, in_spec = tree_flatten(chosen_arguments(args, argnums))
+        flat_inputs, in_spec = tree_flatten(chosen_arguments(args, argnums))
+        inputs = cast(list[Tensor], flat_inputs)
         blocks = _blocks(pull, outputs, out_spec, len(inputs), chunk_size)
         shaped = [
             tree_unflatten(
-                [
-                    block.reshape((*out.shape, *i.shape))
-                    for block, i in zip(blocks[k], inputs)
-                ],
+                [block.reshape((*out.shape, *i.shape)) for block, i in zip(blocks[k], inputs)],
                 in_spec,
             )
             for k, out in enumerate(outputs)

@@ -1,9 +1,10 @@
 """The stack of interpreters: one for each function transform in force, the outermost first.
 
 An `Interpreter` is a level. While it is on top of the stack, the key FuncTorchDynamicLayerFrontMode
-is included (for vmap, FuncTorchVmapMode too), so that every operator call comes to it (`levels.py`);
-`lower` takes it off for a block, which is how a level calls the one below. The stack is a tuple in
-the thread's dispatcher state: a program that uses no transform has the empty one and pays nothing.
+is included (for vmap, FuncTorchVmapMode too), so that every operator call comes to it
+(`levels.py`); `lower` takes it off for a block, which is how a level calls the one below. The stack
+is a tuple in the thread's dispatcher state: a program that uses no transform has the empty one and
+pays nothing.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ def temporarily_pop_interpreter_stack() -> Iterator[Interpreter]:
 
 
 def compare_functorch_state(states: Sequence[tuple[Interpreter, object]]) -> bool:
-    """Whether the stack is as deep as a list of (interpreter, state), and every state is as then."""
+    """Whether the stack is as deep as a list of (interpreter, state), every state as then."""
     levels = stack()
     if len(levels) != len(states):
         return False

@@ -112,7 +112,6 @@ def run_revived(op: OpOverload, params: Sequence[object]) -> object:
     return op.run(tls.st.effective_keys(keys_of(plain)), plain)
 
 
-
 for _key, _factory in (
     (DispatchKey.FuncTorchDynamicLayerFrontMode, front_kernel),
     (DispatchKey.FuncTorchGradWrapper, left_behind),

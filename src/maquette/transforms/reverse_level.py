@@ -1,9 +1,10 @@
 """A level of grad or vjp: calls are recorded on tensors of the level, then run on the level below.
 
 `GradInterpreter.process` lifts what is not of its level (a leaf that requires no grad) and runs the
-operator's kernel at Autograd as ever; below Autograd the call comes to FuncTorchDynamicLayerBackMode,
-where `back_kernel` takes the values out, calls the operator on the level below and wraps what that
-gives. So the autograd of a level is the autograd of `maquette.autograd`, with nothing added.
+operator's kernel at Autograd as ever; below Autograd the call comes to
+FuncTorchDynamicLayerBackMode, where `back_kernel` takes the values out, calls the operator on the
+level below and wraps what that gives. So the autograd of a level is the autograd of
+`maquette.autograd`, with nothing added.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class GradInterpreter(Interpreter):
         keys = 0
         given: Sequence[object] = params
         for i, p in enumerate(params):
-            if p.__class__ is GradTrackingTensor and p._interpreter is self:  # type: ignore[attr-defined]  # by its class
-                keys |= p._keys  # type: ignore[attr-defined]
+            if p.__class__ is GradTrackingTensor and p._interpreter is self:
+                keys |= p._keys
             elif p.__class__ is tuple or isinstance(p, Tensor):
                 if given is params:
                     given = list(params)
@@ -49,12 +50,14 @@ class GradInterpreter(Interpreter):
 
     def _lifted(self, op: OpOverload, i: int, p: object) -> tuple[object, int]:
         """A parameter with its tensors at this level, and their keys."""
-        if not isinstance(p, Tensor):
+        if p.__class__ is tuple:
             members = [self._lifted(op, i, t) for t in cast(tuple[object, ...], p)]
             keys = 0
             for _, own in members:
                 keys |= own
             return tuple([t for t, _ in members]), keys
+        if not isinstance(p, Tensor):
+            return p, 0
         t = revived(p)
         if t.__class__ is GradTrackingTensor and cast(Wrapper, t)._interpreter is self:
             return t, t._keys
@@ -81,8 +84,8 @@ def back_kernel(op: OpOverload, ks: int) -> Boxed:
     def kernel(ks: int, *params: object) -> object:
         level = cast(Interpreter, tls.st.transforms[-1])
         values = [
-            p._value  # type: ignore[attr-defined]  # by its class
-            if p.__class__ is GradTrackingTensor and p._interpreter is level  # type: ignore[attr-defined]
+            p._value
+            if p.__class__ is GradTrackingTensor and p._interpreter is level
             else _values(p, level)
             if p.__class__ is tuple
             else p

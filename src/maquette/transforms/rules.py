@@ -1,7 +1,7 @@
 """Where batching rules are found: on the operator's page, its family's file read when first asked.
 
-A rule is registered with `library.register_vmap` or `page.batching`, and stands on the operator. The
-built-in families have theirs in files of their own that only a program with vmap needs, so that
+A rule is registered with `library.register_vmap` or `page.batching`, and stands on the operator.
+The built-in families have theirs in files of their own that only a program with vmap needs, so that
 importing maquette does not read them; `LATE_RULES` is how they say so.
 """
 
@@ -39,7 +39,7 @@ FAMILIES: dict[str, Callable[[OpOverload], Rule | Decomposition]] = {}
 
 
 def family(names: str, maker: Callable[[OpOverload], Rule | Decomposition]) -> None:
-    """Give the aten overloads of these names, ``sum.dim_IntList topk``, the rule that ``maker`` makes."""
+    """Give the aten overloads of these names, ``sum.dim_IntList topk``, a rule each."""
     for name in names.split():
         FAMILIES[f"aten::{name}"] = maker
 

@@ -16,7 +16,9 @@ def functional_twin(op: OpOverload) -> OpOverload | None:
     Its arguments are those of ``op`` without outputs.
     """
     wanted = [_plain(a) for a in op._schema.arguments if not a.is_out]
-    for name in dict.fromkeys((op._opname.removesuffix("_"), op._opname, f"{op._opname}functional")):
+    for name in dict.fromkeys(
+        (op._opname.removesuffix("_"), op._opname, f"{op._opname}functional")
+    ):
         packet = find_packet(f"{op.namespace}::{name}")
         if packet is None:
             continue

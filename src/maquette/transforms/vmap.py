@@ -124,8 +124,10 @@ def _flat_vmap(
 ) -> Any:
     level = VmapInterpreter(size, randomness)
     with pushed(level):
-        inner = [a if d is None else batched(revived(a), d, level) for a, d in zip(flat_args, flat_dims)]
-        result = func(*tree_unflatten(inner, spec), **kwargs)
+        inner = [
+            a if d is None else batched(revived(a), d, level) for a, d in zip(flat_args, flat_dims)
+        ]
+        result = func(*cast(tuple[Any, ...], tree_unflatten(inner, spec)), **kwargs)
     return _unwrap_batched(result, out_dims, level, func)
 
 
@@ -221,7 +223,9 @@ def _unwrap_batched(result: Any, out_dims: Dims, level: VmapInterpreter, func: F
             break
     dims = _out_dims(out_dims, leaves, spec, name)
     found = [
-        leaf if not isinstance(leaf, Tensor) and d is None else _unhidden(leaf, d, level, name)
+        leaf
+        if not isinstance(leaf, Tensor) and d is None
+        else _unhidden(cast(Tensor, leaf), d, level, name)
         for leaf, d in zip(leaves, dims, strict=True)
     ]
     return tree_unflatten(found, spec)
@@ -263,7 +267,7 @@ def _out_dims(out_dims: Dims, leaves: Sequence[Any], spec: TreeSpec, name: str) 
 
 def _unhidden(t: Tensor, dim: int | None, level: VmapInterpreter, name: str = "") -> Tensor:
     """An output with its dimension back; one that was never batched is repeated for the batch."""
-    own = t.__class__ is BatchedTensor and cast(BatchedTensor, t)._interpreter is level
+    own = t.__class__ is BatchedTensor and t._interpreter is level
     if dim is None:
         if own:
             raise ValueError(
@@ -272,8 +276,7 @@ def _unhidden(t: Tensor, dim: int | None, level: VmapInterpreter, name: str = ""
         return t
     if not own:
         return _repeated(t, level.info.batch_size, dim)
-    wrapper = cast(BatchedTensor, t)
-    value, at = wrapper._value, wrapper._bdim
+    value, at = cast(BatchedTensor, t)._value, cast(BatchedTensor, t)._bdim
     if at == dim:
         return value
     return cast(Tensor, operators.movedim(value, at, dim))
@@ -310,9 +313,7 @@ def _chunked(
             for a, d in zip(flat_args, flat_dims)
         ]
         results.append(
-            _flat_vmap(
-                func, stop - start, flat_dims, part, spec, out_dims, randomness, kwargs
-            )
+            _flat_vmap(func, stop - start, flat_dims, part, spec, out_dims, randomness, kwargs)
         )
     if len(results) == 1:
         return results[0]
@@ -332,11 +333,15 @@ def _chunked(
 def unwrap_batched(args: Any, level: Interpreter) -> tuple[Any, Any]:
     """Arguments with the values of the batched tensors of a level, and their dimensions."""
     leaves, spec = tree_flatten(args)
-    values, dims = [], []
+    values: list[object] = []
+    dims: list[int | None] = []
     for leaf in leaves:
-        own = leaf.__class__ is BatchedTensor and leaf._interpreter is level
-        values.append(leaf._value if own else leaf)
-        dims.append(leaf._bdim if own else None)
+        if leaf.__class__ is BatchedTensor and leaf._interpreter is level:
+            values.append(leaf._value)
+            dims.append(leaf._bdim)
+        else:
+            values.append(leaf)
+            dims.append(None)
     return tree_unflatten(values, spec), tree_unflatten(dims, spec)
 
 
@@ -349,7 +354,9 @@ def wrap_batched(args: Any, dims: Any, level: Interpreter) -> Any:
             f"out_dims {dims} is not compatible with the structure of the outputs, {spec}"
         )
     made = [
-        leaf if d is None or not isinstance(leaf, Tensor) else batched(leaf, d % leaf.meta.ndim, level)
+        leaf
+        if d is None or not isinstance(leaf, Tensor)
+        else batched(leaf, d % leaf.meta.ndim, level)
         for leaf, d in zip(leaves, flat)
     ]
     return tree_unflatten(made, spec)

@@ -9,8 +9,8 @@ batched tensor, which has escaped from its vmap and is refused.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import ClassVar, NoReturn
+from collections.abc import Callable
+from typing import ClassVar, NoReturn, TypeVar
 
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
@@ -20,11 +20,7 @@ from maquette.tensor.tensor import NOT_INHERITED, Array, Tensor
 from maquette.transforms.interpreter import BACK, BATCHED, GRAD_WRAPPER, Interpreter
 
 _new = object.__new__
-_SHOWN = (
-    K.BACKENDS
-    | K.AUTOGRAD
-    | K.functionality_bits(DispatchKey.ADInplaceOrView)
-)
+_SHOWN = K.BACKENDS | K.AUTOGRAD | K.functionality_bits(DispatchKey.ADInplaceOrView)
 
 
 class Wrapper(Tensor):
@@ -95,6 +91,13 @@ class BatchedTensor(Wrapper):
     def numpy(self, *, force: bool = False) -> Array:
         self._refuse("numpy()")
 
+    def __bool__(self) -> bool:
+        raise RuntimeError(
+            "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+            "flow. We don't support that yet: the answer differs over the batch. Use where(...) to "
+            "choose between values, or loop outside of vmap"
+        )
+
 
 class GradTrackingTensor(Wrapper):
     """A tensor with a place in the backward graph of one level of grad or vjp."""
@@ -152,7 +155,10 @@ def hidden(meta: TensorMeta, dim: int) -> TensorMeta:
     return TensorMeta.of(meta.dtype, tuple(shape), tuple(strides), meta.offset, meta.device)
 
 
-def _made(cls: type[Wrapper], value: Tensor, meta: TensorMeta, keys: int, level: Interpreter):  # type: ignore[no-untyped-def]  # of the class that was asked for
+W = TypeVar("W", bound=Wrapper)
+
+
+def _made(cls: type[W], value: Tensor, meta: TensorMeta, keys: int, level: Interpreter) -> W:
     t = _new(cls)
     t.meta = meta
     t._keys = keys
@@ -168,9 +174,7 @@ def _made(cls: type[Wrapper], value: Tensor, meta: TensorMeta, keys: int, level:
 
 def batched(value: Tensor, dim: int, level: Interpreter) -> BatchedTensor:
     """``value`` with its dimension ``dim`` hidden at a level of vmap."""
-    t: BatchedTensor = _made(
-        BatchedTensor, value, hidden(value.meta, dim), _keys(value, BATCHED), level
-    )
+    t = _made(BatchedTensor, value, hidden(value.meta, dim), _keys(value, BATCHED), level)
     t._bdim = dim
     return t
 
@@ -178,13 +182,13 @@ def batched(value: Tensor, dim: int, level: Interpreter) -> BatchedTensor:
 def tracked(value: Tensor, level: Interpreter) -> GradTrackingTensor:
     """``value`` at a level of grad: a leaf there that does not require grad."""
     keys = _KEYS.get((value._keys, _TRACKED)) or _keys(value, _TRACKED)
-    t: GradTrackingTensor = _made(GradTrackingTensor, value, value.meta, keys, level)
+    t = _made(GradTrackingTensor, value, value.meta, keys, level)
     return t
 
 
 def dual(value: Tensor, tangent: Tensor | None, level: Interpreter) -> DualTensor:
     """``value`` with a tangent of its shape at a level of jvp."""
-    t: DualTensor = _made(DualTensor, value, value.meta, _keys(value, _TRACKED), level)
+    t = _made(DualTensor, value, value.meta, _keys(value, _TRACKED), level)
     t._tangent = tangent
     return t
 
@@ -211,13 +215,6 @@ def raise_escaped() -> NoReturn:
         "user error, or a transform has been left while its tensors were in use. Return tensors "
         "from the function instead of storing them"
     )
-
-
-def written_back(p: Tensor, result: object, given: Sequence[object]) -> None:
-    """Let a wrapper follow its value, which an operator may have laid out anew."""
-    if isinstance(p, Wrapper) and not isinstance(p, BatchedTensor):
-        p.meta = p._value.meta
-        p._storage = p._value._storage
 
 
 __all__ = [

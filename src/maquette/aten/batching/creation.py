@@ -19,9 +19,7 @@ def new_empty_strided_batching(
     info: VmapInfo, in_dims: Any, self: Tensor, size: Any, stride: Any, **kwargs: Any
 ) -> Any:
     span = 1 + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else 0
-    made = aten.new_empty_strided(
-        self, (info.batch_size, *size), (span, *stride), **kwargs
-    )
+    made = aten.new_empty_strided(self, (info.batch_size, *size), (span, *stride), **kwargs)
     return made, 0
 
 
@@ -73,7 +71,22 @@ def _spaced(start: Any, end: Any, steps: int, options: Sequence[Any]) -> Any:
     like = start if isinstance(start, Tensor) else end
     dtype = options[0] or (like.dtype if like.is_floating_point() else None)
     part = aten.linspace(0, 1, steps, dtype=dtype, device=like.device)
-    first, last = (
-        v.unsqueeze(-1) if isinstance(v, Tensor) else v for v in (start, end)
-    )
+    first, last = (v.unsqueeze(-1) if isinstance(v, Tensor) else v for v in (start, end))
     return first * (1 - part) + last * part
+
+
+@rule_for("_local_scalar_dense item")
+def item_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
+    raise RuntimeError(
+        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
+        "calling .item() on a Tensor, please try to rewrite what you're doing with other "
+        "operations: the number differs over the batch"
+    )
+
+
+@rule_for("is_nonzero")
+def is_nonzero_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
+    raise RuntimeError(
+        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+        "flow. We don't support that yet: the answer differs over the batch"
+    )

@@ -147,7 +147,9 @@ def sized(op: OpOverload) -> Rule:
     at = next(i for i, a in enumerate(arguments) if a.name in ("size", "repeats", "output_size"))
     more = 1 if arguments[at].name == "repeats" else None
 
-    def rule(info: VmapInfo, in_dims: Sequence[Any], self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def rule(
+        info: VmapInfo, in_dims: Sequence[Any], self: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
         given: list[Any] = [to_front(self, in_dims[0]), *args]
         given[at] = (more or info.batch_size, *given[at])
         return op(*given, **kwargs), 0
@@ -158,8 +160,8 @@ def sized(op: OpOverload) -> Rule:
 def folded(op: OpOverload) -> Rule:
     """Operators on images with a batch of their own in front: both are made one.
 
-    Each tensor has the rank of the first or that of a batch (N first); where examples have no batch,
-    vmap's takes its place. A list ``input_size`` begins with the whole batch.
+    Each tensor has the rank of the first or that of a batch (N first); where examples have no
+    batch, vmap's takes its place. A list ``input_size`` begins with the whole batch.
     """
     arguments = op._schema.arguments
     count = sum(not a.kwarg_only for a in arguments)

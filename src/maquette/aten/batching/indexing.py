@@ -120,7 +120,12 @@ def _put(
 
 @rule_for("index_put _unsafe_index_put")
 def index_put_batching(
-    info: VmapInfo, in_dims: Any, self: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+    info: VmapInfo,
+    in_dims: Any,
+    self: Tensor,
+    indices: Any,
+    values: Tensor,
+    accumulate: bool = False,
 ) -> Any:
     x = to_front(self, in_dims[0], info.batch_size).clone()
     _put(info, in_dims, x, indices, values, accumulate)
@@ -187,9 +192,7 @@ def _over_rank_0(
         if not values.meta.ndim:
             values = values.reshape(1)
         return aten.index_put(self, _at(self, dim, index), values, accumulate)
-    made = aten.index_put(
-        self.reshape(1), [index.reshape(-1)], values.reshape(-1), accumulate
-    )
+    made = aten.index_put(self.reshape(1), [index.reshape(-1)], values.reshape(-1), accumulate)
     return made.reshape(())
 
 

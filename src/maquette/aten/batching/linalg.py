@@ -13,8 +13,8 @@ family(
     "linalg_eigvals _linalg_eigvals "
     "linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex linalg_ldl_solve linalg_lu "
     "linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr _linalg_svd _linalg_det "
-    "_linalg_slogdet linalg_solve_triangular lu_unpack ormqr triangular_solve linalg_pinv.atol_rtol_tensor "
-    "linalg_lstsq",
+    "_linalg_slogdet linalg_solve_triangular lu_unpack ormqr triangular_solve "
+    "linalg_pinv.atol_rtol_tensor linalg_lstsq",
     leading,
 )
 
@@ -29,7 +29,10 @@ def solve_batching(info: VmapInfo, in_dims: Any, A: Tensor, B: Tensor, **kwargs:
         result, *rest = aten._linalg_solve_ex(a, b.unsqueeze(-1), **kwargs)
         return (result.squeeze(-1), *rest), 0
     rank = max(rank_a, rank_b)
-    a, b = to_front(A, in_dims[0], info.batch_size, rank), to_front(B, in_dims[1], info.batch_size, rank)
+    a, b = (
+        to_front(A, in_dims[0], info.batch_size, rank),
+        to_front(B, in_dims[1], info.batch_size, rank),
+    )
     return aten._linalg_solve_ex(a, b, **kwargs), 0
 
 
@@ -39,7 +42,9 @@ def trace_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
 
 
 @rule_for("_linalg_check_errors")
-def check_errors_batching(info: VmapInfo, in_dims: Any, given: Tensor, api: str, *, is_matrix: bool) -> Any:
+def check_errors_batching(
+    info: VmapInfo, in_dims: Any, given: Tensor, api: str, *, is_matrix: bool
+) -> Any:
     aten._linalg_check_errors(given, api, is_matrix=False)
     return None, None
 

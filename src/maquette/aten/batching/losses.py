@@ -66,7 +66,9 @@ family(
 # --- negative log likelihood ------------------------------------------------------------------
 
 
-def _picked(self: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> tuple[Any, Any, Any]:
+def _picked(
+    self: Tensor, target: Tensor, weight: Tensor | None, ignore: int
+) -> tuple[Any, Any, Any]:
     """Which targets count, the index of each, and its weight; classes are dimension 1, or 0."""
     dim = 0 if self.meta.ndim == 1 else 1
     counts = target != ignore
@@ -110,4 +112,3 @@ def _nll_backward(
 
 decomposition_for("nll_loss_forward nll_loss2d_forward")(_nll_forward)
 decomposition_for("nll_loss_backward nll_loss2d_backward")(_nll_backward)
-

@@ -128,10 +128,10 @@ def native_batch_norm_batching(
     if training and any(s is not None and d is None for s, d in zip(stats, in_dims[3:5])):
         raise RuntimeError(
             "Batch norm got a batched tensor as input while the running_mean or running_var, which "
-            "will be updated in place, were not batched.\nIf you are using a module and do not need "
-            "eval mode, please set `track_running_stats` to be False.If you are using a prebuilt "
-            "module and do not need eval mode, replace its batch norms by ones without statistics "
-            "(func.replace_all_batch_norm_modules_)"
+            "will be updated in place, were not batched.\nIf you are using a module and do not "
+            "need eval mode, please set `track_running_stats` to be False.If you are using a "
+            "prebuilt module and do not need eval mode, replace its batch norms by ones without "
+            "statistics (func.replace_all_batch_norm_modules_)"
         )
     flat = [_channels(s, d, size) for s, d in zip(stats, in_dims[3:5])]
     out, mean, rstd = aten.native_batch_norm(
@@ -139,7 +139,7 @@ def native_batch_norm_batching(
     )
     if training:
         for s, d, new in zip(stats, in_dims[3:5], flat):
-            if s is not None:
+            if s is not None and new is not None:
                 front = to_front(s, d)
                 front.copy_(new.reshape(front.shape))
     out = out.unflatten(1, (size, -1)).movedim(1, 0)
@@ -154,7 +154,14 @@ def native_batch_norm_batching(
 
 @rule_for("_native_batch_norm_legit.no_stats")
 def no_stats_batching(
-    info: VmapInfo, in_dims: Any, x: Any, weight: Any, bias: Any, training: Any, momentum: Any, eps: Any
+    info: VmapInfo,
+    in_dims: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    training: Any,
+    momentum: Any,
+    eps: Any,
 ) -> Any:
     dims = (*in_dims[:3], None, None)
     return native_batch_norm_batching(
@@ -212,9 +219,9 @@ def _attention_rule(names: str, tensors: int) -> None:
             ]
         ), tuple(
             [
-                0 if isinstance(r, Tensor) and r.meta.ndim and r.shape[0] == info.batch_size * n else None
+                0
+                if isinstance(r, Tensor) and r.meta.ndim and r.shape[0] == info.batch_size * n
+                else None
                 for r in result
             ]
         )
-
-

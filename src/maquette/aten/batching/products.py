@@ -98,8 +98,10 @@ def trilinear(
             t = t.unsqueeze(d)
         return t
 
-    return (wide(i1, e1) * wide(i2, e2) * wide(i3, e3)).sum(list(sumdim)) if sumdim else (
-        wide(i1, e1) * wide(i2, e2) * wide(i3, e3)
+    return (
+        (wide(i1, e1) * wide(i2, e2) * wide(i3, e3)).sum(list(sumdim))
+        if sumdim
+        else (wide(i1, e1) * wide(i2, e2) * wide(i3, e3))
     )
 
 

@@ -25,7 +25,9 @@ def _over_all(names: str) -> None:
     for name in names.split():
 
         @rule_for(name)
-        def rule(info: VmapInfo, in_dims: Any, self: Tensor, _name: str = name, **kwargs: Any) -> Any:
+        def rule(
+            info: VmapInfo, in_dims: Any, self: Tensor, _name: str = name, **kwargs: Any
+        ) -> Any:
             x = to_front(self, in_dims[0]).reshape(self.shape[in_dims[0]], -1)
             if self.meta.ndim == 1:
                 x = to_front(self, in_dims[0]).unsqueeze(-1)
@@ -61,7 +63,9 @@ rule_for("norm.Scalar norm.ScalarOpt_dtype")(_norm)
 
 def _arg(name: str) -> None:
     @rule_for(name)
-    def rule(info: VmapInfo, in_dims: Any, self: Tensor, dim: Any = None, keepdim: Any = False) -> Any:
+    def rule(
+        info: VmapInfo, in_dims: Any, self: Tensor, dim: Any = None, keepdim: Any = False
+    ) -> Any:
         x = to_front(self, in_dims[0])
         rank = rank_of(self, in_dims[0])
         function = getattr(aten, name)

@@ -101,5 +101,3 @@ def convolution_backward_batching(
         front = to_front(grad, in_dims[0], size)
         db = front.sum([1, *range(3, front.meta.ndim)])
     return (dx, dw, db), tuple([None if r is None else 0 for r in (dx, dw, db)])
-
-

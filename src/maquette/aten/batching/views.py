@@ -125,9 +125,7 @@ def diag_embed_batching(
 
 
 @rule_for("roll")
-def roll_batching(
-    info: VmapInfo, in_dims: _Dims, self: Tensor, shifts: Any, dims: Any = ()
-) -> Any:
+def roll_batching(info: VmapInfo, in_dims: _Dims, self: Tensor, shifts: Any, dims: Any = ()) -> Any:
     x = to_front(self, in_dims[0])
     rank = rank_of(self, in_dims[0])
     if not dims:
@@ -172,9 +170,7 @@ def stack_batching(info: VmapInfo, in_dims: _Dims, tensors: Any, dim: int = 0) -
 
 @rule_for("block_diag")
 def block_diag_batching(info: VmapInfo, in_dims: _Dims, tensors: Any) -> Any:
-    given = [
-        to_front(t, d, info.batch_size, 2) for t, d in zip(tensors, in_dims[0])
-    ]
+    given = [to_front(t, d, info.batch_size, 2) for t, d in zip(tensors, in_dims[0])]
     rows, columns = sum(t.shape[1] for t in given), sum(t.shape[2] for t in given)
     kind = given[0].dtype
     for t in given[1:]:

@@ -1,0 +1,121 @@
+"""`vmap`: inputs, outputs, refusals (T68, T69)."""
+
+import pytest
+
+import maquette as mq
+from maquette.transforms import grad, vmap
+from maquette.transforms.interpreter import top
+from maquette.transforms.wrappers import BatchedTensor
+
+
+def test_T68_nested_vmap_numbers_its_levels():
+    seen = {}
+
+    def inner(x, y):
+        seen["both"], seen["outer"] = x + y, x + 1
+        return x
+
+    vmap(lambda x: vmap(lambda y: inner(x, y))(mq.ones(2)))(mq.ones(3))
+    assert seen["both"]._interpreter.number == 2
+    assert seen["both"]._value._interpreter.number == 1
+    assert seen["outer"]._interpreter.number == 1
+
+
+def test_T69_hides_the_dimension_and_gives_it_back():
+    x = mq.arange(6.0).view(2, 3)
+    shapes = []
+    found = vmap(lambda row: (shapes.append(row.shape), row * 2)[1], in_dims=1, out_dims=1)(x)
+    assert shapes == [(2,)]
+    assert (found == x * 2).all()
+
+
+def test_T69_unbatched_outputs_expand():
+    found = vmap(lambda x: mq.ones(2))(mq.zeros(3))
+    assert found.shape == (3, 2)
+    assert found.stride() == (0, 1)
+
+
+def test_T69_dims_are_trees_that_the_inputs_begin_with():
+    found = vmap(lambda d: d["a"] + d["b"], in_dims=({"a": 0, "b": None},))(
+        {"a": mq.arange(3.0), "b": mq.tensor(1.0)}
+    )
+    assert found.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "call, match",
+    [
+        (lambda x: vmap(lambda a, b: a)(x, mq.ones(3, 3)), r"same size .* got sizes \[2, 3\]"),
+        (lambda x: vmap(lambda a: a, in_dims=3)(x), "in_dim=3 .* dimensionality 2"),
+        (lambda x: vmap(lambda a: a, in_dims=(0, 0))(x), "not compatible with the structure"),
+        (lambda x: vmap(lambda a: a, in_dims="a")(x), "expected `in_dims` to be int"),
+        (lambda x: vmap(lambda: x)(), "got no inputs"),
+        (lambda x: vmap(lambda a: a)(1), "cannot vmap over non-Tensor"),
+        (lambda x: vmap(lambda a: 3)(x), "must only return Tensors, got type <class 'int'>"),
+        (lambda x: vmap(lambda a: a, out_dims=None)(x), "can not return a BatchedTensor"),
+        (lambda x: vmap(lambda a: (a, a), out_dims=(0,))(x), "structure of `outputs`"),
+        (lambda x: vmap(lambda a: a, chunk_size=0), "chunk_size should be None or greater than 0"),
+    ],
+)
+def test_T69_value_errors(call, match):
+    with pytest.raises(ValueError, match=match):
+        call(mq.ones(2, 3))
+
+
+@pytest.mark.parametrize(
+    "function, match",
+    [
+        (lambda x: x.sum().item(), r"calling .item\(\) on a Tensor"),
+        (lambda x: bool(x.sum()), "data-dependent control flow"),
+        (lambda x: x.nonzero(), "dynamic shape.*nonzero"),
+        (lambda x: mq.zeros(3).add_(x), "aten::add_.Tensor.*is not possible"),
+        (lambda x: x + mq.rand(3), "randomness error mode"),
+    ],
+)
+def test_T69_runtime_errors(function, match):
+    with pytest.raises(RuntimeError, match=match):
+        vmap(function)(mq.ones(2, 3))
+
+
+def test_T69_escaped_tensors_are_refused():
+    kept = []
+    vmap(lambda x: kept.append(x) or x)(mq.ones(2))
+    with pytest.raises(RuntimeError, match="escaped"):
+        kept[0] + 1
+
+
+def test_T69_random_operators_differ_or_agree_over_the_batch():
+    x = mq.zeros(2, 50)
+    one, other = vmap(lambda x: x + mq.rand(50), randomness="different")(x)
+    assert (one != other).any()
+    one, other = vmap(lambda x: x + mq.rand(50), randomness="same")(x)
+    assert (one == other).all()
+
+
+def test_T69_in_place_operators_write_through():
+    x = mq.zeros(2, 3)
+    vmap(lambda row: row.add_(1))(x)
+    assert x.sum() == 6
+
+
+def test_T69_a_batch_in_chunks_is_the_batch():
+    x = mq.arange(10.0).view(5, 2)
+    assert (vmap(mq.sin, chunk_size=2)(x) == x.sin()).all()
+
+
+def test_T69_a_rank_0_example_stays_weak_in_promotion():
+    x, y = mq.ones(2, dtype=mq.float64), mq.ones(3)
+    assert vmap(lambda a: a + y)(x).dtype is mq.float32
+
+
+def test_D124_the_stack_is_as_before_after_an_error():
+    with pytest.raises(ZeroDivisionError):
+        vmap(lambda x: 1 / 0)(mq.ones(2))
+    assert top() is None
+    assert not isinstance(mq.ones(2) + 1, BatchedTensor)
+
+
+def test_T70_grad_under_vmap_and_vmap_under_grad():
+    x = mq.arange(3.0)
+    assert vmap(grad(lambda v: v**3))(x).tolist() == [0, 3, 12]
+    assert grad(lambda v: vmap(lambda w: w**3)(v).sum())(x).tolist() == [0, 3, 12]
