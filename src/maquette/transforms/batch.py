@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from maquette.core.promotion import result_type_of
 from maquette.dispatch.base import TransformType
+from maquette.dispatch.forms import Form
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.matching import normalise
@@ -25,7 +26,6 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import FRONT, VMAP_MODE, Interpreter, run_below
 from maquette.transforms.randomness import random_call
 from maquette.transforms.rules import Decomposition, operators, rule_of
-from maquette.transforms.twins import functional_twin
 from maquette.transforms.wrappers import BatchedTensor, Wrapper, batched, revived
 
 Dim = int | None
@@ -314,29 +314,35 @@ def refuse_unbatched_target(op: OpOverload) -> None:
 
 def _by_twin(op: OpOverload) -> Call:
     """Compute by the functional form, then copy into what is written."""
-    twin = functional_twin(op)
-    if twin is None:
+    functional = op.functional_call
+    if functional is None:
         return _loop(op)
-    arguments = op._schema.arguments
-    written = [i for i, a in enumerate(arguments) if a.is_write]
-    out = arguments[written[0]].is_out
+    resizes = op.form is Form.OUT
 
     def call(level: VmapInterpreter, params: Sequence[object]) -> object:
-        given = [p for i, p in enumerate(params) if not (out and i in written)]
-        wanted = len(twin._schema.arguments)
-        rest = [a.default for a in twin._schema.arguments[len(given) :]]
-        args, kwargs = normalise(twin._schema, tuple((given + rest)[:wanted]))
-        result = twin(*args, **kwargs)
-        results = result if isinstance(result, (tuple, list)) else (result,)
-        targets = [params[i] for i in written]
-        for target, value in zip(targets, results):
-            assert isinstance(target, Tensor)
-            if out and target.meta.shape != value.meta.shape:
-                target.resize_(value.meta.shape)
-            target.copy_(value)
-        return tuple(targets) if len(targets) > 1 else targets[0]
+        args, kwargs = normalise(functional.twin._schema, functional.parameters(params))
+        result = functional.twin(*args, **kwargs)
+        for at, value in functional.new_values(result):
+            _copy_into(params[at], value, resizes=resizes)
+        results = functional.results(result)
+        found = [
+            params[r.source] if r.kind == "written" else results[n]
+            for n, r in enumerate(functional.returns)
+        ]
+        return found[0] if len(found) == 1 else tuple(found)
 
     return call
+
+
+def _copy_into(target: object, value: object, *, resizes: bool) -> None:
+    if isinstance(target, tuple) and isinstance(value, (tuple, list)):
+        for t, v in zip(target, value, strict=True):
+            _copy_into(t, v, resizes=resizes)
+    elif isinstance(target, Tensor) and isinstance(value, Tensor):
+        if target is not value:
+            if resizes and target.meta.shape != value.meta.shape:
+                target.resize_(value.meta.shape)
+            target.copy_(value)
 
 
 _WARNED: set[str] = set()

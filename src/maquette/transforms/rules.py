@@ -28,8 +28,9 @@ def rule_of(op: OpOverload) -> Rule | Decomposition | None:
     """The batching rule of an operator, or None."""
     while LATE_RULES:
         LATE_RULES.pop()()
-    if op.batching_rule is not None:
-        return op.batching_rule
+    facts = op.facts
+    if facts.batching is not None and facts.overloads[0] is op:  # whose parameters it takes
+        return facts.batching
     found = FAMILIES.get(op.name())
     return None if found is None else found(op)
 
