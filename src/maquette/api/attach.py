@@ -7,36 +7,65 @@ are bound to one overload each, so that ``a + b`` is one function call away from
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FrameType
 
 from maquette.api.creation import as_tensor
 from maquette.api.from_schema import gives_method, method_face
+from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.call import new_entry
-from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.operator import WRITTEN_AT, OpOverload
 from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import find_packet
+from maquette.dispatch.torch_function import call_torch_function
 from maquette.tensor.tensor import LateMethod, Tensor
 
 _NUMBERS = (int, float, bool, complex)
 
 
-def _binary(operator: str, overload: str, scalar: str | None = None) -> Callable[..., object]:
+def _binary(
+    dunder: str, operator: str, overload: str, scalar: str | None = None
+) -> Callable[..., object]:
     """``__op__``: the tensor overload, or ``scalar``'s for numbers; NotImplemented for the rest."""
     op = _overload(operator, overload)
     by_tensor = op._call
     by_number = by_tensor if scalar is None else _overload(operator, scalar)._call
+    known_as = dunder if dunder in _KNOWN_BY_DUNDER else operator
+
+    def public() -> Callable[..., object]:
+        """What handlers of ``__torch_function__`` are told: ``Tensor.add`` of ``a + b``."""
+        found: Callable[..., object] = getattr(Tensor, known_as)
+        return found
 
     def method(self: Tensor, other: object) -> object:
         if isinstance(other, Tensor):
             return by_tensor(self, other)
         if other.__class__ in _NUMBERS or isinstance(other, _NUMBERS):
             return by_number(self, other)
+        if overrides_torch_function(type(other)):
+            return call_torch_function(public(), (self, other), {})
         converted = _as_operand(self, other)
         return NotImplemented if converted is None else by_tensor(self, converted)
 
+    WRITTEN_AT[method.__code__] = _call_of_method
+    method.__name__ = method.__qualname__ = dunder
     if scalar is None and op.takes_numbers:
         # An entry function of its own that leaves odd operands to `method`: 0.2 us a call less.
-        return new_entry(op, operator, lambda args, kwargs: method(*args))  # type: ignore[arg-type]  # self and the operand
+        return new_entry(op, dunder, lambda args, kwargs: method(*args), public)  # type: ignore[arg-type]  # self and the operand
     return method
+
+
+def _call_of_method(
+    frame: FrameType,
+) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+    """The call that runs in a frame of a method that `_binary` made."""
+    names = frame.f_locals
+    return names["public"](), (names["self"], names["other"]), {}
+
+
+# Operators that handlers know by Python's name for them; others by the method's.
+_KNOWN_BY_DUNDER = frozenset(
+    f"__{name}__" for name in "floordiv eq and or xor lshift rshift ifloordiv".split()
+)
 
 
 def _overload(operator: str, overload: str) -> OpOverload:
@@ -111,6 +140,22 @@ _REFLECTED = {
 }
 
 
+def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object]:
+    """``__rop__`` by its rule on tensors and numbers; NotImplemented for the rest."""
+
+    def method(self: Tensor, other: object) -> object:
+        if not isinstance(other, (Tensor, *_NUMBERS)):
+            if overrides_torch_function(type(other)):
+                return call_torch_function(getattr(Tensor, dunder), (self, other), {})
+            other = _as_operand(self, other)
+            if other is None:
+                return NotImplemented
+        return rule(self, other)
+
+    method.__name__ = method.__qualname__ = dunder
+    return method
+
+
 def _by_left(left: object, operator: str, number: str, tensor: str, right: Tensor) -> object:
     """The operator on (left, right), by its overload for a number or a tensor on the left."""
     return _overload(operator, tensor if isinstance(left, Tensor) else number)(left, right)
@@ -147,11 +192,12 @@ def attach() -> None:
             if gives_method(packet):
                 setattr(Tensor, name, LateMethod(name, method_face))
     for name, (operator, overload, scalar) in {**_BINARY, **_IN_PLACE}.items():
-        setattr(Tensor, f"__{name}__", _binary(operator, overload, scalar))
+        dunder = f"__{name}__"
+        setattr(Tensor, dunder, _binary(dunder, operator, overload, scalar))
     for name in ("add", "mul", "and", "or", "xor"):
         setattr(Tensor, f"__r{name}__", getattr(Tensor, f"__{name}__"))
     for name, method in _REFLECTED.items():
-        setattr(Tensor, f"__{name}__", method)
+        setattr(Tensor, f"__{name}__", _reflected(f"__{name}__", method))
     for name, operator in _UNARY.items():
         setattr(Tensor, f"__{name}__", _unary(operator))
     for name, method in _OTHERS.items():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, cast
 
 from maquette.api.signatures import fits, refused
@@ -19,7 +20,7 @@ from maquette.core.dtype import bool_, complex128, dtype, float64, int64
 from maquette.core.size import Size
 from maquette.dispatch.choosing import classes_of
 from maquette.dispatch.matching import MatchError
-from maquette.dispatch.operator import OpOverload, failed_to_bind
+from maquette.dispatch.operator import WRITTEN_AT, OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
@@ -88,28 +89,30 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
                 return chosen(*args, **kwargs)
             except MatchError as error:
                 raise told(error, args, kwargs) from None
+        given = args  # what was written stays in `args`, for who overrides the call
         if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
             if isinstance(args[at], int) or hasattr(args[at], "__index__"):
-                args = (*args[:at], args[at:])
+                given = (*args[:at], args[at:])
         odd = kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES)
         if odd or (factory and default_device() is not None):
-            return translated(args, kwargs)
+            return translated(given, kwargs)
         # Straight to the generated entry: 0.6 us less than by translation (make bench).
         try:
             if only is not None:
-                return only._call(*args, **kwargs) if kwargs else only._call(*args)
-            return packet(*args, **kwargs) if kwargs else packet(*args)
+                return only._call(*given, **kwargs) if kwargs else only._call(*given)
+            return packet(*given, **kwargs) if kwargs else packet(*given)
         except MatchError as error:
-            raise told(error, args, kwargs) from None
+            raise told(error, given, kwargs) from None
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
-        return translated(args, kwargs)
+        return translated(given, kwargs)
 
     by_class = packet.by_class
 
     def quick(*args: object, **kwargs: object) -> object:
         """`full` for the common forms of a call: lists as lists, keywords that mean an overload."""
+        given = args  # what was written stays in `args`, for who overrides the call
         if kwargs:
             # What is remembered by classes was matched as it stands: nothing is to be translated.
             chosen = None if listed else by_class.get(classes_of(args, kwargs))
@@ -117,16 +120,16 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
             if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):
                 if len(args) <= at or args[at].__class__ is not int:
                     return full(*args)
-                args = (*args[:at], args[at:])  # sizes one by one
-            chosen = only or by_class.get(tuple(map(type, args)))
+                given = (*args[:at], args[at:])  # sizes one by one
+            chosen = only or by_class.get(tuple(map(type, given)))
         if chosen is None:
             return full(*args, **kwargs)
         try:
-            return chosen._call(*args, **kwargs) if kwargs else chosen._call(*args)
+            return chosen._call(*given, **kwargs) if kwargs else chosen._call(*given)
         except MatchError as error:
-            if only is None and not fits(chosen, args, kwargs):
+            if only is None and not fits(chosen, given, kwargs):
                 return full(*args, **kwargs)
-            raise told(error, args, kwargs) from None
+            raise told(error, given, kwargs) from None
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
@@ -138,10 +141,21 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     named = _named_results(name, overloads)
     if named:
         face = _giving_names(face, named)
+    told.face = face  # type: ignore[attr-defined]  # read off frames by `_call_of_face`
+    WRITTEN_AT[quick.__code__] = WRITTEN_AT[full.__code__] = _call_of_face
+    WRITTEN_AT[translated.__code__] = None
     face.__name__ = face.__qualname__ = name
     face.__module__ = "maquette"
     face.__doc__ = "\n".join(["As PyTorch's function of this name.", "", *_schemas(packet)])
     return face
+
+
+def _call_of_face(
+    frame: FrameType,
+) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+    """The call that runs in a frame of `quick` or `full`."""
+    names = frame.f_locals
+    return names["told"].face, names["args"], names["kwargs"]
 
 
 def _named_results(name: str, overloads: list[OpOverload]) -> dict[int, type[tuple[object, ...]]]:
@@ -177,6 +191,7 @@ def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Fac
             return result if made is None else made(*result)
         return result
 
+    WRITTEN_AT[with_names.__code__] = None
     return with_names
 
 
@@ -203,6 +218,7 @@ def _giving_tuples(face: Face) -> Face:
         result = face(*args, **kwargs)
         return tuple(result) if isinstance(result, list) else result
 
+    WRITTEN_AT[tupled.__code__] = None
     return tupled
 
 

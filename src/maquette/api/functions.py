@@ -46,6 +46,16 @@ from maquette.aten.random.random_factories import (
     seed,
     set_rng_state,
 )
+from maquette.dispatch.torch_function import overridable
+
+# Python over several operators: handlers of ``__torch_function__`` see each as one call.
+for _name in (
+    "_segment_reduce", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
+    "cartesian_prod", "cdist", "chain_matmul", "einsum", "lu", "meshgrid", "norm", "split", "stft",
+    "tensordot", "unique", "unique_consecutive",
+):  # fmt: skip
+    globals()[_name] = overridable(globals()[_name])
+    globals()[_name].__module__ = "maquette"
 
 
 def __getattr__(name: str) -> Face:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from maquette.core.remembered import forget
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import OperatorBase
-from maquette.dispatch.call import build_entry, is_entry, new_entry
+from maquette.dispatch.call import build_entry, entry_call, is_entry, new_entry
 from maquette.dispatch.facts import OperatorFacts
 from maquette.dispatch.forms import Form, FunctionalCall, form_of, functional_call
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
@@ -129,7 +129,7 @@ class OpOverload(OperatorBase):
             self._raise_stale()
         st = tls.st
         if st.function_modes or overriding_classes(args, kwargs):
-            written = _as_written(sys._getframe(1)) or (self, args, kwargs)
+            written = as_written(sys._getframe(1)) or (self, args, kwargs)
             answer = call_torch_function(*written)
             if answer is not NO_OVERRIDE:
                 return answer
@@ -213,7 +213,7 @@ class OpOverload(OperatorBase):
 
     def _torch_function_kernel(self, ks: int, *params: object) -> object:
         """Offer the call, as it was written, to function modes and classes (D38, D135)."""
-        written = _as_written(sys._getframe(1)) or (self, *normalise(self._schema, params))
+        written = as_written(sys._getframe(1)) or (self, *normalise(self._schema, params))
         answer = call_torch_function(*written)
         return self.run(ks & ~K.TORCH_FUNCTION, params) if answer is NO_OVERRIDE else answer
 
@@ -471,9 +471,39 @@ class OperatorHandle:
 
 # --- calls as they were written --------------------------------------------------------------
 
-WRITTEN_AT: set[CodeType] = {OpOverload.__call__.__code__}
-"""The code of functions ``__call__(self, /, *args, **kwargs)`` that call a generated entry."""
 _Written = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
+
+
+def read_self(frame: FrameType) -> _Written:
+    """The call that runs in a frame of a method ``(self, /, *args, **kwargs)`` of the callable."""
+    names = frame.f_locals
+    return names["self"], names["args"], names["kwargs"]
+
+
+_Reader = Callable[[FrameType], _Written]
+WRITTEN_AT: dict[CodeType, _Reader | None] = {
+    OpOverload.__call__.__code__: read_self,
+    OpOverload._first_call.__code__: None,
+    OpOverload.call_slow.__code__: None,
+}
+"""The code of functions that hand a call on, and what reads the call off their frame, if it can."""
+
+
+def handed_on(function: FunctionType) -> None:
+    """Say that a function in Python does nothing but call an operator with its own parameters.
+
+    Handlers of ``__torch_function__`` are then told of it as of a `torch_function.overridable` one,
+    and other calls pay nothing for that.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    required = len(names) - len(function.__defaults__ or ())
+
+    def read(frame: FrameType) -> _Written:
+        given = [frame.f_locals[name] for name in names]
+        return function, tuple(given[:required]), dict(zip(names[required:], given[required:]))
+
+    WRITTEN_AT[code] = read
 
 
 def failed_to_bind(error: TypeError) -> bool:
@@ -482,18 +512,29 @@ def failed_to_bind(error: TypeError) -> bool:
     return frame is not None and frame.tb_next is None
 
 
-def _as_written(frame: FrameType | None) -> _Written | None:
+def _unknown(frame: FrameType) -> _Written:
+    raise AssertionError("a frame of a function that hands no call on")
+
+
+def as_written(frame: FrameType | None) -> _Written | None:
     """Who was called and with what, before defaults were filled in; None where nobody knows.
 
     frame: of the caller. A handler of ``__torch_function__`` gets the call as its user wrote it,
-    but a call that nobody overrides must not carry that along; so it is read off the stack.
+    the public function and not the overload that it came to; but a call that nobody overrides must
+    not carry that along. So it is read off the stack, from the outermost of the functions that
+    handed it on.
     """
-    while frame is not None and is_entry(frame):
+    written: _Written | None = None
+    while frame is not None:
+        if is_entry(frame):
+            written = entry_call(frame) or written
+        else:
+            read = WRITTEN_AT.get(frame.f_code, _unknown)
+            if read is _unknown:
+                break
+            written = written if read is None else read(frame)
         frame = frame.f_back
-    if frame is None or frame.f_code not in WRITTEN_AT:
-        return None
-    names = frame.f_locals
-    return cast(_Written, (names["self"], names["args"], names["kwargs"]))
+    return written
 
 
 # --- key sets of parameters ------------------------------------------------------------------

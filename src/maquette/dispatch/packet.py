@@ -8,6 +8,7 @@ matching is done again.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,14 @@ from typing import Any
 from maquette.core.remembered import epoch, forget, remember
 from maquette.dispatch.choosing import classes_of, decided_by_classes, refined
 from maquette.dispatch.matching import MatchError, bind
-from maquette.dispatch.operator import LOCK, WRITTEN_AT, OpOverload, failed_to_bind
+from maquette.dispatch.operator import (
+    LOCK,
+    WRITTEN_AT,
+    OpOverload,
+    as_written,
+    failed_to_bind,
+    read_self,
+)
 from maquette.dispatch.schema import FunctionSchema
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
@@ -73,7 +81,8 @@ class OpOverloadPacket:
     def _call_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Offer the call to ``__torch_function__``, then choose, remember and call."""
         if tls.st.function_modes or overriding_classes(args, kwargs):
-            answer = call_torch_function(self, args, kwargs)
+            written = as_written(sys._getframe(1)) or (self, args, kwargs)
+            answer = call_torch_function(*written)
             if answer is not NO_OVERRIDE:
                 return answer
         by_value = refined(args, kwargs)
@@ -196,7 +205,7 @@ class OpOverloadPacket:
         return _known_packet, (self._qualified_op_name,)
 
 
-WRITTEN_AT.add(OpOverloadPacket.__call__.__code__)
+WRITTEN_AT[OpOverloadPacket.__call__.__code__] = read_self
 
 
 def find_packet(qualified: str) -> OpOverloadPacket | None:

@@ -8,9 +8,11 @@ active; so a call that nobody overrides pays nothing for this.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from maquette.dispatch.abstract import (
     TensorBase,
@@ -21,6 +23,7 @@ from maquette.dispatch.keysets import TORCH_FUNCTION
 from maquette.dispatch.tls import DispatchState, tls
 
 _Mode = TypeVar("_Mode", bound="TorchFunctionMode")
+_Function = TypeVar("_Function", bound=Callable[..., object])
 _Switch = TypeVar("_Switch", bound="DisableTorchFunctionSubclass")
 
 
@@ -107,13 +110,18 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
         return self
 
 
+_ACTIVE: list[None] = []  # as long as modes are active, in whatever thread
+
+
 def _push(st: DispatchState, mode: object) -> None:
+    _ACTIVE.append(None)
     st.function_modes.append(mode)
     st.add_include(TORCH_FUNCTION)
 
 
 def _pop(st: DispatchState) -> TorchFunctionMode:
     mode = st.function_modes.pop()
+    _ACTIVE.pop()
     _show_modes(st)
     assert isinstance(mode, TorchFunctionMode)
     return mode
@@ -181,6 +189,67 @@ def call_torch_function(
     )
 
 
+# Classes of arguments that are known to override nothing; no list or tuple, which may hold others.
+_PLAIN: set[type] = {int, float, bool, str, complex, type(None)}
+_MOST_CLASSES = 4096
+
+
+def overridable(function: _Function, *, as_written: bool = False) -> _Function:
+    """A function in Python over operators, offered to ``__torch_function__`` as one call.
+
+    Handlers get parameters without a default as positional arguments and the others by name, all of
+    them; as_written: just as the caller wrote them.
+    """
+
+    @functools.wraps(function)
+    def public(*args: object, **kwargs: object) -> object:
+        for a in args:
+            if a.__class__ not in _PLAIN:
+                break
+        else:
+            if not kwargs and not _ACTIVE:
+                return function(*args)
+        if tls.st.function_modes or overriding_classes(args, kwargs):
+            given = (args, kwargs) if as_written else _by_default(function, args, kwargs)
+            answer = call_torch_function(public, *given)
+            if answer is not NO_OVERRIDE:
+                return answer
+        elif len(_PLAIN) < _MOST_CLASSES:
+            _PLAIN.update(type(a) for a in args if _never_overrides(type(a)))
+        return function(*args, **kwargs)
+
+    return cast(_Function, public)
+
+
+def _never_overrides(cls: type) -> bool:
+    return not overrides_torch_function(cls) and not issubclass(cls, list | tuple)
+
+
+def _by_default(
+    function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Arguments without a default by position, the others by name; as written if they don't fit."""
+    signature = inspect.signature(function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:
+        return args, kwargs
+    bound.apply_defaults()
+    positional: list[object] = []
+    named: dict[str, object] = {}
+    for name, parameter in signature.parameters.items():
+        value = bound.arguments[name]
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            positional += cast("tuple[object, ...]", value)
+        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named |= cast("dict[str, object]", value)
+        elif parameter.default is inspect.Parameter.empty and not named:
+            positional.append(value)
+        else:
+            named[name] = value
+    return tuple(positional), named
+
+
 def default_torch_function(
     cls: type,
     func: Callable[..., object],
@@ -205,6 +274,9 @@ def default_torch_function(
 def _converted(result: object, cls: type, convert: Callable[[TensorBase, type], object]) -> object:
     if isinstance(result, TensorBase):
         return result if isinstance(result, cls) else convert(result, cls)
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        named = cast(Callable[..., object], type(result))
+        return named(*[_converted(item, cls, convert) for item in result])
     if isinstance(result, list | tuple):
         return type(result)([_converted(item, cls, convert) for item in result])
     return result

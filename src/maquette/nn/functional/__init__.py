@@ -92,6 +92,7 @@ from maquette.nn.functional.normalization import (
     normalize,
     rms_norm,
 )
+from maquette.nn.functional.overriding import offer
 from maquette.nn.functional.padding import pad
 from maquette.nn.functional.pooling import (
     adaptive_avg_pool1d,
@@ -146,6 +147,8 @@ from maquette.nn.functional.resize import (
     upsample_nearest,
 )
 from maquette.nn.functional.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
+
+offer(globals())
 
 __all__ = [
     "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid",

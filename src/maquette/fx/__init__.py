@@ -1,0 +1,38 @@
+"""Programs as graphs: `Graph` and its nodes, `symbolic_trace`, `make_fx`, `Interpreter`.
+
+Names only; what each file has is said at its beginning.
+"""
+
+from maquette.fx import immutable_collections, proxy, traceback
+from maquette.fx.codegen import CodeGen, PythonCode
+from maquette.fx.graph import Graph, PyTreeCodeGen
+from maquette.fx.graph_module import GraphModule
+from maquette.fx.interpreter import Interpreter, Transformer
+from maquette.fx.node import Node, has_side_effect, map_arg
+from maquette.fx.proxy import Proxy
+from maquette.fx.saving import from_json, to_json
+from maquette.fx.tracer import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+
+__all__ = [
+    "PH",
+    "CodeGen",
+    "Graph",
+    "GraphModule",
+    "Interpreter",
+    "Node",
+    "Proxy",
+    "ProxyableClassMeta",
+    "PyTreeCodeGen",
+    "PythonCode",
+    "Tracer",
+    "Transformer",
+    "from_json",
+    "has_side_effect",
+    "immutable_collections",
+    "map_arg",
+    "proxy",
+    "symbolic_trace",
+    "to_json",
+    "traceback",
+    "wrap",
+]

@@ -1,0 +1,94 @@
+"""What new nodes take over from the node that is being run (`torch.fx.traceback`).
+
+While `preserve_node_meta` is open, an interpreter tells here which node it runs, and whoever makes
+nodes meanwhile copies that node's ``meta``: so a graph made from a graph keeps stack traces.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maquette.fx.node import Node
+
+_COPIED = ("stack_trace", "nn_module_stack", "source_fn_stack", "custom", "recompute", "seq_nr")
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.meta: dict[str, Any] = {}
+        self.preserve = False
+
+
+_state = _State()
+
+
+@contextmanager
+def preserve_node_meta(enable: bool = True) -> Iterator[None]:
+    """Have new nodes take over the ``meta`` of the node that is run, for the block."""
+    before, meta = _state.preserve, _state.meta
+    _state.preserve = enable
+    _state.meta = dict(meta)
+    try:
+        yield
+    finally:
+        _state.preserve, _state.meta = before, meta
+
+
+def has_preserved_node_meta() -> bool:
+    """Whether `preserve_node_meta` is open in this thread."""
+    return _state.preserve
+
+
+def set_stack_trace(stack: list[str]) -> None:
+    """Say where new nodes come from, while `preserve_node_meta` is open."""
+    if _state.preserve and stack:
+        _state.meta["stack_trace"] = "".join(stack)
+
+
+@contextmanager
+def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
+    """Have new nodes carry these values in ``meta["custom"]``, for the block."""
+    meta = _state.meta
+    _state.meta = {**meta, "custom": {**meta.get("custom", {}), **annotation_dict}}
+    try:
+        yield
+    finally:
+        _state.meta = meta
+
+
+@contextmanager
+def set_current_meta(node: Node, pass_name: str | None = None) -> Iterator[None]:
+    """Have new nodes take over the ``meta`` of ``node``, for the block."""
+    if not _state.preserve or not node.meta:
+        yield
+        return
+    before = _state.meta
+    _state.meta = dict(node.meta)
+    try:
+        yield
+    finally:
+        _state.meta = before
+
+
+def get_current_meta() -> dict[str, Any]:
+    """The ``meta`` that new nodes take over."""
+    return _state.meta
+
+
+def inherited_meta() -> dict[str, Any]:
+    """What a new node takes over now."""
+    if not _state.preserve and "custom" not in _state.meta:
+        return {}
+    return {key: _state.meta[key] for key in _COPIED if key in _state.meta}
+
+
+def format_stack() -> list[str]:
+    """The stack as lines: of the node being run, or else of the caller."""
+    if _state.preserve:
+        return [_state.meta.get("stack_trace", "")]
+    return traceback.format_list(traceback.extract_stack()[:-1])

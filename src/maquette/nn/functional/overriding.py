@@ -1,0 +1,40 @@
+"""Calls of these functions are offered to ``__torch_function__``: each as one call, by its name.
+
+So a handler, or a trace, sees ``cross_entropy`` and not the operators that it is made of.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FunctionType
+from typing import Any
+
+from maquette.dispatch.operator import handed_on
+from maquette.dispatch.torch_function import overridable
+
+# They only call an operator, and models call them often: read off the stack, at no cost.
+_HANDED_ON = frozenset("linear relu gelu silu".split())
+# PyTorch's own are operators: handlers get their arguments as they were written.
+_AS_WRITTEN = frozenset(
+    "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d "
+    "conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity gelu "
+    "hardshrink linear logsigmoid native_channel_shuffle one_hot pad pairwise_distance pdist "
+    "pixel_shuffle pixel_unshuffle prelu scaled_dot_product_attention softplus softshrink".split()
+)
+
+
+def offer(names: dict[str, Any]) -> None:
+    """Have the functions among the names of `maquette.nn.functional` offered."""
+    for name, function in list(names.items()):
+        if not isinstance(function, FunctionType) or not function.__module__.startswith(
+            __package__
+        ):
+            continue
+        if function is offer:
+            continue
+        if name in _HANDED_ON:
+            handed_on(function)
+            continue
+        offered = overridable(function, as_written=name in _AS_WRITTEN)
+        names[name] = offered
+        setattr(sys.modules[function.__module__], name, offered)  # where pickle looks for it

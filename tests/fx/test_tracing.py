@@ -1,0 +1,163 @@
+"""`symbolic_trace`, `Proxy`, `GraphModule`, `Interpreter`."""
+
+import copy
+import math
+import operator
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import maquette as mq
+from maquette import fx, nn
+from maquette.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.scale = nn.Parameter(mq.ones(3))
+        self.inner = nn.Sequential(nn.ReLU(), nn.Linear(3, 2))
+
+    def forward(self, x: mq.Tensor, factor: float = 2.0) -> mq.Tensor:
+        return self.inner(F.dropout(self.linear(x), training=self.training) * self.scale * factor)
+
+
+def test_a_traced_module_gives_what_it_gives() -> None:
+    module = Block().eval()
+    traced = fx.symbolic_trace(module)
+    traced.graph.lint()
+    x = mq.randn(4, 3)
+    assert mq.equal(traced(x), module(x))
+    assert mq.equal(traced(x, 3.0), module(x, 3.0))
+    ops = [n.op for n in traced.graph.nodes]
+    assert ops.count("call_module") == 3
+    assert ops.count("get_attr") == 1
+
+
+def test_functions_are_recorded_by_their_public_names() -> None:
+    traced = fx.symbolic_trace(lambda x: mq.max(F.relu(mq.cat([x, x])), 0))
+    targets = [n.target for n in traced.graph.nodes if n.op == "call_function"]
+    assert targets == [mq.cat, F.relu, mq.max]
+    assert traced.code.count("torch.nn.functional.relu(cat, inplace = False)") == 1
+
+
+def test_a_tensor_on_the_left_is_a_method_call() -> None:
+    left = mq.ones(3)
+    traced = fx.symbolic_trace(lambda x: (left - x, 1 - x, left @ x))
+    assert [n.target for n in traced.graph.nodes if n.op == "call_method"] == ["sub", "matmul"]
+    values = traced(mq.tensor([1.0, 2.0, 3.0]))
+    assert values[0].tolist() == [0.0, -1.0, -2.0]
+    assert values[2].item() == 6.0
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"]
+)
+def test_operators_are_recorded(name: str) -> None:
+    function: Callable[..., Any] = getattr(operator, name)
+    traced = fx.symbolic_trace(
+        lambda a, b: (function(a, b), function(a, 2) if name != "matmul" else a)
+    )
+    a, b = mq.tensor([5.0, 7.0]), mq.tensor([2.0, 3.0])
+    assert mq.equal(traced(a, b)[0], function(a, b))
+
+
+def test_branching_on_a_proxy_names_the_value_and_the_line() -> None:
+    def branch(x: Any) -> Any:
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(
+        fx.proxy.TraceError, match=r"control flow .*Proxy\(gt\), in branch at .*\.py"
+    ):
+        fx.symbolic_trace(branch)
+
+
+def test_looping_over_a_proxy_is_refused_and_unpacking_is_not() -> None:
+    with pytest.raises(fx.proxy.TraceError, match="Proxy object cannot be iterated"):
+        fx.symbolic_trace(lambda x: [i for i in x])  # noqa: C416
+
+    def unpack(x: Any) -> Any:
+        a, b = x
+        return b - a
+
+    assert fx.symbolic_trace(unpack)((1, 3)) == 2
+
+
+def test_len_of_a_proxy_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="'len' is not supported in symbolic tracing"):
+        fx.symbolic_trace(lambda x: len(x))
+
+
+def test_math_is_recorded_and_restored() -> None:
+    before = math.sqrt
+    traced = fx.symbolic_trace(lambda x: math.sqrt(x))
+    assert math.sqrt is before
+    assert traced(4.0) == 2.0
+
+
+def test_concrete_arguments_specialize() -> None:
+    traced = fx.symbolic_trace(lambda x, flag: x if flag else -x, concrete_args={"flag": False})
+    assert traced(3, False) == -3
+    with pytest.raises(AssertionError, match="flag has been specialized to have value False"):
+        traced(3, True)
+
+
+def test_nested_arguments_are_flattened() -> None:
+    nested = {"pair": (fx.PH, {"k": fx.PH})}
+    traced = fx.symbolic_trace(lambda pair: {"sum": pair[0] + pair[1]["k"]}, concrete_args=nested)
+    assert sum(n.op == "placeholder" for n in traced.graph.nodes) == 2
+    assert traced((1, {"k": 2})) == {"sum": 3}
+
+
+def test_graph_modules_pickle_and_deep_copy() -> None:
+    traced = fx.symbolic_trace(Block().eval())
+    x = mq.randn(2, 3)
+    for copied in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
+        assert mq.equal(copied(x), traced(x))
+        assert copied.code == traced.code
+
+
+def test_recompiling_follows_the_graph() -> None:
+    traced = fx.symbolic_trace(lambda x: x + 1)
+    for node in traced.graph.nodes:
+        if node.target is operator.add:
+            node.target = operator.mul
+            node.args = (node.args[0], 10)
+    traced.recompile()
+    assert traced(3) == 30
+
+
+def test_interpreter_runs_and_says_where_it_failed() -> None:
+    traced = fx.symbolic_trace(lambda x, y: mq.mm(x, y))
+    assert fx.Interpreter(traced).run(mq.ones(2, 3), mq.ones(3, 1)).tolist() == [[3.0], [3.0]]
+    with pytest.raises(RuntimeError, match="While executing %mm"):
+        fx.Interpreter(traced).run(mq.ones(2, 3), mq.ones(2, 1))
+
+
+def test_errors_say_the_line_of_the_graph() -> None:
+    traced = fx.symbolic_trace(lambda x, y: mq.mm(x, y))
+    with pytest.raises(RuntimeError) as caught:
+        traced(mq.ones(2, 3), mq.ones(2, 1))
+    assert any("mm = torch.mm(x, y)" in note for note in caught.value.__notes__)
+
+
+def test_transformers_make_other_graphs() -> None:
+    class Swap(fx.Transformer):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            target = {mq.sin: mq.cos}.get(target, target)
+            return super().call_function(target, args, kwargs)
+
+    swapped = Swap(fx.symbolic_trace(lambda x: mq.sin(x) + 1)).transform()
+    assert swapped(mq.zeros(1)).item() == 2.0
+
+
+def test_submodules_are_added_and_deleted() -> None:
+    traced = fx.symbolic_trace(Block())
+    assert traced.add_submodule("a.b", nn.ReLU())
+    assert isinstance(traced.get_submodule("a.b"), nn.ReLU)
+    traced.delete_all_unused_submodules()
+    assert not hasattr(traced, "a")
+    assert hasattr(traced, "linear")
