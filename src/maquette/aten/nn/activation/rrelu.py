@@ -81,7 +81,8 @@ def _rectified(
     slopes = np.ones(x.shape, x.dtype)
     falling = x <= 0  # a number is drawn for these only
     drawn = stream_of(rng).doubles(int(falling.sum()))
-    slopes[falling] = drawn * (upper.real - lower.real) + lower.real
+    least, most = (float(x.dtype.type(bound.real)) for bound in (lower, upper))
+    slopes[falling] = drawn * (most - least) + least
     noise[...] = slopes.astype(noise.dtype)
     return (x * slopes).astype(x.dtype)
 
