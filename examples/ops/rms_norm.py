@@ -2,7 +2,7 @@
 
 An operator's page holds all that is known of it: schema, shape rule, kernel, derivative, cost.
 Nothing here is privileged: these are the calls that maquette's own operators are written with. In
-return `rms_norm` runs on data, is differentiated, runs in outline on devices that are not there,
+return `rms_norm` runs on data, is differentiated, runs fake on devices that are not there,
 and is planned like a built-in operator.
 
     python examples/ops/rms_norm.py
@@ -156,7 +156,7 @@ def plan_it() -> None:
 
 
 def refuse() -> None:
-    """The same words for data and in outline: the shape rule is the one place for checks."""
+    """The same words for data and for fake tensors: the shape rule is the one place for checks."""
     messages = []
     for mode in (mq.no_grad(), mq.FakeTensorMode()):
         with mode:
@@ -164,14 +164,14 @@ def refuse() -> None:
                 rms_norm(mq.ones(2, 8), mq.ones(7))
             except RuntimeError as error:
                 messages.append(str(error))
-    print(f"  {messages[0]}\n  the same in outline: {messages[0] == messages[1]}")
+    print(f"  {messages[0]}\n  the same in fake mode: {messages[0] == messages[1]}")
 
 
 def main() -> None:
     """Run every part."""
     print("On data:")
     run_on_data()
-    print("In outline:")
+    print("In fake mode:")
     run_in_outline()
     print("Planned:")
     plan_it()

@@ -1,7 +1,7 @@
 """Maquette: the operator layer of PyTorch as a standalone package that does not import torch.
 
-This module only hands names on; see CONTRIBUTING.md for the rooms. Operators are found by name when
-first used (``maquette.cat``), and so are the rooms that a program may not need (``maquette.nn``);
+This module only hands names on; CONTRIBUTING.md describes the packages. Operators are found by name
+when first used (``maquette.cat``), and so are packages that few programs need (``maquette.fx``);
 `maquette.torch` is the torch-named face.
 """
 
@@ -96,11 +96,11 @@ bool = _dtypes.bool_
 double, float, half = float64, float32, float16
 short, int, long = int16, int32, int64
 cfloat, cdouble, chalf = complex64, complex128, complex32
-# The function, not the room of this name; `from maquette.tensor.tensor import ...` finds the room.
+# The function, not the package of this name, which `from maquette.tensor.tensor import ...` finds.
 tensor = _functions.tensor
 
 # Imported when first asked for: names here, and the module that each is or is in.
-_ROOMS = {
+_PACKAGES = {
     # The transforms are not there yet: the face has what is, and says so of the rest.
     "func": "maquette.torch.func",
     "fx": "maquette.fx",
@@ -130,7 +130,7 @@ def __getattr__(name: str) -> _Any:  # of any type, by name, and so it is to typ
 
 
 def _find(name: str) -> object:
-    place = _ROOMS.get(name) or _NAMES.get(name)
+    place = _PACKAGES.get(name) or _NAMES.get(name)
     if place is None:
         return getattr(_functions, name)
     try:
@@ -139,11 +139,11 @@ def _find(name: str) -> object:
         if error.name != place:
             raise
         raise AttributeError(f"maquette.{name} is not there yet: there is no {place}") from None
-    return module if name in _ROOMS else getattr(module, name)
+    return module if name in _PACKAGES else getattr(module, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOMS, *_NAMES, *dir(_functions), *dir(ops.aten)})
+    return sorted({*globals(), *_PACKAGES, *_NAMES, *dir(_functions), *dir(ops.aten)})
 
 
 __all__ = [

@@ -111,7 +111,7 @@ def test_attention_names_mixed_dtypes() -> None:
         sdpa(q, k, v)
 
 
-def outline(dtype: mq.dtype, width: int = 64, heads: int = 4) -> list[FakeTensor]:
+def fake_inputs(dtype: mq.dtype, width: int = 64, heads: int = 4) -> list[FakeTensor]:
     with mq.FakeTensorMode():
         q = mq.empty(2, 4, 30, width, dtype=dtype, device="cuda")
         return [q, *(mq.empty(2, heads, 30, width, dtype=dtype, device="cuda") for _ in "kv")]
@@ -122,23 +122,23 @@ def cuda_operators(parts: list[FakeTensor], **options: object) -> list[str]:
 
 
 def test_cuda_takes_flash_for_halves_without_a_mask() -> None:
-    assert cuda_operators(outline(mq.bfloat16)) == ["_scaled_dot_product_flash_attention"]
-    shared = cuda_operators(outline(mq.float16, heads=2), enable_gqa=True)
+    assert cuda_operators(fake_inputs(mq.bfloat16)) == ["_scaled_dot_product_flash_attention"]
+    shared = cuda_operators(fake_inputs(mq.float16, heads=2), enable_gqa=True)
     assert shared == ["_scaled_dot_product_flash_attention"]
 
 
 def test_cuda_pads_widths_for_flash() -> None:
-    names = cuda_operators(outline(mq.bfloat16, width=60))
+    names = cuda_operators(fake_inputs(mq.bfloat16, width=60))
     assert names.count("constant_pad_nd") == 3
     assert names[-1] == "slice"
 
 
 def test_cuda_takes_the_efficient_operator_for_float32() -> None:
-    assert cuda_operators(outline(mq.float32)) == ["_scaled_dot_product_efficient_attention"]
+    assert cuda_operators(fake_inputs(mq.float32)) == ["_scaled_dot_product_efficient_attention"]
 
 
 def test_cuda_spreads_a_mask_for_the_efficient_operator() -> None:
-    parts = outline(mq.bfloat16)
+    parts = fake_inputs(mq.bfloat16)
     with parts[0].fake_mode:
         mask = mq.empty(30, 30, dtype=mq.bfloat16, device="cuda")
     names = cuda_operators(parts, attn_mask=mask)
@@ -151,18 +151,18 @@ def test_cuda_spreads_a_mask_for_the_efficient_operator() -> None:
 
 
 @pytest.mark.parametrize("dtype", [mq.bfloat16, mq.float32])
-def test_fused_operators_differentiate_in_outline(dtype: mq.dtype) -> None:
-    parts = [t.requires_grad_() for t in outline(dtype)]
+def test_fused_operators_differentiate_in_fake_inputs(dtype: mq.dtype) -> None:
+    parts = [t.requires_grad_() for t in fake_inputs(dtype)]
     sdpa(*parts).sum().backward()
     assert [t.grad.shape for t in parts] == [t.shape for t in parts]
 
 
 def test_cuda_falls_back_to_products_for_float64() -> None:
-    assert "_safe_softmax" in cuda_operators(outline(mq.float64))
+    assert "_safe_softmax" in cuda_operators(fake_inputs(mq.float64))
 
 
 def test_the_efficient_operator_saves_sums_only_for_gradients() -> None:
-    q, k, v = outline(mq.float32)
+    q, k, v = fake_inputs(mq.float32)
     run = mq.ops.aten._scaled_dot_product_efficient_attention
     assert run(q, k, v, None, True)[1].shape == (2, 4, 32)
     assert run(q, k, v, None, False)[1].shape == (2, 4, 0)

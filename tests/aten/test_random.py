@@ -1,4 +1,4 @@
-"""Random values: seeds, ranges, refusals; nothing draws in outline."""
+"""Random values: seeds, ranges, refusals; nothing draws in fake mode."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from maquette.dispatch.schema_types import register_script_type, unregister_scri
 
 
 class Stub(TensorBase):
-    """A tensor as floor 3 knows it, with the numbers in it."""
+    """A tensor as the dispatcher knows it, with the numbers in it."""
 
     def __init__(self, *numbers: object, ndim: int = 1) -> None:
         self.numbers = numbers

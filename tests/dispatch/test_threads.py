@@ -163,8 +163,8 @@ def test_D139_the_dispatcher_loads_nothing_above_it():
         package.__path__ = [sys.argv[1]]
         sys.modules["maquette"] = package
         import maquette.dispatch
-        rooms = {name.split(".")[1] for name in sys.modules if name.startswith("maquette.")}
-        print(*sorted(rooms))
+        packages = {name.split(".")[1] for name in sys.modules if name.startswith("maquette.")}
+        print(*sorted(packages))
     """
     source = Path(mq.__file__).parent
     done = subprocess.run(

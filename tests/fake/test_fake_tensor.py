@@ -1,4 +1,4 @@
-"""FakeTensor: a tensor in outline answers every question about metadata (F1-F22)."""
+"""FakeTensor: it answers every question about metadata (F1-F22)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_LX1_the_example_runs(example, capsys):
     example.main()
     printed = capsys.readouterr().out
     assert "example.rms_norm_backward.default" in printed
-    assert "the same in outline: True" in printed
+    assert "the same in fake mode: True" in printed
 
 
 def test_LX1_a_page_by_public_calls(lib, ns):

@@ -47,7 +47,7 @@ def spec(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tests(tmp_path: Path) -> Path:
-    folder = tmp_path / "tests" / "room"
+    folder = tmp_path / "tests" / "package"
     folder.mkdir(parents=True)
     (folder / "test_one.py").write_text(TESTS)
     return folder.parent

@@ -446,7 +446,7 @@ def _exit(self: Device, *exc: object) -> None:
     tls.st.default_devices.pop()
 
 
-# `with device("cuda"):` needs the default device, which the floor of devices does not know.
+# `with device("cuda"):` needs the default device, which `core/device.py` does not know.
 for _name, _method in (("__enter__", _enter), ("__exit__", _exit)):
     setattr(Device, _name, _method)
 

@@ -1,1 +1,1 @@
-"""Room of maquette; see CONTRIBUTING.md for what lives where."""
+"""The array namespaces that hold the data of tensors."""

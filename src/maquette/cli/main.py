@@ -17,7 +17,7 @@ from maquette.cli.errors import CommandError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     parser = argparse.ArgumentParser(
-        prog="maquette", description="Run PyTorch programs in outline: memory, FLOPs, operators."
+        prog="maquette", description="Run PyTorch programs without data: memory, FLOPs, operators."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in (plan_command, run_command, ops_command):

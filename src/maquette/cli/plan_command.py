@@ -1,4 +1,4 @@
-"""``maquette plan FILE.py``: the plan of a model file, computed in outline."""
+"""``maquette plan FILE.py``: the plan of a model file, computed with fake tensors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     width = min(Console().width, 100) if sys.stdout.isatty() else 100
     console = Console(width=width, highlight=False)
     print_report(made, console, title=title, depth=options.depth)
-    console.print(f"\nplanned in {seconds:.1f} s, in outline: no data was allocated")
+    console.print(f"\nplanned in {seconds:.1f} s with fake tensors: no data was allocated")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Loading a user's model file: its imports of torch are maquette, its tensors are in outline."""
+"""Loading a user's model file: its imports of torch are maquette, its tensors are fake."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 tuple, list, dict (in insertion order), OrderedDict, defaultdict, deque and named tuples are nodes,
 and so are classes that a user registers; everything else is a leaf, None too. One registry serves
-every room: what is registered is seen by operators, transforms and graphs alike. Paths to leaves
+every package: what is registered is seen by operators, transforms and graphs alike. Paths to leaves
 (`tree_flatten_with_path`) name each step by a key that prints as Python would index.
 """
 

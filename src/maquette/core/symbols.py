@@ -2,7 +2,7 @@
 
 Core knows no symbolic engine. A shape holds plain ints or objects that act like them; those
 carry a `node` that answers the few questions below. With ints every question is an ordinary
-comparison. The symbolic numbers themselves live in `maquette.symbolic`, a floor above.
+comparison. The symbolic numbers themselves live in `maquette.symbolic`, a layer above.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The dispatcher's room: keys and key sets, thread-local state, schemas, operators (floor 3)."""
+"""The dispatcher: keys and key sets, thread-local state, schemas, operators (layer 3)."""
 
 from maquette.dispatch.abstract import (
     TensorBase,

@@ -1,8 +1,8 @@
 """What the dispatcher knows of a tensor: that it is one, and its key set.
 
-Floor 3 handles tensors without knowing their storage, shape or autograd state; those live on
-floor 4, whose tensor class derives from `TensorBase`. The one idea: the dispatcher reads `_keys`
-of a tensor and `_class_bits` of its class, and nothing else.
+Dispatch handles tensors without knowing their storage, shape or autograd state; those live in
+the layer above, whose tensor class derives from `TensorBase`. The one idea: the dispatcher reads
+`_keys` of a tensor and `_class_bits` of its class, and nothing else.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def _device(type: SchemaType, value: object) -> device:
 
 
 def _generator(type: SchemaType, value: object) -> object:
-    # Generators are made on a floor above; this is what every one can do.
+    # Generators are made in a layer above; this is what every one can do.
     if hasattr(value, "manual_seed"):
         return value
     raise Mismatch

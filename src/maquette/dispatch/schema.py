@@ -165,7 +165,7 @@ class FunctionSchema:
     is_mutable: bool
     """Whether some argument is written; aliases of returns do not count (D34)."""
     memo: dict[str, object]
-    """What other rooms work out from the schema once; no part of its value."""
+    """What other packages work out from the schema once; no part of its value."""
 
     def __init__(
         self,

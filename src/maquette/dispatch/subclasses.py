@@ -1,7 +1,7 @@
 """Wrapper subclasses: taking them apart, and keeping their aliases right (spec D105-D106).
 
 A wrapper holds other tensors and answers operators in ``__torch_dispatch__``; how one is made is
-the tensor floor's. The one idea: a class that has ``__tensor_flatten__`` and
+the tensor package's. The one idea: a class that has ``__tensor_flatten__`` and
 ``__tensor_unflatten__`` can be taken apart and rebuilt by anybody, and the schema says which
 results must share what.
 """

@@ -1,4 +1,4 @@
-"""Work in outline: fake tensors, their mode, their errors."""
+"""Fake tensors, their mode, their errors."""
 
 from __future__ import annotations
 

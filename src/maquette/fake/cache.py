@@ -173,7 +173,7 @@ def watched(op: OpOverload, kernel: Function, uncached: Function) -> Function:
 
 def _mode_of(params: Sequence[object]) -> FakeTensorMode | None:
     modes = (t.fake_mode for t in tensors_in(params) if t.fake_mode is not None)
-    return tls.st.fake_mode or next(modes, None)  # type: ignore[return-value]  # lower floors name no mode
+    return tls.st.fake_mode or next(modes, None)  # type: ignore[return-value]  # lower layers name no mode
 
 
 def _reason_to_bypass(params: Sequence[object], mode: FakeTensorMode) -> str | None:

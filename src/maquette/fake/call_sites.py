@@ -1,7 +1,7 @@
 """Where in a program something happens: stacks kept for later, and notes on errors.
 
 A stack is kept as code objects and line numbers (1 us for 10 frames) and put into words only when
-it is read. An error in outline gets a note with the call, the metas it was given, the line of the
+it is read. An error in fake mode gets a note with the call, the metas it was given, the line of the
 program and the path of the module (FX13); its text stays eager's.
 """
 
@@ -73,7 +73,7 @@ def explain(error: BaseException, op: OpOverload, params: Sequence[object]) -> N
             error.__context__ = None
     if getattr(error, "__notes__", None):
         return  # an operator within it has said so
-    where = [f"  in outline: {rendered_call(op, params)}"]
+    where = [f"  in fake mode: {rendered_call(op, params)}"]
     frames = list(_frames())
     line = next((f for f in frames if not _is_ours(f.f_code.co_filename)), None)
     if line is not None:
@@ -115,7 +115,7 @@ def _is_ours(file: str) -> bool:
 
 
 class _Module(Protocol):
-    """What is asked of a module here; the class is on a floor above."""
+    """What is asked of a module here; the class is in a layer above."""
 
     def named_modules(self) -> Iterator[tuple[str, object]]: ...
 

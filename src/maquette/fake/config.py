@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Config:
-    """The settings of the fake room; one object, `config`.
+    """The settings of fake tensors; one object, `config`.
 
     allow_meta, cache_enabled, cache_crosscheck_enabled, prefer_device_type: defaults of the options
     of `FakeTensorMode`. debug: whether each fake remembers where it was made, in ``_debug_trace``;

@@ -1,4 +1,4 @@
-"""Known values of fake tensors: an optimizer's step counter works in outline (F64-F68).
+"""Known values of fake tensors: an optimizer's step counter works in fake mode (F64-F68).
 
 A constant is a private real clone. An operator whose tensors are all constants runs on the clones;
 any other write forgets the constant of the target and of all its aliases.

@@ -1,4 +1,4 @@
-"""The errors of work in outline (F106)."""
+"""The errors of fake tensors and their mode (F106)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel at Fake: an operator's shape rule, remembered, and a new tensor in outline.
+"""The kernel at Fake: an operator's shape rule, remembered, and a new fake tensor.
 
 The key Fake stands just above the backends, so whatever wants to see the real program has seen it
 before. For each operator one function is generated: look up the outcome by the interned metas,

@@ -1,4 +1,4 @@
-"""`FakeTensorMode`: programs in outline, without data and without the hardware they are for.
+"""`FakeTensorMode`: programs run without data and without the hardware they are for.
 
 In the mode every factory makes fakes; operators on fakes give fakes inside and outside of it. The
 answer of an operator is its shape rule's (`kernel.py`); how real tensors become fakes is
@@ -31,7 +31,7 @@ FAKE = K.functionality_bits(DispatchKey.Fake)
 
 
 class FakeTensorMode:
-    """Run programs in outline.
+    """Run programs without data: every tensor is fake.
 
     allow_non_fake_inputs: convert real tensors that reach an operator instead of refusing them.
     cache_enabled, cache_crosscheck_enabled: whether shape rules' answers are remembered, and

@@ -33,7 +33,7 @@ INFERENCE_MASK = ~(ADINPLACE | K.AUTOGRAD)
 
 
 class FakeTensor(Tensor):
-    """A tensor in outline: every question about metadata has its answer, data has none."""
+    """A tensor without data: every question about its metadata has an answer."""
 
     __slots__ = ("constant", "fake_mode")
     __torch_function__: ClassVar[Callable[..., object]] = disabled_torch_function
@@ -94,7 +94,7 @@ def _construct(*args: object, **kwargs: object) -> FakeTensor:
 
 
 def tensors_in(values: object) -> Iterator[Tensor]:
-    """`dispatch.abstract.tensors_in`, for which every tensor is a `Tensor` on this floor."""
+    """`dispatch.abstract.tensors_in`, where every tensor is a `Tensor`."""
     return cast(Iterator[Tensor], abstract.tensors_in(values))
 
 

@@ -93,7 +93,9 @@ def _fast_single(op: OpOverload, ks: int, backend: Backend) -> Callable[..., obj
         for n, t in zip(names, types)
     ]
     free = op.free_devices is True
-    shown = [_outlined(n, op) if free and t == "Tensor" else "" for n, t in zip(names, types)]
+    shown = [
+        _host_expression(n, op) if free and t == "Tensor" else "" for n, t in zip(names, types)
+    ]
     arrays = "".join(
         f"    _a{n} = {shown[i] or _array_expression(n, types[i], op.takes_numbers)}\n"
         for i, n in enumerate(names)
@@ -151,7 +153,7 @@ def _kernel(_ks, {', '.join(names)}):
         "_Tensor": Tensor,
         "_new": _new,
         "_settle": settle,
-        "_outline": outline,
+        "_host": host_array,
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
         "_mask": ~(ADINPLACE | K.AUTOGRAD),
@@ -201,11 +203,11 @@ def _kernel(_ks, {', '.join(names)}):
     return kernel
 
 
-def _outlined(name: str, op: OpOverload) -> str:
+def _host_expression(name: str, op: OpOverload) -> str:
     """The array of an operand that may be on any device."""
     if op.takes_numbers:
-        return f"({name} if {name}.__class__ in _NUMBERS else _outline({name}))"
-    return f"_outline({name})"
+        return f"({name} if {name}.__class__ in _NUMBERS else _host({name}))"
+    return f"_host({name})"
 
 
 def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
@@ -220,7 +222,7 @@ def _array_expression(name: str, type_: str, takes_numbers: bool) -> str:
     return name
 
 
-def outline(t: Tensor) -> Array:
+def host_array(t: Tensor) -> Array:
     """The array of a tensor on the host; of one without data, where devices are free, one of its
     shape.
 
@@ -258,7 +260,7 @@ def _array_on(backend: Backend, on: device, p: object) -> object:
         data = p._data
         if isinstance(data, backend.array_type):
             return data
-        return backend.from_host(outline(p), on)
+        return backend.from_host(host_array(p), on)
     if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):
         return [_array_on(backend, on, i) for i in p]
     return p

@@ -1,7 +1,7 @@
 """Fake implementations that users register: one function for fake tensors and for meta tensors.
 
 The function stands as a kernel at Fake and at Meta. Running it on fakes needs their mode, which is
-two floors up, so `maquette.fake` supplies the runner through `FAKE_RUNNER`; everything else is
+two layers up, so `maquette.fake` supplies the runner through `FAKE_RUNNER`; everything else is
 here.
 """
 

@@ -52,7 +52,7 @@ class Outcome:
             self.fake_keys = fake_keys_for(value)
             self.nbytes = value.storage_bytes
             self.device = value.device
-            # NumPy has no complex32: such a meta lives in outlines only.
+            # NumPy has no complex32: such a meta is of fake and meta tensors only.
             self.np = None if value.dtype is complex32 else value.dtype.numpy
             self.byte_strides = tuple([s * value.itemsize for s in value.strides])
 

@@ -1,6 +1,6 @@
 """Initial values of parameters, written in place, outside autograd, into the tensor given.
 
-No function here reads a value back, so all work in outline: on fake tensors and on meta. The
+No function here reads a value back, so all work on fake and on meta tensors. The
 scales follow Glorot and Bengio 2010 (`xavier_*`), He et al. 2015 (`kaiming_*`) and Saxe et al. 2013
 (`orthogonal_`); fan_in and fan_out count the inputs and outputs of one element of the layer.
 """
@@ -74,7 +74,7 @@ def trunc_normal_(
 
     Uniform probabilities between those of a and b go through the inverse of the distribution
     function. PyTorch draws again what falls outside until nothing does, for which it must read the
-    values: that way there is no outline.
+    values: that way fake tensors could not be initialized.
     """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(

@@ -1,4 +1,4 @@
-"""`Parameter` and `Buffer` under PyTorch's module path; they are the tensor floor's."""
+"""`Parameter` and `Buffer` under PyTorch's module path; they are defined in the tensor package."""
 
 from maquette.nn.lazy_parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 from maquette.tensor.parameter import Buffer, Parameter

@@ -87,7 +87,7 @@ class Adafactor(Collecting):
             param.mul_(1 - lr * group["weight_decay"])
         variance = _variance(grad, state, share, floor)
         update = variance.clamp_(min=floor * floor).rsqrt_().mul_(grad)
-        # PyTorch reads both norms on the host; left where they are, they need no data in outline.
+        # PyTorch reads both norms on the host; left where they are, they need no data in fake mode.
         spread = update.norm(2) / (update.numel() ** 0.5 * group["d"])
         rate = size.clamp_(min=least_size).mul_(min(lr, 1 / step**0.5))
         param.sub_(update.mul_(rate.div_(spread.clamp_(min=1.0))))

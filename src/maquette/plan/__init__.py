@@ -1,4 +1,4 @@
-"""Plans: peak memory, FLOPs and where they come from, computed in outline."""
+"""Plans: peak memory, FLOPs and where they come from, computed with fake tensors."""
 
 from maquette.plan.plan import ModuleRow, Plan, plan
 from maquette.plan.recorder import Allocation, Operation, Place, Recorder

@@ -17,7 +17,7 @@ from maquette.fake.mode import FakeTensorMode
 from maquette.nn import Module
 from maquette.optim import SGD, Adam, AdamW, Optimizer
 from maquette.plan.recorder import Allocation, Operation, Recorder
-from maquette.plan.step import Loss, OptimizerFactory, Outline, run_step, tensors_in
+from maquette.plan.step import FakeInputs, Loss, OptimizerFactory, run_step, tensors_in
 from maquette.tensor.tensor import Tensor
 
 OPTIMIZERS: dict[str, OptimizerFactory] = {
@@ -235,7 +235,7 @@ def plan(
     progress: Callable[[int], None] | None = None,
     recorders: list[Recorder] | None = None,
 ) -> Plan:
-    """Plan one step of ``model(*args, **kwargs)``, in outline: no data, no accelerator.
+    """Plan one step of ``model(*args, **kwargs)``, with fake tensors: no data, no accelerator.
 
     train: forward, backward and, with an optimizer, its first step; else forward without grad.
     optimizer: "adamw", "adam", "sgd", "sgd-momentum", or a function of the parameters.
@@ -251,16 +251,16 @@ def plan(
     """
     mode = _mode_of(model, args, kwargs or {})
     on = Device(device) if isinstance(device, str) else device
-    outline = Outline(mode, on)
+    fakes = FakeInputs(mode, on)
     recorder = Recorder(progress)
     if recorders is not None:
         recorders.append(recorder)
     was_training = model.training
     model.train(train)
     try:
-        with outline.model(model), mode:
-            inputs = [outline.value(a) for a in args]
-            keywords = {k: outline.value(v) for k, v in (kwargs or {}).items()}
+        with fakes.model(model), mode:
+            inputs = [fakes.value(a) for a in args]
+            keywords = {k: fakes.value(v) for k, v in (kwargs or {}).items()}
             factory = _factory(optimizer)
             stepper = run_step(
                 recorder, model, inputs, keywords, train=train, optimizer=factory, loss=loss

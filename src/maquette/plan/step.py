@@ -1,7 +1,7 @@
 """One step of a program under a recorder: forward, backward, optimizer step.
 
-The same function runs in outline and for real, which is how a plan can be checked against the bytes
-of a real run. Models and inputs become fakes here, on the device that is asked for.
+The same function runs in fake mode and for real, which is how a plan can be checked against the
+bytes of a real run. Models and inputs become fakes here, on the device that is asked for.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _leaving(recorder: Recorder) -> Callable[..., None]:
     return leave
 
 
-class Outline:
+class FakeInputs:
     """Makes fakes of one mode on one device, storage by storage, tensor by tensor."""
 
     def __init__(self, mode: FakeTensorMode, on: device | None) -> None:

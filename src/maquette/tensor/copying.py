@@ -52,7 +52,7 @@ class Constants(Protocol):
 
 
 class FakeMode(Protocol):
-    """What is asked of a fake mode here; the class is the fake room's."""
+    """What is asked of a fake mode here; the class is in `maquette.fake`."""
 
     constants: Constants
 

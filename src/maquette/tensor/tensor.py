@@ -3,7 +3,7 @@
 What is here: construction, aliasing, metadata queries, the state that autograd keeps on a tensor
 and the doors to Python numbers and NumPy. What is not: operators and the methods made of them (they
 are derived from the operators' pages and attached by `maquette.api.attach`), printing
-(`printing.py`), the engine (floor 5). ``_keys`` carries, beside the visible key set, the hidden bit
+(`printing.py`), the engine (layer 5). ``_keys`` carries, beside the visible key set, the hidden bit
 REQUIRES_GRAD, so that one `or` of the arguments answers whether anything requires grad.
 """
 
@@ -599,7 +599,7 @@ class Tensor(TensorSurface):
 CONJUGATE = K.functionality_bits(DispatchKey.Conjugate)
 NEGATIVE = K.functionality_bits(DispatchKey.Negative)
 
-# Doors that higher floors fill in (an import would run upward).
+# What higher layers fill in (an import would run upward).
 TENSOR_CONSTRUCTOR: list[Callable[..., Tensor] | None] = [None]
 PRINTER: list[Callable[[Tensor], str] | None] = [None]
 VIEW_HISTORY: list[Callable[[Tensor], None] | None] = [None]

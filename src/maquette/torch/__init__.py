@@ -1,9 +1,10 @@
 """The torch-named face: ``import maquette.torch as torch``.
 
 What is here: names. A name is looked up when first asked for: in the face's own table, among the
-submodules (`paths.py` says which room serves which of torch's paths), then in `maquette` itself.
-What is not: anything that computes; that lives in the rooms. `install` makes ``import torch`` find
-this module (`installing.py`); ``python -m maquette.torch SCRIPT.py`` runs a script so.
+submodules (`paths.py` says which package serves which of torch's paths), then in `maquette` itself.
+What is not: anything that computes; that lives in the other packages. `install` makes
+``import torch`` find this module (`installing.py`); ``python -m maquette.torch SCRIPT.py`` runs a
+script so.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ def without_underscores(name: str) -> Iterable[str]:
 
 
 def forward(
-    module: str, *rooms: str, spellings: Spellings = _as_written, path: str | None = None
+    module: str, *packages: str, spellings: Spellings = _as_written, path: str | None = None
 ) -> Callable[[str], object]:
-    """A ``__getattr__`` for ``module``: finds names in ``rooms`` and submodules, and keeps them.
+    """A ``__getattr__`` for ``module``: finds names in ``packages`` and submodules, and keeps them.
 
     spellings: under which names to look for a name. path: torch's, unless it is the module's own.
     AttributeError says what is missing.
@@ -31,7 +31,7 @@ def forward(
     place = path or module.removeprefix("maquette.torch.")
 
     def __getattr__(name: str) -> object:
-        found = None if name.startswith("__") else _search(place, name, rooms, spellings)
+        found = None if name.startswith("__") else _search(place, name, packages, spellings)
         if found is None:
             raise AttributeError(
                 f"module 'torch.{place}' ({module}) has no attribute '{name}': maquette does not "
@@ -43,22 +43,22 @@ def forward(
     return __getattr__
 
 
-def _search(path: str, name: str, rooms: Iterable[str], spellings: Spellings) -> object | None:
+def _search(path: str, name: str, packages: Iterable[str], spellings: Spellings) -> object | None:
     served_by = paths.resolve(f"{path}.{name}")
     if served_by is not None:
         return importlib.import_module(served_by)
-    for room in rooms:
+    for package in packages:
         for spelling in spellings(name):
-            found = _find(room, spelling)
+            found = _find(package, spelling)
             if found is not None:
                 return found
     return None
 
 
-def _find(room: str, name: str) -> object | None:
+def _find(package: str, name: str) -> object | None:
     try:
-        return getattr(importlib.import_module(room), name, None)
+        return getattr(importlib.import_module(package), name, None)
     except ModuleNotFoundError as error:
-        if error.name is not None and room.startswith(error.name):
-            return None  # the room is not built yet
+        if error.name is not None and package.startswith(error.name):
+            return None  # the package is not built yet
         raise

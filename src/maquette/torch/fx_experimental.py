@@ -1,4 +1,4 @@
-"""`torch.fx.experimental`: modules only; the rooms behind them are in `paths.py`."""
+"""`torch.fx.experimental`: modules only; the packages behind them are in `paths.py`."""
 
 from __future__ import annotations
 

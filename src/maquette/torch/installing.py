@@ -59,7 +59,7 @@ class Finder:
         if served_by == fullname:
             return None  # a file of the face under its own name
         if served_by is None:
-            # Not None: another finder would look in a room's folder and load a file twice.
+            # Not None: another finder would look in a package's folder and load a file twice.
             raise ModuleNotFoundError(
                 f"maquette has no module torch.{rest}, or not yet", name=fullname
             )

@@ -3,7 +3,7 @@
 A path is served by the longest of its beginnings that stands in the table, with the rest of the
 path appended; a path without one, by the file of this package at that path. So
 ``torch.nn.modules.conv`` is ``maquette.nn.modules.conv``, because ``nn`` is ``maquette.nn``, and a
-room's new module needs no entry.
+package's new module needs no entry.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.machinery import PathFinder
 
 _FACE = "maquette.torch"
 
-ROOMS = {
+PACKAGES = {
     "_higher_order_ops": "maquette.higher_order",
     "_library": "maquette.library",
     "_library.infer_schema": "maquette.library.infer_schema",
@@ -48,9 +48,9 @@ def resolve(path: str) -> str | None:
 def _target(path: str) -> str:
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
-        room = ROOMS.get(".".join(parts[:length]))
-        if room is not None:
-            return ".".join((room, *parts[length:]))
+        package = PACKAGES.get(".".join(parts[:length]))
+        if package is not None:
+            return ".".join((package, *parts[length:]))
     return f"{_FACE}.{path}"
 
 
@@ -66,5 +66,5 @@ def _exists(module: str) -> bool:
 
 
 def top_level() -> list[str]:
-    """The submodules of torch that rooms serve."""
-    return sorted({path.partition(".")[0] for path in ROOMS})
+    """The submodules of torch that other packages serve."""
+    return sorted({path.partition(".")[0] for path in PACKAGES})

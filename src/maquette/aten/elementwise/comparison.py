@@ -244,7 +244,7 @@ equal = define(
 
 @equal.shape
 def equal_shape(self: TensorMeta, other: TensorMeta) -> bool:
-    return False  # a placeholder: the kernel gives the answer, outlines have none
+    return False  # a placeholder: the kernel gives the answer, fake tensors have none
 
 
 @equal.kernel

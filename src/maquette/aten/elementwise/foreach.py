@@ -88,7 +88,7 @@ def each(name: str, arguments: str, single: OpOverload) -> OperatorPage:
 
 
 def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage:
-    """Define the in-place form: ``single``, which is functional, written over each member."""
+    """Define the in-place form: each member gets the result of the functional ``single``."""
     written = arguments.replace("Tensor[] self", "Tensor(a!)[] self", 1)
     op = define(f"aten::{name}({written}) -> ()", tags=[Tag.inplace]).any_device()
     rule, write = inplace_shape(single), writing(single)

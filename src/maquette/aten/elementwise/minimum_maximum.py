@@ -1,4 +1,4 @@
-"""The larger and the smaller of operands: `maximum`, `fmax`, `clamp` and their kin.
+"""The larger and the smaller of operands: `maximum`, `fmax`, `clamp` and others.
 
 NaN wins in `maximum` and `clamp`, and loses in `fmax`. Extrema along a dimension are reductions.
 """

@@ -1,7 +1,7 @@
 """Special functions: gamma and its derivatives, Bessel, Airy, the normal distribution, zeta.
 
 Their values come from the special functions that go with the array namespace (SciPy for NumPy).
-Orthogonal polynomials are in `special_polynomials.py`, `erf` and its kin in `transcendental.py`.
+Orthogonal polynomials are in `special_polynomials.py`, `erf` and others in `transcendental.py`.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def scalar_tensor_kernel(xp: ModuleType, s: Number, dtype: DType | None, *option
 def _like(
     name: str, fill: Callable[[ModuleType, Array, np.dtype[np.generic]], Array]
 ) -> OperatorPage:
-    """``empty_like`` and its kin: shape, strides (T16), dtype and device of a tensor."""
+    """``empty_like``, ``zeros_like`` ...: shape, strides (T16), dtype and device of a tensor."""
     page = define(
         f"aten::{name}(Tensor self, *, {OPTIONS}, MemoryFormat? memory_format=None) -> Tensor"
     ).any_device()
@@ -310,7 +310,7 @@ def full_like_kernel(
 
 
 def _new(name: str, make: Callable[[ModuleType], Callable[..., Array]]) -> OperatorPage:
-    """``new_zeros`` and its kin: other sizes, dtype and device of a tensor."""
+    """``new_zeros``, ``new_ones`` ...: other sizes, dtype and device of a tensor."""
     page = define(f"aten::{name}(Tensor self, SymInt[] size, *, {OPTIONS}) -> Tensor").any_device()
 
     @page.shape

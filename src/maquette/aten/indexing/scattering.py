@@ -1,7 +1,7 @@
 """Elements written at positions along a dimension: the scatter family.
 
 One array function, `scatter_into`, serves every form; what differs is what meets at a position:
-the last value, a sum, a product, a mean, an extreme. ``index_add`` and its kin are in
+the last value, a sum, a product, a mean, an extreme. ``index_add`` and others are in
 `index_writing.py`.
 """
 

@@ -45,7 +45,7 @@ def fill_diagonal__kernel(xp: ModuleType, self: Array, fill_value: Number, wrap:
 
 @fill_diagonal_.derivative("self")
 def fill_diagonal__grad(grad: Tensor, wrap: bool) -> tuple[Tensor]:
-    """Nothing comes of what was written over."""
+    """The values that were overwritten get no gradient."""
     return (grad.clone().fill_diagonal_(0, wrap),)
 
 

@@ -417,7 +417,7 @@ addbmm.variants[0].own_kernel = addbmm_out_kernel
 def addbmm__explicit(
     self: Tensor, batch1: Tensor, batch2: Tensor, beta: Number, alpha: Number
 ) -> Tensor:
-    """Written over ``self``, which grows to the sum's shape where it broadcasts to it."""
+    """In place on ``self``, which grows to the sum's shape where it broadcasts to it."""
     total = addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
     if self.meta.shape != total.meta.shape:
         self.resize_(total.meta.shape)

@@ -188,7 +188,7 @@ _randperm(".generator", "Generator? generator, ", 1)
 
 
 def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -> None:
-    """``rand_like`` and its kin."""
+    """``rand_like`` and the like."""
     page = define(
         f"aten::{name}{overload}(Tensor self, {arguments}*, {OPTIONS}, "
         "MemoryFormat? memory_format=None) -> Tensor",

@@ -1,4 +1,4 @@
-"""Tensors filled with random values in place: ``uniform_``, ``normal_``, ``random_`` and their kin.
+"""Tensors filled with random values in place: ``uniform_``, ``normal_``, ``random_`` and others.
 
 Every operator here is tagged ``nondeterministic_seeded``. Shape rules check all that does not
 depend on data; only kernels draw, so fake and meta tensors leave the generators where they are.

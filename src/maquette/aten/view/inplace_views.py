@@ -1,4 +1,4 @@
-"""Views that change the tensor itself: ``t_``, ``transpose_``, ``squeeze_`` and their kin.
+"""Views that change the tensor itself: ``t_``, ``transpose_``, ``squeeze_`` and others.
 
 Each has the checks and geometry of its view; the tensor keeps its storage and identity.
 """

@@ -1,4 +1,4 @@
-"""Views defined by other views: reshape, flatten, movedim, matrix transposes, and their kin."""
+"""Views defined by other views: reshape, flatten, movedim, matrix transposes, and others."""
 
 from __future__ import annotations
 

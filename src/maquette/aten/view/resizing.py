@@ -80,7 +80,7 @@ def resize_as__shape(
     return plain.view(plain.shape, format_strides(plain.shape, (), format))
 
 
-# Of the template its size alone counts (F59).
+# Only the size of the template counts (F59).
 resize_as_.any_device(when=lambda self, the_template, *rest: any_elsewhere((self, the_template)))
 _refuse_grad(resize_as_, "cannot resize variables that require grad")
 

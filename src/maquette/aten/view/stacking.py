@@ -1,4 +1,4 @@
-"""Lists of tensors side by side, defined by cat and stack: hstack, vstack, meshgrid and kin."""
+"""Lists of tensors side by side, defined by cat and stack: hstack, vstack, meshgrid and others."""
 
 from __future__ import annotations
 

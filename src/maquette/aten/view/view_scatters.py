@@ -1,4 +1,4 @@
-"""A copy of a tensor with other values where a view would look: ``select_scatter`` and its kin."""
+"""A copy of a tensor with other values where a view would look: ``select_scatter`` and others."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def as_strided_scatter_grad(
 ) -> tuple[object, object]:
     """The gradient by both tensors: what arrives at the elements that were written.
 
-    ``self`` is given it too, as by PyTorch 2.13, though no element written over reaches the result;
+    ``self`` is given it too, as by PyTorch 2.13, though no overwritten element reaches the result;
     the elements that do reach it get none. Use ``slice_scatter`` or ``index_put`` to differentiate.
     """
     offset = self_meta.offset if storage_offset is None else storage_offset

@@ -86,7 +86,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 f"Input and target should have the same size in the batch dimension; got "
                 f"{input.size(0)} and {target.size(0)}"
             )
-        # All clusters for all samples: which are needed depends on data, which an outline has not.
+        # All clusters for all samples: which are needed depends on data; fake tensors have none.
         log_probabilities = self.log_prob(input)
         output = log_probabilities.gather(1, target.unsqueeze(1)).squeeze(1)
         loss = (-output).mean()

@@ -183,7 +183,7 @@ class RNNBase(Module):
         if sizes is None:
             output, *last = self._network(steps, start)
             return output, tuple(last)
-        # The operator would read the sizes from a tensor, which has none in outline.
+        # The operator would read the sizes from a tensor, which has no data in fake mode.
         return recur(
             CELLS[self.mode],
             steps,

@@ -397,7 +397,7 @@ def _causal_mask(size: int, device: DeviceLike | None, dtype: dtype_ | None) -> 
 def _is_causal(mask: Tensor | None, is_causal: bool | None, size: int) -> bool:
     """Whether a mask is the causal one, where the caller does not say.
 
-    That takes its values: of a mask in outline nothing is known, and it counts as any mask.
+    That takes its values: nothing is known of a fake mask, and it counts as any mask.
     """
     if is_causal is not None:
         return is_causal

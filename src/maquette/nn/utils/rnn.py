@@ -33,7 +33,7 @@ class PackedSequence(_Packed):
     unsorted_indices: back again. Made by `pack_padded_sequence` and `pack_sequence`.
     """
 
-    # The batch sizes as numbers, where they are known: an outline cannot read them from a tensor.
+    # The batch sizes as numbers, where they are known: they cannot be read from a fake tensor.
     _sizes: list[int] | None = None
 
     def __new__(

@@ -1,4 +1,4 @@
-"""`torch.autograd`: the room of that name, and what computes with it from outside."""
+"""`torch.autograd`: the package of that name, and what computes with it from outside."""
 
 from __future__ import annotations
 

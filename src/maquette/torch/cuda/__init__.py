@@ -1,7 +1,7 @@
 """`torch.cuda` on a machine without CUDA: there is no device, and memory in use is none.
 
 Programs that ask get honest answers and go on; those that wait for the device need not wait. A
-cuda *tensor* needs no device: it exists in outline (`FakeTensorMode`), and how much memory a
+cuda *tensor* needs no device: it exists as a fake tensor (`FakeTensorMode`), and how much memory a
 program would take is what `maquette.plan` says.
 """
 
@@ -44,7 +44,7 @@ def is_current_stream_capturing() -> bool:
 def _no_device(what: str) -> NoReturn:
     raise RuntimeError(
         f"torch.cuda.{what}: there is no CUDA device here (torch.cuda.is_available() is False); "
-        f"run in outline with FakeTensorMode, or ask maquette.plan what a device would do"
+        f"run in FakeTensorMode, or ask maquette.plan what a device would do"
     )
 
 

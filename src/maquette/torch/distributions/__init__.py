@@ -1,8 +1,8 @@
 """`torch.distributions`: the common ones, and divergences between them.
 
 What PyTorch has besides (transformed, mixed, multivariate ones) is not there yet. Arguments are not
-validated: `validate_args` is taken and not used, for what it asks needs data, which an outline has
-not.
+validated: `validate_args` is taken and not used, because the check needs data, which fake tensors
+do not have.
 """
 
 from __future__ import annotations
