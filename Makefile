@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup plan test verify check conformance docs bench peer clean
+.PHONY: help setup plan test test-all verify check conformance docs bench peer clean
 
 # The first Python that is new enough, can make environments, and really runs (a pyenv shim
 # may exist and fail).
@@ -60,6 +60,13 @@ plan: $(READY) ## plan GPT-2's training step: no data, no accelerator
 test: $(READY) ## run the tests; their results stay in .pytest_results.xml for tools/spec_coverage.py
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) --junit-xml=.pytest_results.xml
 
+test-all: ## run the tests on each CPython from 3.11 on that is here, in .venv-3.11, .venv-3.12 ...
+	@failed=; while read -r version python; do \
+	echo "=== CPython $$version, $$python"; \
+	$(MAKE) --no-print-directory test PYTHON="$$python" VENV=".venv-$$version" </dev/null \
+	|| failed="$$failed $$version"; done < <(.ci/pythons); \
+	test -z "$$failed" || { echo "failed on CPython$$failed" >&2; exit 1; }
+
 verify: $(READY) ## run what is exhaustive or long: tests marked `verify`, scripts of tools/verify
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m verify || [ $$? = 5 ]  # 5: none marked
 	@for script in $(sort $(wildcard tools/verify/*.py)); do \
@@ -83,7 +90,7 @@ peer: $(PEER_READY) ## compare behaviour with PyTorch itself
 	$(PEER)/bin/python tools/peer.py $(PYTEST_FLAGS)
 
 clean: ## remove the environments and all that builds and tests leave behind
-	rm -rf $(VENV) $(PEER) build dist docs/_build .benchmarks .hypothesis .pytest_results.xml
+	rm -rf $(VENV) .venv-3.* $(PEER) build dist docs/_build .benchmarks .hypothesis .pytest_results.xml
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache *.egg-info src/*.egg-info
 	find src tests tools examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + \
 	2>/dev/null || true
