@@ -215,3 +215,32 @@ def test_T27_only_floats_require_grad(dtype: mq.dtype) -> None:
         mq.zeros(1, dtype=dtype).requires_grad_()
     with pytest.raises(RuntimeError, match="floating"):
         mq.zeros(1, dtype=dtype, requires_grad=True)
+
+
+OLDER = {
+    "an argument": lambda view: view * 2,
+    "a list": lambda view: mq.cat([view, view]),
+    "an operator": lambda view: mq.ops.aten.mul.Tensor(view, mq.tensor(2.0)),
+    "the slow form": lambda view: mq.ops.aten.mul.Tensor.call_slow((view, 2.0), {}),
+}
+
+
+@pytest.mark.parametrize("way", OLDER)
+def test_T26_an_older_view_takes_part_in_the_history_of_its_base(way):
+    base, w = mq.zeros(4), mq.ones(4, requires_grad=True)
+    view = base[:2]
+    base.add_(w * 3)
+    OLDER[way](view).sum().backward()
+    assert w.grad.tolist() == [6, 6, 0, 0]
+
+
+def test_T26_views_that_cannot_or_shall_not_have_a_history_get_none():
+    base, w = mq.zeros(4), mq.ones(4, requires_grad=True)
+    older = base[:2]
+    base.add_(w)
+    with mq.no_grad():
+        view = base[:2]
+    assert older.grad_fn is not None
+    assert view.is_leaf
+    assert not base.detach().requires_grad
+    assert not base.view(mq.int32).requires_grad

@@ -17,7 +17,7 @@ from maquette.autograd.grad_mode import no_grad
 from maquette.core.device import device as Device
 from maquette.core.layout import memory_format
 from maquette.core.strides import stride_order
-from maquette.tensor.storage import BYTES_MOVED, UntypedStorage
+from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 
@@ -97,8 +97,7 @@ def share_memory_(self: Tensor) -> Tensor:
     shared = np.frombuffer(mmap.mmap(-1, held.nbytes()), np.uint8)
     shared[...] = held.raw()
     held.data = shared
-    for moved in BYTES_MOVED:
-        moved(held)
+    held.bytes_moved()
     return self
 
 

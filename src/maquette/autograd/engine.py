@@ -10,7 +10,6 @@ nobody else holds it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import cast
@@ -18,14 +17,13 @@ from typing import cast
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node
 from maquette.core.meta import TensorMeta
+from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
-# References to a tensor that only the engine holds while it looks: locals of three functions that
-# hand it down, and getrefcount's argument.
-_ONLY_OURS = 4
+_OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
 _by_sequence = attrgetter("sequence")
 
 
@@ -253,8 +251,8 @@ def _may_write(t: Tensor) -> bool:
     """Whether a gradient is ours alone to add to: nobody else holds it or its storage."""
     return (
         not tls.st.grad_enabled
-        and sys.getrefcount(t) <= _ONLY_OURS
-        and sys.getrefcount(t._storage) <= 2
+        and held_only(t, _OURS)
+        and held_only(t._storage, 1)
         and t.meta.is_dense
     )
 
@@ -310,7 +308,7 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     if create_graph:
         return grad if good else grad.clone()
     # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too.
-    if good and sys.getrefcount(grad) <= _ONLY_OURS:
+    if good and held_only(grad, _OURS):
         return alias(grad) if grad._ag is not None or grad._base is not None else grad
     if meta.is_dense and grad.meta.shape == meta.shape:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from sys import getrefcount
 
 from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained, set_history
 from maquette.core.meta import TensorMeta
+from maquette.core.ownership import held_only
 from maquette.dispatch import keysets as K
 from maquette.dispatch.operator import OpOverload
-from maquette.tensor.tensor import HELD_BY_ONE, VIEW_HISTORY, Tensor, sharers
+from maquette.tensor.tensor import VIEW_HISTORY, Tensor, ask_tensors_first
 
 
 def check_inplace(op: OpOverload, target: Tensor) -> None:
@@ -56,8 +56,8 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
         known = target._keys & K.REQUIRES_GRAD
         set_history(target, node, number)
         move_retained(target)
-        if not known and getrefcount(target._storage) > HELD_BY_ONE:
-            _tell_views(target)
+        if not known and not held_only(target._storage, 1):
+            ask_tensors_first()
         return
     old = grad_edge(base)
     slices = CopySlices(base.meta, target.meta, node, old)
@@ -65,19 +65,9 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
     move_retained(base)
     target._autograd().requires_grad = True
     refresh_view(target)
-    if old is None and getrefcount(base._storage) > HELD_BY_ONE + 1:
-        _tell_views(base)
-
-
-def _tell_views(base: Tensor) -> None:
-    """Views of a base that requires grad from now on do too.
-
-    A base knows no views, so they are looked for (`sharers`); `rebase_history` asks first whether
-    there can be others. Views of a base that did require grad ask it themselves, later.
-    """
-    for view in sharers(base):
-        if view._base is base and not view._keys & K.REQUIRES_GRAD:
-            refresh_view(view)
+    if old is None and not held_only(base._storage, 2):
+        # Other views require grad from now on too; views of a base that did ask it later anyway.
+        ask_tensors_first()
 
 
 class CopySlices(Node):

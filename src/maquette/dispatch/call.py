@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,8 @@ _CLASSES: dict[str, object] = {
     "memory_format": memory_format,
     "device": device,
 }
+LOCK = threading.RLock()
+"""Held by every registration, every resolution, and while an entry function is built (D138)."""
 _LIMIT = 2**63
 _CODE: dict[str, CodeType] = {}
 _ENTRY = "call"
@@ -114,6 +118,32 @@ def new_entry(
     return entry
 
 
+_BUILT: weakref.WeakSet[FunctionType] = weakref.WeakSet()
+ASKED: list[Callable[[object], None]] = []
+"""What each tensor argument is given to before its keys are read; mostly nothing."""
+
+
+def ask_first(prepare: Callable[[object], None]) -> None:
+    """Have every entry function give its tensor arguments to ``prepare`` from now on.
+
+    It takes what is no tensor too, and leaves it alone.
+    """
+    with LOCK:
+        if prepare in ASKED:
+            return
+        ASKED.append(prepare)
+        for entry in list(_BUILT):
+            entry.__code__ = _generated(entry, entry.__globals__["_op"]).__code__
+
+
+def prepared(params: Sequence[object]) -> None:
+    """Give the tensors among parameters, and in lists of them, to what asks first."""
+    for prepare in ASKED:
+        for p in params:
+            for item in p if p.__class__ in (tuple, list) else (p,):
+                prepare(item)
+
+
 def build_entry(entry: FunctionType, op: OpOverload) -> None:
     """Give an entry function its body, generated from the schema; its caller holds the lock."""
     if entry.__code__ is not _UNBUILT:
@@ -131,12 +161,20 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
     }
     space |= {f"_{kind}": cls for kind, cls in _CLASSES.items()}
     space |= {f"_d{i}": a.default for i, a in enumerate(arguments) if a.has_default_value()}
-    exec(compiled(_source(op) if _has_fast_form(op) else _SLOW_SOURCE, _ENTRY), space)
-    built = space.pop("_call")
-    assert isinstance(built, FunctionType)
+    built = _generated(entry, op)
+    _BUILT.add(entry)
     entry.__defaults__ = built.__defaults__
     entry.__kwdefaults__ = built.__kwdefaults__
     entry.__code__ = built.__code__  # last: other threads may be calling
+
+
+def _generated(entry: FunctionType, op: OpOverload) -> FunctionType:
+    space = entry.__globals__
+    space["_prepared"] = prepared
+    exec(compiled(_source(op) if _has_fast_form(op) else _SLOW_SOURCE, _ENTRY), space)
+    built = space.pop("_call")
+    assert isinstance(built, FunctionType)
+    return built
 
 
 _SLOW_SOURCE = "def _call(*args, **kwargs):\n    return _slow(args, kwargs)\n"
@@ -162,6 +200,9 @@ def _source(op: OpOverload) -> str:
     slow = f"return _slow({_forward(arguments)})"
     # A shape rule refuses large ints in its own words; where there is none, we do (25 ns each).
     bounded = op.shape_rule is None
+    tensors = [a.name for a in arguments if _unlisted(a.type).kind == "tensor"]
+    if ASKED and tensors:
+        lines += [f"    _prepared(({', '.join(tensors)},))"]
     keys: list[tuple[str, str]] = []
     for argument in arguments:
         lines += [f"    {line}" for line in _guard(argument, bounded=bounded) or ()]
@@ -204,6 +245,12 @@ def _forward(arguments: tuple[Argument, ...]) -> str:
 def _unwrapped(type_: SchemaType) -> SchemaType:
     """The type without its ``?``."""
     return type_.elem if type_.is_optional else type_
+
+
+def _unlisted(type_: SchemaType) -> SchemaType:
+    """The type of what a list holds, or of the argument itself."""
+    base = _unwrapped(type_)
+    return _unwrapped(base.elem) if base.is_list else base
 
 
 def _guard(argument: Argument, *, bounded: bool = False) -> list[str] | None:

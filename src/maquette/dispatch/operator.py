@@ -10,7 +10,6 @@ overrides in `overrides.py`, packets and the registry in `registry.py`. What an 
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType, FrameType, FunctionType
@@ -19,7 +18,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from maquette.core.remembered import forget
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import OperatorBase
-from maquette.dispatch.call import build_entry, entry_call, is_entry, new_entry
+from maquette.dispatch.call import (
+    ASKED,
+    LOCK,
+    build_entry,
+    entry_call,
+    is_entry,
+    new_entry,
+    prepared,
+)
 from maquette.dispatch.facts import OperatorFacts
 from maquette.dispatch.forms import Form, FunctionalCall, form_of, functional_call
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
@@ -55,8 +62,6 @@ __all__ = [
     "set_fallback",
 ]
 
-LOCK = threading.RLock()
-"""Held by every registration and every resolution (D138)."""
 _IMPLICIT = DispatchKey.CompositeImplicitAutograd
 _RESOLVED: weakref.WeakSet[OpOverload] = weakref.WeakSet()
 
@@ -134,6 +139,8 @@ class OpOverload(OperatorBase):
             if answer is not NO_OVERRIDE:
                 return answer
         params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
+        if ASKED:
+            prepared(params)
         ks = st.effective_keys(argument_keys(self, params)) & ~K.TORCH_FUNCTION
         return self.run(ks, params)
 

@@ -25,7 +25,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
 from maquette.library.infer import Outcome, key_source, lookup, metas_in, rule_argument
 from maquette.tensor.backend import Backend, backend_of, known_backends, run_kernel
-from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
+from maquette.tensor.storage import MOVED, OBSERVERS, UntypedStorage, announce
 from maquette.tensor.tensor import (
     ADINPLACE,
     NOT_INHERITED,
@@ -37,6 +37,7 @@ from maquette.tensor.tensor import (
     keys_for,
     relayout,
     resize_storage,
+    up_to_date,
     wrap,
 )
 
@@ -102,22 +103,22 @@ def _fast_single(op: OpOverload, ks: int, backend: Backend) -> Callable[..., obj
         if n in single
     )
     source = f"""
-def _kernel(_ks, {', '.join(names)}):
+def _kernel(_ks, {", ".join(names)}):
     try:
         _e = _cache[{key_source(op)}]
     except (KeyError, TypeError):
-        _e = _lookup(_op, ({', '.join(names)},))
+        _e = _lookup(_op, ({", ".join(names)},))
 {arrays}    try:
-        _r = _quiet.run({', '.join(['_array', '_xp', *passed])})
+        _r = _quiet.run({", ".join(["_array", "_xp", *passed])})
     except RuntimeError as _error:
-        _r = _quiet.again({', '.join(['_error', '_array', '_xp', *passed])})
+        _r = _quiet.again({", ".join(["_error", "_array", "_xp", *passed])})
     if (
         _r.__class__ is _ndarray
         and _r.base is None
         and _r.dtype is _e.np
         and _r.strides == _e.byte_strides
         and _r.shape == _e.shape
-        {' '.join(f'and _r is not _a{n}' for n in single)}
+        {" ".join(f"and _r is not _a{n}" for n in single)}
     ):
         _s = _new(_Storage)
         _s._nbytes = _e.nbytes
@@ -131,7 +132,7 @@ def _kernel(_ks, {', '.join(names)}):
         _s, _r = _settle(_op, _e.meta, _r)
     _t = _new(_Tensor)
     _t.meta = _e.meta
-    _t._keys = {'_e.keys & _mask' if ks & K.INFERENCE else '_e.keys'}
+    _t._keys = {"_e.keys & _mask" if ks & K.INFERENCE else "_e.keys"}
     _t._storage = _s
     _t._data = _r
     _t._vc = None
@@ -173,17 +174,17 @@ def _fast_write(op: OpOverload, kinds: list[Return], backend: Backend) -> Callab
         _array_expression(n, a.type.written, op.takes_numbers) for n, a in zip(names, arguments)
     ]
     source = f"""
-def _kernel(_ks, {', '.join(names)}):
+def _kernel(_ks, {", ".join(names)}):
     try:
         _e = _cache[{key_source(op)}]
     except (KeyError, TypeError):
-        _e = _lookup(_op, ({', '.join(names)},))
+        _e = _lookup(_op, ({", ".join(names)},))
     if {target}.meta is not _e.meta:
-        return _slow(_ks, {', '.join(names)})
+        return _slow(_ks, {", ".join(names)})
     try:
-        _quiet.run({', '.join(['_array', '_xp', *passed])})
+        _quiet.run({", ".join(["_array", "_xp", *passed])})
     except RuntimeError as _error:
-        _quiet.again({', '.join(['_error', '_array', '_xp', *passed])})
+        _quiet.again({", ".join(["_error", "_array", "_xp", *passed])})
     return {target}
 """
     space: dict[str, object] = {
@@ -244,6 +245,8 @@ def arrays_of(params: Sequence[object]) -> list[object]:
 
 def _array_of(p: object) -> object:
     if isinstance(p, Tensor):
+        if p._storage in MOVED:
+            up_to_date(p)  # maybe by this very call, which resized another argument
         return p._data
     if p.__class__ is tuple and any(isinstance(i, Tensor) for i in p):
         return [_array_of(i) for i in p]

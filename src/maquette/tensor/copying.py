@@ -37,6 +37,7 @@ from maquette.tensor.tensor import (
     from_storage,
     inference_keys,
     keys_for,
+    up_to_date,
     wrap,
 )
 
@@ -128,6 +129,7 @@ def _laid_over(storage: UntypedStorage, meta: TensorMeta, like: Tensor) -> Tenso
 
 def _materialized(t: Tensor) -> Tensor:
     """A copy whose values are those that the conjugate and negative bits say."""
+    up_to_date(t)
     meta = t.meta.like()
     size = meta.storage_bytes
     if t._data is None:

@@ -23,7 +23,7 @@ from maquette.core.dtype import (
     float8_e5m2fnuz,
 )
 from maquette.core.layout import strided
-from maquette.tensor.tensor import Array, Tensor, from_array
+from maquette.tensor.tensor import Array, Tensor, from_array, up_to_date
 
 Capsule = object
 _CPU_CODE, _CUDA_CODE = 1, 2
@@ -102,6 +102,7 @@ def dlpack(
 
 def _exportable(t: Tensor) -> Array:
     reason = None
+    up_to_date(t)
     if t.fake_mode is not None:
         reason = "it is fake and has no data"
     elif t.meta.layout is not strided:

@@ -18,7 +18,7 @@ from maquette.core.dtype import bool_, default_complex_dtype, get_default_dtype,
 from maquette.core.layout import strided
 from maquette.tensor.backend import backend_of
 from maquette.tensor.parameter import Parameter
-from maquette.tensor.tensor import PRINTER, Tensor
+from maquette.tensor.tensor import PRINTER, Tensor, up_to_date
 
 Array = npt.NDArray[np.generic]
 Write = Callable[[object], str]
@@ -230,6 +230,7 @@ def _elided(size: int, edge: int, part: Callable[[int], str], dots: str = "...")
 
 def array_of(t: Tensor) -> Array | None:
     """The values on the host, conjugate and negative bits resolved; None where there is no data."""
+    up_to_date(t)
     data = t._data
     if t.fake_mode is not None or data is None:
         return None

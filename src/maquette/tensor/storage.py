@@ -93,8 +93,7 @@ class UntypedStorage:
     def resize_(self, nbytes: int, *, shared: bool = True) -> UntypedStorage:
         """Change the size; the common prefix of the bytes is kept.
 
-        shared: whether tensors over the storage must be told that the bytes moved. It takes a walk
-        over all objects (10 ms), so whoever lays them anew (`tensor.resize_storage`) says no.
+        shared: whether tensors over the storage may be left that know only where the bytes were.
         """
         if self.foreign and nbytes > self._nbytes:
             raise RuntimeError(
@@ -108,12 +107,17 @@ class UntypedStorage:
             grown[:common] = self.raw()[:common]
             self.data = grown
             if shared:
-                for moved in BYTES_MOVED:
-                    moved(self)
+                self.bytes_moved()
         if OBSERVERS:
             for observer in _here.observers:
                 observer.resized(self.id, old, nbytes)
         return self
+
+    def bytes_moved(self) -> None:
+        """Note that tensors over the storage may know only where its bytes were."""
+        MOVED.add(self)
+        for moved in BYTES_MOVED:
+            moved()
 
     def __getitem__(self, index: int) -> int:
         return int(self.raw()[index])
@@ -135,8 +139,10 @@ class _Here(threading.local):
 
 
 _here = _Here()
-# What tensors do when their bytes have moved; the next file fills it in.
-BYTES_MOVED: list[Callable[[UntypedStorage], None]] = []
+MOVED: weakref.WeakSet[UntypedStorage] = weakref.WeakSet()
+"""The storages whose bytes have moved while tensors may have known where they were."""
+# What tensors do when bytes have moved; the next file fills it in.
+BYTES_MOVED: list[Callable[[], None]] = []
 
 
 def announce(storage: UntypedStorage) -> None:

@@ -9,8 +9,6 @@ REQUIRES_GRAD, so that one `or` of the arguments answers whether anything requir
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, overload
@@ -22,6 +20,7 @@ from maquette.core.device import device
 from maquette.core.dtype import dtype, from_numpy_dtype
 from maquette.core.layout import layout, memory_format, strided
 from maquette.core.meta import TensorMeta
+from maquette.core.ownership import held_only
 from maquette.core.size import Size
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import (
@@ -29,6 +28,7 @@ from maquette.dispatch.abstract import (
     disabled_torch_dispatch,
     disabled_torch_function,
 )
+from maquette.dispatch.call import ask_first
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
@@ -37,7 +37,7 @@ from maquette.dispatch.torch_function import (
 )
 from maquette.tensor.backend import backend_of
 from maquette.tensor.declared_methods import TensorSurface
-from maquette.tensor.storage import BYTES_MOVED, UntypedStorage
+from maquette.tensor.storage import BYTES_MOVED, MOVED, UntypedStorage
 
 if TYPE_CHECKING:
     from maquette.autograd.node import Node
@@ -345,6 +345,8 @@ class Tensor(TensorSurface):
 
     @property
     def requires_grad(self) -> bool:
+        if self._base is not None:
+            _take_history(self)
         return bool(self._keys & K.REQUIRES_GRAD)
 
     @requires_grad.setter
@@ -404,6 +406,8 @@ class Tensor(TensorSurface):
 
     @property
     def grad_fn(self) -> Node | None:
+        if self._base is not None:
+            _take_history(self)
         ag = self._ag
         if ag is None:
             return None
@@ -537,9 +541,7 @@ class Tensor(TensorSurface):
     def __index__(self) -> int:
         kind = self.meta.dtype
         if kind.is_floating_point or kind.is_complex or self.meta.numel != 1:
-            raise TypeError(
-                "only integer tensors of a single element can be converted to an index"
-            )
+            raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self.item())
 
     def __contains__(self, element: object) -> bool:
@@ -561,6 +563,7 @@ class Tensor(TensorSurface):
     def numpy(self, *, force: bool = False) -> Array:
         """The data as an array that shares memory (T51); ``force`` resolves what is in the way."""
         t: Tensor = self
+        up_to_date(t)
         if force:
             t = t.detach().cpu().resolve_conj().resolve_neg()
         if t.requires_grad and tls.st.grad_enabled:
@@ -641,62 +644,60 @@ class NoArray:
             raise self._error(self._why)
 
 
-def sharers(t: Tensor) -> list[Tensor]:
-    """The other tensors over the storage of ``t``.
-
-    No list of them is kept: with a weak reference kept of it, `wrap` takes 0.9 us instead of 0.5
-    (timeit, CPython 3.11), and few ask. They are looked for among the objects that the collector
-    knows, the youngest first, until there is one for each reference to the storage: 0.1 ms where
-    the views are as young as they mostly are. Views that have lived through several collections,
-    and storages that a user holds too, take a walk over all objects (15 ms for 300,000 of them).
-    """
-    wanted = sys.getrefcount(t._storage) - HELD_BY_ONE
-    storage = t._storage  # not before the references are counted
-    found: dict[int, Tensor] = {}  # by id: a collection in between lets objects be seen twice
-    for generation in (0, 1):
-        if len(found) < wanted:
-            young = gc.get_objects(generation=generation)
-            found.update({id(o): o for o in _over(storage, young) if o is not t})
-    if len(found) >= wanted:
-        return list(found.values())
-    return [o for o in _over(storage, gc.get_referrers(storage)) if o is not t]
+# --- tensors that are asked first -------------------------------------------------------------
+#
+# Nobody knows the tensors over a storage, or the views of a base: with a weak reference kept of
+# each, `wrap` takes 0.9 us instead of 0.5 (timeit, CPython 3.11). Two rare events concern them: the
+# bytes of a storage move, and a base with older views begins to require grad. From the first such
+# event on, operators ask their arguments before each call whether they are up to date.
 
 
-def _over(storage: UntypedStorage, objects: list[object]) -> list[Tensor]:
-    # By its type: isinstance would ask an object's __class__, and some answer with work.
-    tensors = [cast(Tensor, o) for o in objects if issubclass(type(o), Tensor)]
-    return [t for t in tensors if getattr(t, "_storage", None) is storage]  # some are half made
+def ask_tensors_first() -> None:
+    """Have operators bring their arguments up to date from now on."""
+    ask_first(up_to_date)
 
 
-def _lay_anew(storage: UntypedStorage) -> None:
-    """Have all tensors over a storage whose bytes moved use the new ones (T3).
+def up_to_date(t: object) -> None:
+    """Have a tensor use the present bytes of its storage, and the present history of its base."""
+    if not isinstance(t, Tensor):
+        return
+    storage = t._storage
+    if storage in MOVED and t._data is not None and not _lies_over(t._data, storage, t.meta):
+        try:
+            t._data = array_over(storage, t.meta)
+        except (RuntimeError, NotImplementedError) as error:
+            t._data = cast(Array, NoArray(str(error), type(error)))
+    if t._base is not None:
+        _take_history(t)
 
-    For a storage that was resized by itself. Who does it holds it and so counts as one more
-    reference, therefore no count of tensors can end the search early (`sharers`).
-    """
-    for holder in _over(storage, gc.get_referrers(storage)):
-        _lay_over(holder, storage)
+
+def _lies_over(data: Array, storage: UntypedStorage, meta: TensorMeta) -> bool:
+    """Whether an array is laid over the bytes that a storage has now, all of them there."""
+    if isinstance(data, NoArray) or meta.storage_bytes > storage._nbytes:
+        return not meta.numel
+    # Memory that an array uses is not given to another, so an address says enough.
+    begin = storage.data_ptr()
+    return not meta.numel or begin <= data.ctypes.data < begin + storage._nbytes
 
 
-def _lay_over(t: Tensor, storage: UntypedStorage) -> None:
-    try:
-        t._data = array_over(storage, t.meta)
-    except (RuntimeError, NotImplementedError) as error:
-        t._data = cast(Array, NoArray(str(error), type(error)))
+def _take_history(view: Tensor) -> None:
+    """Give a view a history if its base has begun to require grad since it was made."""
+    base, refresh = view._base, VIEW_HISTORY[0]
+    if base is None or refresh is None or not base._keys & ~view._keys & K.REQUIRES_GRAD:
+        return
+    kind = view.meta.dtype
+    if kind.is_floating_point or kind.is_complex:
+        refresh(view)
 
 
 def resize_storage(t: Tensor, nbytes: int) -> None:
     """Resize the storage of ``t``, which the caller lays anew (`relayout`)."""
-    held = sys.getrefcount(t._storage) > HELD_BY_ONE
-    others = sharers(t) if held and t._storage.data is not None else []
-    t._storage.resize_(nbytes, shared=False)
-    for other in others:
-        _lay_over(other, t._storage)
+    # Over no bytes lie tensors without elements only, which need none.
+    alone = t._storage._nbytes == 0 or held_only(t._storage, 1)
+    t._storage.resize_(nbytes, shared=not alone)
 
 
-# References to the storage of a lone tensor: its slot's, and getrefcount's argument.
-HELD_BY_ONE = 2
-BYTES_MOVED.append(_lay_anew)
+BYTES_MOVED.append(ask_tensors_first)
 
 
 def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: int) -> Tensor:
