@@ -46,6 +46,7 @@ from maquette.aten.random.random_factories import (
     seed,
     set_rng_state,
 )
+from maquette.core.errors import MissingName
 from maquette.dispatch.torch_function import overridable
 
 # Python over several operators: handlers of ``__torch_function__`` see each as one call.
@@ -61,10 +62,14 @@ for _name in (
 def __getattr__(name: str) -> Face:
     found = None if name.startswith("__") else find_function(name)
     if found is None:
-        hint = "" if name.startswith("__") else explain("aten", name)
-        raise AttributeError(f"module 'maquette' has no attribute '{name}'.{hint}")
+        raise MissingName(lambda: _what_is_missing(name))
     globals()[name] = found
     return found
+
+
+def _what_is_missing(name: str) -> str:
+    hint = "" if name.startswith("__") else explain("aten", name)
+    return f"module 'maquette' has no attribute '{name}'.{hint}"
 
 
 __all__ = [

@@ -42,6 +42,21 @@ def check_not_implemented(condition: bool, message: Message) -> None:
         raise NotImplementedError(message())
 
 
+class MissingName(AttributeError):
+    """A name that is not there; what to say of it is worked out when the error is shown.
+
+    `hasattr` asks for many names that are not there and reads no message: a search for similar
+    names takes milliseconds, the error alone a microsecond.
+    """
+
+    def __init__(self, message: Message) -> None:
+        super().__init__()
+        self._message = message
+
+    def __str__(self) -> str:
+        return self._message()
+
+
 def check_data(condition: bool, message: Message, kind: type[Exception] = RuntimeError) -> None:
     """For kernels: raise unless the values in the tensors allow the call; shape rules cannot."""
     if not condition:

@@ -12,6 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 
+from maquette.core.errors import MissingName
 from maquette.dispatch.facts import OperatorFacts
 from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload
 from maquette.dispatch.packet import (
@@ -60,11 +61,7 @@ class OpNamespace(types.ModuleType):
         # Not under the lock: finding may import modules, and hints are foreign code.
         packet = None if name.startswith("__") else find_packet(qualified)
         if packet is None:
-            hints = "".join([hint(self._namespace, name) for hint in MISSING_OPERATOR_HINTS])
-            raise AttributeError(
-                f"there is no operator '{name}' in the namespace '{self._namespace}'; "
-                f"define it with maquette.library.define('{qualified}', ...).{hints}"
-            )
+            raise MissingName(lambda: _what_is_missing(self._namespace, name))
         with LOCK:
             if name not in self.__dict__ and PACKETS.get(qualified) is packet:
                 self._bound.append(name)
@@ -78,6 +75,14 @@ class OpNamespace(types.ModuleType):
         """Forget a packet that is no more; `LOCK` is held."""
         if self.__dict__.pop(name, None) is not None:
             self._bound.remove(name)
+
+
+def _what_is_missing(namespace: str, name: str) -> str:
+    hints = "".join([hint(namespace, name) for hint in MISSING_OPERATOR_HINTS])
+    return (
+        f"there is no operator '{name}' in the namespace '{namespace}'; "
+        f"define it with maquette.library.define('{namespace}::{name}', ...).{hints}"
+    )
 
 
 class Ops(types.ModuleType):

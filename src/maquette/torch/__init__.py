@@ -16,6 +16,7 @@ from typing import Any
 
 import maquette as _maquette
 from maquette.aten.catalogue import explain
+from maquette.core.errors import MissingName
 from maquette.torch import paths as _paths
 from maquette.torch.installing import install, uninstall
 from maquette.torch.version import __version__
@@ -176,10 +177,14 @@ def _find(name: str) -> object:
         absent = importlib.import_module(f"{__name__}.old_names").FUNCTIONS.get(name)
         if absent is not None:
             return absent
-        raise AttributeError(
-            f"module 'torch' (maquette.torch) has no attribute '{name}': maquette does not have "
-            f"torch.{name}, or not yet.{explain('aten', name)}"
-        ) from None
+    raise MissingName(lambda: _what_is_missing(name))
+
+
+def _what_is_missing(name: str) -> str:
+    return (
+        f"module 'torch' (maquette.torch) has no attribute '{name}': maquette does not have "
+        f"torch.{name}, or not yet.{explain('aten', name)}"
+    )
 
 
 def submodule(path: str) -> ModuleType | None:

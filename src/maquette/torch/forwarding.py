@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterable
+from types import ModuleType
 
 from maquette.torch import paths
 
@@ -56,8 +58,14 @@ def _search(path: str, name: str, packages: Iterable[str], spellings: Spellings)
 
 
 def _find(package: str, name: str) -> object | None:
+    module = sys.modules.get(package) or _imported(package)
+    return getattr(module, name, None)
+
+
+@functools.cache
+def _imported(package: str) -> ModuleType | None:
     try:
-        return getattr(importlib.import_module(package), name, None)
+        return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name is not None and package.startswith(error.name):
             return None  # the package is not built yet

@@ -24,7 +24,8 @@ _REAL = "torch"
 class _Second:
     """Loads a module that is there already under another name."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, name: str, target: str) -> None:
+        self.name = name
         self.target = target
         self.spec: ModuleSpec | None = None
 
@@ -36,6 +37,21 @@ class _Second:
     def exec_module(self, module: ModuleType) -> None:
         # The import system wrote the second name's spec over the module's own.
         module.__spec__ = self.spec
+        self._keep_functions(module)
+
+    def _keep_functions(self, package: ModuleType) -> None:
+        """Name at once the submodules whose names in the package are functions.
+
+        Importing a submodule sets it on its package: ``from torch.autograd.gradcheck import ...``
+        would put the module in the place of the function `torch.autograd.gradcheck`. A submodule
+        that stands in `sys.modules` already is not imported.
+        """
+        beginning = f"{package.__name__}."
+        for path, loaded in list(sys.modules.items()):
+            name = path.removeprefix(beginning)
+            if path.startswith(beginning) and "." not in name:
+                if vars(package).get(name, loaded) is not loaded:
+                    sys.modules.setdefault(f"{self.name}.{name}", loaded)
 
 
 class Finder:
@@ -68,7 +84,7 @@ class Finder:
 
 def _second_name(fullname: str, target: str) -> ModuleSpec:
     # Deriving from importlib.abc's classes would be right but for 20 ms of imports.
-    loader = cast(None, _Second(target))
+    loader = cast(None, _Second(fullname, target))
     return ModuleSpec(fullname, loader, is_package=True)
 
 

@@ -39,10 +39,20 @@ PACKAGES = {
 }
 
 
+_FOUND: dict[str, str] = {}
+_REMEMBERED = 4096
+
+
 def resolve(path: str) -> str | None:
     """The name of the module that serves ``torch.<path>``; None if there is none."""
-    target = _target(path)
-    return target if _exists(target) else None
+    found = _FOUND.get(path)
+    if found is None:
+        target = _target(path)
+        found = target if _exists(target) else ""
+        # Files do not come and go; what asks for names that are not there asks often.
+        if len(_FOUND) < _REMEMBERED:
+            _FOUND[path] = found
+    return found or None
 
 
 def _target(path: str) -> str:

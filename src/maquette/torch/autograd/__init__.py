@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from maquette.tensor.tensor import Tensor
+from typing import NoReturn
+
 from maquette.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from maquette.torch.autograd.variable import Variable
 from maquette.torch.forwarding import forward
 
 
-class _VariableType(type):
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Tensor)
+def variable(*args: object, **kwargs: object) -> NoReturn:
+    """Raise RuntimeError: `torch.tensor` came in its place."""
+    raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
 
 
-class Variable(metaclass=_VariableType):
-    """What tensors that autograd follows were before they were all tensors: an alias of one."""
-
-    def __new__(  # type: ignore[misc]  # there are no instances, as since PyTorch 0.4
-        cls, data: Tensor, requires_grad: bool = False
-    ) -> Tensor:
-        return data.detach().requires_grad_(requires_grad)
-
-
-__all__ = ["GradcheckError", "Variable", "gradcheck", "gradgradcheck"]
+__all__ = ["GradcheckError", "Variable", "gradcheck", "gradgradcheck", "variable"]
 __getattr__ = forward(__name__, "maquette.autograd")

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
-from maquette.torch.autograd import Variable
+from maquette.tensor.tensor import Tensor
+
+
+class _VariableType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_VariableType):
+    """What tensors that autograd follows were before they were all tensors: an alias of one."""
+
+    def __new__(  # type: ignore[misc]  # there are no instances, as since PyTorch 0.4
+        cls, data: Tensor, requires_grad: bool = False
+    ) -> Tensor:
+        return data.detach().requires_grad_(requires_grad)
+
 
 __all__ = ["Variable"]

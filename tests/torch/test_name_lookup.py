@@ -1,0 +1,49 @@
+"""Names of the face that are both a submodule and a function, and names that are not there."""
+
+import importlib
+import time
+from types import ModuleType
+
+import pytest
+
+import maquette.torch as torch
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("autograd", "gradcheck"),
+        ("autograd", "variable"),
+        ("nn.utils", "weight_norm"),
+        ("nn.utils", "spectral_norm"),
+    ],
+)
+@pytest.mark.parametrize("root", ["torch", "maquette.torch"])
+def test_a_function_stays_callable_when_its_module_is_imported(
+    installed: ModuleType, root: str, path: str, name: str
+) -> None:
+    """Finding 25."""
+    module = importlib.import_module(f"{root}.{path}.{name}")
+    found = getattr(importlib.import_module(f"{root}.{path}"), name)
+    assert isinstance(module, ModuleType)
+    assert callable(found)
+    assert not isinstance(found, ModuleType)
+
+
+@pytest.mark.parametrize("place", ["ops.aten", "linalg", "nn", "special"])
+def test_names_that_are_not_there_cost_no_search(place: str) -> None:
+    """Finding 41: similar names are looked for when the error is shown (30 ms a name)."""
+    module = importlib.import_module("maquette.torch")
+    for part in place.split("."):
+        module = getattr(module, part)
+    hasattr(module, "no_such_name")
+    start = time.perf_counter()
+    for _ in range(100):
+        assert not hasattr(module, "no_such_name")
+    assert time.perf_counter() - start < 0.2
+
+
+def test_the_error_of_a_missing_name_names_similar_ones() -> None:
+    """Finding 41."""
+    with pytest.raises(AttributeError, match="Did you mean"):
+        _ = torch.softmaxx
