@@ -143,7 +143,7 @@ def _find(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PACKAGES, *_NAMES, *dir(_functions), *dir(ops.aten)})
+    return sorted({*globals(), *_PACKAGES, *_NAMES, *dir(_functions)})
 
 
 __all__ = [

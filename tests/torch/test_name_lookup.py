@@ -47,3 +47,34 @@ def test_the_error_of_a_missing_name_names_similar_ones() -> None:
     """Finding 41."""
     with pytest.raises(AttributeError, match="Did you mean"):
         _ = torch.softmaxx
+
+
+@pytest.mark.parametrize("name", ["sin", "cat", "float32", "Tensor", "save", "nn", "FloatTensor"])
+def test_dir_shows_functions_that_nobody_has_asked_for(name: str) -> None:
+    """Finding 41."""
+    assert name in dir(torch)
+
+
+def test_dir_of_namespaces_of_operators_shows_all() -> None:
+    """Finding 41."""
+    assert {"mm", "add_", "linalg_qr"} <= set(dir(torch.ops.aten))
+
+
+def test_dir_of_linalg_shows_its_functions() -> None:
+    """Finding 41."""
+    assert {"qr", "svd", "LinAlgError"} <= set(dir(torch.linalg))
+
+
+def test_a_star_import_takes_functions_and_no_modules() -> None:
+    """Finding 41."""
+    taken: dict[str, object] = {}
+    exec("from maquette.torch import *", taken)
+    assert {"sin", "zeros", "float32"} <= taken.keys()
+    assert not {"nn", "optim", "install"} & taken.keys()
+
+
+@pytest.mark.parametrize("name", ["zero", "copy", "unique_dim"])
+def test_names_that_pytorch_has_not_are_not_there(name: str) -> None:
+    """Finding 41: these are operators and no functions."""
+    assert not hasattr(torch, name)
+    assert hasattr(torch.ops.aten, name)

@@ -21,7 +21,7 @@ from maquette.core.size import Size
 from maquette.dispatch.choosing import classes_of
 from maquette.dispatch.matching import MatchError
 from maquette.dispatch.operator import WRITTEN_AT, OpOverload, failed_to_bind
-from maquette.dispatch.registry import OpOverloadPacket, find_packet
+from maquette.dispatch.registry import OpOverloadPacket, find_packet, ops
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
@@ -290,12 +290,34 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
     return {**rest, **dict(zip(names, outs, strict=True))}
 
 
+# Operators whose function PyTorch has elsewhere, or has not at all.
+_ELSEWHERE = ("linalg_", "fft_", "special_")
+_NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim"))
+
+
+def function_names() -> list[str]:
+    """The names of operators that programs call as functions: those `dir` shows.
+
+    Without those of `torch.linalg` and its like, in-place forms, backward and private operators:
+    `find_function` finds them all the same.
+    """
+    names = (name for name in dir(ops.aten) if not name.startswith("_"))
+    return [
+        name
+        for name in names
+        if not name.endswith(("_", "_backward"))
+        and not name.startswith(_ELSEWHERE)
+        and name not in _NO_FUNCTIONS
+        and find_packet(f"aten::{name}") is not None
+    ]
+
+
 def find_function(name: str) -> Face | None:
     """The face of the aten operator ``name`` as a function, or None.
 
     Operators that PyTorch generates for transforms, such as ``aten::uniform``, are no functions.
     """
-    packet = find_packet(f"aten::{name}")
+    packet = None if name in _NO_FUNCTIONS else find_packet(f"aten::{name}")
     if packet is None or all(Tag.generated in o.tags for o in packet.op_overloads()):
         return None
     return face_of(packet, method=False)

@@ -23,7 +23,7 @@ from maquette.api.creation import (
     set_default_device,
     tensor,
 )
-from maquette.api.from_schema import Face, find_function
+from maquette.api.from_schema import Face, find_function, function_names
 from maquette.api.lu_function import lu
 from maquette.api.product_functions import chain_matmul, einsum, tensordot
 from maquette.api.variadic import (
@@ -65,6 +65,10 @@ def __getattr__(name: str) -> Face:
         raise MissingName(lambda: _what_is_missing(name))
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *function_names()})
 
 
 def _what_is_missing(name: str) -> str:

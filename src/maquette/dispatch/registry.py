@@ -71,6 +71,14 @@ class OpNamespace(types.ModuleType):
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._bound))
 
+    def __dir__(self) -> list[str]:
+        """Every operator that is defined in the namespace, bound or not."""
+        load_late(self._namespace)
+        beginning = f"{self._namespace}::"
+        with LOCK:
+            names = [n.removeprefix(beginning) for n in PACKETS if n.startswith(beginning)]
+        return sorted({*super().__dir__(), *names})
+
     def _forget(self, name: str) -> None:
         """Forget a packet that is no more; `LOCK` is held."""
         if self.__dict__.pop(name, None) is not None:

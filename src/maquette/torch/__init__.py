@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -18,8 +19,9 @@ import maquette as _maquette
 from maquette.aten.catalogue import explain
 from maquette.core.errors import MissingName
 from maquette.torch import paths as _paths
-from maquette.torch.installing import install, uninstall
-from maquette.torch.version import __version__
+from maquette.torch.installing import install as install
+from maquette.torch.installing import uninstall as uninstall
+from maquette.torch.version import __version__ as __version__
 
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None
@@ -164,6 +166,8 @@ def __getattr__(name: str) -> Any:  # of any type, by name, and so it is to type
 
 
 def _find(name: str) -> object:
+    if name == "__all__":
+        return _starred()
     if name in _HERE:
         return getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
     if name.startswith("__"):
@@ -194,7 +198,31 @@ def submodule(path: str) -> ModuleType | None:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HERE, *_paths.top_level(), *dir(_maquette)})
+    ours = {name for name in dir(_maquette) if name not in _NOT_TORCH and name[0] != "_"}
+    public = {name for name in globals() if name not in _NOT_TORCH and name[:1] != "_"}
+    dunder = {name for name in globals() if name.startswith("__")}
+    modules = set(_paths.top_level()) - _NOT_TORCH
+    return sorted({*dunder, *public, *ours, *_HERE, *modules})
 
 
-__all__ = ["__version__", "e", "inf", "install", "nan", "newaxis", "pi", "submodule", "uninstall"]
+def _starred() -> list[str]:
+    """What ``from torch import *`` takes: functions, classes and constants, no submodules."""
+    return [
+        name
+        for name in __dir__()
+        if not name.startswith("_") and submodule(name) is None and name not in _FACE_ONLY
+        # Some names wait for a package that is not there yet.
+        if name in globals() or hasattr(sys.modules[__name__], name)
+    ]
+
+
+_FACE_ONLY = ("install", "uninstall", "submodule")
+# What stands in these two modules and is no name of torch's.
+_NOT_TORCH = frozenset(
+    """
+    Any MissingName ModuleType TensorMeta FakeTensor FakeTensorMode annotations api aten core
+    dispatch explain face fake forwarding higher_order importlib installing later low_rank math
+    old_names paths plan settings skip_data symbolic symbolic_numbers sys tensor_types zip_files
+    parse_schema running types
+    """.split()
+)

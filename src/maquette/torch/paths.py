@@ -9,6 +9,7 @@ package's new module needs no entry.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from importlib.machinery import PathFinder
 
@@ -76,5 +77,7 @@ def _exists(module: str) -> bool:
 
 
 def top_level() -> list[str]:
-    """The submodules of torch that other packages serve."""
-    return sorted({path.partition(".")[0] for path in PACKAGES})
+    """The submodules of torch: those that other packages serve, and the files of this one."""
+    here = os.listdir(os.path.dirname(__file__))
+    files = {name.removesuffix(".py") for name in here if not name.startswith("__")}
+    return sorted({path.partition(".")[0] for path in PACKAGES} | files)
