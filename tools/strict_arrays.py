@@ -278,6 +278,21 @@ class StrictBackend(Backend):
         with np.errstate(all="ignore"):
             np.copyto(target.host, values.host, casting="unsafe")
 
+    def combine_at(self, name: str, target: Any, index: Any, values: Any) -> Any:
+        getattr(np, name).at(target.host, _index(index), _host(values))
+        return target
+
+    def complex_of(self, real: Any, imag: Any) -> Any:
+        made = np.empty(real.shape, np.result_type(real.dtype, 1j))
+        made.real, made.imag = real.host, imag.host
+        return Array(made)
+
+    def scan(self, name: str, array: Any, axis: int, kind: Any = None) -> Any:
+        return _strict(getattr(np, name).accumulate(array.host, axis=axis, dtype=kind))
+
+    def windows(self, array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        return Array(np.lib.stride_tricks.as_strided(array.host, shape, strides, writeable=False))
+
     @cached_property
     def special(self) -> types.ModuleType:
         """SciPy's, made strict."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TypeGuard, cast
+from typing import cast
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from maquette.core.strides import repeats
 from maquette.core.symbols import alike, expect_alike
 from maquette.dispatch.operator import OpOverload
 from maquette.library.advice import check_advised
-from maquette.tensor.backend import Array, backend_for
+from maquette.tensor.backend import Array, backend_for, is_array
 
 Rule = Callable[..., object]
 DtypeCheck = Callable[[str, dtype, dtype], None]
@@ -182,11 +182,6 @@ def _rounded(
         else values
         for values, meta in zip(results, metas, strict=True)
     ]
-
-
-def is_array(value: object) -> TypeGuard[Array]:
-    """Whether a kernel's value is an array of some library, or an element of one."""
-    return hasattr(value, "astype")
 
 
 def _meta_of(value: object) -> object:

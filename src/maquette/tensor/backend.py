@@ -10,10 +10,10 @@ from one library to another crosses here, through the host. NumPy's backend, CuP
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -133,6 +133,57 @@ class Backend:
         """Write values to an array, broadcasting, converting to its type whatever is lost."""
         target[...] = values if values.dtype == target.dtype else values.astype(target.dtype)
 
+    # --- what libraries do in different ways --------------------------------------------
+
+    def combine_at(self, name: str, target: Array, index: Any, values: Any) -> Array:
+        """Combine values with the elements at positions, in turn; the array to go on with.
+
+        name: "add", "subtract", "multiply", "maximum" or "minimum".
+        """
+        getattr(self.namespace, name).at(target, index, values)
+        return target
+
+    def assign_at(self, target: Array, index: Any, values: Any) -> Array:
+        """Assign to elements; the array to go on with."""
+        target[index] = values
+        return target
+
+    def complex_of(self, real: Array, imag: Array) -> Array:
+        """The complex array of two parts of one shape and dtype."""
+        made: Array = self.namespace.empty(real.shape, np.result_type(real.dtype, 1j))
+        made.real, made.imag = real, imag
+        return made
+
+    def scan(self, name: str, array: Array, axis: int, kind: Any = None) -> Array:
+        """The running sum ("add"), product, maximum, ... along an axis, computed in a dtype."""
+        found: Array = getattr(self.namespace, name).accumulate(array, axis=axis, dtype=kind)
+        return found
+
+    def windows(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        """An array of another shape and byte strides over the memory of one; only read."""
+        view: Array = self.namespace.lib.stride_tricks.as_strided(array, shape, strides)
+        return view
+
+    def on_host(self, kernel: Callable[..., object], params: Sequence[object]) -> object:
+        """Run a kernel on NumPy's copies of its operands, and bring the results back."""
+        host = backend_of("cpu")
+        results = run_kernel(host.runner, kernel, host.namespace, *map(self._at_host, params))
+        return self._from_kernel(results)
+
+    def _at_host(self, value: object) -> object:
+        if isinstance(value, self.array_type):
+            return self.to_host(value)  # type: ignore[arg-type]  # its arrays
+        if isinstance(value, list):
+            return [self._at_host(v) for v in value]
+        return value
+
+    def _from_kernel(self, value: object) -> object:
+        if isinstance(value, (np.ndarray, np.generic)):
+            return self.from_host(np.asarray(value))
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._from_kernel(v) for v in value])
+        return value
+
     # --- what goes with the namespace ------------------------------------------------
 
     @cached_property
@@ -149,6 +200,11 @@ class Backend:
                 f"{self.name} has no {kind.name} arrays; convert to a dtype that it has, or "
                 f"compute on cpu"
             )
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """Whether a kernel's value is an array of some library, or an element of one."""
+    return hasattr(value, "astype")
 
 
 Provider = Callable[[], Backend]

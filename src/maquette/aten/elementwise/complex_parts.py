@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import complex_of
 from maquette.aten.common.formula_helpers import real_part
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.conjugate import _conj, _neg_view
@@ -165,9 +166,7 @@ def _exactly(rule: Callable[..., object]) -> Callable[..., object]:
 def joined(xp: ModuleType, real: Array, imag: Array) -> Array:
     """The complex array of two parts; a sum with ``1j * imag`` would make NaN of infinite parts."""
     real, imag = xp.broadcast_arrays(real, imag)
-    result = xp.empty(real.shape, xp.result_type(real, 1j))
-    result.real, result.imag = real, imag
-    return result
+    return complex_of(xp, real, imag)
 
 
 def polar_kernel(xp: ModuleType, abs: Array, angle: Array) -> Array:

@@ -117,7 +117,7 @@ def conj_physical_in_place_shape(self: TensorMeta) -> TensorMeta:
 @conj_physical_.kernel
 def conj_physical_in_place(xp: ModuleType, self: Array) -> None:
     if self.dtype.kind == "c":
-        xp.copyto(self, xp.conj(self))
+        self[...] = xp.conj(self)
 
 
 conj_physical_.derivative(self=lambda grad: grad.conj_physical())

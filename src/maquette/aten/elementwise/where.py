@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import assigned_where
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     CORE_POINTWISE,
@@ -189,7 +190,7 @@ def _filled_gradient(grad: Tensor, mask: Tensor) -> object:
 
 def masked_fill_in_place(xp: ModuleType, self: Array, mask: Array, value: Array) -> None:
     """Write ``value`` where the mask holds."""
-    xp.copyto(self, cast(xp, value, self.dtype), where=mask)
+    assigned_where(xp, self, mask, cast(xp, value, self.dtype))
 
 
 def check_written(target: TensorMeta, result: TensorMeta) -> None:

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import (
     Number,
@@ -429,7 +430,7 @@ def _into(schema: str, value: Callable[..., Number]) -> OperatorPage:
     @page.kernel
     def kernel(xp: ModuleType, size: Ints, *rest: object) -> None:
         out = rest[-1]
-        assert isinstance(out, np.ndarray)
+        assert is_array(out)
         write(xp, out, value(*rest))
 
     return page

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import Number, cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, resized
@@ -291,7 +292,7 @@ def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
     @page.kernel
     def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> None:
         out = rest[-1]
-        assert isinstance(out, np.ndarray)
+        assert is_array(out)
         kind = from_numpy_dtype(out.dtype)
         first, last = _bound_of(kind, start), _bound_of(kind, end)
         found = values(xp, first, last, steps, *rest[:-1], kind)
@@ -320,7 +321,7 @@ def _range_out(
     @page.kernel
     def kernel(xp: ModuleType, *params: object) -> None:
         out = params[-1]
-        assert isinstance(out, np.ndarray)
+        assert is_array(out)
         start, end, step = full(*params[:-1])
         kind = from_numpy_dtype(out.dtype)
         length = count(start, end, step, kind)

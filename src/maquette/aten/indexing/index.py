@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
 from maquette.core.broadcast import broadcast_shapes, expand_strides
 from maquette.core.device_rules import any_elsewhere
@@ -30,7 +31,7 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.arrays import backend_kernel
+from maquette.library.arrays import backend_kernel, host_array
 from maquette.library.infer import DependsOnData, lookup
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
@@ -160,7 +161,7 @@ def _without_masks(op: OpOverload, ks: int) -> Callable[..., object]:
         if has_mask(metas) and not _is_fill(self.meta, metas, rest):
             with contextlib.suppress(DependsOnData):
                 lookup(op, (self, indices, *rest))  # what needs no data is refused as on fakes
-            arrays = [None if i is None else i._data for i in indices]
+            arrays = [None if i is None else host_array(i) for i in indices]
             found = positions_of(np, arrays)
             taken = tuple([None if a is None else from_array(a) for a in found])
             try:
@@ -352,7 +353,7 @@ def index_put__kernel(
 ) -> None:
     where = in_bounds(xp, self, indices)
     if accumulate:
-        xp.add.at(self, where, values)
+        combined_at(xp, "add", self, where, values)
     else:
         self[where] = values if values.dtype == self.dtype else values.astype(self.dtype)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -194,7 +195,7 @@ def _add(xp: ModuleType, self: Array, dim: int, index: Array, source: Array, alp
     where = _in_lines(index, len(target))
     factor = result_dtype(alpha, from_numpy_dtype(source.dtype))
     scaled = source if alpha == 1 else source * source.dtype.type(factor)
-    xp.add.at(target, where, lines(xp, scaled, dim))
+    combined_at(xp, "add", target, where, lines(xp, scaled, dim))
 
 
 index_add, index_add_, index_add_out = _written(
@@ -430,7 +431,7 @@ def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: b
     if not accumulate:
         self[where] = source.reshape(-1) if self.ndim else source.reshape(-1)[-1]
     elif self.ndim:
-        xp.add.at(self, where, source.reshape(-1))
+        combined_at(xp, "add", self, where, source.reshape(-1))
     else:
         self[...] = self + source.sum()
 

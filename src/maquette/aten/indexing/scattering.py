@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -32,8 +33,10 @@ from maquette.tensor.tensor import Tensor
 
 def positions_along(xp: ModuleType, where: Array, axis: int) -> tuple[Array, ...]:
     """For each element of an index along ``axis``, the full position it speaks of."""
-    grid = list(xp.ogrid[tuple([slice(0, n) for n in where.shape])])
-    grid[axis] = where
+    grid = []
+    for d, n in enumerate(where.shape):
+        alone = [n if i == d else 1 for i in range(where.ndim)]
+        grid.append(where if d == axis else xp.arange(n).reshape(alone))
     return tuple(xp.broadcast_arrays(*grid))
 
 
@@ -68,13 +71,13 @@ def scatter_into(
     axis = dim % whole.ndim
     in_range(where, axis, whole.shape[axis])
     at = positions_along(xp, where, axis)
-    if isinstance(values, np.ndarray):
-        part = values.reshape(sized(values.shape))
-        given = part[tuple([slice(0, n) for n in where.shape])]
-    else:
+    if isinstance(values, bool | int | float | complex):
         given = xp.full(
             where.shape, result_dtype(values, from_numpy_dtype(whole.dtype)), whole.dtype
         )
+    else:
+        part = values.reshape(sized(values.shape))
+        given = part[tuple([slice(0, n) for n in where.shape])]
     if reduce is None:
         whole[at] = given
     else:
@@ -96,11 +99,11 @@ def reduce_into(
     if not include_self:
         work[at] = _start(xp, reduce, work)
     if reduce in ("sum", "add", "mean"):
-        xp.add.at(work, at, given)
+        combined_at(xp, "add", work, at, given)
     elif reduce in ("prod", "multiply"):
-        xp.multiply.at(work, at, given)
+        combined_at(xp, "multiply", work, at, given)
     else:
-        (xp.maximum if reduce == "amax" else xp.minimum).at(work, at, given)
+        combined_at(xp, "maximum" if reduce == "amax" else "minimum", work, at, given)
     if reduce == "mean":
         work = _averaged(xp, work, at, include_self=include_self)
     target[...] = work.astype(target.dtype)
@@ -122,7 +125,7 @@ def _start(xp: ModuleType, reduce: str, work: Array) -> object:
 
 def _averaged(xp: ModuleType, work: Array, at: tuple[Array, ...], *, include_self: bool) -> Array:
     count = xp.full(work.shape, int(include_self), xp.int64)
-    xp.add.at(count, at, 1)
+    combined_at(xp, "add", count, at, 1)
     count = xp.maximum(count, 1)
     if work.dtype.kind in "iu":
         return work // count

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, check_reducible, reduced
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
@@ -295,9 +296,9 @@ def mode_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[A
     order = xp.argsort(lines, axis=-1, kind="stable")
     rising = xp.take_along_axis(lines, order, -1)
     steps = xp.arange(lines.shape[-1])
-    starts = xp.ones(rising.shape, bool)
-    starts[..., 1:] = rising[..., 1:] != rising[..., :-1]
-    run = steps - xp.maximum.accumulate(xp.where(starts, steps, 0), axis=-1)
+    first = xp.ones((*rising.shape[:-1], 1), bool)
+    starts = xp.concatenate([first, rising[..., 1:] != rising[..., :-1]], -1)
+    run = steps - running(xp, "maximum", xp.where(starts, steps, 0), -1)
     # The end of the first of the longest runs.
     best = xp.expand_dims(xp.argmax(run, axis=-1), -1)
     where = xp.take_along_axis(order, best, -1).squeeze(-1)

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.operators import aten
@@ -227,9 +228,8 @@ def _pdist_backward_kernel(
     first, second, difference = _row_pairs(xp, self)
     pulls = _pull(xp, grad, difference, p, pdist)
     found: Array = xp.zeros(self.shape, self.dtype)
-    xp.add.at(found, first, pulls)
-    xp.subtract.at(found, second, pulls)
-    return found
+    found = combined_at(xp, "add", found, first, pulls)
+    return combined_at(xp, "subtract", found, second, pulls)
 
 
 _pdist_forward.derivative(self=lambda grad, self, p, result: _pdist_backward(grad, self, p, result))

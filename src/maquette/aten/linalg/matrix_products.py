@@ -405,7 +405,7 @@ def addbmm_out_kernel(
 ) -> None:
     base = self if batch1.dtype.kind == "c" else self.real
     base = cast(xp, base, batch1.dtype)
-    xp.copyto(out, addbmm_kernel(xp, base, batch1, batch2, beta, alpha), casting="unsafe")
+    out[...] = addbmm_kernel(xp, base, batch1, batch2, beta, alpha).astype(out.dtype)
 
 
 _fitted_addbmm = out_shape(addbmm.op, 1, check_same_dtype)

@@ -37,6 +37,7 @@ from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import int32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import is_contiguous
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
@@ -88,8 +89,13 @@ def transposed_first(contiguous: bool, is_complex: bool) -> bool:
     return contiguous and not is_complex
 
 
+def _is_contiguous(A: Array) -> bool:
+    steps = tuple([step // A.itemsize for step in A.strides])
+    return is_contiguous(A.shape, steps)
+
+
 def _factored(A: Array) -> tuple[Array, Array, Array, bool]:
-    turned = transposed_first(bool(A.flags.c_contiguous), A.dtype.kind == "c")
+    turned = transposed_first(_is_contiguous(A), A.dtype.kind == "c")
     return *packed_lu(A.swapaxes(-1, -2) if turned else A), turned  # type: ignore[return-value]  # three arrays
 
 

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
@@ -124,7 +125,7 @@ def fill_factory_out(page: OperatorPage, trailing: int, checks: Check, draw: Dra
     @page.kernel
     def kernel(xp: ModuleType, *params: object) -> None:
         out = params[-1]
-        assert isinstance(out, np.ndarray)
+        assert is_array(out)
         before = params[:-trailing][:-1]
         stream = stream_of(params[-2] if trailing == 2 else None)  # type: ignore[arg-type]  # by the schema
         write_drawn(xp, out, draw(stream, out, *before))

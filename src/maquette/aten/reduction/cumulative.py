@@ -7,6 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.min_max import check_ordered
@@ -47,7 +48,7 @@ def _scan(name: str, ufunc: str) -> OperatorPage:
         if not x.ndim:
             return x.copy()
         kind = xp.int64 if x.dtype.kind in "biu" else accumulator(x.dtype)
-        result: Array = getattr(xp, ufunc).accumulate(x, axis=dim, dtype=kind)
+        result: Array = running(xp, ufunc, x, dim, kind)
         return result
 
     page.shape(shape)
@@ -138,14 +139,14 @@ def _running_extreme(name: str, ufunc: str) -> OperatorPage:
         if not self.ndim:
             return self.copy(), xp.zeros((), xp.int64)
         x = wide(self)
-        values = getattr(xp, ufunc).accumulate(x, axis=dim)
+        values = running(xp, ufunc, x, dim)
         is_new = x == values
         if x.dtype.kind == "f":
-            is_new |= xp.isnan(x) & xp.isnan(values)
+            is_new = is_new | xp.isnan(x) & xp.isnan(values)
         steps = xp.arange(x.shape[dim]).reshape(
             [-1 if d == dim % x.ndim else 1 for d in range(x.ndim)]
         )
-        return values, xp.maximum.accumulate(xp.where(is_new, steps, 0), axis=dim)
+        return values, running(xp, "maximum", xp.where(is_new, steps, 0), dim)
 
     page.shape(shape)
     page.kernel(kernel)
@@ -187,7 +188,7 @@ def logcumsumexp_kernel(xp: ModuleType, self: Array, dim: int) -> Array:
     with np.errstate(all="ignore"):
         if x.dtype.kind == "c":
             return _complex_logcumsumexp(xp, x, dim)
-        result: Array = xp.logaddexp.accumulate(x, axis=dim)
+        result: Array = running(xp, "logaddexp", x, dim)
     return result
 
 

@@ -41,8 +41,9 @@ def extreme_of(
     xp: ModuleType, self: Array, axes: tuple[int, ...], keepdim: bool, name: str
 ) -> Array:
     """The largest ("maximum") or smallest ("minimum") elements; NaN wins."""
-    ufunc = getattr(xp, name)
-    result: Array = ufunc.reduce(wide(self), axis=axes, keepdims=keepdim)
+    x = wide(self)
+    extreme = x.max if name == "maximum" else x.min
+    result: Array = extreme(axis=axes, keepdims=keepdim)
     return result
 
 

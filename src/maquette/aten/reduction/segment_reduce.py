@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import Array, Dims, axes_of, reduced
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.core.broadcast import wrap_dim
@@ -138,6 +139,7 @@ def _reduced(part: Array, reduce: str, initial: Number | None) -> Array:
 
 
 @segment_reduce.kernel
+@on_host
 def segment_reduce_kernel(
     xp: ModuleType,
     data: Array,
@@ -194,6 +196,7 @@ def _pulled(part: Array, grad: Array, output: Array, reduce: str, initial: Numbe
 
 
 @_segment_reduce_backward.kernel
+@on_host
 def _segment_reduce_backward_kernel(
     xp: ModuleType,
     grad: Array,
@@ -255,8 +258,21 @@ def hash_tensor_kernel(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, mo
     """The xor of the elements' bits as doubles, or as 64-bit integers."""
     integral = self.dtype.kind in "biu"
     bits = self.astype(xp.int64 if integral else xp.float64).view(xp.uint64)
-    found: Array = xp.bitwise_xor.reduce(bits, axis=axes_of(dim, self.ndim), keepdims=keepdim)
-    return found
+    axes = axes_of(dim, self.ndim)
+    kept = [d for d in range(self.ndim) if d not in axes]
+    count = prod([self.shape[d] for d in axes])
+    rows = bits.transpose([*kept, *axes]).reshape(*[self.shape[d] for d in kept], count)
+    shape = [1 if d in axes else n for d, n in enumerate(self.shape)]
+    return _xor(xp, rows).reshape(shape if keepdim else [self.shape[d] for d in kept])
+
+
+def _xor(xp: ModuleType, rows: Array) -> Array:
+    """The xor along the last axis, by halves: few array libraries reduce with it."""
+    while (count := rows.shape[-1]) > 1:
+        half = count // 2
+        folded = rows[..., :half] ^ rows[..., half : 2 * half]
+        rows = xp.concatenate([folded, rows[..., 2 * half :]], -1)
+    return rows.squeeze(-1) if rows.shape[-1] else xp.zeros(rows.shape[:-1], rows.dtype)
 
 
 hash_tensor.nondifferentiable()

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import (
     Array,
     Dims,
@@ -71,7 +72,7 @@ def into_dtype_of_out(page: OperatorPage) -> None:
 
     def kernel(xp: ModuleType, *args: object) -> object:
         *rest, kind, out = args
-        assert isinstance(out, np.ndarray)
+        assert is_array(out)
         return write(xp, *rest, kind or from_numpy_dtype(out.dtype), out)
 
     set_shape_rule(variant, shape)
@@ -326,7 +327,7 @@ def check_truth_out(name: str, result: dtype, target: dtype) -> None:
     )
 
 
-def _truth(name: str, ufunc: str) -> list[OperatorPage]:
+def _truth(name: str) -> list[OperatorPage]:
     """The pages of any or all: over everything, a dimension, several dimensions."""
     whole = define(
         f"aten::{name}(Tensor self) -> Tensor",
@@ -345,7 +346,7 @@ def _truth(name: str, ufunc: str) -> list[OperatorPage]:
     )
 
     def truth(xp: ModuleType, self: Array, axes: tuple[int, ...], keepdim: bool) -> Array:
-        result: Array = getattr(xp, ufunc).reduce(self != 0, axis=axes, keepdims=keepdim)
+        result: Array = getattr(self != 0, name)(axis=axes, keepdims=keepdim)
         return result
 
     def truth_dtype(self: TensorMeta) -> dtype:
@@ -379,5 +380,5 @@ def _truth(name: str, ufunc: str) -> list[OperatorPage]:
     return pages
 
 
-any_all, any_dim, any_dims = _truth("any", "logical_or")
-all_all, all_dim, all_dims = _truth("all", "logical_and")
+any_all, any_dim, any_dims = _truth("any")
+all_all, all_dim, all_dims = _truth("all")

@@ -35,11 +35,11 @@ def norm_array(
             counted: Array = (magnitude != 0).sum(axis=axes, keepdims=keepdims)
             return counted.astype(magnitude.dtype)
         if math.isinf(p):
-            extreme = xp.maximum if p > 0 else xp.minimum
-            start = 0 if p > 0 else xp.inf
-            most: Array = extreme.reduce(
-                magnitude, axis=axes, keepdims=keepdims, initial=magnitude.dtype.type(start)
-            )
+            if not all(magnitude.shape[a] for a in axes):
+                nothing: Array = magnitude.sum(axis=axes, keepdims=keepdims)
+                return nothing if p > 0 else nothing + magnitude.dtype.type(xp.inf)
+            extreme = magnitude.max if p > 0 else magnitude.min
+            most: Array = extreme(axis=axes, keepdims=keepdims)
             return most
         if p == 1:
             return total(xp, magnitude, axes, keepdims)

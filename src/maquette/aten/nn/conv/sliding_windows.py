@@ -12,6 +12,8 @@ from itertools import product
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index, Number
+from maquette.aten.common.array_libraries import added_to, assigned_at
+from maquette.tensor.backend import backend_for
 
 Ints = Sequence[int]
 
@@ -37,8 +39,7 @@ def padded(xp: ModuleType, x: Array, before: Ints, after: Ints, value: Number = 
     for b, n, a in zip(before, x.shape[-dims:], after):
         inner.append(slice(max(b, 0), max(b, 0) + n + min(b, 0) + min(a, 0)))
         source.append(slice(max(-b, 0), n + min(a, 0)))
-    result[tuple(inner)] = x[tuple(source)]
-    return result
+    return assigned_at(xp, result, tuple(inner), x[tuple(source)])
 
 
 def windows(
@@ -53,8 +54,7 @@ def windows(
         *(s * d for s, d in zip(steps, dilation)),
         *(s * t for s, t in zip(steps, stride)),
     )
-    view: Array = xp.lib.stride_tricks.as_strided(x, shape, strides)
-    return view
+    return backend_for(xp).windows(x, shape, strides)
 
 
 def steps(at: Ints, stride: Ints, dilation: Ints, places: Ints) -> tuple[slice, ...]:
@@ -73,7 +73,7 @@ def fold(xp: ModuleType, columns: Array, space: Ints, stride: Ints, dilation: In
         where: Index = (..., *steps(at, stride, dilation, places))
         source: Index = (..., *at, *([slice(None)] * dims))
         if all(places):
-            result[where] += columns[source]
+            result = added_to(xp, result, where, columns[source])
     return result
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import combined_at
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import int32, int64
 from maquette.core.errors import check, check_not_implemented, of_data
@@ -155,8 +156,7 @@ def embedding_dense_backward_kernel(
     if counts is not None:
         values = values / counts[rows].astype(values.dtype)[:, None]
     result: Array = xp.zeros((num_weights, values.shape[1]), values.dtype)
-    xp.add.at(result, rows, values)
-    return result
+    return combined_at(xp, "add", result, rows, values)
 
 
 embedding_dense_backward.linear(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.nn.embedding.embedding import check_indices, checked_rows
@@ -127,7 +128,7 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
         if mode == MAX:
             out, places = _maxima(xp, values, rows, bag[kept], shape)
             return out, numbers, counts, places
-        xp.add.at(out, bag[kept], values)
+        out = combined_at(xp, "add", out, bag[kept], values)
         if mode == MEAN:
             out = out / xp.maximum(counts, 1).astype(out.dtype)[:, None]
             return out, numbers, counts, counts
@@ -184,10 +185,11 @@ def _maxima(
 ) -> tuple[Array, Array]:
     """The largest of each bag and column, and the row it is from; 0 for empty bags."""
     best = xp.full(shape, -xp.inf, values.dtype)
-    xp.maximum.at(best, bag, values)
+    best = combined_at(xp, "maximum", best, bag, values)
     first = xp.full(shape, len(rows), xp.int64)
     order = xp.arange(len(rows))[:, None]
-    xp.minimum.at(first, bag, xp.where(values == best[bag], order, len(rows)))
+    mine = xp.where(values == best[bag], order, len(rows))
+    first = combined_at(xp, "minimum", first, bag, mine)
     found = first < len(rows)
     places = xp.append(rows, 0)[first]
     return xp.where(found, best, 0), places
@@ -317,8 +319,7 @@ def _embedding_bag_backward_kernel(
         filled = bag_size > 0
         columns = xp.broadcast_to(xp.arange(g.shape[1]), (int(filled.sum()), g.shape[1]))
         rows = checked_rows(xp, maximum_indices[filled], num_weights)
-        xp.add.at(result, (rows, columns), g[filled])
-        return result
+        return combined_at(xp, "add", result, (rows, columns), g[filled])
     if mode == MEAN:
         g = g / xp.maximum(bag_size, 1).astype(g.dtype)[:, None]
     bag = _bag_of_each(xp, offsets[: g.shape[0]], indices.shape[0])
@@ -329,8 +330,8 @@ def _embedding_bag_backward_kernel(
     if scale_grad_by_freq:
         counts = xp.bincount(checked_rows(xp, indices, num_weights), minlength=num_weights)
         values = values / counts[indices].astype(g.dtype)[:, None]
-    xp.add.at(result, checked_rows(xp, indices[kept], num_weights), values[kept])
-    return result
+    rows = checked_rows(xp, indices[kept], num_weights)
+    return combined_at(xp, "add", result, rows, values[kept])
 
 
 _embedding_bag_per_sample_weights_backward = define(

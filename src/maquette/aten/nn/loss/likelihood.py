@@ -12,8 +12,10 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
+from maquette.aten.indexing.scattering import positions_along
 from maquette.aten.nn.activation.softmax import log_softmax
 from maquette.core.dtype import int64, uint8
 from maquette.core.errors import check, check_value, of_data
@@ -170,8 +172,8 @@ def _nll_backward_array(
             grad = grad / wide(total_weight)
     values = xp.where(scale != 0, -scale * grad.reshape(grad.shape if grad.ndim else ()), 0)
     result: Array = xp.zeros(self.shape, values.dtype)
-    xp.put_along_axis(result, xp.expand_dims(index, axis), xp.expand_dims(values, axis), axis)
-    return result
+    at = positions_along(xp, xp.expand_dims(index, axis), axis)
+    return assigned_at(xp, result, at, xp.expand_dims(values, axis))
 
 
 # --- pages ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import assigned_at, combined_at, running
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.nn.loss.elementwise_losses import reduced_array
@@ -106,8 +107,7 @@ def _excess(
         raise of_data(RuntimeError(f"target out of range: classes are 0 to {classes - 1}"))
     right = xp.take_along_axis(x, t[:, None], 1)
     excess = xp.maximum(x - right + x.dtype.type(float(margin.real)), 0)
-    xp.put_along_axis(excess, t[:, None], 0, 1)
-    return excess, x, t
+    return assigned_at(xp, excess, (xp.arange(len(t)), t), 0), x, t
 
 
 @multi_margin_loss.kernel
@@ -160,7 +160,7 @@ def multi_margin_loss_backward_kernel(
     slope = (excess > 0).astype(x.dtype) if p == 1 else 2 * excess
     if weight is not None:
         slope = slope * wide(weight)[t][:, None]
-    xp.put_along_axis(slope, t[:, None], -slope.sum(axis=1, keepdims=True), 1)
+    slope = assigned_at(xp, slope, (xp.arange(len(t)), t), -slope.sum(axis=1))
     rows = len(x) if reduction == MEAN else 1
     scaled: Array = slope / x.dtype.type(max(x.shape[1] * rows, 1)) * _by_row(grad_output)
     return scaled.reshape(self.shape)
@@ -225,11 +225,10 @@ def _named(xp: ModuleType, target: Array, classes: int) -> tuple[Array, Array]:
         raise of_data(
             RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}")
         )
-    counted = xp.logical_and.accumulate(t >= 0, axis=1)
+    counted = running(xp, "minimum", (t >= 0).astype(xp.int8), 1) > 0
     mask = xp.zeros(t.shape, bool)
     rows, columns = xp.nonzero(counted)
-    mask[rows, t[rows, columns]] = True
-    return counted, mask
+    return counted, assigned_at(xp, mask, (rows, t[rows, columns]), True)
 
 
 def _pairs(xp: ModuleType, self: Array, target: Array) -> tuple[Array, Array, Array, Array]:
@@ -288,7 +287,7 @@ def multilabel_margin_loss_backward_kernel(
     within = (excess > 0).astype(x.dtype)
     found = within.sum(axis=1)
     rows = xp.arange(len(x))[:, None]
-    xp.add.at(found, (rows, t), -within.sum(axis=2))
+    found = combined_at(xp, "add", found, (rows, t), -within.sum(axis=2))
     count = len(x) if reduction == MEAN else 1
     scaled: Array = found / x.dtype.type(max(x.shape[1] * count, 1)) * _by_row(grad_output)
     return scaled.reshape(self.shape)

@@ -13,6 +13,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index
+from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.nn.conv.sliding_windows import padded, reach, steps
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
@@ -192,7 +193,7 @@ def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
             )
         )
     rows = xp.arange(prod(leading), dtype=xp.int64).reshape(*leading, *[1] * dims) * plane
-    xp.add.at(result, (index + rows).reshape(-1), grad.reshape(-1))
+    result = combined_at(xp, "add", result, (index + rows).reshape(-1), grad.reshape(-1))
     return result.reshape(*leading, *space)
 
 

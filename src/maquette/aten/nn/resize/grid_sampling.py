@@ -13,6 +13,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import combined_at
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
@@ -308,7 +309,8 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         ):
             if output_mask[0]:
                 share = g * (_product(weights) * inside)[:, None]
-                xp.add.at(by_input, (planes + index[:, None]).reshape(-1), share.reshape(-1))
+                at = (planes + index[:, None]).reshape(-1)
+                by_input = combined_at(xp, "add", by_input, at, share.reshape(-1))
             pull = (_gathered(xp, flat, index, inside) * g).sum(axis=1)
             for d in range(dims):
                 others = [*weights[:d], slopes[d], *weights[d + 1 :]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.view.rearranging import padded_shape
 from maquette.core.dtype import bool_
 from maquette.core.errors import check, check_not_implemented
@@ -101,9 +102,8 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
             before, after = padding[2 * i : 2 * i + 2]
             index = _source(xp, self.shape[axis], before, after, reflects)
             shape = (*total.shape[:axis], self.shape[axis], *total.shape[axis + 1 :])
-            summed = xp.zeros(shape, total.dtype)
-            xp.add.at(summed, (*[slice(None)] * axis, index), total)
-            total = summed
+            where = (*[slice(None)] * axis, index)
+            total = combined_at(xp, "add", xp.zeros(shape, total.dtype), where, total)
         return total
 
     page.shape(padded)

@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import combined_at, from_host
 
 Taps = tuple[Array, Array]
 Rule = Callable[[int, int, float | None, type[np.floating]], Taps]
@@ -129,21 +130,29 @@ def resampled(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     index, weights = taps
     shape = [-1 if d == axis else 1 for d in range(x.ndim)]
     if len(index) == 1 and (weights == 1).all():
-        return xp.take(x, index[0], axis=axis)
+        return xp.take(x, from_host(xp, index[0]), axis=axis)
     total = xp.zeros((*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :]), x.dtype)
-    for i, w in zip(index, weights):
-        total += xp.take(x, i, axis=axis) * w.astype(x.dtype).reshape(shape)
+    for i, w in zip(*_brought(xp, taps, shape, x)):
+        total = total + xp.take(x, i, axis=axis) * w
     return total
+
+
+def _brought(
+    xp: ModuleType, taps: Taps, shape: Sequence[int], like: Array
+) -> tuple[list[Array], list[Array]]:
+    """The indices, and the weights in a shape and the dtype of an array, in the library of it."""
+    index, weights = taps
+    shaped = [w.astype(like.dtype).reshape(shape) for w in weights]
+    return [from_host(xp, i) for i in index], [from_host(xp, w) for w in shaped]
 
 
 def resampled_back(xp: ModuleType, grad: Array, axis: int, size: int, taps: Taps) -> Array:
     """The adjoint of `resampled`: each output's gradient goes to the inputs that it came from."""
-    index, weights = taps
     moved = xp.moveaxis(grad, axis, 0)
     total = xp.zeros((size, *moved.shape[1:]), grad.dtype)
-    shape = (-1, *[1] * (grad.ndim - 1))
+    index, weights = _brought(xp, taps, (-1, *[1] * (grad.ndim - 1)), grad)
     for i, w in zip(index, weights):
-        xp.add.at(total, i, moved * w.astype(grad.dtype).reshape(shape))
+        total = combined_at(xp, "add", total, i, moved * w)
     return xp.moveaxis(total, 0, axis)
 
 
@@ -156,7 +165,7 @@ def resampled_bytes(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     precision = _precision(float(matrix.max()))
     whole = np.trunc(matrix * (1 << precision) + np.where(matrix < 0, -0.5, 0.5))
     # Products and sums of integers are exact in float64.
-    sums = xp.moveaxis(xp.tensordot(whole, x.astype(xp.float64), (1, axis)), 0, axis)
+    sums = xp.moveaxis(xp.tensordot(from_host(xp, whole), x.astype(xp.float64), (1, axis)), 0, axis)
     values = xp.floor((sums + (1 << (precision - 1))) / (1 << precision))
     return xp.clip(values, 0, 255).astype(xp.uint8)
 

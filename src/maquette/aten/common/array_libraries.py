@@ -1,0 +1,106 @@
+"""What array libraries do in different ways, behind one name each, for kernels.
+
+A kernel computes with its namespace ``xp``. Where NumPy's way is not everybody's — assigning to
+elements, combining values at positions, running extremes, LAPACK — it calls a function of this
+module, which asks the namespace's backend (`maquette.tensor.backend`). Arrays of some libraries
+cannot be changed, so the functions that write give back the array to go on with.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from maquette.tensor.backend import Array, backend_for, is_array
+
+__all__ = [
+    "added_to",
+    "assigned_at",
+    "assigned_where",
+    "combined_at",
+    "complex_of",
+    "from_host",
+    "is_array",
+    "on_host",
+    "running",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def from_host(xp: ModuleType, array: Array) -> Array:
+    """A NumPy array, computed on the host, as an array of ``xp``."""
+    return array if xp is np else backend_for(xp).from_host(array)
+
+
+def on_host(kernel: F) -> F:
+    """A kernel that computes on the host with NumPy and SciPy, wherever its operands are.
+
+    For what only they have, as LAPACK's factorizations. Arrays are copied to the host and the
+    results back; the kernel may not mutate its operands.
+    """
+
+    @functools.wraps(kernel)
+    def computed(xp: ModuleType, *params: object) -> object:
+        if xp is np:
+            return kernel(xp, *params)
+        return backend_for(xp).on_host(kernel, params)
+
+    computed.computes_on_host = True  # type: ignore[attr-defined]  # for who counts them
+    return computed  # type: ignore[return-value]  # the same parameters
+
+
+def combined_at(xp: ModuleType, name: str, target: Array, index: Any, values: Any) -> Array:
+    """``target[index] = name(target[index], values)`` where each position may come often.
+
+    name: "add", "subtract", "multiply", "maximum" or "minimum". The target is written where its
+    library can; the result is the array to go on with.
+    """
+    if xp is np:
+        getattr(np, name).at(target, index, values)
+        return target
+    return backend_for(xp).combine_at(name, target, index, values)
+
+
+def assigned_at(xp: ModuleType, target: Array, index: Any, values: Any) -> Array:
+    """``target[index] = values``; the result is the array to go on with."""
+    if xp is np:
+        target[index] = values
+        return target
+    return backend_for(xp).assign_at(target, index, values)
+
+
+def added_to(xp: ModuleType, target: Array, index: Any, values: Any) -> Array:
+    """``target[index] += values`` where each position comes once; the array to go on with."""
+    if xp is np:
+        target[index] += values
+        return target
+    return backend_for(xp).assign_at(target, index, target[index] + values)
+
+
+def assigned_where(xp: ModuleType, target: Array, mask: Array, values: Array) -> Array:
+    """Values of the target's dtype assigned where a mask holds; the array to go on with."""
+    if xp is np:
+        np.copyto(target, values, where=mask)
+        return target
+    return backend_for(xp).assign_at(target, ..., xp.where(mask, values, target))
+
+
+def complex_of(xp: ModuleType, real: Array, imag: Array) -> Array:
+    """The complex array of two parts of one shape and dtype."""
+    return backend_for(xp).complex_of(real, imag)
+
+
+def running(xp: ModuleType, name: str, array: Array, axis: int, kind: Any = None) -> Array:
+    """``name`` of all elements up to each one: "add", "multiply", "maximum", "minimum", ...
+
+    kind: the type to compute in. NaN goes on to the end.
+    """
+    if xp is np:
+        found: Array = getattr(np, name).accumulate(array, axis=axis, dtype=kind)
+        return found
+    return backend_for(xp).scan(name, array, axis, kind)
