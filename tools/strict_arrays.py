@@ -268,10 +268,10 @@ class StrictBackend(Backend):
         return Array(np.ndarray(meta.shape, meta.dtype.numpy, memory.host, at, steps))
 
     def from_host(self, array: Host, on: device | None = None) -> Any:
-        return Array(array.copy())
+        return Array(array.copy(order="K"))
 
     def to_host(self, array: Any) -> Host:
-        host: Host = array.host.copy()
+        host: Host = array.host.copy(order="K")
         return host
 
     def copy_to(self, target: Any, values: Any) -> None:

@@ -10,6 +10,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_inexact,
@@ -65,6 +66,7 @@ def _factors(self: Array, upper: bool) -> tuple[Array, Array]:
 
 
 @linalg_cholesky_ex.kernel
+@on_host
 def cholesky_ex_kernel(
     xp: ModuleType, self: Array, upper: bool, check_errors: bool
 ) -> tuple[Array, Array]:
@@ -130,6 +132,7 @@ def cholesky_shape(self: TensorMeta, upper: bool) -> TensorMeta:
 
 
 @cholesky.kernel
+@on_host
 def cholesky_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
     factor, info = _factors(self, upper)
     refuse(info, "cholesky", NOT_POSITIVE, is_matrix=self.ndim == 2)
@@ -181,6 +184,7 @@ def _by_factor(b: Array, factor: Array, upper: bool) -> Array:
 
 
 @cholesky_solve.kernel
+@on_host
 def cholesky_solve_kernel(xp: ModuleType, self: Array, input2: Array, upper: bool) -> Array:
     return _by_factor(self, input2, upper)
 
@@ -210,6 +214,7 @@ def cholesky_inverse_shape(self: TensorMeta, upper: bool) -> TensorMeta:
 
 
 @cholesky_inverse.kernel
+@on_host
 def cholesky_inverse_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
     inverse = _by_factor(identity(xp, self, self.shape), self, upper)
     # Exactly Hermitian, as LAPACK's own inverse is.

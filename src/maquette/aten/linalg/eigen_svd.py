@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
@@ -422,6 +423,7 @@ def eig_shape(self: TensorMeta) -> Metas:
 
 
 @linalg_eig.kernel
+@on_host
 def eig_kernel(xp: ModuleType, self: Array) -> Arrays:
     if not self.size:
         return xp.zeros(self.shape[:-1]), self

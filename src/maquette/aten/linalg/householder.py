@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.linalg.factorizations import (
     column_major,
     column_major_array,
@@ -125,6 +126,7 @@ def geqrf_shape(self: TensorMeta) -> Metas:
 
 
 @geqrf.kernel
+@on_host
 def geqrf_kernel(xp: ModuleType, self: Array) -> Arrays:
     *batch, m, n = self.shape
     shape = (*batch, min(m, n))
@@ -203,6 +205,7 @@ def householder_product_shape(input: TensorMeta, tau: TensorMeta) -> TensorMeta:
 
 
 @linalg_householder_product.kernel
+@on_host
 def householder_product_kernel(xp: ModuleType, input: Array, tau: Array) -> Array:
     if not input.size or not tau.size:
         return identity(xp, input, input.shape)
@@ -336,6 +339,7 @@ def ormqr_shape(
 
 
 @ormqr.kernel
+@on_host
 def ormqr_kernel(
     xp: ModuleType, self: Array, input2: Array, input3: Array, left: bool, transpose: bool
 ) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.linalg.factorizations import refuse
 from maquette.library.page import define
 
@@ -30,6 +31,7 @@ _linalg_check_errors.shape(lambda info, api_name, is_matrix: None)
 
 
 @_linalg_check_errors.kernel
+@on_host
 def check_errors_kernel(xp: ModuleType, info: Array, api_name: str, is_matrix: bool) -> None:
     if "inv" in api_name:
         refuse(info, api_name, SINGULAR, is_matrix=is_matrix)

@@ -13,6 +13,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_square,
@@ -90,6 +91,7 @@ def ldl_factor_ex_shape(self: TensorMeta, hermitian: bool, check_errors: bool) -
 
 
 @linalg_ldl_factor_ex.kernel
+@on_host
 def ldl_factor_ex_kernel(
     xp: ModuleType, self: Array, hermitian: bool, check_errors: bool
 ) -> Arrays:
@@ -198,6 +200,7 @@ def _in_pairs(pivots: list[int]) -> bool:
 
 
 @linalg_ldl_solve.kernel
+@on_host
 def ldl_solve_kernel(xp: ModuleType, LD: Array, pivots: Array, B: Array, hermitian: bool) -> Array:
     batch = np.broadcast_shapes(LD.shape[:-2], B.shape[:-2])
     shape = (*batch, *B.shape[-2:])

@@ -12,6 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.linalg.factorizations import (
     batch_of,
@@ -94,6 +95,7 @@ def lu_factor_ex_shape(A: TensorMeta, pivot: bool, check_errors: bool) -> Metas:
 
 
 @linalg_lu_factor_ex.kernel
+@on_host
 def lu_factor_ex_kernel(xp: ModuleType, A: Array, pivot: bool, check_errors: bool) -> Arrays:
     packed, pivots, info = packed_lu(A)
     if check_errors:
@@ -234,6 +236,7 @@ def lu_shape(A: TensorMeta, pivot: bool) -> Metas:
 
 
 @linalg_lu.kernel
+@on_host
 def lu_kernel(xp: ModuleType, A: Array, pivot: bool) -> Arrays:
     packed, pivots, _ = packed_lu(A)
     return permutation_matrices(xp, pivots, A, A.shape[-2]), *unpacked(packed)
@@ -282,6 +285,7 @@ def lu_unpack_shape(
 
 
 @lu_unpack.kernel
+@on_host
 def lu_unpack_kernel(
     xp: ModuleType, LU_data: Array, LU_pivots: Array, unpack_data: bool, unpack_pivots: bool
 ) -> Arrays:
@@ -402,7 +406,12 @@ def lu_solve_out_shape(
 def lu_solve_out_kernel(
     xp: ModuleType, LU: Array, pivots: Array, B: Array, left: bool, adjoint: bool, out: Array
 ) -> None:
-    out[...] = solved_by_lu(LU, pivots, B, left=left, adjoint=adjoint)
+    out[...] = _solved(xp, LU, pivots, B, left, adjoint)
+
+
+@on_host
+def _solved(xp: ModuleType, LU: Array, pivots: Array, B: Array, left: bool, adjoint: bool) -> Array:
+    return solved_by_lu(LU, pivots, B, left=left, adjoint=adjoint)
 
 
 @linalg_lu_solve.explicit

@@ -9,6 +9,7 @@ import math
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_numbers
 from maquette.aten.common.memory_overlap import refuse_overlap
@@ -234,6 +235,7 @@ def matrix_exp_shape(self: TensorMeta) -> TensorMeta:
 
 
 @linalg_matrix_exp.kernel
+@on_host
 def matrix_exp_kernel(xp: ModuleType, self: Array) -> Array:
     """Of narrow floats it is known for zero and one by one matrices only; others give NaN.
 

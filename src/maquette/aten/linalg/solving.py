@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_inexact,
@@ -100,6 +101,7 @@ def _factored(A: Array) -> tuple[Array, Array, Array, bool]:
 
 
 @_linalg_solve_ex.kernel
+@on_host
 def solve_ex_kernel(xp: ModuleType, A: Array, B: Array, left: bool, check_errors: bool) -> Arrays:
     packed, pivots, info = packed_lu(A)
     if check_errors:
@@ -252,6 +254,7 @@ def solve_triangular_shape(
 
 
 @linalg_solve_triangular.kernel
+@on_host
 def solve_triangular_kernel(
     xp: ModuleType, self: Array, B: Array, upper: bool, left: bool, unitriangular: bool
 ) -> Array:
@@ -302,6 +305,7 @@ def triangular_solve_shape(
 
 
 @triangular_solve.kernel
+@on_host
 def triangular_solve_kernel(
     xp: ModuleType, self: Array, A: Array, upper: bool, transpose: bool, unitriangular: bool
 ) -> Arrays:
@@ -353,6 +357,7 @@ def inv_ex_shape(A: TensorMeta, check_errors: bool) -> Metas:
 
 
 @linalg_inv_ex.kernel
+@on_host
 def inv_ex_kernel(xp: ModuleType, A: Array, check_errors: bool) -> Arrays:
     packed, pivots, info = packed_lu(A)
     if check_errors:
@@ -427,6 +432,7 @@ def det_shape(A: TensorMeta) -> Metas:
 
 
 @_linalg_det.kernel
+@on_host
 def det_kernel(xp: ModuleType, A: Array) -> Arrays:
     packed, pivots, _, _ = _factored(A)
     diagonal = xp.diagonal(packed, 0, -2, -1)
@@ -490,6 +496,7 @@ def slogdet_shape(A: TensorMeta) -> Metas:
 
 
 @_linalg_slogdet.kernel
+@on_host
 def slogdet_kernel(xp: ModuleType, A: Array) -> Arrays:
     packed, pivots, _, _ = _factored(A)
     diagonal = xp.diagonal(packed, 0, -2, -1)
