@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import POINTWISE
-from maquette.dispatch.call import compiled
 from maquette.dispatch.facts import OperatorFacts
+from maquette.dispatch.generated import called_with
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -68,13 +68,8 @@ def _calling(target: OpOverload) -> Factory:
         arguments = op._schema.arguments
         names = [f"p{i}" for i in range(len(arguments))]
         pairs = zip(names, arguments, strict=True)
-        passed = ", ".join(f"{a.name}={p}" if a.kwarg_only else p for p, a in pairs)
-        source = f"def _kernel(_ks, {', '.join(names)}):\n    return _target({passed})\n"
-        space: dict[str, object] = {"_target": target._call}
-        exec(compiled(source, "alias"), space)
-        kernel = space["_kernel"]
-        assert callable(kernel)
-        return kernel
+        passed = [f"{a.name}={p}" if a.kwarg_only else p for p, a in pairs]
+        return called_with(names, passed, "alias", target._call)
 
     return factory
 

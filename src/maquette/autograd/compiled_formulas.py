@@ -24,7 +24,8 @@ from maquette.autograd.node import (
     raise_modified,
     reattached,
 )
-from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.call import NUMBERS
+from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import ADINPLACE, Tensor
 
@@ -298,10 +299,7 @@ class _Maker:
     def _function(self, name: str, lines: list[str]) -> Callable[..., object]:
         space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(self.active)}
         space |= self.plan.helpers()
-        exec(compiled("\n".join(lines) + "\n", "derivative"), space)
-        made = space[name]
-        assert callable(made)
-        return made
+        return generate("\n".join(lines) + "\n", name, "derivative", space)
 
 
 def _version(name: str) -> str:

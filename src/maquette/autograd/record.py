@@ -24,7 +24,8 @@ from maquette.autograd.node import (
 )
 from maquette.autograd.undifferentiated import undifferentiated_kernel
 from maquette.dispatch import keysets as K
-from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.call import NUMBERS
+from maquette.dispatch.generated import generate
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
@@ -137,10 +138,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "_classes": plan.classes,
         "_node_class": plan.node_class,
     }
-    exec(compiled("\n".join(lines) + "\n", "record"), space)
-    kernel = space["_kernel"]
-    assert callable(kernel)
-    return kernel
+    return generate("\n".join(lines) + "\n", "_kernel", "record", space)
 
 
 def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:

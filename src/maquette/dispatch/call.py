@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
-from maquette.core.remembered import epoch, remember
 from maquette.core.size import Size
+from maquette.dispatch.generated import PREFIX, compiled, generate
 from maquette.dispatch.schema import Argument
 from maquette.dispatch.schema_types import SchemaType
 from maquette.dispatch.tls import tls
@@ -44,28 +44,15 @@ _CLASSES: dict[str, object] = {
 LOCK = threading.RLock()
 """Held by every registration, every resolution, and while an entry function is built (D138)."""
 _LIMIT = 2**63
-_CODE: dict[str, CodeType] = {}
 _ENTRY = "call"
+_ENTRY_FILE = f"{PREFIX}{_ENTRY} "
 # What a generated entry calls by its own name: no parameter may hide it.
 _USED = frozenset(("tuple", "list", "AttributeError", "KeyError"))
 
 
-def compiled(source: str, name: str) -> CodeType:
-    """Compile generated source once per distinct text; unary operators share one code object."""
-    code = _CODE.get(source)
-    if code is None:
-        code = compile(source, _file(name), "exec")
-        remember(_CODE, source, code, epoch())
-    return code
-
-
-def _file(name: str) -> str:
-    return f"<maquette {name}>"
-
-
 def is_entry(frame: FrameType) -> bool:
     """Whether a frame is that of a generated entry function."""
-    return frame.f_code.co_filename == _file(_ENTRY)
+    return frame.f_code.co_filename.startswith(_ENTRY_FILE)
 
 
 def entry_call(
@@ -171,8 +158,9 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
 def _generated(entry: FunctionType, op: OpOverload) -> FunctionType:
     space = entry.__globals__
     space["_prepared"] = prepared
-    exec(compiled(_source(op) if _has_fast_form(op) else _SLOW_SOURCE, _ENTRY), space)
-    built = space.pop("_call")
+    source = _source(op) if _has_fast_form(op) else _SLOW_SOURCE
+    built = generate(source, "_call", _ENTRY, space)
+    del space["_call"]
     assert isinstance(built, FunctionType)
     return built
 

@@ -15,8 +15,9 @@ from maquette.core.device_rules import DeviceMismatchError, common_device
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
-from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.forms import Return, returns_of
+from maquette.dispatch.generated import generate
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -306,10 +307,7 @@ def _kernel(_ks, {params}):
         "_inherit": NOT_INHERITED,
         "_mask": INFERENCE_MASK,
     }
-    exec(compiled(source, "fake"), space)
-    kernel = space["_kernel"]
-    assert callable(kernel)
-    return kernel
+    return generate(source, "_kernel", "fake", space)
 
 
 def _storage_lines(kind: Return, inference: bool) -> str:

@@ -18,8 +18,9 @@ from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
-from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.forms import Return, returns_of
+from maquette.dispatch.generated import generate
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
@@ -159,10 +160,7 @@ def _kernel(_ks, {", ".join(names)}):
         "_NUMBERS": NUMBERS,
         "_mask": ~(ADINPLACE | K.AUTOGRAD),
     }
-    exec(compiled(source, "kernel"), space)
-    kernel = space["_kernel"]
-    assert callable(kernel)
-    return kernel
+    return generate(source, "_kernel", "kernel", space)
 
 
 def _fast_write(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[..., object]:
@@ -198,10 +196,7 @@ def _kernel(_ks, {", ".join(names)}):
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
     }
-    exec(compiled(source, "write"), space)
-    kernel = space["_kernel"]
-    assert callable(kernel)
-    return kernel
+    return generate(source, "_kernel", "write", space)
 
 
 def _host_expression(name: str, op: OpOverload) -> str:

@@ -18,7 +18,8 @@ from maquette.core.promotion import defaults
 from maquette.core.remembered import epoch, remember
 from maquette.core.scalar_types import complex32
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.call import NUMBERS
+from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import Argument
 from maquette.tensor.tensor import Tensor, fake_keys_for, keys_for
@@ -148,10 +149,7 @@ def key_function(op: OpOverload) -> Callable[..., object]:
     names = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
     source = f"def _key({names}):\n    return {key_source(op)}\n"
     space: dict[str, object] = {"_defaults": defaults, "_NUMBERS": NUMBERS}
-    exec(compiled(source, "key"), space)
-    key = space["_key"]
-    assert callable(key)
-    return key
+    return generate(source, "_key", "key", space)
 
 
 def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:

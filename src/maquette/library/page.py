@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from maquette.autograd.formulas import Derivatives, Kind, Rule, formula_rule, parameter_names
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.call import compiled
 from maquette.dispatch.facts import Cost, OperatorFacts
+from maquette.dispatch.generated import called_with
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -375,13 +375,8 @@ def _positional(function: Callable[..., object]) -> Callable[..., Callable[..., 
     """The factory of a kernel that leaves out the key set: spelled out, it packs no tuple."""
 
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        names = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
-        space: dict[str, object] = {"_function": function}
-        source = f"def _kernel(_ks, {names}):\n    return _function({names})\n"
-        exec(compiled(source, "composite"), space)
-        kernel = space["_kernel"]
-        assert callable(kernel)
-        return kernel
+        names = [f"p{i}" for i in range(len(op._schema.arguments))]
+        return called_with(names, names, "composite", function)
 
     return factory
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.call import compiled
+from maquette.dispatch.generated import generate
 from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.matching import check_result, normalise
 from maquette.dispatch.operator import OpOverload
@@ -126,10 +126,7 @@ def _kernel(_ks, {", ".join(names)}):
         "_TensorBase": TensorBase,
         "_KeySet": DispatchKeySet.from_raw_repr,
     }
-    exec(compiled(source, "python kernel"), space)
-    kernel = space["_kernel"]
-    assert callable(kernel)
-    return kernel
+    return generate(source, "_kernel", "python kernel", space)
 
 
 def _passed(function: Function, schema: FunctionSchema, with_keyset: bool) -> list[str] | None:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from maquette.core.device import canonical, device
 from maquette.dispatch import keysets as K
-from maquette.dispatch.call import NUMBERS, compiled
+from maquette.dispatch.call import NUMBERS
+from maquette.dispatch.generated import generate
 from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
@@ -90,10 +91,7 @@ def _generated_viewing(
         "_tls": tls,
         "_unrecorded": _unrecorded,
     }
-    exec(compiled("\n".join([*lines, "    return _r"]) + "\n", "view"), space)
-    kernel = space["_kernel"]
-    assert callable(kernel)
-    return kernel
+    return generate("\n".join([*lines, "    return _r"]) + "\n", "_kernel", "view", space)
 
 
 def _link(view: object, origin: object, base: bool) -> None:
@@ -194,10 +192,7 @@ def _generated_writing(op: OpOverload, ks: int, written: int) -> Callable[..., o
         "_refuse_inference": _refuse_inference,
         "_refuse_read_only": _refuse_read_only,
     }
-    exec(compiled("\n".join(lines) + "\n", "write"), space)
-    kernel = space["_kernel"]
-    assert callable(kernel)
-    return kernel
+    return generate("\n".join(lines) + "\n", "_kernel", "write", space)
 
 
 def _refuse_read_only(

@@ -1,0 +1,52 @@
+"""Functions made from source text: the one place where maquette generates code.
+
+A few hot functions are written out for one operator, because a loop over its parameters would cost
+more than its work; beside each stands the plain form that says what it does and is the tests'
+oracle. The one idea: one code object a distinct text, however many operators share it, under a file
+name of its own that `linecache` knows, so that tracebacks and debuggers show the generated lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from maquette.core.remembered import epoch, remember
+
+_CODE: dict[str, CodeType] = {}
+_numbers = itertools.count()
+PREFIX = "<maquette "
+"""What the file names of generated code begin with."""
+
+
+def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Callable[..., Any]:
+    """The function called ``name`` that ``source`` defines, with ``space`` as its globals.
+
+    kind: a word for the file name, as in ``<maquette record 12>``.
+    """
+    exec(compiled(source, kind), space)
+    made = space[name]
+    assert callable(made)
+    return made
+
+
+def compiled(source: str, kind: str) -> CodeType:
+    """Compile generated source once per distinct text."""
+    code = _CODE.get(source)
+    if code is None:
+        file = f"{PREFIX}{kind} {next(_numbers)}>"
+        code = compile(source, file, "exec")
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        remember(_CODE, source, code, epoch())
+    return code
+
+
+def called_with(
+    names: list[str], passed: list[str], kind: str, function: object
+) -> Callable[..., Any]:
+    """A kernel ``(ks, *names)`` that calls ``function`` with ``passed``, source over the names."""
+    source = f"def _kernel(_ks, {', '.join(names)}):\n    return _function({', '.join(passed)})\n"
+    return generate(source, "_kernel", kind, {"_function": function})
