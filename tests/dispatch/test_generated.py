@@ -34,9 +34,9 @@ def test_code_is_generated_in_one_module_only() -> None:
         for path in PACKAGE.rglob("*.py")
         if any(calls.search(line.partition("#")[0]) for line in path.read_text().splitlines())
     ]
-    assert [f for f in found if f.startswith(("aten", "autograd", "dispatch", "tensor", "fake"))] == [
-        "dispatch/generated.py"
-    ]
+    assert [
+        f for f in found if f.startswith(("aten", "autograd", "dispatch", "tensor", "fake"))
+    ] == ["dispatch/generated.py"]
 
 
 def test_nothing_in_aten_is_evaluated_from_text() -> None:
