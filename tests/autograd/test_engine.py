@@ -6,6 +6,7 @@ import pytest
 
 import maquette as mq
 from maquette import Tensor
+from maquette.dispatch.tls import DispatchState
 
 
 def leaf(*values: float) -> Tensor:
@@ -276,3 +277,22 @@ def test_a_leaf_used_twice_gets_its_gradient_once_and_whole() -> None:
 def test_accumulators_are_named_as_programs_that_draw_graphs_expect() -> None:
     (accumulator, _), *_ = (leaf(1.0) * 2).grad_fn.next_functions
     assert accumulator.name() == "torch::autograd::AccumulateGrad"
+
+
+@pytest.mark.parametrize("moment", [1, 2])
+def test_T63_an_interrupt_during_backward_leaves_grad_mode_as_it_was(monkeypatch, moment):
+    x = mq.ones(2, requires_grad=True)
+    loss = (x * x).sum()
+    switched, switch = [], DispatchState.set_grad_enabled
+
+    def interrupted(st, flag):
+        switched.append(flag)
+        if len(switched) == moment:
+            raise KeyboardInterrupt
+        switch(st, flag)
+
+    monkeypatch.setattr(DispatchState, "set_grad_enabled", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loss.backward()
+    assert mq.is_grad_enabled()
+    assert (x * x).requires_grad

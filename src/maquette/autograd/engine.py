@@ -46,12 +46,16 @@ def run_backward(
     st = tls.st
     grad_before = st.grad_enabled
     context_before = st.node_context
-    st.set_grad_enabled(create_graph)
     try:
+        st.set_grad_enabled(create_graph)
         run.through()
     finally:
-        st.set_grad_enabled(grad_before)
         st.node_context = context_before
+        try:
+            st.set_grad_enabled(grad_before)
+        except BaseException:  # an interrupt that came at this very moment
+            st.set_grad_enabled(grad_before)
+            raise
     return run.found
 
 

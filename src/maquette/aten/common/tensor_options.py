@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from types import ModuleType
 
@@ -19,6 +20,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
 
 Number = bool | int | float | complex
+
 
 def check_layout(name: str, layout: Layout | None) -> None:
     """Refuse layouts that this family of factories does not make."""
@@ -40,6 +42,7 @@ def new_meta(
     check_layout(name, layout)
     where = cpu if device is None else canonical(device)
     kind = get_default_dtype() if dtype is None else dtype
+    _check_storage(size, kind)
     strides = None
     if format is not None and format is not contiguous_format:
         check(
@@ -48,6 +51,15 @@ def new_meta(
         )
         strides = format_strides(size, (), format)
     return TensorMeta.of(kind, size, strides, 0, where)
+
+
+def _check_storage(size: tuple[int, ...], kind: DType) -> None:
+    """Refuse sizes whose bytes no 64-bit number counts; symbols are not known yet."""
+    if all(n.__class__ is int for n in size):
+        check(
+            math.prod(size) * kind.itemsize < 2**63,
+            lambda: f"Storage size calculation overflowed with sizes={list(size)}",
+        )
 
 
 def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
