@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from maquette.autograd.engine import run_backward
-from maquette.autograd.node import Edge, Grad, grad_edge, retain_at
+from maquette.autograd.hooks import RemovableHandle, TensorHook
+from maquette.autograd.node import AccumulateGrad, Edge, Grad, grad_edge, hooks_of
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
@@ -155,36 +156,18 @@ def grad(
     return tuple(found)
 
 
-class RemovableHandle:
-    """Takes a hook away again with `remove`."""
+def register_hook(self: Tensor, hook: TensorHook) -> RemovableHandle:
+    """Call ``hook`` with this tensor's gradient when it is known; it may return another.
 
-    def __init__(self, hooks: list[object], entry: object) -> None:
-        self._hooks = hooks
-        self._entry = entry
-
-    def remove(self) -> None:
-        if self._entry in self._hooks:
-            self._hooks.remove(self._entry)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
-def register_hook(self: Tensor, hook: Callable[[Tensor], Grad]) -> RemovableHandle:
-    """Call ``hook`` with this tensor's gradient when it is known; it may return another."""
+    The hook belongs to the value that the tensor has now: a later write leaves it there.
+    """
     edge = grad_edge(self)
     if edge is None:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     node, number = edge
-    if node.pre_hooks is None:
-        node.pre_hooks = []
-    entry = (number, hook)
-    node.pre_hooks.append(entry)
-    self._autograd().hooked = [node, *(self._autograd().hooked or [])]
-    return RemovableHandle(node.pre_hooks, entry)  # type: ignore[arg-type]  # any list
+    if node.__class__ is AccumulateGrad:  # which lives no longer than who refers to it
+        self._autograd().hooked = node
+    return RemovableHandle(hooks_of(node).tensor, (number, hook))
 
 
 def register_post_accumulate_grad_hook(
@@ -197,16 +180,15 @@ def register_post_accumulate_grad_hook(
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     ag = self._autograd()
     if ag.post_accumulate_hooks is None:
-        ag.post_accumulate_hooks = []
-    ag.post_accumulate_hooks.append(hook)
-    return RemovableHandle(ag.post_accumulate_hooks, hook)  # type: ignore[arg-type]  # any list
+        ag.post_accumulate_hooks = {}
+    return RemovableHandle(ag.post_accumulate_hooks, hook)
 
 
 def retain_grad(self: Tensor) -> None:
     """Keep the gradient of this non-leaf in ``.grad`` too."""
     if not self._keys & K.REQUIRES_GRAD:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if self.is_leaf or self._autograd().retained is not None:
+    if self.is_leaf or self.retains_grad:
         return
     tensor = weakref.ref(self)
 
@@ -215,7 +197,10 @@ def retain_grad(self: Tensor) -> None:
         if t is not None:
             t._autograd().grad = grad.clone() if t.grad is None else t.grad + grad
 
-    retain_at(self, keep)
+    ag = self._autograd()
+    assert ag.grad_fn is not None
+    hooks_of(ag.grad_fn).retained[ag.output_nr] = keep
+    ag.retains = True
 
 
 def tensor_backward(

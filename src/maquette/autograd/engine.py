@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import cast
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
+from maquette.autograd.hooks import run_after, run_before, run_tensor_hooks
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
@@ -129,7 +130,7 @@ class Run:
             self._finish_leaves()
         for node in self.order:
             st.node_context = node.context
-            if careful or node.pre_hooks or not node.steps:
+            if careful or node.hooks or not node.steps:
                 self._run(node)
             else:
                 # No name here: the step alone decides how long a gradient lives.
@@ -152,19 +153,22 @@ class Run:
             held = [None] * node.output_count()
         assert isinstance(held, list)
         grads: list[Grad] = held
-        self._show(node, grads)
         if self.needed is not None and node not in self.needed:
+            run_tensor_hooks(node, grads)
+            self._capture(node, grads)
             return
+        self._capture(node, grads)
+        run_before(node, grads)
+        came = tuple(grads) if node.hooks is not None and node.hooks.after else ()
         answers = list(apply_checked(node, grads) if self.anomaly else node.apply(grads))
         if not self.retain_graph:
             node.release()
         del grads, held
+        answers = run_after(node, answers, came)
         self.hand_on(node, answers)
 
-    def _show(self, node: Node, grads: list[Grad]) -> None:
-        """Let hooks and whoever wants a node's gradients have them."""
-        if node.pre_hooks:
-            _run_pre_hooks(node, grads)
+    def _capture(self, node: Node, grads: list[Grad]) -> None:
+        """Keep what is wanted of a node's gradients."""
         for number, slot in self.captures.get(node, ()):
             self.found[slot] = grads[number]
 
@@ -230,18 +234,28 @@ class Run:
             assert isinstance(leaf, AccumulateGrad)
             tls.st.node_context = leaf.context
             grad = cast(Grad, self.buffers.pop(leaf, None))
-            if leaf.pre_hooks or leaf in self.captures:
+            if leaf.hooks is not None or leaf in self.captures:
                 grads: list[Grad] = [grad]
                 del grad
-                self._show(leaf, grads)
+                self._show_leaf(leaf, grads)
                 grad = grads.pop()
             if grad is not None and self.accumulate:
                 meta = leaf.variable.meta
                 if grad.meta is not meta:
                     grad = conform(leaf, grad, meta, 0)
                 _accumulate_leaf(leaf, grad, self.create_graph)
+            if leaf.hooks is not None and leaf.hooks.after and self.accumulate:
+                run_after(leaf, [], (grad,))
             del grad
         self.complete.clear()
+
+    def _show_leaf(self, leaf: AccumulateGrad, grads: list[Grad]) -> None:
+        """Let hooks have a leaf's gradient, and keep it where it is wanted."""
+        if self.accumulate:
+            run_before(leaf, grads)
+        else:
+            run_tensor_hooks(leaf, grads)
+        self._capture(leaf, grads)
 
 
 def _sum(held: Tensor, grad: Tensor) -> Tensor:
@@ -302,8 +316,9 @@ def _accumulate_leaf(node: AccumulateGrad, grad: Tensor, create_graph: bool) -> 
         ag.grad = old + grad
     else:
         old.add_(grad)
-    for hook in ag.post_accumulate_hooks or ():
-        hook(leaf)
+    if ag.post_accumulate_hooks:
+        for hook in list(ag.post_accumulate_hooks.values()):
+            hook(leaf)
 
 
 def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
@@ -318,22 +333,6 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)
         return fresh.copy_(grad)
     return grad.contiguous() if not grad.meta.is_contiguous else grad.clone()
-
-
-def _run_pre_hooks(node: Node, grads: list[Grad]) -> None:
-    for number, hook in list(node.pre_hooks or ()):
-        grad = grads[number]
-        if grad is None:
-            continue
-        replaced = hook(grad)
-        if replaced is None:
-            continue
-        if not isinstance(replaced, Tensor) or replaced.meta.shape != grad.meta.shape:
-            raise RuntimeError(
-                f"a hook on an output of {node.name()} has changed the size of value: expected a "
-                f"tensor of shape {list(grad.meta.shape)}, got {replaced!r}"
-            )
-        grads[number] = replaced
 
 
 def _needed(roots: Sequence[Edge], wanted: Sequence[Edge]) -> set[Node]:

@@ -1,87 +1,87 @@
-"""Writes and history: what in-place operators may write to, and how views follow (T25, T26)."""
+"""Mutation and history: what in-place operators may write to, and how history follows (T25, T26).
+
+A tensor that is mutated becomes the output of the mutation's node. Of a view, the base does too,
+through `CopySlices`; the view is then seen through its base again (`view_history.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained, set_history
-from maquette.core.meta import TensorMeta
-from maquette.core.ownership import held_only
+from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained
+from maquette.autograd.view_history import Look, empty_as, look_of, refuse_mutation, see
+from maquette.core.layout import contiguous_format
 from maquette.dispatch import keysets as K
 from maquette.dispatch.operator import OpOverload
-from maquette.tensor.tensor import VIEW_HISTORY, Tensor, ask_tensors_first
+from maquette.tensor.tensor import Tensor, tell_requires_grad
 
 
 def check_inplace(op: OpOverload, target: Tensor) -> None:
     """Refuse the writes that would make gradients wrong."""
-    if target._keys & K.REQUIRES_GRAD and target.is_leaf and target._base is None:
+    base, ag = target._base, target._ag
+    if base is not None:
+        if ag is not None and ag.creation_meta:
+            refuse_mutation(target, "is being")
+        if target._keys & K.REQUIRES_GRAD and _is_leaf(base):
+            raise RuntimeError(
+                "a view of a leaf Variable that requires grad is being used in an in-place "
+                f"operation. ({op._opname} on {target.meta}; write under no_grad, or to a view of "
+                "a clone().)"
+            )
+    if target._keys & K.REQUIRES_GRAD and _is_leaf(target):
         raise RuntimeError(
-            "a leaf Variable that requires grad is being used in an in-place operation "
-            f"({op._opname} on {target.meta}). Write under no_grad, or to a clone()."
-        )
-    base = target._base
-    if base is None:
-        return
-    creation = "" if target._ag is None else target._ag.creation_meta
-    if creation:
-        node = target.grad_fn
-        output = "output" if node is None else f"output {target.output_nr} of {node.name()}, one"
-        words = _FORBIDDEN[creation].format(op=op._opname, meta=target.meta, output=output)
-        raise RuntimeError(words)
-    if base._keys & K.REQUIRES_GRAD and base.is_leaf:
-        raise RuntimeError(
-            "a view of a leaf Variable that requires grad is being used in an in-place operation "
-            f"({op._opname} on {target.meta}). Write under no_grad, or to a view of a clone()."
+            "a leaf Variable that requires grad is being used in an in-place operation. "
+            f"({op._opname} on {target.meta}; write under no_grad, or to a clone().)"
         )
 
 
-_FORBIDDEN = {
-    "NO_GRAD_MODE": "{op}: a view of {meta} was created in no_grad mode and is being modified "
-    "inplace with grad mode enabled. Create the view with grad enabled, or write under no_grad.",
-    "INFERENCE_MODE": "{op}: a view of {meta} was created in inference_mode and is being modified "
-    "inplace outside of it. Create the view outside, or write in inference_mode.",
-    "CUSTOM_FUNCTION": "{op}: an output of a custom Function ({meta}) is a view and is being "
-    "modified inplace. It was made inside the Function (or is an input returned as is), so writing "
-    "to it would bypass the Function's backward. Write to a clone() of the output.",
-    "MULTI_OUTPUT_NODE": "{op}: {output} of a function that returns multiple views ({meta}) is "
-    "being modified inplace. Such functions do not allow the output views to be modified inplace. "
-    "You should replace the inplace operation by an out-of-place one.",
-}
+def _is_leaf(t: Tensor) -> bool:
+    """Whether no node is noted on ``t``: a view is not brought up to date for the question."""
+    return t._ag is None or t._ag.grad_fn is None
 
 
 def rebase_history(target: Tensor, node: Node, number: int) -> None:
-    """Make ``target``, just written, output ``number`` of ``node``; of a view, rebase the base."""
+    """Make ``target``, just mutated, output ``number`` of ``node``; of a view, rebase the base."""
     base = target._base
     if base is None:
-        known = target._keys & K.REQUIRES_GRAD
-        set_history(target, node, number)
-        move_retained(target)
-        if not known and not held_only(target._storage, 1):
-            ask_tensors_first()
+        _set_node(target, node, number, sharing=1)
         return
-    old = grad_edge(base)
-    slices = CopySlices(base.meta, target.meta, node, old)
-    set_history(base, slices, 0)
-    move_retained(base)
-    target._autograd().requires_grad = True
-    refresh_view(target)
-    if old is None and not held_only(base._storage, 2):
-        # Other views require grad from now on too; views of a base that did ask it later anyway.
-        ask_tensors_first()
+    slices = CopySlices(look_of(base), target, node, number)
+    _set_node(base, slices, 0, sharing=2)
+    target._keys |= K.REQUIRES_GRAD
+    target.grad_fn  # noqa: B018  # brings the view up to date
+
+
+def _set_node(t: Tensor, node: Node, number: int, sharing: int) -> None:
+    old = t.grad_fn if t._keys & K.REQUIRES_GRAD else None
+    ag = t._autograd()
+    old_number = ag.output_nr
+    ag.grad_fn, ag.output_nr, ag.requires_grad = node, number, True
+    if t._keys & K.REQUIRES_GRAD:
+        move_retained(t, old, old_number)
+    else:
+        tell_requires_grad(t, sharing)
 
 
 class CopySlices(Node):
     """The backward of a write to a view, as an operation on its base."""
 
-    __slots__ = ("base", "function", "view")
+    __slots__ = ("base", "function", "last", "number", "view")
 
-    def __init__(
-        self, base: TensorMeta, view: TensorMeta, function: Node, old: Edge | None
-    ) -> None:
-        super().__init__([old, *function.edges[1:]], [base, *function.metas[1:]])
+    def __init__(self, base: Look, view: Tensor, function: Node, number: int) -> None:
+        """function: the write, of which the view is output ``number``."""
+        whole = cast(Tensor, view._base)
+        edges: list[Edge | None] = [grad_edge(whole), *function.edges[1:]]
+        super().__init__(edges, [base.meta, *function.metas[1:]])
         self.base = base
-        self.view = view
+        self.view = look_of(view)
+        self.last = "" if view._ag is None else view._ag.seen_as
         self.function = function
+        self.number = number
+
+    def name(self) -> str:
+        return "torch::autograd::CopySlices"
 
     def release(self) -> None:
         self.function.release()
@@ -90,54 +90,14 @@ class CopySlices(Node):
         grad = grads[0]
         if grad is None:
             return [None] * len(self.edges)
-        base, view = self.base, self.view
-        whole = grad.new_empty_strided(base.shape, base.strides)
+        whole = empty_as(grad, self.base)
         whole.copy_(grad)
-        part = whole.as_strided(view.shape, view.strides, view.offset - base.offset)
-        answers = list(self.function.apply([part.clone()]))
+        part = see(whole, self.base, self.view, self.last)
+        given: list[Grad] = [None] * self.function.output_count()
+        given[self.number] = part.clone(memory_format=contiguous_format)
+        answers = list(self.function.apply(given))
         if answers[0] is None:
             part.zero_()
         else:
             part.copy_(answers[0])
         return [whole, *answers[1:]]
-
-
-class AsStridedNode(Node):
-    """The history of a view whose base was written since: the base, seen through its geometry."""
-
-    __slots__ = ("base", "view")
-
-    def __init__(self, base: TensorMeta, view: TensorMeta, edge: Edge | None) -> None:
-        super().__init__([edge], [base])
-        self.base = base
-        self.view = view
-
-    def name(self) -> str:
-        return "AsStridedBackward0"
-
-    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
-        grad = grads[0]
-        if grad is None:
-            return [None]
-        whole = grad.new_zeros(self.base.shape)
-        flat = whole.new_empty_strided(self.base.shape, self.base.strides).zero_()
-        view = self.view
-        flat.as_strided(view.shape, view.strides, view.offset - self.base.offset).copy_(grad)
-        return [flat]
-
-
-def refresh_view(view: Tensor) -> None:
-    """Give a view the history of its base as it is now."""
-    base = view._base
-    assert base is not None
-    if not base._keys & K.REQUIRES_GRAD:
-        return
-    ag = view._autograd()
-    ag.grad_fn = AsStridedNode(base.meta, view.meta, grad_edge(base))
-    ag.output_nr = 0
-    ag.view_version = view._version
-    view._keys |= K.REQUIRES_GRAD
-    move_retained(view)
-
-
-VIEW_HISTORY[0] = refresh_view

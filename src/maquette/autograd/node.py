@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from maquette.autograd.hooks import NodeHooks
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import node_observers, tls
@@ -34,12 +35,12 @@ LAST = 1 << 62  # the sequence number of accumulators: they run as soon as they 
 class Node:
     """A step of the backward graph."""
 
-    __slots__ = ("__weakref__", "_trace", "context", "links", "pre_hooks", "sequence")
+    __slots__ = ("__weakref__", "_trace", "context", "hooks", "links", "sequence")
 
     _trace: list[str]  # of nodes made while anomalies are looked for
     context: object | None
     links: tuple[Any, ...]  # (Node | None, int, TensorMeta | None) for each input, flat
-    pre_hooks: list[tuple[int, Callable[[Tensor], Grad]]] | None
+    hooks: NodeHooks | None
     sequence: int
     # Whether the node waits for one gradient only, which is then its buffer in the engine; and
     # whether it has a ``step``, which takes the gradients and hands on its answers itself.
@@ -51,14 +52,16 @@ class Node:
         self.links = linked(edges, metas)
         self.sequence = next_sequence()
         self.context = tls.st.node_context
-        self.pre_hooks = None
+        self.hooks = None
 
     @property
     def edges(self) -> list[Edge | None]:
         """Where the gradient of each input goes: a node and the number of its output."""
         links = self.links
         pairs = zip(links[::3], links[1::3], strict=True)
-        return [None if node is None else (node, number) for node, number in pairs]
+        return [
+            None if node is None or node is NOWHERE[0] else (node, number) for node, number in pairs
+        ]
 
     @property
     def metas(self) -> Sequence[TensorMeta | None]:
@@ -208,7 +211,7 @@ class AccumulateGrad(Node):
         self.links = ()
         self.sequence = LAST
         self.context = tls.st.node_context if node_observers else None
-        self.pre_hooks = None
+        self.hooks = None
         self.variable = variable
 
     def name(self) -> str:
@@ -238,15 +241,39 @@ class RaisingNode(Node):
         raise RuntimeError(self.message)
 
 
+class Nowhere(Node):
+    """Where the gradient of a view goes that requires grad only because its base does: nowhere.
+
+    Operations on such a view are recorded all the same, as in PyTorch.
+    """
+
+    __slots__ = ()
+    plain = True
+
+    def __init__(self) -> None:
+        super().__init__((), ())
+        self.sequence = -1
+
+    def apply(self, grads: list[Grad]) -> Sequence[Grad]:
+        return ()
+
+
+NOWHERE: Edge = (Nowhere(), 0)
+
+
 def grad_edge(t: Tensor) -> Edge | None:
     """Where the gradient of ``t`` goes: its node, its accumulator, or nowhere."""
     if not t._keys & K.REQUIRES_GRAD:
         return None
     ag = t._ag
-    if ag is not None and (ag.grad_fn is not None or t._base is not None):
-        node = t.grad_fn  # of a view, as its base is now
+    if t._base is not None:
+        node = t.grad_fn  # as its base is now
         if node is not None:
             return node, t.output_nr
+        if ag is None or not ag.requires_grad:
+            return None  # only its base, a leaf, requires grad
+    elif ag is not None and ag.grad_fn is not None:
+        return ag.grad_fn, ag.output_nr
     if ag is None or ag.accumulator is None:
         ag = t._autograd()
     # The accumulator refers to its leaf, the leaf only weakly to it, so neither keeps a cycle.
@@ -257,24 +284,25 @@ def grad_edge(t: Tensor) -> Edge | None:
     return known, 0
 
 
-def move_retained(t: Tensor) -> None:
-    """Have the hook of `retain_grad` follow a tensor to the node that it is an output of now."""
+def hooks_of(node: Node) -> NodeHooks:
+    """The hooks of a node, made when the first is registered."""
+    if node.hooks is None:
+        node.hooks = NodeHooks()
+    return node.hooks
+
+
+def move_retained(t: Tensor, old: Node | None, number: int) -> None:
+    """Have `retain_grad` follow ``t``, output ``number`` of ``old`` before, to its node now.
+
+    Hooks stay where they are: they speak of the value that the tensor had.
+    """
     ag = t._ag
-    if ag is None or ag.retained is None:
+    if ag is None or not ag.retains or old is None or old.hooks is None:
         return
-    node, entry = ag.retained
-    node.pre_hooks = [hook for hook in node.pre_hooks or () if hook is not entry]
-    retain_at(t, entry[1])
-
-
-def retain_at(t: Tensor, keep: Callable[[Tensor], Grad]) -> None:
-    """Call ``keep`` with the gradient that arrives at the node of ``t``."""
-    ag = t._autograd()
+    keep = old.hooks.retained.pop(number, None)
     node = ag.grad_fn
-    assert node is not None
-    entry = (ag.output_nr, keep)
-    node.pre_hooks = [*(node.pre_hooks or ()), entry]
-    ag.retained = node, entry
+    if keep is not None and node is not None:
+        hooks_of(node).retained[ag.output_nr] = keep
 
 
 def set_history(t: Tensor, node: Node, number: int) -> None:

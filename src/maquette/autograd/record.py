@@ -15,7 +15,7 @@ from maquette.autograd.anomaly import remember_call
 from maquette.autograd.compiled_formulas import DerivativePlan
 from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import (
-    Edge,
+    NOWHERE,
     OpNode,
     RaisingNode,
     grad_edge,
@@ -23,12 +23,15 @@ from maquette.autograd.node import (
     set_history,
 )
 from maquette.autograd.undifferentiated import undifferentiated_kernel
+from maquette.autograd.view_history import STRIDED_NODE
+from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
+from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import node_observers, tls
 from maquette.tensor.tensor import Tensor, alias
@@ -113,7 +116,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "    _n.links = _links",
         "    _n.sequence = _next()",
         "    _n.context = _tls.st.node_context if _observers else None",
-        "    _n.pre_hooks = None",
+        "    _n.hooks = None",
     ]
     lines += [f"    {line}" for line in (_history_lines(op) if single else _HISTORY_OF_MANY)]
     if plan.lists:
@@ -130,6 +133,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "_histories": _histories,
         "_req": K.REQUIRES_GRAD,
         "_new": object.__new__,
+        "_nowhere": NOWHERE,
         "_next": next_sequence,
         "_observers": node_observers,
         "_tls": tls,
@@ -169,7 +173,7 @@ def _edge_lines(name: str, bit: int, optional: bool) -> list[str]:
         f"    if _n{bit} is None or not _n{bit}.plain or (",
         f"        {name}._base is not None and {name}._vc.value != _n{bit}.view_version",
         "    ):",
-        f"        _n{bit}, _k{bit} = _edge({name})",
+        f"        _n{bit}, _k{bit} = _edge({name}) or _nowhere",
         "else:",
         f"    _n{bit} = None",
         f"    _k{bit} = 0",
@@ -201,7 +205,7 @@ def _gather(p: object, links: list[object], sizes: list[int]) -> bool:
             if node is not None and node.plain and t._base is None:
                 links += (node, 0, t.meta)  # `grad_edge`, where nothing is special
             else:
-                links += (*cast(Edge, grad_edge(t)), t.meta)
+                links += (*(grad_edge(t) or NOWHERE), t.meta)
     sizes.append(len(members))
     return found
 
@@ -291,13 +295,32 @@ def make_node(
     node.links = tuple(links)
     node.sequence = next_sequence()
     node.context = tls.st.node_context
-    node.pre_hooks = None
+    node.hooks = None
     node.saved = ()
     node.count = count
     node.list_sizes = sizes
     if plan.watched:
         remember_call(node)
     return node
+
+
+def _strided_node(base: Tensor, view: TensorMeta) -> OpNode | None:
+    """The node of ``as_strided``, as though it had just made the view from its base."""
+    packet = find_packet("aten::as_strided")
+    assert packet is not None
+    op = cast(OpOverload, packet.default)
+    plan = _plans.get(op)
+    if plan is None:
+        plan = _plans[op] = DerivativePlan(op)
+    params = (base, view.shape, view.strides, view.offset)
+    node = make_node(op, plan, params, 1)
+    if node is not None:
+        node.saved = node.save(None, *params)
+    return node
+
+
+_plans: dict[OpOverload, DerivativePlan] = {}
+STRIDED_NODE[0] = _strided_node
 
 
 def _without_formula(op: OpOverload, below: Callable[..., object]) -> Callable[..., object]:

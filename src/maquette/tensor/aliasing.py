@@ -45,9 +45,7 @@ def _viewing(op: OpOverload, ks: int, source: int, *, base: bool) -> Callable[..
         origin = params[source]
         if result.__class__ is list or result.__class__ is tuple:
             for view in result:
-                _link(view, origin, base)
-                if view._ag is None and view is not origin:
-                    view._ag = _ONE_OF_MANY
+                _link(view, origin, base, several=True)
         else:
             _link(result, origin, base)
         return result
@@ -74,54 +72,78 @@ def _generated_viewing(
         "    except AttributeError:",
         "        return _r",
         f"    _vc = {origin}._vc",
-        f"    _r._vc = {origin}._version_counter() if _vc is None else _vc",
+        "    if _vc is None:",
+        f"        if not {origin}._keys & _counts:",
+        "            return _r",
+        f"        _vc = {origin}._version_counter()",
+        "    _r._vc = _vc",
     ]
     if base:
         lines += [
             f"    _base = {origin}._base",
-            f"    _r._base = {origin} if _base is None else _base",
+            "    if _base is None:",
+            f"        _r._base = {origin}",
+            "    else:",
+            "        _r._base = _base",
+            f"        if {origin}._ag is not None and {origin}._ag.creation_meta:",
+            f"            _remember(_r, {origin}, '')",
+            "            return _r",
         ]
-        lines += [
-            f"    if {origin}._keys & _req and not _tls.st.grad_enabled:",
-            "        _unrecorded(_r)",
-        ]
+        if op._opname in _SEEN_OTHERWISE:
+            lines += [f"    _remember(_r, {origin}, '{op._opname}')"]
+        else:
+            lines += ["    if _vc.value or not _tls.st.grad_enabled:"]
+            lines += [f"        _remember(_r, {origin}, '')"]
     space: dict[str, object] = {
         "_below": op.resolved(ks),
-        "_req": K.REQUIRES_GRAD,
+        "_counts": ADINPLACE,
+        "_remember": _remember,
         "_tls": tls,
-        "_unrecorded": _unrecorded,
     }
     return generate("\n".join([*lines, "    return _r"]) + "\n", "_kernel", "view", space)
 
 
-def _link(view: object, origin: object, base: bool) -> None:
+def _link(view: object, origin: object, base: bool, *, several: bool = False) -> None:
     if view is origin or not isinstance(view, Tensor) or not isinstance(origin, Tensor):
         return
-    if view._storage is not origin._storage:
+    if view._storage is not origin._storage or not origin._keys & ADINPLACE:
         return
     vc = origin._vc
     view._vc = origin._version_counter() if vc is None else vc
     if base:
         view._base = origin if origin._base is None else origin._base
-        if origin._keys & K.REQUIRES_GRAD and not tls.st.grad_enabled:
-            _unrecorded(view)
+        _remember(view, origin, "", several=several)
 
 
-# One view among several that a call gives, and views of what requires grad, made while nothing is
-# recorded: leaves that require grad.
-_ONE_OF_MANY = ViewHistory("MULTI_OUTPUT_NODE", requires_grad=False)
-_IN_NO_GRAD = ViewHistory("NO_GRAD_MODE", requires_grad=True)
-_IN_INFERENCE = ViewHistory("INFERENCE_MODE", requires_grad=True)
+# Operators whose views are more than another geometry.
+_SEEN_OTHERWISE = frozenset(("view_as_real", "view_as_complex", "_conj", "_neg_view"))
 
 
-def _unrecorded(view: Tensor) -> None:
-    if view._ag is None:
-        view._ag = _IN_INFERENCE if tls.st.inference else _IN_NO_GRAD
+def _remember(view: Tensor, origin: Tensor, seen_as: str, *, several: bool = False) -> None:
+    """Note on a new view what is to be known when it, or its base, is mutated."""
+    st = tls.st
+    if not st.grad_enabled:
+        creation = "INFERENCE_MODE" if st.inference else "NO_GRAD_MODE"
+        base = view._base
+        if base is not None and base._keys & K.REQUIRES_GRAD:
+            view._keys |= K.REQUIRES_GRAD
+    elif several:
+        creation = "MULTI_OUTPUT_NODE"
     else:
-        ag = view._autograd()
-        ag.creation_meta = "INFERENCE_MODE" if tls.st.inference else "NO_GRAD_MODE"
-        ag.requires_grad = True
-    view._keys |= K.REQUIRES_GRAD
+        creation = origin._ag.creation_meta if origin._base is not None and origin._ag else ""
+    if view._ag is None:
+        vc = view._vc
+        version = 0 if vc is None else vc.value
+        if version or seen_as:
+            view._ag = ViewHistory(creation, version, seen_as)
+        elif creation:
+            view._ag = _OF_UNWRITTEN[creation]
+
+
+_OF_UNWRITTEN = {
+    creation: ViewHistory(creation, 0, "")
+    for creation in ("INFERENCE_MODE", "NO_GRAD_MODE", "MULTI_OUTPUT_NODE", "CUSTOM_FUNCTION")
+}
 
 
 def _writing(op: OpOverload, ks: int, written: Sequence[int]) -> Callable[..., object]:

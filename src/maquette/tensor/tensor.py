@@ -113,25 +113,30 @@ class History:
     grad_fn: Node | None = None
     output_nr = 0
     accumulator: Callable[[], Node | None] | None = None  # a weak reference
-    hooked: list[Node] | None = None  # nodes that hooks keep alive
-    post_accumulate_hooks: list[Callable[..., object]] | None = None
-    retained: tuple[Node, tuple[int, Callable[[Tensor], Tensor | None]]] | None = None
-    view_version = -1
+    hooked: Node | None = None  # the accumulator, if hooks keep it alive
+    post_accumulate_hooks: dict[int, Callable[..., object]] | None = None
+    retains = False  # whether `retain_grad` has a hook at its node
+    # Of views: the version when their history was made; how they were made; the last operator of
+    # theirs that changed more than geometry, if nothing else came after it.
+    view_version = 0
     creation_meta = ""
+    seen_as = ""
     plain: ClassVar[bool] = False  # whether it is itself the node whose only output the tensor is
 
 
 class ViewHistory(History):
     """The history of views made in one way, of which `autograd.inplace` knows what is forbidden.
 
-    All such views share it until something else is to be remembered of one.
+    All such views share it until something else is to be remembered of one. Most views of memory
+    never mutated have None: no version, and nothing is forbidden.
     """
 
-    __slots__ = ("creation_meta", "requires_grad")
+    __slots__ = ("creation_meta", "seen_as", "view_version")
 
-    def __init__(self, creation_meta: str, *, requires_grad: bool) -> None:
+    def __init__(self, creation_meta: str, view_version: int, seen_as: str) -> None:
         self.creation_meta = creation_meta
-        self.requires_grad = requires_grad
+        self.view_version = view_version
+        self.seen_as = seen_as
 
 
 class AutogradMeta(History):
@@ -193,7 +198,7 @@ class Tensor(TensorSurface):
         kwargs: dict[str, object] | None = None,
     ) -> object:
         """What a subclass does that defines no handler: call, and give results its class (D136)."""
-        return default_torch_function(cls, func, types, args, kwargs, convert=_of_class)
+        return default_torch_function(cls, func, types, args, kwargs, convert=_as_subclass)
 
     def __init_subclass__(cls) -> None:
         bits = 0
@@ -383,11 +388,9 @@ class Tensor(TensorSurface):
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not "
                 "allowed; clone() it first"
             )
-        self._autograd().requires_grad = requires_grad
-        if requires_grad:
-            self._keys |= K.REQUIRES_GRAD
-        elif self.is_leaf:
-            self._keys &= ~K.REQUIRES_GRAD
+        if requires_grad is not self.requires_grad or self._base is not None:
+            self._autograd().requires_grad = requires_grad
+            tell_requires_grad(self)
         return self
 
     def _autograd(self) -> AutogradMeta:
@@ -399,8 +402,9 @@ class Tensor(TensorSurface):
         if known is not None:
             made.requires_grad = known.requires_grad
             made.creation_meta = known.creation_meta
+            made.seen_as = known.seen_as
             made.grad_fn = known.grad_fn
-            if known.grad_fn is not None and self._base is not None:
+            if self._base is not None:
                 made.view_version = known.view_version
         return made
 
@@ -409,14 +413,13 @@ class Tensor(TensorSurface):
         if self._base is not None:
             _take_history(self)
         ag = self._ag
-        if ag is None:
-            return None
-        if self._base is not None and ag.view_version not in (-1, self._version):
+        if self._base is not None and self._keys & K.REQUIRES_GRAD:
+            made_at = 0 if ag is None else ag.view_version
             refresh = VIEW_HISTORY[0]
-            if refresh is not None:
+            if made_at != self._version and refresh is not None:
                 refresh(self)
-                ag = self._autograd()
-        return ag.grad_fn
+                ag = self._ag
+        return None if ag is None else ag.grad_fn
 
     @property
     def is_leaf(self) -> bool:
@@ -429,7 +432,7 @@ class Tensor(TensorSurface):
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` keeps the gradient of this result."""
-        return self._ag is not None and self._ag.retained is not None
+        return self._ag is not None and self._ag.retains
 
     @property
     def grad(self) -> Tensor | None:
@@ -505,8 +508,7 @@ class Tensor(TensorSurface):
         if not issubclass(cls, Tensor):
             raise TypeError(f"as_subclass() takes a subclass of Tensor, got {cls!r}")
         with DisableTorchFunctionSubclass():
-            plain = self.alias()
-        return cast(T, _of_class(plain, cls))
+            return cast(T, _as_subclass(self, cls))
 
     # --- Python protocol -------------------------------------------------------------
 
@@ -657,6 +659,28 @@ def ask_tensors_first() -> None:
     ask_first(up_to_date)
 
 
+def tell_requires_grad(t: Tensor, sharing: int = 1) -> None:
+    """Set by its history whether ``t`` requires grad, and so whether its views do.
+
+    sharing: how many tensors over the storage, ``t`` among them, need not be told.
+    """
+    before = t._keys
+    _sync_requires_grad(t)
+    if t._keys != before and t._base is None and not held_only(t._storage, sharing):
+        ask_tensors_first()
+
+
+def _sync_requires_grad(t: Tensor) -> None:
+    """A tensor requires grad by itself, by its history, or as the view of a base that does."""
+    ag, base = t._ag, t._base
+    if (ag is not None and (ag.requires_grad or ag.grad_fn is not None)) or (
+        base is not None and base._keys & K.REQUIRES_GRAD
+    ):
+        t._keys |= K.REQUIRES_GRAD
+    else:
+        t._keys &= ~K.REQUIRES_GRAD
+
+
 def up_to_date(t: object) -> None:
     """Have a tensor use the present bytes of its storage, and the present history of its base."""
     if not isinstance(t, Tensor):
@@ -681,13 +705,13 @@ def _lies_over(data: Array, storage: UntypedStorage, meta: TensorMeta) -> bool:
 
 
 def _take_history(view: Tensor) -> None:
-    """Give a view a history if its base has begun to require grad since it was made."""
-    base, refresh = view._base, VIEW_HISTORY[0]
-    if base is None or refresh is None or not base._keys & ~view._keys & K.REQUIRES_GRAD:
+    """Have a view require grad as its base does now."""
+    base = view._base
+    if base is None or not (base._keys ^ view._keys) & K.REQUIRES_GRAD:
         return
     kind = view.meta.dtype
     if kind.is_floating_point or kind.is_complex:
-        refresh(view)
+        _sync_requires_grad(view)
 
 
 def resize_storage(t: Tensor, nbytes: int) -> None:
@@ -711,6 +735,11 @@ def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: in
     t._base = None
     t._ag = None
     return t
+
+
+def _as_subclass(t: TensorBase, cls: type) -> object:
+    """`Tensor.as_subclass`, where subclasses' handlers are off: an alias of the class."""
+    return _of_class(t.alias(), cls) if type(t) is Tensor else t
 
 
 def _of_class(t: TensorBase, cls: type) -> object:

@@ -88,7 +88,7 @@ def _fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
         stream = stream_of(params[-1])  # type: ignore[arg-type]  # a generator, by the schema
         write_drawn(xp, self, draw(stream, self, *params[:-1]))
 
-    page.derivative(self=lambda grad: None)
+    page.flat("self")
     return page
 
 

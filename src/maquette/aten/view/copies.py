@@ -125,7 +125,8 @@ def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:
     return grad if grad.meta.device is meta.device else grad.to(device=meta.device)
 
 
-copy_.derivative(self=lambda grad: None, src=lambda grad, src_meta: _to_device_of(grad, src_meta))
+copy_.flat("self")
+copy_.linear(src=lambda grad, src_meta: _to_device_of(grad, src_meta))
 
 copy = define(
     "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
@@ -375,7 +376,7 @@ for _page in (fill__tensor, fill_tensor):
 zero_ = define("aten::zero_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace])
 zero_.shape(lambda self: self)
 zero_.kernel(lambda xp, self: _fill(xp, self, 0))
-zero_.derivative(self=lambda grad: None)
+zero_.flat("self")
 zero = define("aten::zero(Tensor self) -> Tensor", tags=[Tag.generated])
 zero.shape(lambda self: self.like())
 zero.kernel(lambda xp, self: xp.zeros_like(self))

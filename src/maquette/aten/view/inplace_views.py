@@ -17,7 +17,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.aliasing import alias_kernel
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.tensor import ADINPLACE, Tensor, tell_requires_grad
 
 
 def _inplace(view: OperatorPage, rule: Callable[..., TensorMeta]) -> OperatorPage:
@@ -89,12 +89,12 @@ def _detached(op: OpOverload, ks: int) -> Callable[..., object]:
 
 
 def _forget_history(t: Tensor) -> None:
-    t._keys &= ~K.REQUIRES_GRAD
-    if t._ag is not None:
+    if t._keys & K.REQUIRES_GRAD:
         ag = t._autograd()
         ag.requires_grad = False
         ag.grad_fn = None
         ag.output_nr = 0
+        tell_requires_grad(t)
 
 
 for _key in (DispatchKey.Autograd, DispatchKey.ADInplaceOrView):

@@ -17,8 +17,9 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
+from maquette.tensor.aliasing import alias_kernel
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, adopt, from_storage
+from maquette.tensor.tensor import ADINPLACE, Tensor, adopt, from_storage
 from maquette.tensor.typed_storage import TypedStorage
 
 Ints = tuple[int, ...]
@@ -60,6 +61,20 @@ def _refuse_grad(page: OperatorPage, words: str) -> None:
     page.op.register(DispatchKey.Autograd, Kernel(factory))
 
 
+def _counting_changes(op: OpOverload, ks: int) -> Callable[..., object]:
+    """As for every mutation, but for one to the sizes that the tensor has: that is none."""
+    count = alias_kernel(op, ks)
+    assert count is not None
+
+    def kernel(ks: int, self: Tensor, size: Ints, memory_format: MemoryFormat | None) -> object:
+        if size == self.meta.shape:
+            return op.run(ks & ~ADINPLACE, (self, size, memory_format))
+        return count(ks, self, size, memory_format)
+
+    return kernel
+
+
+resize_.op.register(DispatchKey.ADInplaceOrView, Kernel(_counting_changes))
 _refuse_grad(resize_, "cannot resize variables that require grad")
 
 resize_as_ = define(

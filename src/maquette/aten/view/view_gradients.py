@@ -171,9 +171,13 @@ def as_strided_backward(
     span = max(
         _span(size, stride, offset - first), _span(meta.shape, meta.strides, meta.offset - first)
     )
-    places = _places(grad, span, size, stride, offset - first)
-    flat = grad.new_zeros((span,)).index_add(0, places, grad.reshape(-1))
-    if not meta.is_dense:
+    if _may_overlap(size, stride):
+        places = _places(grad, span, size, stride, offset - first)
+        flat = grad.new_zeros((span,)).index_add(0, places, grad.reshape(-1))
+    else:
+        flat = grad.new_zeros((span,))
+        flat.as_strided(size, stride, offset - first).copy_(grad)
+    if _may_overlap(meta.shape, meta.strides):
         own = _places(grad, span, meta.shape, meta.strides, meta.offset - first)
         ones = flat.new_ones(own.shape)
         flat = flat / flat.new_zeros((span,)).index_add(0, own, ones).clamp_min(1)
@@ -199,6 +203,17 @@ def _span(size: Ints, stride: Ints, offset: int) -> int:
     if 0 in size:
         return offset
     return offset + 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+
+
+def _may_overlap(size: Ints, stride: Ints) -> bool:
+    """Whether two elements of a geometry can be one: not, where each stride steps over the rest."""
+    reach = 0
+    for step, n in sorted(zip(stride, size, strict=True)):
+        if n != 1:
+            if step <= reach:
+                return True
+            reach += step * (n - 1)
+    return False
 
 
 def _places(grad: Tensor, span: int, size: Ints, stride: Ints, offset: int) -> Tensor:

@@ -1,0 +1,141 @@
+"""Views under mutation: gradients go through what a view changes, dtype and bits included."""
+
+import pytest
+
+import maquette as mq
+from maquette import Tensor
+
+
+def pairs() -> Tensor:
+    return mq.ones(2, 2, requires_grad=True)
+
+
+def complex_leaf() -> Tensor:
+    return mq.tensor([1 + 2j, 3 - 1j], requires_grad=True)
+
+
+def test_T25_gradients_go_through_a_mutated_complex_view() -> None:
+    """Finding 2: half of the gradient was lost."""
+    x = pairs()
+    whole = x.clone()
+    mq.view_as_complex(whole).mul_(2)
+    whole.sum().backward()
+    assert x.grad.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+def test_T25_gradients_go_through_a_mutated_real_view() -> None:
+    """Finding 2: backward was refused."""
+    a = complex_leaf()
+    whole = a.clone()
+    mq.view_as_real(whole).mul_(2)
+    whole.real.sum().backward()
+    assert a.grad.tolist() == [2, 2]
+
+
+def test_T25_a_mutated_imaginary_part_leaves_the_real_one() -> None:
+    a = complex_leaf()
+    whole = a.clone()
+    whole.imag.mul_(3)
+    mq.view_as_real(whole).sum().backward()
+    assert a.grad.tolist() == [1 + 3j, 1 + 3j]
+
+
+def test_T25_a_conjugate_view_follows_its_mutated_base() -> None:
+    a = complex_leaf()
+    whole = a.clone()
+    view = whole.conj()
+    whole.mul_(1j)
+    view.real.sum().backward()
+    assert a.grad.tolist() == [-1j, -1j]
+
+
+def test_T25_a_mutated_conjugate_view_of_a_slice_changes_the_base() -> None:
+    a = complex_leaf()
+    whole = a.clone()
+    whole[:1].conj().mul_(1j)
+    whole.real.sum().backward()
+    assert a.grad.tolist() == [1j, 1 + 0j]
+
+
+def test_T25_a_part_of_a_real_view_of_a_part_is_mutated() -> None:
+    a = complex_leaf()
+    whole = a.clone()
+    mq.view_as_real(whole[1:])[0, 1:].mul_(5)
+    mq.view_as_real(whole).sum().backward()
+    assert a.grad.tolist() == [1 + 1j, 1 + 5j]
+
+
+def test_T25_gradients_through_overlapping_elements_add_up() -> None:
+    """Finding 60: overlapping as_strided views of a base that is mutated."""
+    x = mq.ones(3, requires_grad=True)
+    base = x * 1
+    view = base.as_strided((2, 2), (1, 1))
+    base.mul_(2)
+    view.sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "overwrite",
+    [
+        lambda y: y.zero_(),
+        lambda y: y.fill_(3),
+        lambda y: y.copy_(mq.ones(3)),
+        lambda y: y.normal_(),
+        lambda y: y.uniform_(),
+        lambda y: y.__setitem__(slice(None), 1.0),
+        lambda y: y.masked_fill_(mq.tensor([True] * 3), 1.0),
+    ],
+)
+def test_T25_what_is_overwritten_has_gradient_zero(overwrite: object) -> None:
+    """Finding 1: it had none."""
+    x = mq.ones(3, requires_grad=True)
+    y = x * 2
+    overwrite(y)  # type: ignore[operator]
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_T58_a_retained_gradient_is_what_hooks_made_of_it() -> None:
+    """Finding 4."""
+    y = mq.ones(2, requires_grad=True) * 1
+    y.retain_grad()
+    y.register_hook(lambda g: g * 2)
+    y.sum().backward()
+    assert y.grad.tolist() == [2.0, 2.0]
+
+
+def test_T58_a_hook_stays_with_the_value_and_retain_grad_with_the_tensor() -> None:
+    x = mq.ones(2, requires_grad=True)
+    y = x * 1
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    y.mul_(3)
+    y.sum().backward()
+    assert y.grad.tolist() == [1.0, 1.0]
+    assert x.grad.tolist() == [30.0, 30.0]
+
+
+def test_T25_views_require_grad_as_soon_as_their_base_does() -> None:
+    base = mq.ones(2)
+    view = base[:1]
+    base.requires_grad_()
+    assert view.requires_grad
+    base.requires_grad_(False)
+    assert not view.requires_grad
+
+
+def test_T64_views_of_inference_tensors_have_no_base() -> None:
+    """Finding 14."""
+    with mq.inference_mode():
+        c = mq.ones(2)
+    assert not c.view(1, 2)._is_view()
+
+
+def test_T5_resizing_to_the_same_sizes_is_no_mutation() -> None:
+    """Finding 11."""
+    a = mq.ones(2, 2)
+    a.resize_(2, 2)
+    assert a._version == 0
+    a.resize_(4)
+    assert a._version == 1
