@@ -383,3 +383,27 @@ def test_D37_compatibility(arguments: str, backward: bool, reason: str) -> None:
 def test_D37_the_names_must_agree() -> None:
     assert not parse_schema("m::g(int a, *, Tensor(a!) out) -> Tensor(a!)") \
         .is_backward_compatible_with(OLD)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"f({'(' * 3000}Tensor x{')' * 3000}) -> ()",
+        f"f() -> {'(' * 3000}Tensor{')' * 3000}",
+        f"f(int[] x={'[' * 3000}1{']' * 3000}) -> ()",
+        f"f(int x={'9' * 5000}) -> ()",
+        f"f(int[] x=[{'9' * 5000}]) -> ()",
+        f"f(int[{'9' * 5000}] x) -> ()",
+    ],
+    ids=["arguments", "returns", "default", "number", "list", "size"],
+)
+def test_D22_schemas_beyond_all_measure_are_the_parsers_own_error(text):
+    with pytest.raises(RuntimeError, match="invalid schema") as caught:
+        parse_schema(text)
+    assert len(str(caught.value)) < 5000
+
+
+@pytest.mark.parametrize("text", [None, 3, b"f() -> ()"])
+def test_D22_a_schema_is_a_string(text):
+    with pytest.raises(TypeError, match="expected the text of a schema"):
+        parse_schema(text)

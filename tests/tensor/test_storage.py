@@ -450,3 +450,10 @@ def test_T4_observers_see_what_their_own_thread_makes():
         other.start()
         other.join()
     assert log.events == []
+
+
+def test_resizing_to_the_same_sizes_counts_as_no_write() -> None:
+    x = mq.ones(2, 3)
+    x.resize_(2, 3).resize_as_(mq.zeros(2, 3))
+    assert x._version == 0
+    assert x.resize_(3, 2)._version == 1

@@ -52,6 +52,7 @@ _RESERVED: Final = frozenset(
     "raise return while with None True False".split()
 )
 _CONSTANTS: Final[dict[str, object]] = {"None": None, "True": True, "False": False, "Mean": 1}
+_MOST_DIGITS: Final = 4000  # CPython refuses to read longer integers
 _NOT_FINITE: Final = ("inf", "nan")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
@@ -68,7 +69,14 @@ def parse_schema(text: str, allow_typevars: bool = True) -> FunctionSchema:
     >>> parse_schema("  f( Tensor   x )->Tensor ")
     f(Tensor x) -> Tensor
     """
-    return _Reader(text, allow_typevars).schema()
+    if not isinstance(text, str):
+        raise TypeError(f"expected the text of a schema, got a {type(text).__name__}: {text!r:.80}")
+    reader = _Reader(text, allow_typevars)
+    try:
+        return reader.schema()
+    except RecursionError:
+        start, end = reader.start, reader.end
+    reader.fail("it is nested too deeply", start, end)
 
 
 class _Reader:
@@ -128,10 +136,12 @@ class _Reader:
         found = f"'{self.token}'" if self.kind != "end" else "the end of the text"
         if self.kind == "ident" and self.token in _RESERVED:
             found += ", a reserved word"
-        self._fail(f"expected {what} but found {found}", self.start, self.end)
+        self.fail(f"expected {what} but found {found}", self.start, self.end)
 
-    def _fail(self, message: str, start: int, end: int) -> NoReturn:
+    def fail(self, message: str, start: int, end: int) -> NoReturn:
         line = self.text.replace("\n", " ").replace("\t", " ")
+        if len(line) > 2000:
+            line, start, end = f"{line[:1000]} ... {line[-100:]}", min(start, 1000), min(end, 1001)
         mark = " " * start + "~" * max(end - start, 1)
         raise RuntimeError(
             f"invalid schema: {message} at position {start}:\n{line}\n{mark} <--- HERE"
@@ -164,7 +174,7 @@ class _Reader:
         start, end = self.start, self.end
         overload = self._identifier("an overload name")
         if overload == "default" or overload.startswith("__"):
-            self._fail(f"'{overload}' is not a legal overload name", start, end)
+            self.fail(f"'{overload}' is not a legal overload name", start, end)
         return name, overload
 
     def _arguments(self) -> tuple[list[Argument], bool]:
@@ -179,7 +189,7 @@ class _Reader:
                 return arguments, True
             if self._take("*"):
                 if kwarg_only:
-                    self._fail("a second '*'", start, start + 1)
+                    self.fail("a second '*'", start, start + 1)
                 kwarg_only = True
             else:
                 argument = self._remembered_argument(kwarg_only)
@@ -194,11 +204,11 @@ class _Reader:
         name = argument.name
         for other in before:
             if other.name == name:
-                self._fail(f"a second argument named '{name}'", start, self.start)
+                self.fail(f"a second argument named '{name}'", start, self.start)
         if argument.kwarg_only or argument.default is not NO_DEFAULT or argument.type.is_list:
             return
         if before and before[-1].default is not NO_DEFAULT:
-            self._fail(
+            self.fail(
                 f"argument '{name}' without a default follows one with a default; give it a "
                 "default too, or move it to the front",
                 start,
@@ -304,13 +314,15 @@ class _Reader:
         hint = f"usual ones are {COMMON_TYPES}"
         if "." in name:
             hint = "register the class first, with register_class or register_opaque_type"
-        self._fail(f"unknown type '{name}' ({hint})", start, start + len(name))
+        self.fail(f"unknown type '{name}' ({hint})", start, start + len(name))
 
     def _list_size(self) -> int | None:
         if self._take("]"):
             return None
         if self.kind != "number" or not self.token.isdigit():
             self._fail_expected("a number of elements or ']'")
+        if len(self.token) > _MOST_DIGITS:
+            self.fail("the size of a list is too large", self.start, self.start + 1)
         size = int(self._next())
         self._expect("]")
         return size
@@ -352,7 +364,7 @@ class _Reader:
             return convert(type, value)
         except Mismatch as mismatch:
             reason = str(mismatch) or f"type '{type}' does not take it"
-            self._fail(f"the default of '{name}' is wrong: {reason}", start, self.start)
+            self.fail(f"the default of '{name}' is wrong: {reason}", start, self.start)
 
     def _literal(self, type: SchemaType) -> object:
         if self._take("["):
@@ -391,7 +403,7 @@ class _Reader:
             start = self.start
             second = self._signed()
             if not isinstance(second, complex):
-                self._fail("expected an imaginary number such as 2j", start, self.start)
+                self.fail("expected an imaginary number such as 2j", start, self.start)
             return complex(first, second.imag)
         return first
 
@@ -401,11 +413,13 @@ class _Reader:
             self._take("+")
         if self.kind != "number" and self.token not in _NOT_FINITE:
             self._fail_expected("a default value")
-        token = self._next()
+        start, token = self.start, self._next()
         value: int | float | complex
         if token.endswith("j"):
             value = complex(0.0, float(token[:-1]))
             return value.conjugate() if negative else value
+        if token.isdigit() and len(token) > _MOST_DIGITS:
+            self.fail(f"a number of {len(token)} digits does not fit in 64 bits", start, self.start)
         value = int(token) if token.isdigit() else float(token)
         return -value if negative else value
 

@@ -66,10 +66,13 @@ def _counting_changes(op: OpOverload, ks: int) -> Callable[..., object]:
     count = alias_kernel(op, ks)
     assert count is not None
 
-    def kernel(ks: int, self: Tensor, size: Ints, memory_format: MemoryFormat | None) -> object:
+    def kernel(
+        ks: int, self: Tensor, given: Ints | Tensor, memory_format: MemoryFormat | None
+    ) -> object:
+        size = given.meta.shape if isinstance(given, Tensor) else given
         if size == self.meta.shape:
-            return op.run(ks & ~ADINPLACE, (self, size, memory_format))
-        return count(ks, self, size, memory_format)
+            return op.run(ks & ~ADINPLACE, (self, given, memory_format))
+        return count(ks, self, given, memory_format)
 
     return kernel
 
@@ -97,6 +100,7 @@ def resize_as__shape(
 
 # Only the size of the template counts (F59).
 resize_as_.any_device(when=lambda self, the_template, *rest: any_elsewhere((self, the_template)))
+resize_as_.op.register(DispatchKey.ADInplaceOrView, Kernel(_counting_changes))
 _refuse_grad(resize_as_, "cannot resize variables that require grad")
 
 # --- another storage -----------------------------------------------------------------
