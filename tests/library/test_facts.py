@@ -94,3 +94,55 @@ def test_a_page_ends_with_its_library() -> None:
 def test_a_built_in_operator_is_not_replaced_by_a_page() -> None:
     with pytest.raises(RuntimeError, match="is defined already"):
         define("aten::mm(Tensor self, Tensor mat2) -> Tensor")
+
+
+# --- registrations by name -------------------------------------------------------------------
+
+
+@pytest.fixture
+def lib() -> Iterator[mq.library.Library]:
+    with mq.library._scoped_library("facts_lib", "FRAGMENT") as library:
+        library.define("double(Tensor x) -> Tensor")
+        mq.library.register_shape("facts_lib::double", lambda x: x.like(), lib=library)
+        yield library
+
+
+def test_a_kernel_on_arrays_is_a_pages_kernel(lib: mq.library.Library) -> None:
+    @mq.library.register_kernel("facts_lib::double", None, lib=lib, arrays=True)
+    def double_kernel(xp, x):  # type: ignore[no-untyped-def]  # arrays
+        return xp.add(x, x, dtype=xp.float64)  # the shape rule says float32
+
+    assert mq.ops.facts_lib.double.default.facts.kernel is double_kernel
+    assert mq.ops.facts_lib.double(mq.ones(2)).dtype is mq.float32
+
+
+def test_a_kernel_of_one_device_is_laid_out_by_the_shape_rule(lib: mq.library.Library) -> None:
+    kernel = lambda x: x.astype("float64") * 2  # noqa: E731
+    mq.library.register_kernel("facts_lib::double", "cpu", kernel, lib=lib, arrays=True)
+    out = mq.ops.facts_lib.double(mq.ones(2))
+    assert (out.dtype, out.tolist()) == (mq.float32, [2, 2])
+
+
+def test_a_registered_derivative_ends_with_its_library(lib: mq.library.Library) -> None:
+    mq.library.register_kernel("facts_lib::double", None, lambda x: x * 2, lib=lib, arrays=True)
+    with mq.library._scoped_library("facts_lib", "FRAGMENT") as other:
+        mq.library.register_derivative("facts_lib::double", x=lambda grad: grad * 2, lib=other)
+        x = mq.ones(2, requires_grad=True)
+        mq.ops.facts_lib.double(x).sum().backward()
+        assert x.grad.tolist() == [2, 2]
+    assert mq.ops.facts_lib.double.default.derivatives is None
+
+
+def test_a_derivative_by_an_unknown_argument_is_refused(lib: mq.library.Library) -> None:
+    with pytest.raises(ValueError, match="has no argument 'y'; it has x"):
+        mq.library.register_derivative("facts_lib::double", y=lambda grad: grad, lib=lib)
+
+
+def test_withdrawing_a_library_leaves_no_fact(lib: mq.library.Library) -> None:
+    facts = mq.ops.facts_lib.double.default.facts
+    with mq.library._scoped_library("facts_lib", "FRAGMENT") as other:
+        mq.library.register_tangent("facts_lib::double", lambda x_t: x_t * 2, lib=other)
+        mq.library.register_sharding("facts_lib::double", lambda x: x, lib=other)
+        assert facts.tangent is not None
+    assert facts.tangent is None
+    assert facts.sharding is None

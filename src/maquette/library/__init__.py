@@ -11,9 +11,12 @@ from maquette.library.functions import (
     impl_abstract,
     register_autograd,
     register_cost,
+    register_derivative,
     register_fake,
     register_kernel,
     register_shape,
+    register_sharding,
+    register_tangent,
     register_vmap,
 )
 from maquette.library.infer_schema import infer_schema
@@ -40,8 +43,11 @@ __all__ = [
     "register_autograd",
     "register_backend",
     "register_cost",
+    "register_derivative",
     "register_fake",
     "register_kernel",
     "register_shape",
+    "register_sharding",
+    "register_tangent",
     "register_vmap",
 ]

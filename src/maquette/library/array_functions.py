@@ -1,19 +1,63 @@
 """Functions of arrays as kernels of operators: tensors are unwrapped before, results wrapped after.
 
-A page's array kernel (`arrays.py`) is laid out by its shape rule; these functions have none, so
-their results are what they return.
+Where the operator has a shape rule, results are laid out by it, as those of a page's array kernel
+are (`arrays.py`); where it has none, they are what the function returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
+from maquette.autograd.formulas import parameter_names
 from maquette.core.device import device
+from maquette.dispatch.forms import returns_of
+from maquette.dispatch.operator import OpOverload
+from maquette.library.arrays import (
+    arrays_of,
+    build,
+    fresh_from,
+    resize_outputs,
+    run_kernel,
+    view_of,
+)
+from maquette.library.infer import lookup
+from maquette.library.python_kernels import python_kernel
+from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Array, Tensor, from_array
 
 Function = Callable[..., object]
+
+
+def array_factory(function: Function, device_type: str) -> Callable[[OpOverload, int], Function]:
+    """The factory of a kernel that runs a function of arrays, on one type of device."""
+    on_namespace = with_namespace(function)
+
+    def factory(op: OpOverload, ks: int) -> Function:
+        backend = backend_of(device_type)
+        if op.shape_rule is None:
+            return python_kernel(on_arrays(partial(on_namespace, backend.namespace)))(op, ks)
+        kinds = returns_of(op)
+
+        def kernel(ks: int, *params: object) -> object:
+            outcome = lookup(op, params)
+            resize_outputs(op, kinds, outcome, params)
+            given = arrays_of(params)
+            results = run_kernel(backend.runner, on_namespace, backend.namespace, *given)
+            return build(op, kinds, outcome, params, results, fresh_from, view_of)
+
+        return kernel
+
+    return factory
+
+
+def with_namespace(function: Function) -> Function:
+    """A function whose first parameter is ``xp``, the array namespace: itself if it has one."""
+    if parameter_names(function)[:1] == ("xp",):
+        return function
+    return lambda xp, *args, **kwargs: function(*args, **kwargs)
 
 
 def on_arrays(function: Function) -> Function:

@@ -11,13 +11,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from maquette.autograd.formulas import formula_rule
 from maquette.autograd.registered import Formula, formula_kernel
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey, KeyLike
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.array_functions import on_arrays
+from maquette.library.array_functions import array_factory, on_arrays, with_namespace
 from maquette.library.custom_op import (
     CustomOpDef,
     Devices,
@@ -27,13 +28,14 @@ from maquette.library.custom_op import (
 from maquette.library.fakes import register_fake as register_fake_with
 from maquette.library.kernel_handle import KernelHandle, kernel_handle
 from maquette.library.library import Library
-from maquette.library.page import set_shape_rule
+from maquette.library.page import add_formula, register_rule
 from maquette.library.registrations import (
     canonical_name,
     find_overload,
     set_fact,
     warn_at,
 )
+from maquette.tensor.backend import backend_of
 
 Function = Callable[..., object]
 F = TypeVar("F", bound=Function)
@@ -143,19 +145,47 @@ def register_kernel(
     """Let a function serve an operator on device types (None: all without their own); returns it.
 
     arrays: the function takes and returns arrays, where PyTorch knows only functions of tensors.
+    With a first parameter ``xp`` it is given the array namespace, as a page's kernel is; results
+    are laid out by the shape rule where the operator has one.
     """
     _check_operator("register_kernel", op)
     opdef = find_opdef(op)
 
     def register(function: F) -> F:
-        kernel: Function = on_arrays(function) if arrays else function
         if opdef is not None:
+            kernel = _on_cpu_arrays(function) if arrays else function
             opdef.register_kernel(device_types, kernel)
+        elif arrays:
+            _register_array_kernel(op, device_types, function, lib)
         else:
-            impl(_name(op), "default" if device_types is None else device_types, kernel, lib=lib)
+            impl(_name(op), "default" if device_types is None else device_types, function, lib=lib)
         return function
 
     return register if func is None else register(func)
+
+
+def _on_cpu_arrays(function: Function) -> Function:
+    on_namespace = with_namespace(function)
+    bound = on_arrays(lambda *args, **kw: on_namespace(backend_of("cpu").namespace, *args, **kw))
+    bound.__module__ = getattr(function, "__module__", bound.__module__)
+    return bound
+
+
+def _register_array_kernel(
+    op: Operator, device_types: Devices, function: Function, lib: Library | None
+) -> None:
+    """Make a function of arrays the page's kernel, or that of some devices."""
+    name = _name(op)
+    library = _library(_namespace(name), lib)
+    overload = _find(op)
+    if device_types is None and overload is not None and overload.shape_rule is not None:
+        library.on_destroy(set_fact(overload, "kernel", with_namespace(function)))
+        return
+    listed = [device_types] if isinstance(device_types, str) else device_types or ["cpu"]
+    for device_type in listed:
+        factory = array_factory(function, device_type)
+        kernel = Kernel(factory, python=function, place=caller_place())
+        library.register(name, K.as_key(K.key_for_device(device_type)), kernel)
 
 
 def register_fake(
@@ -231,6 +261,56 @@ def register_autograd(
     library.register(overload.name(), DispatchKey.Autograd, kernel)
 
 
+def register_derivative(
+    op: Operator, /, *joint: str, lib: Library | None = None, **formulas: Function
+) -> Callable[[F], F]:
+    """Register derivatives as a page states them: formulas that name what they need.
+
+    One formula an argument by keyword (``self=lambda grad, other: grad * other``), or a decorator
+    for several arguments together. Parameters: ``grad``, arguments of the operator, ``result``;
+    what is named is saved. PyTorch keeps such formulas in a file of its own, ``derivatives.yaml``.
+    """
+    overload = _existing("register_derivative", op)
+    check_differentiable(overload, views=True)
+    library = _library(overload.namespace, lib)
+
+    def add(wrt: tuple[str, ...], formula: Function, *, joint: bool) -> None:
+        _check_arguments(overload, wrt)
+        library.on_destroy(add_formula(overload, formula_rule(wrt, formula, joint=joint)))
+
+    for name, formula in formulas.items():
+        add((name,), formula, joint=False)
+
+    def decorate(function: F) -> F:
+        add(joint, function, joint=True)
+        return function
+
+    return decorate
+
+
+def _check_arguments(op: OpOverload, wrt: Sequence[str]) -> None:
+    known = [a.name for a in op._schema.arguments]
+    for name in wrt:
+        if name not in known:
+            raise ValueError(
+                f"register_derivative: {op} has no argument '{name}'; it has {', '.join(known)}"
+            )
+
+
+def register_tangent(
+    op: Operator, func: F | None = None, /, *, lib: Library | None = None
+) -> F | Callable[[F], F]:
+    """Register the tangent rule of forward mode; its parameters are those of `page.tangent`."""
+    return _register_fact("register_tangent", op, "tangent", func, lib)
+
+
+def register_sharding(
+    op: Operator, func: F | None = None, /, *, lib: Library | None = None
+) -> F | Callable[[F], F]:
+    """Register the sharding rule: how shards of the arguments make shards of the results."""
+    return _register_fact("register_sharding", op, "sharding", func, lib)
+
+
 def _warn_unreached(op: OpOverload, place: str) -> None:
     if op.find_key(DispatchKey.AutogradCPU) is DispatchKey.CompositeImplicitAutograd:
         warn_at(
@@ -273,7 +353,9 @@ def _register_fact(
     return register if func is None else register(func)
 
 
-def register_shape(op: Operator, func: F | None = None, /) -> F | Callable[[F], F]:
+def register_shape(
+    op: Operator, func: F | None = None, /, *, lib: Library | None = None
+) -> F | Callable[[F], F]:
     """Register the shape rule: metas and plain arguments, all positional, to metas; returns it.
 
     From it the operator has its answer on meta and fake tensors, remembered by metas, where
@@ -282,7 +364,8 @@ def register_shape(op: Operator, func: F | None = None, /) -> F | Callable[[F], 
     overload = _existing("register_shape", op)
 
     def register(function: F) -> F:
-        set_shape_rule(overload, function)
+        library = _library(overload.namespace, lib)
+        library.on_destroy(register_rule(overload, function))
         return function
 
     return register if func is None else register(func)

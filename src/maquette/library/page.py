@@ -24,6 +24,7 @@ from maquette.dispatch.registry import define_overload, ops, remove_overload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
 from maquette.library.python_kernels import python_kernel
+from maquette.library.registrations import Undo, set_fact
 from maquette.library.variants import (
     check_same_dtype,
     inplace_schema,
@@ -318,6 +319,29 @@ def set_shape_rule(op: OpOverload, rule: Callable[..., object]) -> None:
     else:
         op.own_shape = rule
     _serve_backends(op)
+
+
+def register_rule(op: OpOverload, rule: Callable[..., object]) -> Undo:
+    """`set_shape_rule` of an operator, undone by the returned call."""
+    undo = set_fact(op, "shape", rule)
+    _serve_backends(op)
+    return undo
+
+
+def add_formula(op: OpOverload, rule: Rule) -> Undo:
+    """Add a derivative to an operator's facts, taken away by the returned call."""
+    had = op.facts.derivatives
+    known = derivatives_of(op)
+    remove = known.add(rule)
+    op.facts.changed()
+
+    def undo() -> None:
+        remove()
+        if had is None and not known.rules and op.facts.derivatives is known:
+            op.facts.derivatives = None
+        op.facts.changed()
+
+    return undo
 
 
 def _serve_backends(op: OpOverload) -> None:
