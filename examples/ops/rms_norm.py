@@ -10,8 +10,8 @@ and is planned like a built-in operator.
 
 import maquette as mq
 from maquette import Tensor, TensorMeta
-from maquette.core.errors import check
-from maquette.library.page import Cost, define
+from maquette.library import Cost
+from maquette.library import define_page as define
 
 # --- forward: out = input * rstd * weight, with rstd = 1 / sqrt(mean(input ** 2) + eps) -----------
 
@@ -25,13 +25,11 @@ def rms_norm_shape(
     input: TensorMeta, weight: TensorMeta, eps: float
 ) -> tuple[TensorMeta, TensorMeta]:
     """Metas in, metas out, and every check: data, meta and fake tensors are refused alike."""
-    check(
-        input.ndim > 0 and weight.shape == input.shape[-1:] and weight.dtype is input.dtype,
-        lambda: (
+    if not (input.ndim > 0 and weight.shape == input.shape[-1:] and weight.dtype is input.dtype):
+        raise RuntimeError(
             f"rms_norm: expected a weight of the input's last dimension and dtype; got input "
             f"{input} and weight {weight}"
-        ),
-    )
+        )
     return input.fresh(input.shape), input.fresh((*input.shape[:-1], 1), dtype=statistics(input))
 
 
@@ -75,10 +73,10 @@ rms_norm_backward = define(
 def rms_norm_backward_shape(
     grad: TensorMeta, input: TensorMeta, weight: TensorMeta, rstd: TensorMeta
 ) -> tuple[TensorMeta, TensorMeta]:
-    check(
-        grad.shape == input.shape,
-        lambda: f"rms_norm_backward: expected a gradient like the input {input}; got {grad}",
-    )
+    if grad.shape != input.shape:
+        raise RuntimeError(
+            f"rms_norm_backward: expected a gradient like the input {input}; got {grad}"
+        )
     return input.fresh(input.shape), weight.fresh(weight.shape)
 
 

@@ -87,6 +87,8 @@ class OperatorFacts:
         metas, results: metas where the call has tensors, tuples of them for lists.
         """
         said = Cost() if self.cost is None else self.cost(*metas, *results)
+        if not isinstance(said, Cost):
+            raise TypeError(f"{self.overloads[0]}: its cost rule gave {said!r}, expected a Cost")
         read, written = said.bytes_read, said.bytes_written
         return Cost(
             said.flops,

@@ -3,6 +3,7 @@
 from maquette.dispatch.kernels import fallthrough_kernel
 from maquette.library import page
 from maquette.library.backends import register_backend
+from maquette.library.costs import cost_of
 from maquette.library.custom_op import CustomOpDef, custom_op
 from maquette.library.functions import (
     define,
@@ -22,6 +23,7 @@ from maquette.library.functions import (
 from maquette.library.infer_schema import infer_schema
 from maquette.library.library import Library, _scoped_library
 from maquette.library.page import Cost, OperatorPage, Variant
+from maquette.library.page import define as define_page
 from maquette.tensor.backend import Backend
 
 __all__ = [
@@ -33,7 +35,9 @@ __all__ = [
     "Variant",
     "_scoped_library",
     "custom_op",
+    "cost_of",
     "define",
+    "define_page",
     "fallthrough_kernel",
     "get_kernel",
     "impl",

@@ -23,6 +23,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import define_overload, ops, remove_overload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
+from maquette.library.data_dependent import refused_on_meta, refusing_rule, self_describing
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, set_fact
 from maquette.library.variants import (
@@ -99,6 +100,22 @@ class OperatorPage(functools.partial[Any]):
         self.facts.kernel = function
         self.facts.changed()
         return function
+
+    def data_dependent(self, checks: Callable[..., None] | None = None) -> Callable[[F], F]:
+        """Register the kernel of an operator whose result has a size that only data tells.
+
+        The kernel's arrays say their own shapes. checks: called with metas and plain arguments in
+        the place of a shape rule; raises for what is refused. On fake tensors a call raises
+        `DynamicOutputShapeException` where the operator is tagged ``dynamic_output_shape``.
+        """
+        self.facts.shape = refusing_rule(self.op, checks)
+
+        def register(function: F) -> F:
+            self.op.register(DispatchKey.CPU, self_describing(function, checks))
+            self.op.register(DispatchKey.Meta, Kernel(refused_on_meta))
+            return function
+
+        return register
 
     def composite(self, function: F) -> F:
         """Register a definition by other operators (CompositeImplicitAutograd)."""
@@ -323,9 +340,15 @@ def set_shape_rule(op: OpOverload, rule: Callable[..., object]) -> None:
 
 def register_rule(op: OpOverload, rule: Callable[..., object]) -> Undo:
     """`set_shape_rule` of an operator, undone by the returned call."""
-    undo = set_fact(op, "shape", rule)
-    _serve_backends(op)
-    return undo
+    undo = [set_fact(op, "shape", rule)]
+    if not op.has_kernel_for_dispatch_key(DispatchKey.Meta):
+        undo += [op.register(key, _BY_BACKEND) for key in _backends(op)]
+
+    def undo_all() -> None:
+        for each in undo:
+            each()
+
+    return undo_all
 
 
 def add_formula(op: OpOverload, rule: Rule) -> Undo:
@@ -348,7 +371,12 @@ def _serve_backends(op: OpOverload) -> None:
     if op.has_kernel_for_dispatch_key(DispatchKey.Meta):
         op.invalidate()
     else:
-        op.register_for_good(_BACKENDS_OR_NONE if op.takes_numbers else BACKENDS, _BY_BACKEND)
+        op.register_for_good(_backends(op), _BY_BACKEND)
+
+
+def _backends(op: OpOverload) -> tuple[DispatchKey, ...]:
+    """The keys at which an operator with a shape rule is served by `backend_kernel`."""
+    return _BACKENDS_OR_NONE if op.takes_numbers else BACKENDS
 
 
 _BY_BACKEND = Kernel(backend_kernel)

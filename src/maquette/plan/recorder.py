@@ -15,14 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from maquette.dispatch.matching import bind
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import node_observers, tls
-from maquette.library.infer import rule_argument
-from maquette.library.page import Cost
+from maquette.library.costs import cost_of
 from maquette.tensor.storage import UntypedStorage, observe_allocations
-from maquette.tensor.tensor import Tensor
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -37,12 +34,13 @@ class Place:
 
 @dataclass(slots=True)
 class Operation:
-    """One operator call: its overload's name, phase, place and cost."""
+    """One operator call: its overload's name, phase, place, FLOPs, and bytes read and written."""
 
     name: str
     phase: str
     place: Place
     flops: int
+    bytes_moved: int = 0
 
 
 @dataclass(slots=True)
@@ -150,7 +148,9 @@ class Recorder(TorchDispatchMode):
             st.node_context = place
         operation = Operation(str(func), self.phase, place, 0)
         result = func(*args, **(kwargs or {}))
-        operation.flops = flops_of(func, args, kwargs or {}, result)
+        cost = cost_of(func, args, kwargs or {}, result)
+        operation.flops = cost.flops
+        operation.bytes_moved = (cost.bytes_read or 0) + (cost.bytes_written or 0)
         self.operations.append(operation)
         if self._progress is not None and len(self.operations) % 256 == 0:
             self._progress(len(self.operations))
@@ -215,21 +215,3 @@ def caller_line() -> str:
 def _short(path: str) -> str:
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
-
-
-def flops_of(
-    op: OpOverload, args: tuple[object, ...], kwargs: dict[str, object], result: object
-) -> int:
-    """FLOPs of one call, as the operator's page says; 0 for pages without a cost."""
-    rule = op.facts.cost
-    if rule is None:
-        return 0
-    schema = op._schema
-    params = bind(schema, args, kwargs, takes_numbers=op.takes_numbers)
-    metas = [
-        rule_argument(p) for p, a in zip(params, schema.arguments, strict=True) if not a.is_out
-    ]
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    answer = rule(*metas, *[r.meta if isinstance(r, Tensor) else r for r in results])
-    assert isinstance(answer, Cost), f"{op}: its cost rule gave {answer!r}, expected a Cost"
-    return answer.flops

@@ -12,7 +12,6 @@ from types import ModuleType
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.factory.factories import resized
-from maquette.aten.indexing.data_dependent import dynamic_kernel
 from maquette.aten.view.copies import write_exact_out
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, int32, int64
@@ -364,7 +363,7 @@ def _check_masked_select(self: TensorMeta, mask: TensorMeta) -> None:
     broadcast_shapes(self.shape, mask.shape)
 
 
-@dynamic_kernel(masked_select, _check_masked_select)
+@masked_select.data_dependent(_check_masked_select)
 def masked_select_kernel(xp: ModuleType, self: Array, mask: Array) -> Array:
     shape = broadcast_shapes(self.shape, mask.shape)
     taken: Array = xp.broadcast_to(self, shape)[xp.broadcast_to(mask, shape)]

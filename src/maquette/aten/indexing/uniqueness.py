@@ -7,7 +7,6 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
-from maquette.aten.indexing.data_dependent import dynamic_kernel
 from maquette.core.dtype import int64
 from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
@@ -119,7 +118,7 @@ unique_dim_consecutive = define(
 )
 
 
-@dynamic_kernel(_unique, lambda self, *rest: None)
+@_unique.data_dependent(lambda self, *rest: None)
 def _unique_kernel(
     xp: ModuleType, self: Array, sorted: bool, return_inverse: bool
 ) -> tuple[Array, Array]:
@@ -127,14 +126,14 @@ def _unique_kernel(
     return values, inverse
 
 
-@dynamic_kernel(_unique2, lambda self, *rest: None)
+@_unique2.data_dependent(lambda self, *rest: None)
 def _unique2_kernel(
     xp: ModuleType, self: Array, sorted: bool, return_inverse: bool, return_counts: bool
 ) -> Results:
     return _unique_arrays(xp, self, return_inverse, return_counts)
 
 
-@dynamic_kernel(unique_dim, lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
+@unique_dim.data_dependent(lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
 def unique_dim_kernel(
     xp: ModuleType,
     self: Array,
@@ -146,8 +145,8 @@ def unique_dim_kernel(
     return _unique_rows(xp, self, dim)
 
 
-@dynamic_kernel(
-    unique_dim_consecutive, lambda self, dim, *rest: _check_dim("unique_consecutive", self, dim)
+@unique_dim_consecutive.data_dependent(
+    lambda self, dim, *rest: _check_dim("unique_consecutive", self, dim)
 )
 def unique_dim_consecutive_kernel(
     xp: ModuleType, self: Array, dim: int, return_inverse: bool, return_counts: bool
@@ -167,7 +166,7 @@ def _check_unique_consecutive(
         _check_dim("unique_consecutive", self, dim)
 
 
-@dynamic_kernel(unique_consecutive, _check_unique_consecutive)
+@unique_consecutive.data_dependent(_check_unique_consecutive)
 def unique_consecutive_kernel(
     xp: ModuleType, self: Array, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> Results:
@@ -209,7 +208,7 @@ def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int
     )
 
 
-@dynamic_kernel(bincount, _check_bincount)
+@bincount.data_dependent(_check_bincount)
 def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlength: int) -> Array:
     if self.size and self.min() < 0:
         raise of_data(RuntimeError("bincount only supports 1-d non-negative integral inputs."))

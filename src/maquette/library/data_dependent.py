@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
-from maquette.aten.common.axes import Array
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import is_dense
@@ -18,50 +18,43 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.library.arrays import arrays_of, fresh_from
 from maquette.library.infer import DependsOnData, infer, rule_argument
-from maquette.library.page import OperatorPage
 from maquette.tensor.backend import backend_of
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import Array, Tensor
 
-ArrayKernel = Callable[..., Array | tuple[Array, ...]]
 Checks = Callable[..., None]
 
 
-def dynamic_kernel(
-    page: OperatorPage, checks: Checks | None = None
-) -> Callable[[ArrayKernel], ArrayKernel]:
-    """Register an array kernel ``function(xp, *parameters)`` whose results say their own shape.
-
-    checks: called with metas and plain arguments, as a shape rule is; raises for what is refused.
-    """
+def refusing_rule(op: OpOverload, checks: Checks | None) -> Callable[..., TensorMeta]:
+    """The shape rule of such an operator: it makes the checks and says that data must tell."""
 
     def rule(*args: object) -> TensorMeta:
         if checks is not None:
             checks(*args)
-        raise DependsOnData(f"the size of the result of {page.op.name()}")
+        raise DependsOnData(f"the size of the result of {op.name()}")
 
-    def register(function: ArrayKernel) -> ArrayKernel:
-        def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-            xp = backend_of("cpu").namespace
-
-            def kernel(ks: int, *params: object) -> object:
-                if checks is not None:
-                    checks(*[rule_argument(p) for p in params])
-                results = function(xp, *arrays_of(params))
-                if isinstance(results, tuple):
-                    return tuple([_as_tensor(op, array) for array in results])
-                return _as_tensor(op, results)
-
-            return kernel
-
-        page.op.register(DispatchKey.CPU, Kernel(factory, python=function))
-        page.op.register(DispatchKey.Meta, Kernel(_refusing))
-        page.facts.shape = rule
-        return function
-
-    return register
+    return rule
 
 
-def _refusing(op: OpOverload, ks: int) -> Callable[..., object]:
+def self_describing(function: Callable[..., Any], checks: Checks | None) -> Kernel:
+    """The kernel of ``function(xp, *parameters)``, whose results say their own shape."""
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        xp = backend_of("cpu").namespace
+
+        def kernel(ks: int, *params: object) -> object:
+            if checks is not None:
+                checks(*[rule_argument(p) for p in params])
+            results = function(xp, *arrays_of(params))
+            if isinstance(results, tuple):
+                return tuple([_as_tensor(op, array) for array in results])
+            return _as_tensor(op, results)
+
+        return kernel
+
+    return Kernel(factory, python=function)
+
+
+def refused_on_meta(op: OpOverload, ks: int) -> Callable[..., object]:
     """On ``meta``, where no size can be told: refuse in the rule's words, or for want of data."""
 
     def kernel(ks: int, *params: object) -> object:
