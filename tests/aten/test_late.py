@@ -86,7 +86,7 @@ def test_a_family_that_is_imported_itself_is_found_by_other_threads() -> None:
         f"{START}import threading\n"
         "work = lambda: mq.ops.aten.lstm\n"
         "t = threading.Thread(target=work)\n"
-        "import maquette.aten.recurrence\n"
+        "import maquette.aten.nn.recurrent.recurrence\n"
         "t.start(); t.join()\n"
         "assert mq.ops.aten.lstm.input"
     )
