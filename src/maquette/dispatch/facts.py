@@ -10,7 +10,7 @@ its functional twin is in `forms.py`; rules take the parameters of the overload 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import forget
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from maquette.dispatch.operator import OpOverload
 
 Rule = Callable[..., object]
+AutocastPolicy = Literal["lower", "float32", "float32 dtype", "promote", "refused"]
+"""What an autocast region does to the arguments of an overload (`OperatorPage.autocast`)."""
 
 
 class Cost(NamedTuple):

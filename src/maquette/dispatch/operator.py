@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, FrameType, FunctionType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import CodeType, FrameType, FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from maquette.core.remembered import forget
@@ -27,7 +27,7 @@ from maquette.dispatch.call import (
     new_entry,
     prepared,
 )
-from maquette.dispatch.facts import OperatorFacts
+from maquette.dispatch.facts import AutocastPolicy, OperatorFacts
 from maquette.dispatch.forms import Form, FunctionalCall, form_of, functional_call
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
@@ -58,6 +58,7 @@ __all__ = [
     "fall_through",
     "keys_of",
     "resolve_anew",
+    "replace_fallback",
     "resolved_overloads",
     "set_fallback",
 ]
@@ -75,6 +76,9 @@ class OpOverload(OperatorBase):
     """
 
     __slots__ = ("_call",)  # a slot, since every call reads it: 20 ns of an attribute of 40
+
+    autocast_policies: Mapping[str, AutocastPolicy] = MappingProxyType({})
+    """What autocast regions of a device do to the arguments (`OperatorPage.autocast`)."""
 
     def __init__(
         self,
@@ -590,6 +594,12 @@ def set_fallback(key: DispatchKey, factory: Factory) -> None:
     with LOCK:
         if key in FALLBACKS:
             raise RuntimeError(f"a backend fallback for {key.name} is registered already")
+    replace_fallback(key, factory)
+
+
+def replace_fallback(key: DispatchKey, factory: Factory) -> None:
+    """Serve such operators by another factory: of what is loaded when it is first used."""
+    with LOCK:
         FALLBACKS[key] = factory
         for op in list(_RESOLVED):
             op.invalidate()

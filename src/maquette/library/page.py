@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from maquette.autograd.formulas import Derivatives, Kind, Rule, formula_rule, parameter_names
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.facts import Cost, OperatorFacts
+from maquette.dispatch.facts import AutocastPolicy, Cost, OperatorFacts
 from maquette.dispatch.generated import called_with
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey
@@ -217,6 +217,23 @@ class OperatorPage(functools.partial[Any]):
         """Register the sharding rule: how shards of the arguments make shards of the results."""
         self.facts.sharding = rule
         return rule
+
+    def autocast(
+        self,
+        both: AutocastPolicy | None = None,
+        *,
+        cpu: AutocastPolicy | None = None,
+        cuda: AutocastPolicy | None = None,
+    ) -> None:
+        """Say what an autocast region does to the floating point arguments of this overload.
+
+        "lower": they are cast to the region's dtype; "float32": to float32; "float32 dtype": the
+        result is asked for in float32 where no dtype is given; "promote": to the widest of theirs;
+        "refused": an error. Nothing said: the region leaves them alone. float64 always stays.
+        """
+        said = {"cpu": cpu or both, "cuda": cuda or both}
+        self.op.autocast_policies = {d: policy for d, policy in said.items() if policy is not None}
+        self.facts.changed()
 
     def cost(self, rule: F) -> F:
         """Register the cost: metas of arguments, then of the result, to a `Cost`."""

@@ -316,6 +316,7 @@ sgn: OperatorPage = unary("sgn", sgn_kernel, result=same, takes=ANY)
 sgn.exact_out()
 sgn.derivative(self=sgn_grad)
 reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
+reciprocal.autocast(cuda="float32")
 reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))
 
 positive = define("aten::positive(Tensor(a) self) -> Tensor(a)", tags=POINTWISE)

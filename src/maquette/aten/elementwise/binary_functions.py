@@ -46,6 +46,7 @@ atan2 = binary(
     takes=REAL_FLOATS,
     tags=(Tag.core, Tag.pointwise),
 )
+atan2.autocast(cuda="promote")
 
 
 def over_square(grad: Tensor, leg: Tensor, self: Tensor, other: Tensor) -> Tensor:

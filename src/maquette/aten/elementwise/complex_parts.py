@@ -47,6 +47,7 @@ def view_as_real_shape(self: TensorMeta) -> TensorMeta:
 view_as_real.linear(self=lambda grad: aten.view_as_complex(grad.contiguous()))
 
 view_as_complex = define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
+view_as_complex.autocast(cpu="float32")
 
 
 @view_as_complex.shape
@@ -176,6 +177,7 @@ def polar_kernel(xp: ModuleType, abs: Array, angle: Array) -> Array:
 complex = _from_parts("complex", "real", "imag", joined)
 complex.linear(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
 polar = _from_parts("polar", "abs", "angle", polar_kernel)
+polar.autocast(cpu="float32")
 
 
 @polar.derivative("abs", "angle")

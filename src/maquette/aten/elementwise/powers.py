@@ -79,16 +79,19 @@ pow = binary(
     tags=CORE_POINTWISE,
     variants=("pow_.Tensor", "Tensor_Tensor_out"),
 )
+pow.autocast(cuda="float32")
 pow_number = define(
     "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
     tags=CORE_POINTWISE,
     variants=("pow_.Scalar", "Tensor_Scalar_out"),
 )
+pow_number.autocast(cuda="float32")
 pow_of_number = define(
     "aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
     tags=CORE_POINTWISE,
     variants=(Variant.OUT,),
 )
+pow_of_number.autocast(cuda="float32")
 
 
 @pow_number.shape

@@ -147,6 +147,7 @@ def addcdiv_kernel(
 _THREE = "Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1"
 
 addcmul = define(f"aten::addcmul({_THREE}) -> Tensor", tags=POINTWISE, variants=BOTH)
+addcmul.autocast(cuda="promote")
 addcmul.shape(addcmul_shape)
 addcmul.kernel(addcmul_kernel)
 addcmul.cost(elementwise_cost(3))
@@ -157,6 +158,7 @@ addcmul.bilinear(
 )
 
 addcdiv = define(f"aten::addcdiv({_THREE}) -> Tensor", tags=POINTWISE, variants=BOTH)
+addcdiv.autocast(cuda="promote")
 addcdiv.shape(addcdiv_shape)
 addcdiv.kernel(addcdiv_kernel)
 addcdiv.cost(elementwise_cost(3))

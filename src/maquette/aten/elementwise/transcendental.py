@@ -62,12 +62,18 @@ def special_function(
 # --- exponentials and logarithms ------------------------------------------------------
 
 exp = function("exp", "exp", lambda result: result)
+exp.autocast(cuda="float32")
 exp2 = function("exp2", "exp2", lambda result: result * math.log(2), tags=POINTWISE)
 expm1 = function("expm1", "expm1", lambda result: result + 1)
+expm1.autocast(cuda="float32")
 log = function("log", "log", lambda self: aten.reciprocal(self))
+log.autocast(cuda="float32")
 log2 = function("log2", "log2", lambda self: aten.reciprocal(self * math.log(2)))
+log2.autocast(cuda="float32")
 log10 = function("log10", "log10", lambda self: aten.reciprocal(self * math.log(10)))
+log10.autocast(cuda="float32")
 log1p = function("log1p", "log1p", lambda self: aten.reciprocal(self + 1))
+log1p.autocast(cuda="float32")
 
 
 # --- roots ----------------------------------------------------------------------------
@@ -77,6 +83,7 @@ sqrt.derivative(self=lambda grad, result: grad / (2 * conj(result)))
 rsqrt = unary(
     "rsqrt", lambda xp, self: xp.reciprocal(xp.sqrt(self)), takes=FLOATING, tags=CORE_POINTWISE
 )
+rsqrt.autocast(cuda="float32")
 rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result.pow(3)))
 
 
@@ -85,11 +92,16 @@ rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result.pow(3)))
 sin = function("sin", "sin", lambda self: cos(self))
 cos: OperatorPage = function("cos", "cos", lambda self: -sin(self))
 tan = function("tan", "tan", lambda result: result * result + 1)
+tan.autocast(cuda="float32")
 asin = function("asin", "arcsin", lambda self: rsqrt(1 - self * self))
+asin.autocast(cuda="float32")
 acos = function("acos", "arccos", lambda self: -rsqrt(1 - self * self))
+acos.autocast(cuda="float32")
 atan = function("atan", "arctan", lambda self: aten.reciprocal(self * self + 1))
 sinh = function("sinh", "sinh", lambda self: cosh(self))
+sinh.autocast(cuda="float32")
 cosh: OperatorPage = function("cosh", "cosh", lambda self: sinh(self))
+cosh.autocast(cuda="float32")
 asinh = function("asinh", "arcsinh", lambda self: rsqrt(self * self + 1))
 acosh = function("acosh", "arccosh", lambda self: rsqrt(self - 1) * rsqrt(self + 1))
 atanh = function("atanh", "arctanh", lambda self: aten.reciprocal(1 - self * self))
@@ -146,6 +158,7 @@ erfc = special_function("erfc", lambda self: (-2 / _ROOT_PI) * exp(-(self * self
 erfinv: OperatorPage = special_function(
     "erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2))
 )
+erfinv.autocast(cuda="float32")
 
 
 # --- the logistic function ------------------------------------------------------------

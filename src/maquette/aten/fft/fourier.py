@@ -398,7 +398,10 @@ def _page(name: str, arguments: str, function: Callable[..., Tensor], forward: b
         )
         return write_out(out, function(self, sizes, dim, norm, forward=forward))
 
-    define(f"aten::fft_{name}(Tensor self, {arguments}) -> Tensor").composite(direct)
+    page = define(f"aten::fft_{name}(Tensor self, {arguments}) -> Tensor")
+    page.composite(direct)
+    if name not in ("hfft2", "hfftn", "ihfft2", "ihfftn"):
+        page.autocast(cpu="float32")
     define(
         f"aten::fft_{name}.out(Tensor self, {arguments}, *, Tensor(a!) out) -> Tensor(a!)",
         tags=[Tag.out],

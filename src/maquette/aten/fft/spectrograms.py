@@ -20,10 +20,12 @@ _LEAST_OVERLAP = 1e-11
 _SIZES = "Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None"
 _RESULT = "bool? onesided=None, bool? return_complex=None, bool? align_to_window=None"
 stft = define(f"aten::stft({_SIZES}, bool normalized=False, {_RESULT}) -> Tensor")
+stft.autocast(cpu="float32")
 stft_center = define(
     f'aten::stft.center({_SIZES}, bool center=True, str pad_mode="reflect", '
     f"bool normalized=False, {_RESULT}) -> Tensor"
 )
+stft_center.autocast(cpu="float32")
 
 
 @stft_center.composite

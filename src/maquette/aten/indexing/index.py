@@ -284,6 +284,7 @@ _unsafe_index.kernel(index_kernel)
 _PUT = "Tensor?[] indices, Tensor values, bool accumulate=False"
 index_put_ = define(f"aten::index_put_(Tensor(a!) self, {_PUT}) -> Tensor(a!)", tags=[Tag.inplace])
 index_put = define(f"aten::index_put(Tensor self, {_PUT}) -> Tensor", tags=[Tag.core])
+index_put.autocast(cuda="promote")
 _unsafe_index_put = define(f"aten::_unsafe_index_put(Tensor self, {_PUT}) -> Tensor")
 _index_put_impl_ = define(
     f"aten::_index_put_impl_(Tensor(a!) self, {_PUT}, bool unsafe=False) -> Tensor(a!)",

@@ -259,6 +259,7 @@ index_copy, index_copy_, index_copy_out = _written(
     out=True,
     dense=True,
 )
+index_copy.autocast(cpu="promote")
 for _page in (index_copy, index_copy_, index_copy_out):
     _page.linear(
         self=lambda grad, dim, index: grad.index_fill(dim, index, 0),

@@ -302,6 +302,7 @@ scatter_value_reduced = _family(
     "scatter", "value_reduce", f"{_VALUE}, *, str reduce", _OLD_REDUCTIONS, out="value_reduce_out"
 )
 scatter_add = _family("scatter_add", "", _SRC, (), out="out", tags=(Tag.core,), fixed="sum")
+scatter_add[0].autocast(cuda="promote")
 scatter_reduce = _family(
     "scatter_reduce",
     "two",

@@ -42,6 +42,7 @@ linalg_cholesky_ex = define(
         "-> (Tensor(a!) L, Tensor(b!) info)"
     ],
 ).exact_out()
+linalg_cholesky_ex.autocast(cpu="float32")
 
 
 @linalg_cholesky_ex.shape
@@ -99,6 +100,7 @@ def cholesky_ex_grad(grads: Grads, upper: bool, result0: Tensor) -> tuple[Tensor
 linalg_cholesky_ex.nondifferentiable(1)
 
 linalg_cholesky = define("aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
+linalg_cholesky.autocast(cpu="float32")
 linalg_cholesky_out = define(
     "aten::linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)",
     tags=[Tag.out],
@@ -122,6 +124,7 @@ def cholesky_out_composite(self: Tensor, upper: bool, out: Tensor) -> Tensor:
 
 
 cholesky = define("aten::cholesky(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT])
+cholesky.autocast(cpu="float32")
 
 
 @cholesky.shape
@@ -148,6 +151,7 @@ cholesky_solve = define(
     "aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     variants=[Variant.OUT],
 )
+cholesky_solve.autocast(cpu="float32")
 
 
 @cholesky_solve.shape
@@ -204,6 +208,7 @@ def cholesky_solve_grad(
 cholesky_inverse = define(
     "aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT]
 )
+cholesky_inverse.autocast(cpu="float32")
 
 
 @cholesky_inverse.shape

@@ -158,6 +158,7 @@ def _euclidean_dist_grad(
 
 
 cdist = define("aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor")
+cdist.autocast("float32")
 
 
 @cdist.composite
@@ -182,6 +183,7 @@ _pdist_backward = define(
     "aten::_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"
 )
 pdist = define("aten::pdist(Tensor self, float p=2.) -> Tensor")
+pdist.autocast(cuda="float32")
 
 
 @_pdist_forward.shape

@@ -161,6 +161,7 @@ linalg_svd = define(
     "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) "
     "-> (Tensor U, Tensor S, Tensor Vh)"
 )
+linalg_svd.autocast(cpu="float32")
 linalg_svd.composite(
     lambda A, full_matrices, driver: _linalg_svd(A, full_matrices, True, driver=driver)
 )
@@ -188,6 +189,7 @@ def singular_values(A: Tensor, driver: str | None = None) -> Tensor:
 
 
 linalg_svdvals = define("aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor")
+linalg_svdvals.autocast(cpu="float32")
 linalg_svdvals.composite(singular_values)
 linalg_svdvals_out = define(
     "aten::linalg_svdvals.out(Tensor A, *, str? driver=None, Tensor(a!) out) -> Tensor(a!)",
@@ -200,6 +202,7 @@ linalg_svdvals_out.composite(
 svd = define(
     "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"
 )
+svd.autocast(cpu="float32")
 svd_out = define(
     "aten::svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, "
     "Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)",
@@ -235,6 +238,7 @@ linalg_qr = define(
         f"-> {_QR_WRITTEN}"
     ],
 ).exact_out()
+linalg_qr.autocast(cpu="float32")
 
 
 @linalg_qr.shape
@@ -307,6 +311,7 @@ def _tall_qr_grad(first: Tensor, second: Tensor, q: Tensor, r: Tensor) -> Tensor
 
 
 qr = define("aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
+qr.autocast(cpu="float32")
 qr.composite(lambda self, some: linalg_qr(self, "reduced" if some else "complete"))
 qr_out = define(
     f"aten::qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> {_QR_WRITTEN}",
@@ -373,6 +378,7 @@ def eigh_grad(
 
 
 linalg_eigh = define(f'aten::linalg_eigh(Tensor self, str UPLO="L") -> {_PAIR}')
+linalg_eigh.autocast(cpu="float32")
 linalg_eigh.composite(lambda self, UPLO: _linalg_eigh(self, UPLO, True))
 linalg_eigh_out = define(
     'aten::linalg_eigh.eigvals(Tensor self, str UPLO="L", *, Tensor(a!) eigvals, '
@@ -393,6 +399,7 @@ def hermitian_values(self: Tensor, UPLO: str = "L") -> Tensor:
 
 
 linalg_eigvalsh = define('aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor')
+linalg_eigvalsh.autocast(cpu="float32")
 linalg_eigvalsh.composite(hermitian_values)
 linalg_eigvalsh_out = define(
     'aten::linalg_eigvalsh.out(Tensor self, str UPLO="L", *, Tensor(a!) out) -> Tensor(a!)',
@@ -412,6 +419,7 @@ linalg_eig = define(
         f"-> {_PAIR_WRITTEN}"
     ],
 )
+linalg_eig.autocast(cpu="float32")
 
 
 @linalg_eig.shape
@@ -461,6 +469,7 @@ def eigenvalues(self: Tensor) -> Tensor:
 
 
 linalg_eigvals = define("aten::linalg_eigvals(Tensor self) -> Tensor")
+linalg_eigvals.autocast(cpu="float32")
 linalg_eigvals.composite(eigenvalues)
 linalg_eigvals_out = define(
     "aten::linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]

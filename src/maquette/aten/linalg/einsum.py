@@ -20,6 +20,7 @@ from maquette.tensor.tensor import Tensor
 ELLIPSIS = "..."
 
 einsum = define("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor")
+einsum.autocast(cuda="lower")
 
 
 @einsum.composite

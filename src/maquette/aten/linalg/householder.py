@@ -114,6 +114,7 @@ geqrf = define(
         "-> (Tensor(a!) a, Tensor(b!) tau)"
     ],
 )
+geqrf.autocast(cpu="float32")
 
 
 @geqrf.shape
@@ -178,6 +179,7 @@ linalg_householder_product = define(
     "aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor",
     variants=[Variant.OUT],
 )
+linalg_householder_product.autocast(cpu="float32")
 
 
 @linalg_householder_product.shape
@@ -274,6 +276,7 @@ def householder_product_grad(
 
 
 orgqr = define("aten::orgqr(Tensor self, Tensor input2) -> Tensor")
+orgqr.autocast(cpu="float32")
 orgqr.composite(lambda self, input2: linalg_householder_product(self, input2))
 orgqr_out = define(
     "aten::orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)",
@@ -291,6 +294,7 @@ ormqr = define(
     "bool transpose=False) -> Tensor",
     variants=[Variant.OUT],
 )
+ormqr.autocast(cpu="float32")
 
 
 @ormqr.shape

@@ -61,6 +61,7 @@ linalg_lstsq = define(
     "-> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
     tags=[Tag.dynamic_output_shape],
 )
+linalg_lstsq.autocast(cpu="float32")
 
 
 class Solved(NamedTuple):

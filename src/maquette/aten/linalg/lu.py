@@ -149,6 +149,7 @@ _lu_with_info = define(
     "aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) "
     "-> (Tensor LU, Tensor pivots, Tensor info)"
 )
+_lu_with_info.autocast(cpu="float32")
 _lu_with_info.composite(
     lambda self, pivot, check_errors: linalg_lu_factor_ex(
         self, pivot=pivot, check_errors=check_errors
@@ -468,6 +469,7 @@ def _packed_grad(
 
 
 lu_solve = define("aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
+lu_solve.autocast(cpu="float32")
 lu_solve.composite(lambda self, LU_data, LU_pivots: linalg_lu_solve(LU_data, LU_pivots, self))
 lu_solve_out = define(
     "aten::lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) "

@@ -48,6 +48,7 @@ def composite_out(
 # --- matmul -----------------------------------------------------------------------------------
 
 matmul = define("aten::matmul(Tensor self, Tensor other) -> Tensor")
+matmul.autocast("lower")
 
 
 @matmul.composite
@@ -149,6 +150,7 @@ matmul_out = composite_out(matmul, matmul_composite, write_exact_out)
 # --- linear -----------------------------------------------------------------------------------
 
 linear = define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+linear.autocast("lower")
 
 
 @linear.composite
@@ -215,6 +217,7 @@ def inner_out_composite(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
 
 
 linalg_vecdot = define("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
+linalg_vecdot.autocast("lower")
 
 
 @linalg_vecdot.composite
@@ -245,6 +248,7 @@ linalg_vecdot_out = composite_out(linalg_vecdot, linalg_vecdot_composite, write_
 tensordot = define(
     "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"
 )
+tensordot.autocast(cuda="promote")
 
 
 @tensordot.composite
@@ -325,6 +329,7 @@ def _summed_against_ones(
 tensordot_out = composite_out(tensordot, tensordot_composite, write_exact_out)
 
 linalg_multi_dot = define("aten::linalg_multi_dot(Tensor[] tensors) -> Tensor")
+linalg_multi_dot.autocast(cuda="lower")
 
 
 @linalg_multi_dot.composite
@@ -431,6 +436,7 @@ kron_out = composite_out(kron, kron_composite)
 bilinear = define(
     "aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"
 )
+bilinear.autocast(cuda="promote")
 
 
 @bilinear.composite

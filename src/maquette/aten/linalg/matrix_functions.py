@@ -72,9 +72,9 @@ def rank_of(self: Tensor, atol: Tolerance, rtol: Tolerance, hermitian: bool) -> 
 _KEEP = "bool hermitian=False"
 for _kind, _self, _type in (("tensor", "input", "Tensor?"), ("float", "self", "float?")):
     _arguments = f"Tensor {_self}, *, {_type} atol=None, {_type} rtol=None, {_KEEP}"
-    define(f"aten::linalg_matrix_rank.atol_rtol_{_kind}({_arguments}) -> Tensor").composite(
-        lambda self, atol, rtol, hermitian: rank_of(self, atol, rtol, hermitian)
-    )
+    _page = define(f"aten::linalg_matrix_rank.atol_rtol_{_kind}({_arguments}) -> Tensor")
+    _page.composite(lambda self, atol, rtol, hermitian: rank_of(self, atol, rtol, hermitian))
+    _page.autocast(cpu="float32")
     define(
         f"aten::linalg_matrix_rank.atol_rtol_{_kind}_out({_arguments}, Tensor(a!) out) "
         "-> Tensor(a!)",
@@ -152,12 +152,14 @@ linalg_pinv_float_out.composite(
     )
 )
 pinverse = define("aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor")
+pinverse.autocast(cpu="float32")
 pinverse.composite(lambda self, rcond: _pinv_float(self, 0.0, rcond, False))
 
 
 # --- condition, powers, exponential --------------------------------------------------
 
 linalg_cond = define("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
+linalg_cond.autocast(cpu="float32")
 linalg_cond_out = define(
     "aten::linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)",
     tags=[Tag.out],
@@ -290,6 +292,7 @@ def _tensor_inverse(self: Tensor, ind: int) -> Tensor:
 
 
 linalg_tensorinv = define("aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
+linalg_tensorinv.autocast(cpu="float32")
 linalg_tensorinv.composite(_tensor_inverse)
 linalg_tensorinv_out = define(
     "aten::linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)",
@@ -321,6 +324,7 @@ def _tensor_solution(self: Tensor, other: Tensor, dims: Ints | None) -> Tensor:
 linalg_tensorsolve = define(
     "aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"
 )
+linalg_tensorsolve.autocast(cpu="float32")
 linalg_tensorsolve.composite(_tensor_solution)
 linalg_tensorsolve_out = define(
     "aten::linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, "
@@ -340,6 +344,7 @@ linalg_diagonal = define(
 linalg_diagonal.composite(lambda A, offset, dim1, dim2: A.diagonal(offset, dim1, dim2))
 
 trace = define("aten::trace(Tensor self) -> Tensor")
+trace.autocast(cpu="float32")
 
 
 @trace.shape
@@ -415,6 +420,7 @@ def _first_three(self: Tensor, dim: int | None) -> int:
 
 
 cross = define("aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+cross.autocast(cuda="promote")
 cross.composite(lambda self, other, dim: linalg_cross(self, other, dim=_first_three(self, dim)))
 cross_out = define(
     "aten::cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",

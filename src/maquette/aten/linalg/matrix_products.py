@@ -84,6 +84,7 @@ def check_expands(name: str, base: TensorMeta, shape: Shape) -> None:
 # --- matrices ---------------------------------------------------------------------------------
 
 mm = define("aten::mm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT])
+mm.autocast("lower")
 
 
 @mm.shape
@@ -161,6 +162,7 @@ addmm = define(
     tags=[Tag.core],
     variants=BOTH,
 )
+addmm.autocast("lower")
 
 
 @addmm.shape
@@ -246,6 +248,7 @@ def addmm_cost(self: TensorMeta, mat1: TensorMeta, mat2: TensorMeta, *rest: obje
 bmm = define(
     "aten::bmm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
 )
+bmm.autocast("lower")
 
 
 def batch_shape(name: str, batch1: TensorMeta, batch2: TensorMeta) -> Shape:
@@ -299,6 +302,7 @@ baddbmm = define(
     "-> Tensor",
     variants=BOTH,
 )
+baddbmm.autocast("lower")
 
 
 @baddbmm.shape
@@ -348,6 +352,7 @@ addbmm = define(
     "-> Tensor",
     variants=[Variant.OUT],
 )
+addbmm.autocast("lower")
 addbmm_ = define(
     "aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, "
     "Scalar alpha=1) -> Tensor(a!)",
@@ -446,6 +451,7 @@ addbmm_.facts.derivatives = addbmm.facts.derivatives
 # --- vectors ----------------------------------------------------------------------------------
 
 mv = define("aten::mv(Tensor self, Tensor vec) -> Tensor", variants=[Variant.OUT])
+mv.autocast(cuda="lower")
 
 
 def _check_matrix_vector(base: Shape, base_type: dtype, mat: TensorMeta, vec: TensorMeta) -> None:
@@ -492,6 +498,7 @@ addmv = define(
     "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     variants=BOTH,
 )
+addmv.autocast(cuda="lower")
 
 
 @addmv.shape
@@ -544,6 +551,7 @@ def _dot_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
 
 
 dot = define("aten::dot(Tensor self, Tensor tensor) -> Tensor", variants=[Variant.OUT])
+dot.autocast(cuda="promote")
 dot.shape(_dot_shape)
 
 
@@ -559,6 +567,7 @@ dot.bilinear(
 )
 
 vdot = define("aten::vdot(Tensor self, Tensor other) -> Tensor", variants=[Variant.OUT])
+vdot.autocast(cuda="promote")
 vdot.shape(_dot_shape)
 
 

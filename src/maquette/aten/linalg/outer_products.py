@@ -47,6 +47,7 @@ addr = define(
     "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     variants=BOTH,
 )
+addr.autocast(cuda="lower")
 
 
 @addr.shape

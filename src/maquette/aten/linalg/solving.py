@@ -171,6 +171,7 @@ linalg_solve_ex_out.composite(
 )
 
 linalg_solve = define("aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
+linalg_solve.autocast(cpu="float32")
 linalg_solve_out = define(
     "aten::linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)",
     tags=[Tag.out],
@@ -294,6 +295,7 @@ triangular_solve = define(
         "-> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)"
     ],
 ).exact_out()
+triangular_solve.autocast(cpu="float32")
 
 
 @triangular_solve.shape
@@ -347,6 +349,7 @@ linalg_inv_ex = define(
         "-> (Tensor(a!) inverse, Tensor(b!) info)"
     ],
 ).exact_out()
+linalg_inv_ex.autocast(cpu="float32")
 
 
 @linalg_inv_ex.shape
@@ -377,6 +380,7 @@ def inv_ex_grad(grads: Grads, result0: Tensor) -> tuple[Tensor | None]:
 linalg_inv_ex.nondifferentiable(1)
 
 linalg_inv = define("aten::linalg_inv(Tensor A) -> Tensor")
+linalg_inv.autocast(cpu="float32")
 linalg_inv_out = define(
     "aten::linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 )
@@ -401,6 +405,7 @@ def inverse_into(A: Tensor, out: Tensor) -> Tensor:
 linalg_inv.composite(inverse_of)
 linalg_inv_out.composite(inverse_into)
 inverse = define("aten::inverse(Tensor self) -> Tensor")
+inverse.autocast(cpu="float32")
 inverse.composite(inverse_of)
 inverse_out = define(
     "aten::inverse.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]

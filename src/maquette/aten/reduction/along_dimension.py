@@ -30,6 +30,7 @@ Grad = Tensor | None
 # --- distance ------------------------------------------------------------------------
 
 dist = define("aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
+dist.autocast(cuda="float32")
 
 
 @dist.shape
@@ -67,6 +68,7 @@ renorm = define(
     "aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
     variants=(Variant.INPLACE, Variant.OUT),
 )
+renorm.autocast(cuda="float32")
 _SMALL = 1e-7  # keeps the division finite
 
 
@@ -366,6 +368,8 @@ def _quantile_pages(name: str) -> None:
         lambda self, q, dim, keepdim, way: _quantile(name, self, q, dim, keepdim, way)
     )
     by_number.composite(of_number)
+    by_tensor.autocast(cpu="float32")
+    by_number.autocast(cpu="float32")
     out.composite(
         lambda self, q, dim, keepdim, way, out: write_exact_out(
             out, _quantile(name, self, q, dim, keepdim, way)

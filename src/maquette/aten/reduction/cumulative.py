@@ -79,7 +79,9 @@ def _keep_dtype_in_place(page: OperatorPage) -> None:
 
 
 cumsum = _scan("cumsum", "add")
+cumsum.autocast(cuda="float32 dtype")
 cumprod = _scan("cumprod", "multiply")
+cumprod.autocast(cuda="float32 dtype")
 
 
 def reversed_sum(t: Tensor, dim: int) -> Tensor:

@@ -121,11 +121,13 @@ def _with_out(schema: str, out: str, function: Callable[..., Tensor]) -> Operato
 linalg_matrix_norm = _with_out(
     f"linalg_matrix_norm(Tensor self, Scalar ord, {_MATRIX})", "out", matrix_norm
 )
+linalg_matrix_norm.autocast(cuda="float32 dtype")
 linalg_matrix_norm_named = _with_out(
     f'linalg_matrix_norm.str_ord(Tensor self, str ord="fro", {_MATRIX})',
     "str_ord_out",
     matrix_norm,
 )
+linalg_matrix_norm_named.autocast(cuda="float32 dtype")
 
 
 # --- vector or matrix norm -----------------------------------------------------------
@@ -170,10 +172,13 @@ linalg_norm_named = _with_out(
 frobenius_norm = define(
     "aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"
 )
+frobenius_norm.autocast(cuda="float32")
 frobenius_norm.composite(lambda self, dim, keepdim: self.linalg_vector_norm(2, dim, keepdim))
 nuclear_norm = define("aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor")
+nuclear_norm.autocast(cuda="float32")
 nuclear_norm.composite(lambda self, keepdim: matrix_norm(self, "nuc", (-2, -1), keepdim, None))
 nuclear_norm_dim = define(
     "aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor"
 )
+nuclear_norm_dim.autocast(cuda="float32")
 nuclear_norm_dim.composite(lambda self, dim, keepdim: matrix_norm(self, "nuc", dim, keepdim, None))

@@ -93,12 +93,14 @@ def expanded(grad: Tensor, shape: Shape, dim: Dims, keepdim: bool) -> Tensor:
 
 
 sum_all = define("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=REDUCTION)
+sum_all.autocast(cuda="float32 dtype")
 sum_dim = define(
     "aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
     "ScalarType? dtype=None) -> Tensor",
     tags=CORE,
     variants=["IntList_out"],
 )
+sum_dim.autocast(cuda="float32 dtype")
 
 
 @sum_all.shape
@@ -230,12 +232,14 @@ mean_dim.cost(reduction_cost)
 # --- products ------------------------------------------------------------------------
 
 prod_all = define("aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=CORE)
+prod_all.autocast(cpu="float32", cuda="float32 dtype")
 prod_dim = define(
     "aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, "
     "ScalarType? dtype=None) -> Tensor",
     tags=CORE,
     variants=["int_out"],
 )
+prod_dim.autocast(cpu="float32", cuda="float32 dtype")
 
 
 @prod_all.shape

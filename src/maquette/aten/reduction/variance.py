@@ -273,6 +273,7 @@ logsumexp = define(
     tags=REDUCTION,
     variants=["out"],
 )
+logsumexp.autocast(cuda="float32")
 
 
 @logsumexp.shape

@@ -136,6 +136,7 @@ linalg_vector_norm = define(
     tags=REDUCTION,
     variants=["out"],
 )
+linalg_vector_norm.autocast(cuda="float32 dtype")
 
 
 @linalg_vector_norm.shape
@@ -198,12 +199,14 @@ def _norm_page(
 norm_whole = _norm_page(
     "Scalar", "Tensor self, Scalar p=2", lambda p: (p, None, False, None), "Scalar_out"
 )
+norm_whole.autocast(cuda="float32")
 norm_dim = _norm_page(
     "ScalarOpt_dim",
     "Tensor self, Scalar? p, int[1] dim, bool keepdim=False",
     lambda p, dim, keepdim: (p, dim, keepdim, None),
     "out",
 )
+norm_dim.autocast(cuda="float32")
 norm_dim_dtype = _norm_page(
     "ScalarOpt_dim_dtype",
     "Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype",

@@ -31,6 +31,7 @@ Metas = tuple[TensorMeta, ...]
 cat = define(
     "aten::cat(Tensor[] tensors, int dim=0) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
 )
+cat.autocast(cpu="promote")
 
 
 def _is_skipped(shape: tuple[int, ...]) -> bool:
@@ -124,6 +125,7 @@ refuse_overlap(cat.variants[0], "tensors")
 
 
 stack = define("aten::stack(Tensor[] tensors, int dim=0) -> Tensor", variants=[Variant.OUT])
+stack.autocast(cpu="promote")
 
 
 @stack.shape

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any
 
 from maquette.core import dtype as dtypes
 from maquette.torch import amp
-from maquette.torch.amp import custom_bwd, custom_fwd
 from maquette.torch.forwarding import forward
+
+
+def _moved(name: str) -> None:
+    warnings.warn(
+        f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cuda', "
+        f"args...)` instead.",
+        FutureWarning,
+        stacklevel=3,
+    )
 
 
 class autocast(amp.autocast):
@@ -19,6 +29,7 @@ class autocast(amp.autocast):
         dtype: dtypes.dtype = dtypes.float16,
         cache_enabled: bool = True,
     ) -> None:
+        _moved("autocast")
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
@@ -26,8 +37,12 @@ class GradScaler(amp.GradScaler):
     """`torch.amp.GradScaler` for cuda."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
+        _moved("GradScaler")
         super().__init__("cuda", *args, **options)
 
+
+custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
+custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 __getattr__ = forward(__name__, "maquette.torch.amp")

@@ -231,6 +231,7 @@ def checked_leaky_relu_backward(
 leaky_relu_backward.shape(checked_leaky_relu_backward)
 
 prelu = define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
+prelu.autocast("lower")
 
 
 @prelu.composite

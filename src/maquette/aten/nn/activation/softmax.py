@@ -229,7 +229,9 @@ def _composite(name: str, kernel_page: OperatorPage) -> OperatorPage:
 
 
 softmax = _composite("softmax", _softmax)
+softmax.autocast(cuda="float32 dtype")
 log_softmax = _composite("log_softmax", _log_softmax)
+log_softmax.autocast(cuda="float32 dtype")
 
 special_softmax = define(
     "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"

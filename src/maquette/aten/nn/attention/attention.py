@@ -33,6 +33,7 @@ attention = define(
     "bool enable_gqa=False) -> Tensor",
     tags=[Tag.nondeterministic_seeded],
 )
+attention.autocast("lower")
 
 
 @attention.composite

@@ -244,6 +244,7 @@ flash = define(
     "SymInt max_q, SymInt max_k, Tensor rng_state, Tensor unused, Tensor debug_attn_mask)",
     tags=[Tag.nondeterministic_seeded],
 )
+flash.autocast(cuda="lower")
 FLASH = "_scaled_dot_product_flash_attention"
 
 

@@ -313,6 +313,7 @@ convolution = define(
     "SymInt groups) -> Tensor",
     tags=[Tag.core],
 )
+convolution.autocast(cuda="lower")
 
 
 @convolution.shape

@@ -160,8 +160,17 @@ def _transposed_form(dims: int) -> OperatorPage:
 
 
 conv1d, conv1d_padding = _named_forms(1)
+conv1d_padding.autocast(cpu="lower")
+conv1d.autocast("lower")
 conv2d, conv2d_padding = _named_forms(2)
+conv2d_padding.autocast(cpu="lower")
+conv2d.autocast("lower")
 conv3d, conv3d_padding = _named_forms(3)
+conv3d_padding.autocast(cpu="lower")
+conv3d.autocast("lower")
 conv_transpose1d = _transposed_form(1)
+conv_transpose1d.autocast("lower")
 conv_transpose2d = _transposed_form(2)
+conv_transpose2d.autocast("lower")
 conv_transpose3d = _transposed_form(3)
+conv_transpose3d.autocast("lower")

@@ -16,6 +16,7 @@ conv_tbc = define(
     "aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
     variants=[Variant.OUT],
 )
+conv_tbc.autocast("lower")
 
 
 @conv_tbc.shape

@@ -28,6 +28,7 @@ _LEAST_LOG = -100  # the logarithm of 0 counts as this, so that a loss stays fin
 binary_cross_entropy = define(
     f"aten::binary_cross_entropy({_BINARY}int reduction=1) -> Tensor", variants=["out"]
 )
+binary_cross_entropy.autocast(cpu="float32", cuda="refused")
 binary_cross_entropy_backward = define(
     f"aten::binary_cross_entropy_backward(Tensor grad_output, {_BINARY}int reduction=1) -> Tensor",
     variants=[
@@ -146,6 +147,7 @@ binary_cross_entropy_with_logits = define(
     "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
     "Tensor? pos_weight=None, int reduction=1) -> Tensor"
 )
+binary_cross_entropy_with_logits.autocast("float32")
 
 
 @binary_cross_entropy_with_logits.shape

@@ -205,6 +205,7 @@ mse_loss, mse_loss_backward = _difference_loss(
     curve=lambda xp, d, _: d * d,
     slope=lambda xp, d, _: d + d,
 )
+mse_loss.autocast("float32")
 mse_loss.derivative(
     self=lambda grad, self, target, reduction: mse_loss_backward(grad, self, target, reduction),
     target=lambda grad, self, target, reduction: mse_loss_backward(grad, target, self, reduction),
@@ -238,6 +239,7 @@ def _smooth_curve(xp: ModuleType, d: Array, beta: float) -> Array:
 smooth_l1_loss, smooth_l1_loss_backward = _difference_loss(
     "smooth_l1_loss", "smooth_l1_cpu", _smooth_curve, _smooth_slope, "float beta=1."
 )
+smooth_l1_loss.autocast("float32")
 smooth_l1_loss.derivative(
     self=lambda grad, self, target, reduction, beta: smooth_l1_loss_backward(
         grad, self, target, reduction, beta
@@ -278,6 +280,7 @@ huber_loss, huber_loss_backward = _difference_loss(
     out="out",
     own_dtype=True,
 )
+huber_loss.autocast("float32")
 huber_loss.derivative(
     self=lambda grad, self, target, reduction, delta: huber_loss_backward(
         grad, self, target, reduction, delta
@@ -308,6 +311,7 @@ soft_margin_loss = define(
     "aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
     variants=["out"],
 )
+soft_margin_loss.autocast("float32")
 soft_margin_loss_backward = define(
     "aten::soft_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "
     "int reduction) -> Tensor",

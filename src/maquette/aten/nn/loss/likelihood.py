@@ -248,7 +248,9 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
 
 
 nll_loss_forward, nll_loss_backward, nll_loss = _pages("nll_loss")
+nll_loss.autocast("float32")
 nll_loss2d_forward, nll_loss2d_backward, nll_loss2d = _pages("nll_loss2d")
+nll_loss2d.autocast("float32")
 
 
 nll_loss_nd = define(
@@ -296,6 +298,7 @@ cross_entropy_loss = define(
     "aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
     "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor"
 )
+cross_entropy_loss.autocast(cpu="float32")
 
 
 @cross_entropy_loss.composite

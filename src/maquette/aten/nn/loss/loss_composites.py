@@ -21,11 +21,13 @@ from maquette.tensor.tensor import Tensor
 _TINY = 9.999999960041972e-13
 
 l1_loss = define("aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor")
+l1_loss.autocast("float32")
 l1_loss.composite(lambda self, target, reduction: reduced_tensor((self - target).abs(), reduction))
 
 kl_div = define(
     "aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor"
 )
+kl_div.autocast("float32")
 
 
 @kl_div.composite
@@ -52,6 +54,7 @@ poisson_nll_loss = define(
     "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, "
     "int reduction) -> Tensor"
 )
+poisson_nll_loss.autocast("float32")
 
 
 @poisson_nll_loss.composite
@@ -89,6 +92,7 @@ def pairwise_distance_composite(
 cosine_similarity = define(
     "aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"
 )
+cosine_similarity.autocast(cuda="float32")
 
 
 @cosine_similarity.composite
@@ -118,6 +122,7 @@ cosine_embedding_loss = define(
     "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
     "int reduction=1) -> Tensor"
 )
+cosine_embedding_loss.autocast("float32")
 
 
 @cosine_embedding_loss.composite
@@ -151,6 +156,7 @@ hinge_embedding_loss = define(
     "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) "
     "-> Tensor"
 )
+hinge_embedding_loss.autocast("float32")
 
 
 @hinge_embedding_loss.composite
@@ -168,6 +174,7 @@ margin_ranking_loss = define(
     "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
     "int reduction=1) -> Tensor"
 )
+margin_ranking_loss.autocast("float32")
 
 
 @margin_ranking_loss.composite
@@ -191,6 +198,7 @@ triplet_margin_loss = define(
     "float margin=1., float p=2., float eps=9.9999999999999995e-07, bool swap=False, "
     "int reduction=1) -> Tensor"
 )
+triplet_margin_loss.autocast("float32")
 
 
 @triplet_margin_loss.composite

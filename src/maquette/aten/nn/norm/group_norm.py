@@ -272,6 +272,7 @@ group_norm = define(
     "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor"
 )
+group_norm.autocast(cuda="float32")
 
 
 @group_norm.composite

@@ -76,6 +76,7 @@ native_layer_norm = define(
     "Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
     tags=[Tag.core],
 )
+native_layer_norm.autocast(cuda="float32")
 
 
 @native_layer_norm.shape
@@ -213,6 +214,7 @@ layer_norm = define(
     "aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, "
     "Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor"
 )
+layer_norm.autocast(cuda="float32")
 
 
 @layer_norm.composite
@@ -239,6 +241,7 @@ rms_norm = define(
     "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, "
     "float? eps=None) -> Tensor"
 )
+rms_norm.autocast(cuda="float32")
 
 
 @_fused_rms_norm.composite

@@ -162,6 +162,7 @@ def _mean_or_pool(dims: int, page: OperatorPage) -> OperatorPage:
 
 adaptive_avg_pool2d = _mean_or_pool(2, _adaptive_avg_pool2d)
 adaptive_avg_pool3d = _mean_or_pool(3, _adaptive_avg_pool3d)
+adaptive_avg_pool3d.autocast(cpu="float32")
 
 
 def _check_one(name: str, self: Tensor, output_size: Ints) -> None:
@@ -268,6 +269,7 @@ def _last_nan_or_first_largest(xp: ModuleType, values: Array) -> Array:
 
 adaptive_max_pool2d, adaptive_max_pool2d_backward = _adaptive_max_pool(2)
 adaptive_max_pool3d, adaptive_max_pool3d_backward = _adaptive_max_pool(3)
+adaptive_max_pool3d.autocast(cpu="float32")
 
 adaptive_max_pool1d = define(
     "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"

@@ -182,6 +182,7 @@ def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
 
 avg_pool2d, avg_pool2d_backward = _avg_pool(2)
 avg_pool3d, avg_pool3d_backward = _avg_pool(3)
+avg_pool3d.autocast(cpu="float32")
 
 avg_pool1d = define(
     "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "

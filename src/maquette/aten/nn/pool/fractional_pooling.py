@@ -181,4 +181,6 @@ def _window_maxima(
 
 
 fractional_max_pool2d, fractional_max_pool2d_backward = _fractional_max_pool(2)
+fractional_max_pool2d.autocast(cpu="float32")
 fractional_max_pool3d, fractional_max_pool3d_backward = _fractional_max_pool(3)
+fractional_max_pool3d.autocast(cpu="float32")

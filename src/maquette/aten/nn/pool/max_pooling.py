@@ -166,6 +166,7 @@ def gathered(grad: Tensor, indices: Tensor, dims: int) -> Tensor:
 
 max_pool2d_with_indices, max_pool2d_with_indices_backward, max_pool2d = _max_pool(2)
 max_pool3d_with_indices, max_pool3d_with_indices_backward, max_pool3d = _max_pool(3)
+max_pool3d.autocast(cpu="float32")
 
 # --- one dimension ----------------------------------------------------------------------------
 
@@ -281,4 +282,6 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
 
 
 max_unpool2d = _max_unpool(2, "")
+max_unpool2d.autocast(cpu="float32")
 max_unpool3d = _max_unpool(3, ", int[3] stride, int[3] padding")
+max_unpool3d.autocast(cpu="float32")

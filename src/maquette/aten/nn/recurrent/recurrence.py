@@ -359,6 +359,10 @@ def _check_cell(input: Tensor, start: State, w_ih: Tensor, w_hh: Tensor, gates: 
 
 
 rnn_tanh_cell = _cell("rnn_tanh_cell", _tanh_step, 1, "Tensor", "Tensor")
+rnn_tanh_cell.autocast(cuda="lower")
 rnn_relu_cell = _cell("rnn_relu_cell", _relu_step, 1, "Tensor", "Tensor")
+rnn_relu_cell.autocast(cuda="lower")
 gru_cell = _cell("gru_cell", _gru_step, 3, "Tensor", "Tensor")
+gru_cell.autocast(cuda="lower")
 lstm_cell = _cell("lstm_cell", _lstm_step, 4, "Tensor[]", "(Tensor, Tensor)")
+lstm_cell.autocast(cuda="lower")

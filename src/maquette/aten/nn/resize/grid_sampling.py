@@ -324,12 +324,15 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
 
 
 grid_sampler_2d, grid_sampler_2d_backward = _grid_sampler(2)
+grid_sampler_2d.autocast(cpu="float32")
 grid_sampler_3d, grid_sampler_3d_backward = _grid_sampler(3)
+grid_sampler_3d.autocast(cpu="float32")
 
 grid_sampler = define(
     "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
     "bool align_corners) -> Tensor"
 )
+grid_sampler.autocast(cpu="float32", cuda="promote")
 
 
 @grid_sampler.composite

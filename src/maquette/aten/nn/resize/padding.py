@@ -118,11 +118,16 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
 
 _CORE = [Tag.core]
 reflection_pad1d = _padding("reflection_pad1d", 1, reflects=True, tags=_CORE)
+reflection_pad1d.autocast(cpu="float32")
 reflection_pad2d = _padding("reflection_pad2d", 2, reflects=True, tags=_CORE)
+reflection_pad2d.autocast(cpu="float32")
 reflection_pad3d = _padding("reflection_pad3d", 3, reflects=True, tags=_CORE)
 replication_pad1d = _padding("replication_pad1d", 1, reflects=False, tags=[])
+replication_pad1d.autocast(cpu="float32")
 replication_pad2d = _padding("replication_pad2d", 2, reflects=False, tags=_CORE)
+replication_pad2d.autocast(cpu="float32")
 replication_pad3d = _padding("replication_pad3d", 3, reflects=False, tags=_CORE)
+replication_pad3d.autocast(cpu="float32")
 
 
 # --- shuffles ------------------------------------------------------------------------

@@ -118,6 +118,7 @@ class Family:
             f"aten::{self.name}(Tensor self, SymInt[{self.dims}] output_size, {self._tail()}) -> "
             f"Tensor"
         )
+        page.autocast(cuda="float32")
 
         @page.shape
         def upsample_shape(input: TensorMeta, output_size: Ints, *parameters: object) -> TensorMeta:

@@ -1,0 +1,259 @@
+"""`torch.amp.GradScaler`: losses scaled so that gradients of few bits do not vanish.
+
+A step whose gradients overflowed is left out, and the scale shrinks; after many good ones it grows.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import warnings
+from collections import defaultdict
+from typing import Any
+
+import maquette as mq
+from maquette.optim import Optimizer
+from maquette.tensor.tensor import Tensor
+
+
+class OptState(enum.Enum):
+    """Where an optimizer is between two updates of the scale."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+class _PerOptimizer:
+    def __init__(self) -> None:
+        self.stage = OptState.READY
+        self.found_inf: dict[mq.device, Tensor] = {}
+
+
+class GradScaler:
+    """Scales losses by a factor that adapts.
+
+    For "cuda", of which no device is there, it switches itself off with a warning, as PyTorch's
+    does. A state dictionary has the scale, the factors, the interval and the count of good steps.
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self._device = device
+        self._enabled = enabled
+        if enabled and device == "cuda":
+            warnings.warn(
+                "torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.",
+                stacklevel=2,
+            )
+            self._enabled = False
+        if not self._enabled:
+            return
+        if growth_factor <= 1.0:
+            raise AssertionError(f"The growth factor must be > 1.0, got {growth_factor}.")
+        if backoff_factor >= 1.0:
+            raise AssertionError(f"The backoff factor must be < 1.0, got {backoff_factor}.")
+        self._init_scale = init_scale
+        self._scale: Tensor | None = None
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._good_steps = 0
+        self._optimizers: dict[int, _PerOptimizer] = defaultdict(_PerOptimizer)
+
+    # --- a step -----------------------------------------------------------------------
+
+    def scale(self, outputs: Any) -> Any:
+        """Tensors, or an iterable of them, times the scale."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, Tensor):
+            if self._scale is None:
+                self._scale = mq.full((), self._init_scale, device=outputs.device)
+            return outputs * self._scale.to(outputs.device)
+        if isinstance(outputs, (list, tuple)):
+            return type(outputs)([self.scale(o) for o in outputs])
+        if hasattr(outputs, "__iter__"):
+            return map(self.scale, outputs)
+        raise ValueError(
+            f"outputs must be a Tensor or an iterable of Tensors, got {type(outputs).__name__}"
+        )
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        """Divide the gradients of an optimizer by the scale: to clip them before its step."""
+        if not self._enabled:
+            return
+        scale = self._started("unscale_")
+        mine = self._optimizers[id(optimizer)]
+        if mine.stage is OptState.UNSCALED:
+            raise RuntimeError(
+                "unscale_() has already been called on this optimizer since the last update()."
+            )
+        if mine.stage is OptState.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        mine.found_inf = self._unscaled(optimizer, scale)
+        mine.stage = OptState.UNSCALED
+
+    def _unscaled(self, optimizer: Optimizer, scale: Tensor) -> dict[mq.device, Tensor]:
+        """Unscale in place; for each device whether a gradient was not finite."""
+        inverse = scale.double().reciprocal().float()
+        found: dict[mq.device, Tensor] = {}
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        with mq.no_grad():
+            for grad in (p.grad for p in params if p.grad is not None):
+                if grad.dtype is mq.float16:
+                    raise ValueError(
+                        "Attempting to unscale FP16 gradients. Keep the parameters in float32; "
+                        "autocast casts them where that is safe."
+                    )
+                bad = (~grad.isfinite()).any().float()
+                where = grad.device
+                found[where] = mq.maximum(found[where], bad) if where in found else bad
+                grad.mul_(inverse.to(where))
+        return found
+
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        """Unscale, if that was not done, and step unless a gradient is infinite or NaN."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError(
+                "Closure use is not currently supported if GradScaler is enabled: call backward "
+                "before step()."
+            )
+        self._started("step")
+        mine = self._optimizers[id(optimizer)]
+        if mine.stage is OptState.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if mine.stage is OptState.READY:
+            self.unscale_(optimizer)
+        if not mine.found_inf:
+            raise AssertionError(
+                "No inf checks were recorded for this optimizer: it has no gradients."
+            )
+        result = None
+        if not sum(bad.item() for bad in mine.found_inf.values()):
+            result = optimizer.step(*args, **kwargs)
+        mine.stage = OptState.STEPPED
+        return result
+
+    def update(self, new_scale: float | Tensor | None = None) -> None:
+        """Adapt the scale to what the steps since the last update met, or set it."""
+        if not self._enabled:
+            return
+        scale = self._started("update")
+        if new_scale is not None:
+            if isinstance(new_scale, Tensor):
+                scale.copy_(new_scale)
+            else:
+                scale.fill_(float(new_scale))
+        else:
+            found = [bad for o in self._optimizers.values() for bad in o.found_inf.values()]
+            if not found:
+                raise AssertionError("No inf checks were recorded prior to update.")
+            self._adapt(scale, bad=any(bad.item() for bad in found))
+        self._optimizers = defaultdict(_PerOptimizer)
+
+    def _adapt(self, scale: Tensor, *, bad: bool) -> None:
+        if bad:
+            scale.mul_(self._backoff_factor)
+            self._good_steps = 0
+            return
+        self._good_steps += 1
+        if self._good_steps == self._growth_interval:
+            grown = scale * self._growth_factor
+            if math.isfinite(grown.item()):
+                scale.copy_(grown)
+            self._good_steps = 0
+
+    def _started(self, name: str) -> Tensor:
+        if self._scale is None:
+            raise AssertionError(
+                f"Attempted {name} but _scale is None.  This may indicate your script did not use "
+                f"scaler.scale(loss or outputs) earlier in the iteration."
+            )
+        return self._scale
+
+    # --- what it is set to ------------------------------------------------------------
+
+    def is_enabled(self) -> bool:
+        """Whether it scales at all."""
+        return self._enabled
+
+    def get_scale(self) -> float:
+        """The scale; 1 where it is off."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else float(self._scale.item())
+
+    def get_growth_factor(self) -> float:
+        """By what the scale grows."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Say by what the scale grows."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self) -> float:
+        """By what the scale shrinks."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Say by what the scale shrinks."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self) -> int:
+        """After how many good steps the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """Say after how many good steps the scale grows."""
+        self._growth_interval = new_interval
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes; nothing where it is off."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._good_steps,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go where `state_dict` was; RuntimeError for an empty one."""
+        if not self._enabled:
+            return
+        if not state_dict:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled "
+                "instance of GradScaler."
+            )
+        self._init_scale = state_dict["scale"]
+        if self._scale is not None:
+            self._scale.fill_(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._good_steps = state_dict["_growth_tracker"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        held = self.__dict__.copy()
+        if self._enabled:
+            if self._optimizers:
+                raise AssertionError(
+                    "A GradScaler instance may only be pickled at the beginning of an iteration, "
+                    "or at the end after scaler.update()."
+                )
+            held["_init_scale"] = self.get_scale()
+            held["_scale"] = None
+        return held
