@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import maquette as mq
 import maquette.torch as torch
 from maquette.tensor import saving
 
@@ -48,21 +49,10 @@ def test_T56_tensors_that_shared_share_again() -> None:
     assert made["a"][0].untyped_storage() is made["b"]["t"].untyped_storage()
 
 
-def test_T57_a_flat_dict_is_a_plain_safetensors_file(tmp_path: Path) -> None:
+def test_T57_safetensors_files_are_read(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
-    torch.save({"w": torch.ones(2)}, path)
-    assert b"__metadata__" not in path.read_bytes()
+    mq.save({"w": mq.ones(2)}, path)
     assert torch.load(path)["w"].tolist() == [1.0, 1.0]
-
-
-def test_T57_whole_objects_are_refused_with_their_place() -> None:
-    with pytest.raises(TypeError, match=r"save\(\): a\.0 is a .*Path.*state_dict"):
-        torch.save({"a": [Path()]}, io.BytesIO())
-
-
-def test_T56_map_location_takes_no_function() -> None:
-    with pytest.raises(TypeError, match="got a function"):
-        torch.load(io.BytesIO(), map_location=lambda storage, place: storage)
 
 
 class Named:
@@ -247,4 +237,201 @@ def test_T57_tensors_that_overlap_in_a_file_are_refused() -> None:
     )
     file = io.BytesIO(len(header).to_bytes(8, "little") + header + b"abc")
     with pytest.raises(ValueError, match="'b' overlap"):
+        torch.load(file)
+
+
+# --- whole objects, and files of both libraries (finding 53) --------------------------
+
+
+def loaded(obj: object, **options: object) -> object:
+    """What comes back of a file that may hold anything."""
+    file = io.BytesIO()
+    torch.save(obj, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False, **options)
+
+
+def test_whole_modules_come_back() -> None:
+    """Finding 53."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3), torch.nn.LSTM(3, 1))
+    made = loaded(model)
+    assert repr(made) == repr(model)
+    assert torch.equal(made[0].weight, model[0].weight)
+    assert made[2](torch.ones(1, 3))[0].shape == (1, 1)
+
+
+def test_a_file_has_pytorchs_names_of_things() -> None:
+    """Finding 53: PyTorch finds its classes and functions by them."""
+    file = io.BytesIO()
+    torch.save(torch.nn.MarginRankingLoss(), file)
+    pickled = zipfile.ZipFile(file).read("archive/data.pkl")
+    assert b"ctorch.nn.modules.loss\nMarginRankingLoss\n" in pickled
+    assert b"maquette" not in pickled
+
+
+def test_hooks_and_buffers_of_a_module_come_back() -> None:
+    """Finding 53."""
+    model = torch.nn.Linear(1, 1)
+    model.register_buffer("hidden", torch.ones(1), persistent=False)
+    model.register_forward_hook(doubled)
+    made = loaded(model)
+    assert "hidden" not in made.state_dict()
+    assert made.hidden.item() == 1.0
+    assert made(torch.ones(1)).item() == 2 * made.forward(torch.ones(1)).item()
+
+
+def doubled(module: object, args: object, output: object) -> object:
+    """A hook."""
+    return output * 2
+
+
+@pytest.mark.parametrize(
+    "value", [1 + 2j, {1, 2}, b"bytes", frozenset([3]), 2**70, OrderedDict(a=1), float("inf")]
+)
+def test_plain_values_need_no_trust(value: object) -> None:
+    """Finding 53: complex, set, bytes and their like."""
+    made = round_trip([value])[0]
+    assert made == value
+    assert type(made) is type(value)
+
+
+@pytest.mark.parametrize(
+    "kind", [torch.bfloat16, torch.complex64, torch.uint16, torch.float8_e4m3fn, torch.bool]
+)
+def test_every_dtype_comes_back(kind: object) -> None:
+    """Finding 53."""
+    made = round_trip(torch.tensor([1, 0]).to(kind))
+    assert made.dtype is kind
+    assert made.to(torch.complex64).tolist() == [1, 0]
+
+
+def test_conjugate_views_and_meta_tensors_come_back() -> None:
+    """Finding 53."""
+    conj, meta = round_trip([torch.tensor([1 + 2j]).conj(), torch.empty(2, 3, device="meta")])
+    assert conj.is_conj()
+    assert conj.tolist() == [1 - 2j]
+    assert meta.device.type == "meta"
+    assert meta.shape == (2, 3)
+
+
+def test_old_files_are_written_and_read() -> None:
+    """Finding 53: the format of before PyTorch 1.6."""
+    a = torch.arange(6.0).reshape(2, 3)
+    file = io.BytesIO()
+    torch.save([a, a.t()], file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    assert file.getvalue().startswith(b"\x80\x02\x8a\nl\xfc\x9cF")
+    first, second = torch.load(file)
+    assert second.tolist() == a.t().tolist()
+    assert first.untyped_storage() is second.untyped_storage()
+
+
+def test_unknown_classes_are_refused_until_they_are_allowed() -> None:
+    """Finding 53."""
+    file = io.BytesIO()
+    torch.save(Known(), file)
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=r"Weights only load failed.*Known.*add_safe"):
+        torch.load(file)
+    file.seek(0)
+    with torch.serialization.safe_globals([Known]):
+        assert torch.load(file).value == 3
+    assert torch.serialization.get_safe_globals() == []
+
+
+class Known:
+    """A class that a file may be allowed to make."""
+
+    def __init__(self) -> None:
+        self.value = 3
+
+
+def test_map_location_may_be_a_function() -> None:
+    """Finding 53."""
+    seen: list[str] = []
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file)
+    file.seek(0)
+    made = torch.load(file, map_location=lambda storage, where: seen.append(where) or storage)
+    assert seen == ["cpu"]
+    assert made.tolist() == [1.0, 1.0]
+
+
+def test_storages_may_be_mapped_from_the_file(tmp_path: Path) -> None:
+    """Finding 53: the bytes begin at a multiple of 64; writing leaves the file as it is."""
+    path = tmp_path / "m.pt"
+    torch.save([torch.ones(3), torch.zeros(2)], path)
+    made = torch.load(path, mmap=True)
+    assert made[0].data_ptr() % 64 == 0
+    made[0].fill_(7)
+    assert torch.load(path)[0].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("said, held", [(4, 1000), (1000, 4), (-1, 4)])
+def test_a_storage_must_be_as_long_as_it_says(said: int, held: int) -> None:
+    """Finding 53."""
+    tensor = Reduced(TENSOR, stored("0", said), 0, (1,), (1,), False, {})
+    with pytest.raises(torch.serialization.FileError, match="this file: the record 'data/0' has"):
+        torch.load(pytorchs_file(tensor, s0=np.ones(held, np.float32)))
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    """Finding 53: 64 MB of zeros, deflated to 64 kB."""
+    numel = 1 << 24
+    file = io.BytesIO()
+    data = io.BytesIO()
+    tensor = Reduced(TENSOR, stored("0", numel), 0, (1,), (1,), False, {})
+    PyTorchsPickler(data, 2).dump(tensor)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", data.getvalue())
+        archive.writestr("archive/data/0", bytes(4 * numel))
+    file.seek(0)
+    with pytest.raises(torch.serialization.FileError, match="would unpack"):
+        torch.load(file)
+
+
+@pytest.mark.parametrize(
+    "offset, size, stride",
+    [(0, (4,), (1,)), (3, (1,), (1,)), (-1, (1,), (1,)), (0, (2,), (-1,)), (0, (2,), (1, 1))],
+)
+def test_tensors_stay_within_their_storages(offset: int, size: object, stride: object) -> None:
+    """Finding 53."""
+    tensor = Reduced(TENSOR, stored("0", 3), offset, size, stride, False, {})
+    with pytest.raises(torch.serialization.FileError, match=r"beyond|no tensor has"):
+        torch.load(pytorchs_file(tensor, s0=np.ones(3, np.float32)))
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3, 4, 30, 200, -30, -1])
+def test_a_truncated_file_gives_one_class_of_error(keep: int, tmp_path: Path) -> None:
+    """Finding 53: it is a RuntimeError as PyTorch's is, a ValueError, and names the file."""
+    path = tmp_path / "cut.pt"
+    torch.save({"a": torch.ones(100)}, path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(torch.serialization.FileError, match=r"cut\.pt"):
+        torch.load(path)
+
+
+@pytest.mark.parametrize(
+    "pickled", [b"", b"\x80", b"\x80\x02.", b"\x80\x02K", b"\x80\x02h\x01.", b"]]]R."]
+)
+def test_a_crafted_pickle_gives_one_class_of_error(pickled: bytes) -> None:
+    """Finding 53."""
+    with pytest.raises((torch.serialization.FileError, pickle.UnpicklingError), match="this file"):
+        torch.load(file_of(pickled))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[]",
+        b"{",
+        b'{"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}}',
+        b'{"__metadata__":{"maquette":"{"}}',
+        b'{"__metadata__":{"maquette":"{\\"a\\":3}"},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}',
+    ],
+)
+def test_a_crafted_safetensors_header_gives_one_class_of_error(header: bytes) -> None:
+    """Finding 53."""
+    file = io.BytesIO(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(torch.serialization.FileError, match="this file"):
         torch.load(file)

@@ -35,6 +35,21 @@ File = Path | IO[bytes]
 Place = str | device | Mapping[str, str] | None
 Facts = dict[str, object]
 
+
+class FileError(RuntimeError, ValueError):
+    """A file that is not what it says it is, damaged or crafted; the text names the file."""
+
+
+class EmptyFileError(FileError, EOFError):
+    """A file without a single byte."""
+
+
+def name_of(file: IO[bytes]) -> str:
+    """What errors call a file: its path, if it has one."""
+    name = getattr(file, "name", None)
+    return repr(name) if isinstance(name, str) else "this file"
+
+
 _METADATA = "__metadata__"
 _OURS = "maquette"
 _LENGTH = struct.Struct("<Q")
@@ -210,11 +225,32 @@ def load(f: File, map_location: Place = None) -> dict[str, Tensor]:
     return load_with_metadata(f, map_location)[0]
 
 
+# What reading a file that is damaged or crafted may raise.
+DAMAGE = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, IndexError, KeyError,
+    MemoryError, RecursionError, RuntimeError, TypeError, UnicodeError, ValueError,
+)  # fmt: skip
+
+
+@contextmanager
+def errors_of(file: IO[bytes]) -> Iterator[None]:
+    """Let all that goes wrong in the block be a FileError that names the file."""
+    try:
+        yield
+    except FileError as error:
+        name = name_of(file)
+        raise error if str(error).startswith(name) else FileError(f"{name}: {error}") from None
+    except DAMAGE as error:
+        raise FileError(
+            f"{name_of(file)}: it is damaged, or no checkpoint: {type(error).__name__}: {error}"
+        ) from error
+
+
 def load_with_metadata(
     f: File, map_location: Place = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """`load`, and the strings that the file keeps beside the tensors."""
-    with _opened(f, "rb") as file:
+    with _opened(f, "rb") as file, errors_of(file):
         table = _read_header(file)
         strings = _strings(table.pop(_METADATA, {}))
         ours = _ours(strings)
@@ -223,8 +259,9 @@ def load_with_metadata(
         at = 0
         for row in sorted(rows, key=lambda row: (row.begin, row.end)):
             if row.begin < at:
-                raise ValueError(f"the values of '{row.name}' overlap those of another tensor")
+                raise FileError(f"the values of '{row.name}' overlap those of another tensor")
             _skip(file, row.begin - at)
+            _check_length(file, row.end - row.begin)
             loaded.add(row, read_bytes(file, row.end - row.begin))
             at = row.end
     tensors = {}
@@ -249,13 +286,13 @@ def _read_header(file: IO[bytes]) -> dict[str, object]:
     prefix = file.read(_LENGTH.size)
     length = _LENGTH.unpack(prefix)[0] if len(prefix) == _LENGTH.size else _LARGEST_HEADER + 1
     if length > _LARGEST_HEADER:
-        raise ValueError("this is no safetensors file: it does not begin with a header's length")
+        raise FileError("it is no safetensors file: it does not begin with a header's length")
     try:
         table = json.loads(file.read(length))
     except ValueError as error:
-        raise ValueError(f"this is no safetensors file: its header is no JSON ({error})") from None
+        raise FileError(f"it is no safetensors file: its header is no JSON ({error})") from None
     if not isinstance(table, dict):
-        raise ValueError("this is no safetensors file: its header is no JSON object")
+        raise FileError("it is no safetensors file: its header is no JSON object")
     return table
 
 
@@ -267,19 +304,19 @@ def _rows(table: Mapping[str, object]) -> Iterator[_Row]:
             shape = tuple([int(n) for n in entry["shape"]])
             begin, end = map(int, entry["data_offsets"])
         except (AssertionError, KeyError, TypeError, ValueError):
-            raise ValueError(f"the entry of '{name}' is not understood: {entry!r}") from None
+            raise FileError(f"the entry of '{name}' is not understood: {entry!r}") from None
         if (
             begin < 0
             or min(shape, default=0) < 0
             or end - begin != math.prod(shape) * kind.itemsize
         ):
-            raise ValueError(f"the entry of '{name}' contradicts itself: {entry!r}")
+            raise FileError(f"the entry of '{name}' contradicts itself: {entry!r}")
         yield _Row(name, kind, shape, begin, end)
 
 
 def _strings(metadata: object) -> dict[str, str]:
     if not isinstance(metadata, dict):
-        raise ValueError(f"{_METADATA} must hold strings by name, got {metadata!r}")
+        raise FileError(f"{_METADATA} must hold strings by name, got {metadata!r}")
     return {str(name): str(text) for name, text in metadata.items()}
 
 
@@ -288,12 +325,24 @@ def _ours(strings: Mapping[str, str]) -> dict[str, Facts]:
     return found if isinstance(found, dict) else {}
 
 
+_MOST_UNSEEN = 1 << 40  # bytes of a storage of which a file holds views
 _PART = 1 << 26  # bytes of a file that are read at a time
 
 
 def _skip(file: IO[bytes], nbytes: int) -> None:
     for begin in range(0, nbytes, _PART):
         file.read(min(nbytes - begin, _PART))
+
+
+def _check_length(file: IO[bytes], nbytes: int) -> None:
+    """FileError if the file ends before ``nbytes`` more, so that no memory is taken for them."""
+    if nbytes <= _PART or not file.seekable():
+        return
+    at = file.tell()
+    left = file.seek(0, os.SEEK_END) - at
+    file.seek(at)
+    if left < nbytes:
+        raise FileError(f"the file ends early: {nbytes} bytes of values expected, {left} found")
 
 
 def read_bytes(file: IO[bytes], nbytes: int) -> npt.NDArray[np.uint8]:
@@ -303,9 +352,7 @@ def read_bytes(file: IO[bytes], nbytes: int) -> npt.NDArray[np.uint8]:
     while done < nbytes:
         part = file.read(min(nbytes - done, _PART))
         if not part:
-            raise ValueError(
-                f"the file ends early: {nbytes} bytes of values expected, {done} found"
-            )
+            raise FileError(f"the file ends early: {nbytes} bytes of values expected, {done} found")
         values[done : done + len(part)] = np.frombuffer(part, np.uint8)
         done += len(part)
     return values
@@ -340,6 +387,8 @@ class _Loaded:
 
     def _storage(self, facts: Facts) -> UntypedStorage:
         number, nbytes = _int(facts["storage"]), _int(facts["nbytes"])
+        if nbytes > _MOST_UNSEEN:
+            raise FileError(f"a storage of {nbytes} bytes is said to lie behind views of it")
         if number not in self.storages:
             self.storages[number] = UntypedStorage(nbytes, cpu, np.zeros(nbytes, np.uint8))
         return self.storages[number]
@@ -347,13 +396,13 @@ class _Loaded:
 
 def _int(value: object) -> int:
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"expected a size in the file's metadata, got {value!r}")
+        raise FileError(f"expected a size in the file's metadata, got {value!r}")
     return value
 
 
 def _ints(value: object) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise ValueError(f"expected sizes in the file's metadata, got {value!r}")
+        raise FileError(f"expected sizes in the file's metadata, got {value!r}")
     return tuple([_int(v) for v in value])
 
 

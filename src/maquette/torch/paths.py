@@ -65,6 +65,19 @@ def _target(path: str) -> str:
     return f"{_FACE}.{path}"
 
 
+def torch_path(module: str) -> str:
+    """The path below ``torch`` that a module of maquette serves; "" for the top."""
+    if module == _FACE or module == "maquette":
+        return ""
+    if module.startswith(f"{_FACE}."):
+        return module.removeprefix(f"{_FACE}.")
+    served = ((package, path) for path, package in PACKAGES.items())
+    for package, path in sorted(served, key=lambda pair: (-len(pair[0]), len(pair[1]))):
+        if module == package or module.startswith(f"{package}."):
+            return path + module.removeprefix(package)
+    return ""
+
+
 def _exists(module: str) -> bool:
     if module in sys.modules:
         return True

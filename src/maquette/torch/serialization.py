@@ -1,77 +1,167 @@
-"""`torch.save` and `torch.load`: checkpoints as safetensors files; PyTorch's own files can be read.
+"""`torch.save` and `torch.load`: files that PyTorch writes and reads, too.
 
-A checkpoint - nested dicts, lists and tuples of tensors and plain values - is one safetensors file:
-`maquette.tensor.saving` writes the tensors, and the nesting around them stands as JSON in the
-file's metadata. A flat dict of tensors needs none, so any safetensors reader knows it. Whole
-objects, such as modules, are not saved: loading never runs code. PyTorch's zip files are read by
-`zip_files.py`.
+A file is a zip archive: a pickle, and beside it the bytes of each storage in a record of its own
+(`records.py`; the names that things have in the pickle: `pickles.py`). Loading makes, unless told
+otherwise (``weights_only=False``), only tensors, plain containers and what `add_safe_globals`
+allows, and so runs no code of the file's. Files of before PyTorch 1.6 (`legacy_files.py`) and
+safetensors files (`maquette.tensor.saving`) are read as well.
 """
 
 from __future__ import annotations
 
+import enum
+import hashlib
 import io
-import json
 import os
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, cast
+from typing import IO, Any, cast
 
-from maquette.core.device import device
-from maquette.core.dtype import all_dtypes, dtype
-from maquette.core.size import Size
-from maquette.tensor.saving import File, Place, load_with_metadata
-from maquette.tensor.saving import save as save_tensors
-from maquette.tensor.tensor import Tensor
-from maquette.torch import zip_files
+from maquette.core.device import cpu, device
+from maquette.core.dtype import dtype
+from maquette.tensor.copying import rebuild_storage, skip_data
+from maquette.tensor.saving import (
+    EmptyFileError,
+    File,
+    FileError,
+    errors_of,
+    load_with_metadata,
+    name_of,
+)
+from maquette.tensor.storage import UntypedStorage
+from maquette.torch import legacy_files
+from maquette.torch._utils import StoredElements, _get_layout
+from maquette.torch.pickles import (
+    Pickler,
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    kind_of,
+    safe_globals,
+    unpickle,
+)
+from maquette.torch.records import Reader as ArchiveReader
+from maquette.torch.records import Writer as ArchiveWriter
 
-_STRUCTURE = "maquette.structure"
-_DTYPES = {kind.name: kind for kind in all_dtypes}
-_PLAIN = (bool, int, float, str, type(None))
+MapLocation = (
+    str | device | Mapping[str, str] | Callable[[UntypedStorage, str], UntypedStorage | None] | None
+)
+DEFAULT_PROTOCOL = 2
+_VERSION = b"3\n"
 
 
-def save(obj: object, f: File, **options: object) -> None:
-    """Write a checkpoint: tensors and plain values in nested dicts, lists and tuples.
+class LoadEndianness(enum.Enum):
+    """How bytes are ordered in files that do not say it."""
 
-    f: a path, or a file open for writing bytes. options: PyTorch's, which have no meaning here.
-    Raises TypeError for anything else, with its place; of modules and optimizers, save the
-    ``state_dict()``.
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+# --- writing -------------------------------------------------------------------------
+
+
+def save(
+    obj: object,
+    f: File,
+    pickle_module: Any = pickle,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False,
+) -> None:
+    """Write an object: tensors, modules, state dicts, whatever can be pickled.
+
+    f: a path, or a file open for writing bytes. Tensors that share a storage share it again when
+    they are loaded. Classes of ours stand in the file under PyTorch's names, so PyTorch loads it;
+    other classes must be importable where it is loaded. Raises what pickling raises, TypeError for
+    a fake tensor, NotImplementedError for a tensor whose layout is not strided.
     """
-    if isinstance(obj, Mapping) and _is_flat(obj):
-        save_tensors(obj, f)
+    if isinstance(f, str | os.PathLike):
+        with open(f, "wb") as file:
+            _save(obj, file, pickle_protocol, _use_new_zipfile_serialization)
+    elif hasattr(f, "write"):
+        _save(obj, f, pickle_protocol, _use_new_zipfile_serialization)
+    else:
+        raise AttributeError(f"save(): expected a path or a file with a 'write' method, got {f!r}")
+
+
+def _save(obj: object, file: IO[bytes], protocol: int, zipped: bool) -> None:
+    if not zipped:
+        legacy_files.save(obj, file, protocol)
         return
-    tensors: dict[str, Tensor] = {}
-    structure = _structure(obj, "", tensors)
-    save_tensors(tensors, f, metadata={_STRUCTURE: json.dumps(structure)})
+    data = io.BytesIO()
+    pickler = Pickler(data, protocol)
+    pickler.dump(obj)
+    archive = ArchiveWriter(file, _folder_for(file))
+    archive.write("data.pkl", data.getvalue())
+    archive.write(".format_version", b"1")
+    archive.write(".storage_alignment", b"64")
+    archive.write("byteorder", sys.byteorder.encode())
+    for key, storage in pickler.storages.items():
+        archive.write(f"data/{key}", legacy_files.bytes_of(storage))
+    archive.write("version", _VERSION)
+    digest = hashlib.sha256(data.getvalue()).digest()
+    archive.write(".data/serialization_id", str(int.from_bytes(digest[:16])).zfill(40).encode())
+    archive.close()
 
 
-def _is_flat(obj: Mapping[object, object]) -> bool:
-    return all(isinstance(k, str) and isinstance(v, Tensor) for k, v in obj.items())
+def _folder_for(file: IO[bytes]) -> str:
+    name = getattr(file, "name", None)
+    stem = os.path.splitext(os.path.basename(name))[0] if isinstance(name, str) else ""
+    return stem if stem.isascii() and stem else "archive"
+
+
+# --- reading -------------------------------------------------------------------------
 
 
 def load(
     f: File,
-    map_location: Place = None,
-    pickle_module: object = None,
+    map_location: MapLocation = None,
+    pickle_module: Any = None,
     *,
     weights_only: bool | None = None,
     mmap: bool | None = None,
-    **options: object,
-) -> object:
+    **pickle_load_args: Any,
+) -> Any:
     """What `save` wrote, what PyTorch's ``save`` wrote, or a safetensors file's dict of tensors.
 
-    map_location: a device, or a dict of devices by the device saved. Raises TypeError for a
-    function there, and ValueError or ``pickle.UnpicklingError`` for what is no checkpoint: nothing
-    but tensors and plain values is ever made, whatever ``weights_only`` says.
+    map_location: a device for all storages, a dict of devices by the device saved, or a function
+    of a storage and that device's name. weights_only: True, the default, makes only tensors, plain
+    values and `safe_globals`; False makes anything, running code of the file's, so it is for files
+    that you trust. mmap: whether storages of a file given by its path are mapped, not read.
+
+    Raises FileError, a RuntimeError and a ValueError, for a file that is damaged or crafted, and
+    ``pickle.UnpicklingError`` for one that wants what is not allowed; both name the file.
     """
-    if callable(map_location):
-        raise TypeError("map_location: expected a device or a dict of devices, got a function")
+    anything = weights_only is False
+    if mmap and not isinstance(f, str | os.PathLike):
+        raise ValueError("load(): mmap=True needs the path of a file, not a file that is open")
+    encoding = pickle_load_args.get("encoding", "utf-8")
     with _opened(f) as file:
-        if zip_files.is_zip(file):
-            return zip_files.load(file, map_location)
-        tensors, metadata = load_with_metadata(file, map_location)
-    text = metadata.get(_STRUCTURE)
-    return tensors if text is None else _rebuilt(json.loads(text), tensors)
+        begins = file.read(len(legacy_files.MAGIC) + 8)
+        file.seek(-len(begins), os.SEEK_CUR)
+        if not begins:
+            raise EmptyFileError(f"{name_of(file)}: Ran out of input: this file is empty")
+        if begins.startswith(b"PK\x03\x04"):
+            return _load_zip(_from_here(file), map_location, anything, bool(mmap), encoding)
+        if begins[:1] == b"\x80":
+            if mmap:
+                raise RuntimeError(
+                    f"{name_of(file)}: mmap can only be used with files saved with "
+                    f"`torch.save(_use_new_zipfile_serialization=True), this one is older"
+                )
+            with _named_errors(file, anything):
+                places = legacy_files.Places(lambda where: _place(where, map_location), anything)
+                return legacy_files.load(file, places, encoding)
+        place = cast("str | device | Mapping[str, str] | None", map_location)
+        return load_with_metadata(file, None if callable(place) else place)[0]
+
+
+def _from_here(file: IO[bytes]) -> IO[bytes]:
+    # An archive that begins in the middle of a file: offsets in it count from its beginning.
+    return file if file.tell() == 0 else io.BytesIO(file.read())
 
 
 @contextmanager
@@ -79,76 +169,133 @@ def _opened(f: File) -> Iterator[IO[bytes]]:
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file:
             yield file
-    elif f.seekable():
+    elif not hasattr(f, "read"):
+        raise AttributeError(f"load(): expected a path or a file with a 'read' method, got {f!r}")
+    elif hasattr(f, "seek") and (not hasattr(f, "seekable") or f.seekable()):
         yield f
     else:
         yield io.BytesIO(f.read())
 
 
-# --- the nesting as JSON -------------------------------------------------------------
-#
-# Numbers, strings and None are themselves; everything else is an object with one key, its kind.
+@contextmanager
+def _named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
+    """Errors of one class, which name the file."""
+    try:
+        if anything:
+            yield  # errors of the code that the file runs stay as they are
+        else:
+            with errors_of(file):
+                yield
+    except pickle.UnpicklingError as error:
+        hint = "" if anything else "Weights only load failed. "
+        raise pickle.UnpicklingError(f"{name_of(file)}: {hint}{error}") from None
 
 
-def _structure(obj: object, place: str, tensors: dict[str, Tensor]) -> object:
-    if isinstance(obj, Tensor):
-        name = place or "tensor"
-        tensors[name] = obj
-        return {"tensor": name}
-    if isinstance(obj, Mapping):
-        kind = "ordered" if isinstance(obj, OrderedDict) else "dict"
-        return {
-            kind: [
-                [_structure(k, f"{place}.key", tensors), _structure(v, _join(place, k), tensors)]
-                for k, v in obj.items()
-            ]
-        }
-    for kind, cls in (("size", Size), ("list", list), ("tuple", tuple)):
-        if isinstance(obj, cls) and not hasattr(obj, "_fields"):
-            items = cast("list[object]", obj)
-            return {kind: [_structure(v, _join(place, i), tensors) for i, v in enumerate(items)]}
-    return _leaf(obj, place)
+def _load_zip(
+    file: IO[bytes], map_location: MapLocation, anything: bool, mapped: bool, encoding: str
+) -> object:
+    archive = ArchiveReader(file)
+    if archive.holds("constants.pkl"):
+        raise FileError(f"{archive.name}: this is a TorchScript program, which is not read here")
+    storages = _Storages(archive, map_location, mapped)
+    data = io.BytesIO(archive.read("data.pkl").tobytes())
+    with _named_errors(file, anything):
+        return unpickle(data, storages.load, anything=anything, encoding=encoding)
 
 
-def _join(place: str, key: object) -> str:
-    return f"{place}.{key}" if place else str(key)
+class _Storages:
+    """The storages of one archive, each read once, when it is first asked for."""
+
+    def __init__(self, archive: ArchiveReader, map_location: MapLocation, mapped: bool) -> None:
+        self.archive = archive
+        self.map_location = map_location
+        self.mapped = mapped
+        self.order = "little"
+        if archive.holds("byteorder"):
+            self.order = archive.read("byteorder").tobytes().decode(errors="replace")
+        self.made: dict[str, StoredElements] = {}
+
+    def load(self, pid: tuple[object, ...]) -> StoredElements:
+        """The storage that a reference in the pickle means."""
+        match pid:
+            case ("storage", cls, str(key), str(location), int(numel)):
+                kind = kind_of(cls)
+            case _:
+                raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
+        if key not in self.made:
+            self.made[key] = self._read(key, kind, numel, location)
+        return self.made[key]
+
+    def _read(self, key: str, kind: dtype, numel: int, location: str) -> StoredElements:
+        expected = numel * kind.itemsize
+        record = f"data/{key}"
+        if self.mapped and self.order == sys.byteorder:
+            raw = self.archive.mapped(record, expected)
+        else:
+            raw = self.archive.read(record, expected)
+        if self.order != sys.byteorder:
+            raw = legacy_files.swapped(raw, kind)
+        storage = rebuild_storage(raw.nbytes, cpu, raw, False)
+        if callable(self.map_location):
+            given = self.map_location(storage, location)
+            if given is not None:
+                untyped = getattr(given, "untyped", None)
+                return StoredElements(given if untyped is None else untyped(), kind, cpu)
+            return StoredElements(storage, kind, _place(location, None))
+        return StoredElements(storage, kind, _place(location, self.map_location))
 
 
-def _leaf(obj: object, place: str) -> object:
-    if isinstance(obj, _PLAIN) and type(obj) in _PLAIN:
-        return obj
-    if isinstance(obj, complex):
-        return {"complex": [obj.real, obj.imag]}
-    if isinstance(obj, dtype):
-        return {"dtype": obj.name}
-    if isinstance(obj, device):
-        return {"device": str(obj)}
-    if isinstance(obj, set):
-        return {"set": sorted(_leaf(v, place) for v in obj)}  # type: ignore[type-var]  # or an error
-    raise TypeError(
-        f"save(): {place or 'the object'} is a {type(obj).__module__}.{type(obj).__qualname__}, "
-        f"which a checkpoint cannot hold: it holds tensors, numbers, strings, dicts, lists and "
-        f"tuples. Of a module or an optimizer, save the state_dict()"
-    )
+def _place(saved: str, map_location: MapLocation) -> device:
+    wanted: object = saved
+    if isinstance(map_location, Mapping):
+        wanted = map_location.get(saved, saved)
+    elif map_location is not None and not callable(map_location):
+        wanted = map_location
+    return wanted if isinstance(wanted, device) else device(str(wanted))
 
 
-def _rebuilt(node: object, tensors: dict[str, Tensor]) -> object:
-    if not isinstance(node, dict):
-        return node
-    ((kind, value),) = node.items()
-    match kind:
-        case "tensor":
-            return tensors[value]
-        case "dict" | "ordered":
-            pairs = [(_rebuilt(k, tensors), _rebuilt(v, tensors)) for k, v in value]
-            return OrderedDict(pairs) if kind == "ordered" else dict(pairs)
-        case "list" | "tuple" | "size" | "set":
-            items = [_rebuilt(v, tensors) for v in value]
-            return {"list": list, "tuple": tuple, "size": Size, "set": set}[kind](items)
-        case "complex":
-            return complex(*value)
-        case "dtype":
-            return _DTYPES[value]
-        case "device":
-            return device(value)
-    raise ValueError(f"this checkpoint holds a {kind!r}, which is not known here")
+# --- settings ------------------------------------------------------------------------
+
+_endianness: list[LoadEndianness | None] = [None]
+_crc32 = [True]
+
+
+def get_default_load_endianness() -> LoadEndianness | None:
+    """The order of bytes assumed of files that do not say it; None: little."""
+    return _endianness[0]
+
+
+def set_default_load_endianness(endianness: LoadEndianness | None) -> None:
+    """Set what `get_default_load_endianness` says; TypeError for another type."""
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _endianness[0] = endianness
+
+
+def get_crc32_options() -> bool:
+    """Whether `save` computes checksums of records: it always does."""
+    return _crc32[0]
+
+
+def set_crc32_options(compute_crc32: bool) -> None:
+    """Accepted for PyTorch's sake: checksums are always computed."""
+    _crc32[0] = compute_crc32
+
+
+__all__ = [
+    "EmptyFileError",
+    "FileError",
+    "LoadEndianness",
+    "_get_layout",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_safe_globals",
+    "load",
+    "safe_globals",
+    "save",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "skip_data",
+]

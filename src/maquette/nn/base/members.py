@@ -115,12 +115,6 @@ class Members:
             del self.__dict__[kind][name]
         object.__delattr__(self, name)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """The other half of copying and unpickling: names are copied, so that copies can differ."""
-        self.__dict__.update(state)
-        for kind in _KINDS:
-            self.__dict__[kind] = dict(self.__dict__[kind])
-
     def _kind_of(self, name: str) -> str | None:
         attributes = self.__dict__
         return next((kind for kind in _KINDS if name in attributes.get(kind, ())), None)

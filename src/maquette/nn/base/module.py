@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from maquette.nn.base.calling import Calling
 from maquette.nn.base.conversion import Conversion
 from maquette.nn.base.members import MODULES
-from maquette.nn.base.state_dict import StateDict
+from maquette.nn.base.pickling import Pickling
 
 T = TypeVar("T", bound="Module")
 
 
-class Module(Calling, StateDict, Conversion):
+class Module(Pickling, Conversion):
     """The base of all neural network modules.
 
     A subclass calls `super().__init__()`, assigns parameters and modules to attributes, and

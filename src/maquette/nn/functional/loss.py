@@ -65,9 +65,7 @@ def linear_cross_entropy(
     if linear_bias is not None:
         logits = logits + linear_bias
     ignored = -100 if ignore_index is None else ignore_index
-    return cross_entropy(
-        logits, target, weight, None, ignored, None, reduction, label_smoothing
-    )
+    return cross_entropy(logits, target, weight, None, ignored, None, reduction, label_smoothing)
 
 
 def _check_linear(input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None) -> None:

@@ -8,13 +8,9 @@ from maquette.nn import init
 from maquette.nn.base import Module
 from maquette.nn.functional.attention import additive_mask
 from maquette.nn.modules._construct import DeviceLike, add_parameter
-from maquette.nn.modules.linear import Linear
+from maquette.nn.modules.linear import NonDynamicallyQuantizableLinear
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
-
-
-class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear by the name that PyTorch prints for the output projection."""
 
 
 class MultiheadAttention(Module):

@@ -62,6 +62,10 @@ class Linear(Module):
         return f"{sizes}, bias={self.bias is not None}"
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """A Linear by the name that PyTorch gives the output projection of `MultiheadAttention`."""
+
+
 class Bilinear(Module):
     """x1' A x2 + b, a matrix A for each output; weight (out, in1, in2)."""
 

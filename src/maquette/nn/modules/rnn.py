@@ -121,6 +121,19 @@ class RNNBase(Module):
         """The parameters, a list for each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The module's state, with the lists of weights that PyTorch keeps beside them."""
+        flat = {
+            "_flat_weights_names": self._flat_weights_names,
+            "_flat_weights": self._flat_weights,
+        }
+        return super().__getstate__() | flat
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over a state; those lists follow from the parameters."""
+        kept = ("_flat_weights_names", "_flat_weights", "_flat_weight_refs")
+        super().__setstate__({name: v for name, v in state.items() if name not in kept})
+
     @property
     def _flat_weights_names(self) -> list[str]:
         return [name for names in self._all_weights for name in names]

@@ -16,9 +16,7 @@ class _MaxUnpoolNd(Module):
     _run: ClassVar[Callable[..., Tensor]]
     _dims: ClassVar[int]
 
-    def __init__(
-        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0
-    ) -> None:
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
         super().__init__()
         self.kernel_size = repeated(kernel_size, self._dims)
         self.stride = repeated(kernel_size if stride is None else stride, self._dims)

@@ -54,7 +54,7 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Write the rates of the next epoch; giving one is deprecated."""
-        if self._step_count == 1 and not self.optimizer._opt_called:
+        if self._step_count == 1 and not vars(self.optimizer).get("_opt_called"):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
                 "value of the schedule is skipped. Call `optimizer.step()` first.",

@@ -1,0 +1,168 @@
+"""`torch._utils`: the functions that saved files name to have their tensors made.
+
+Each takes what a file holds: storages as `TypedStorage`, geometry as numbers. A file may be
+crafted, so every one of them checks what it is given against the storage; none runs code of the
+file's.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+
+from maquette.core.device import cpu, device
+from maquette.core.dtype import dtype
+from maquette.core.layout import layout, strided
+from maquette.core.meta import TensorMeta
+from maquette.tensor.copying import rebuild_tensor
+from maquette.tensor.parameter import Buffer, Parameter
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.typed_storage import TypedStorage
+
+
+class StoredElements(TypedStorage):
+    """A storage of a file: its elements, on cpu, and where the file or the caller wants them."""
+
+    __slots__ = ("where",)
+
+    def __init__(self, storage: UntypedStorage, kind: dtype, where: device) -> None:
+        super().__init__(wrap_storage=storage, dtype=kind)
+        self.where = where
+
+
+def _rebuild_tensor(
+    storage: TypedStorage, storage_offset: int, size: Sequence[int], stride: Sequence[int]
+) -> Tensor:
+    """A tensor of this geometry over a storage; RuntimeError if it reaches beyond the storage."""
+    return _over(storage, storage.dtype, storage_offset, size, stride, False, {})
+
+
+def _rebuild_tensor_v2(
+    storage: TypedStorage,
+    storage_offset: int,
+    size: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool,
+    backward_hooks: object = None,
+    metadata: Mapping[str, bool] | None = None,
+) -> Tensor:
+    """`_rebuild_tensor` with ``requires_grad``, and the conjugate and negative bits."""
+    kind = storage.dtype
+    return _over(storage, kind, storage_offset, size, stride, requires_grad, metadata or {})
+
+
+def _rebuild_tensor_v3(
+    storage: TypedStorage,
+    storage_offset: int,
+    size: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool,
+    backward_hooks: object,
+    dtype: dtype,
+    metadata: Mapping[str, bool] | None = None,
+) -> Tensor:
+    """`_rebuild_tensor_v2` with the elements read as another dtype than the storage's."""
+    return _over(storage, dtype, storage_offset, size, stride, requires_grad, metadata or {})
+
+
+def _over(
+    storage: TypedStorage,
+    kind: dtype,
+    offset: int,
+    size: Sequence[int],
+    stride: Sequence[int],
+    requires_grad: bool,
+    bits: Mapping[str, bool],
+) -> Tensor:
+    check_geometry(storage.untyped().nbytes(), kind, offset, size, stride)
+    meta = TensorMeta.of(kind, tuple(size), tuple(stride), offset)
+    made = rebuild_tensor(
+        Tensor,
+        storage.untyped(),
+        meta,
+        bool(requires_grad),
+        bool(bits.get("conj")),
+        bool(bits.get("neg")),
+    )
+    where = storage.where if isinstance(storage, StoredElements) else cpu
+    if where is cpu:
+        return made
+    moved: Tensor = made.detach().to(where)
+    return moved.requires_grad_(bool(requires_grad))
+
+
+def check_geometry(
+    nbytes: int, kind: dtype, offset: int, size: Sequence[int], stride: Sequence[int]
+) -> None:
+    """RuntimeError unless a tensor of this geometry lies within ``nbytes`` bytes."""
+    numbers = (offset, *size, *stride)
+    if len(size) != len(stride) or any(type(n) is not int or n < 0 for n in numbers):
+        raise RuntimeError(f"no tensor has sizes {size}, strides {stride} and offset {offset}")
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride))
+    if 0 not in size and (last + 1) * kind.itemsize > nbytes:
+        raise RuntimeError(
+            f"a {kind} tensor of sizes {tuple(size)}, strides {tuple(stride)} and offset {offset} "
+            f"reaches beyond its storage of {nbytes} bytes"
+        )
+
+
+def _rebuild_parameter(
+    data: Tensor, requires_grad: bool, backward_hooks: object = None
+) -> Parameter:
+    """A parameter with this value."""
+    return Parameter(data, bool(requires_grad))
+
+
+def _rebuild_parameter_with_state(
+    data: Tensor, requires_grad: bool, backward_hooks: object, state: Mapping[str, object]
+) -> Parameter:
+    """A parameter with this value and these attributes."""
+    made = Parameter(data, bool(requires_grad))
+    _set_state(made, state)
+    return made
+
+
+def _rebuild_meta_tensor_no_storage(
+    dtype: dtype, size: Sequence[int], stride: Sequence[int], requires_grad: bool
+) -> Tensor:
+    """A tensor on ``meta`` of this geometry."""
+    check_geometry(1 << 62, dtype, 0, size, stride)
+    meta = TensorMeta.of(dtype, tuple(size), tuple(stride), 0, device("meta"))
+    storage = UntypedStorage(meta.storage_bytes, meta.device)
+    return rebuild_tensor(Tensor, storage, meta, bool(requires_grad))
+
+
+def _rebuild_from_type_v2(
+    func: object, new_type: type[Tensor], args: Sequence[object], state: object
+) -> object:
+    """What ``func(*args)`` makes, as an object of a subclass of `Tensor`, with its attributes."""
+    made = func(*args)  # type: ignore[operator]  # one of the functions here
+    if isinstance(made, Tensor) and type(made) is not new_type and new_type is not Buffer:
+        made = made.as_subclass(new_type)
+    setter = getattr(made, "__setstate__", None)
+    if setter is not None and type(made).__setstate__ is not getattr(Tensor, "__setstate__", None):
+        setter(state)
+    else:
+        _set_state(made, state)
+    return made
+
+
+def _set_state(made: object, state: object) -> None:
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    for values in (attributes, slots):
+        if isinstance(values, Mapping):
+            taken = [name for name in values if hasattr(Parameter, str(name))]
+            if taken:
+                raise pickle.UnpicklingError(
+                    f"this file gives a {type(made).__name__} the state {taken}, names that its "
+                    f"class has for itself"
+                )
+            vars(made).update(values)
+
+
+def _get_layout(name: str) -> layout:
+    """The layout of a name, ``torch.strided``; RuntimeError for those that files do not hold."""
+    if name != "torch.strided":
+        raise RuntimeError(f"tensors of layout {name} are not read from files: only torch.strided")
+    return strided

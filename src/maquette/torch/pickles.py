@@ -1,0 +1,387 @@
+"""Pickles that PyTorch and maquette both read: objects under the names that PyTorch has for them.
+
+A class of ours is written as the class of PyTorch's that it stands for (``torch.nn.modules.linear
+Linear``) and found again by that name, so a file is read by both. `Pickler` keeps storages apart,
+as checkpoints do; `Reader` makes, unless it may make anything, only what is known to be harmless.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import pickle
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import IO, Any
+
+from maquette.core.device import device
+from maquette.core.dtype import all_dtypes, dtype
+from maquette.core.layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
+from maquette.core.size import Size
+from maquette.tensor.copying import check_can_save
+from maquette.tensor.parameter import Buffer, Parameter
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.typed_storage import TypedStorage
+from maquette.torch import _utils, paths, storage
+
+# --- PyTorch's names of things -------------------------------------------------------
+
+_CLASSES: dict[object, tuple[str, str]] = {
+    Tensor: ("torch", "Tensor"),
+    Parameter: ("torch.nn.parameter", "Parameter"),
+    Buffer: ("torch.nn.parameter", "Buffer"),
+    Size: ("torch", "Size"),
+    device: ("torch", "device"),
+    dtype: ("torch", "dtype"),
+    UntypedStorage: ("torch.storage", "UntypedStorage"),
+    TypedStorage: ("torch.storage", "TypedStorage"),
+    _utils._get_layout: ("torch.serialization", "_get_layout"),
+}
+# Our files, and the module in which PyTorch has what is in them, where the paths differ.
+_FILES = {
+    "nn.base.module": "nn.modules.module",
+    "nn.lazy_parameter": "nn.parameter",
+    "nn.modules.attention": "nn.modules.activation",
+    "nn.modules.parameter_container": "nn.modules.container",
+    "nn.modules.ranking": "nn.modules.loss",
+    "nn.modules.synchronized": "nn.modules.batchnorm",
+    "nn.modules.unpooling": "nn.modules.pooling",
+    "optim.adafactor": "optim",
+    "optim.muon": "optim",
+}
+_PACKAGES = ("nn.functional", "optim.lr_scheduler")  # PyTorch has one file for each
+# Where a name of PyTorch's is looked for if it is in another file here.
+_WIDER = ("maquette.nn", "maquette.optim", "maquette.optim.lr_scheduler", "maquette.nn.parameter")
+
+
+def torch_place(obj: object, name: str | None = None) -> tuple[str, str] | None:
+    """The module and name that PyTorch has for one of maquette's objects; None for others'."""
+    if isinstance(obj, dtype | layout | memory_format):
+        return "torch", str(obj).removeprefix("torch.")
+    known = _CLASSES.get(obj) if isinstance(obj, type | FunctionType) else None
+    if known is not None:
+        return known
+    module = str(getattr(obj, "__module__", None) or "")
+    name = name or str(getattr(obj, "__qualname__", None) or getattr(obj, "__name__", ""))
+    if module == "torch" or module.startswith("torch."):
+        return module, name
+    if module.partition(".")[0] != "maquette":
+        return None
+    path = paths.torch_path(module)
+    path = _FILES.get(path, path)
+    path = next((p for p in _PACKAGES if path.startswith(f"{p}.")), path)
+    return f"torch.{path}" if path else "torch", name
+
+
+def find(module: str, name: str) -> object:
+    """The object that has this name in PyTorch; AttributeError or ImportError if there is none."""
+    if module == "torch":
+        return getattr(importlib.import_module("maquette.torch"), name)
+    served_by = paths.resolve(module.removeprefix("torch."))
+    places = [served_by] if served_by is not None else []
+    for place in (*places, *_WIDER):
+        found: object = getattr(importlib.import_module(place), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"maquette has no {module}.{name}")
+
+
+# --- writing -------------------------------------------------------------------------
+
+_TYPED = {
+    getattr(storage, name).dtype: getattr(storage, name)
+    for name in dir(storage)
+    if isinstance(getattr(storage, name), storage.StorageType)
+}
+
+
+class Pickler(pickle._Pickler):
+    """Pickles an object; the bytes of its storages are kept for the caller, by key.
+
+    The pure Python one of the standard library, because only it lets names be chosen: some 20 us
+    an object, which for the objects of a checkpoint is little beside its bytes.
+    """
+
+    def __init__(self, file: IO[bytes], protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.storages: dict[str, UntypedStorage] = {}
+        self._keys: dict[int, str] = {}
+        self._kinds: dict[int, dtype] = {}
+
+    def save_global(self, obj: object, name: str | None = None) -> None:
+        place = torch_place(obj, name)
+        if place is None or "." in place[1]:
+            super().save_global(obj, name)  # type: ignore[misc]  # the pure Python class has it
+            return
+        self.write(b"c" + "\n".join([*place, ""]).encode())  # type: ignore[attr-defined]
+        self.memoize(obj)  # type: ignore[attr-defined]
+
+    # The base class sends functions to its own `save_global`.
+    dispatch = {**pickle._Pickler.dispatch, FunctionType: save_global}  # type: ignore[dict-item]
+
+    def persistent_id(self, obj: object) -> object:
+        if isinstance(obj, TypedStorage):
+            return self._reference(obj.untyped(), obj.dtype)
+        if isinstance(obj, UntypedStorage):
+            return self._reference(obj, None)
+        return None
+
+    def _reference(self, untyped: UntypedStorage, kind: dtype | None) -> tuple[object, ...]:
+        key = self._keys.get(id(untyped))
+        if key is None:
+            key = self._keys[id(untyped)] = str(len(self._keys))
+            self.storages[key] = untyped
+        typed = _TYPED.get(kind) if kind is not None else None
+        cls = UntypedStorage if typed is None else typed
+        numel = untyped.nbytes() // (1 if typed is None else typed.dtype.itemsize)
+        return "storage", cls, key, str(untyped.device), numel
+
+    def reducer_override(self, obj: object) -> Any:
+        if isinstance(obj, Tensor):
+            return self._reduced(obj)
+        if isinstance(obj, dtype | memory_format):
+            return str(obj).removeprefix("torch.")
+        if isinstance(obj, layout):
+            return _utils._get_layout, (str(obj),)
+        if isinstance(obj, device):
+            return device, (obj.type,) if obj.index is None else (obj.type, obj.index)
+        if isinstance(obj, Size):
+            return Size, (tuple(obj),)
+        return NotImplemented
+
+    def _reduced(self, t: Tensor) -> object:
+        check_can_save(t)
+        if t.layout is not strided:
+            raise NotImplementedError(f"save(): {t.meta} is not saved: its layout is not strided")
+        own = type(t).__dict__.get("__reduce_ex__") or type(t).__dict__.get("__reduce__")
+        if own is not None and type(t) not in (Tensor, Parameter):
+            return t.__reduce_ex__(self.proto)  # type: ignore[attr-defined]
+        attributes = {name: value for name, value in vars(t).items() if name != "_is_param"}
+        if type(t) is Parameter:
+            plain: tuple[object, ...] = (t.detach(), t.requires_grad, OrderedDict())
+            if attributes:
+                return _utils._rebuild_parameter_with_state, (*plain, attributes)
+            return _utils._rebuild_parameter, plain
+        function, args = self._plain(t)
+        if type(t) is Tensor and not attributes:
+            return function, args
+        return _utils._rebuild_from_type_v2, (function, type(t), args, attributes)
+
+    def _plain(self, t: Tensor) -> tuple[Callable[..., Tensor], tuple[object, ...]]:
+        meta = t.meta
+        size, stride = tuple(meta.shape), tuple(meta.strides)
+        if meta.device.type == "meta":
+            return _utils._rebuild_meta_tensor_no_storage, (
+                meta.dtype, size, stride, t.requires_grad,
+            )  # fmt: skip
+        bits = {name: True for name, on in (("conj", t.is_conj()), ("neg", t.is_neg())) if on}
+        facts: tuple[object, ...] = (meta.offset, size, stride, t.requires_grad, OrderedDict())
+        # A file gives each storage one dtype: those who read it as another say so themselves.
+        first = self._kinds.setdefault(id(t._storage), meta.dtype)
+        held = TypedStorage(wrap_storage=t._storage, dtype=meta.dtype)
+        if meta.dtype in _TYPED and first is meta.dtype:
+            return _utils._rebuild_tensor_v2, (held, *facts, bits) if bits else (held, *facts)
+        held = TypedStorage(wrap_storage=t._storage, dtype=first)
+        return _utils._rebuild_tensor_v3, (held, *facts, meta.dtype, bits)
+
+
+# --- reading -------------------------------------------------------------------------
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    # How old protocols write bytes; no other codec is needed, and some of them unpack bombs.
+    if encoding not in ("latin1", "latin-1"):
+        raise pickle.UnpicklingError(f"bytes written as text by the codec {encoding!r}")
+    return codecs.encode(text, "latin1")
+
+
+def _constructors() -> Iterable[Callable[..., object]]:
+    return (
+        _utils._rebuild_tensor,
+        _utils._rebuild_tensor_v2,
+        _utils._rebuild_tensor_v3,
+        _utils._rebuild_parameter,
+        _utils._rebuild_parameter_with_state,
+        _utils._rebuild_meta_tensor_no_storage,
+        _utils._rebuild_from_type_v2,
+        _utils._get_layout,
+    )
+
+
+# What any file may make, by the names that PyTorch has.
+_HARMLESS: dict[tuple[str, str], object] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("collections", "Counter"): Counter,
+    ("collections", "defaultdict"): defaultdict,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "complex"): complex,
+    ("builtins", "bytearray"): bytearray,
+    ("builtins", "bytes"): bytes,
+    ("builtins", "list"): list,
+    ("builtins", "dict"): dict,
+    ("builtins", "int"): int,
+    ("_codecs", "encode"): _encoded,
+    ("torch", "UntypedStorage"): UntypedStorage,
+    **{("torch._utils", made.__name__): made for made in _constructors()},
+    **{place: cls for cls, place in _CLASSES.items()},
+    **{("torch", cls.__name__): cls for cls in _TYPED.values()},
+    **{("torch.storage", cls.__name__): cls for cls in _TYPED.values()},
+    **{("torch", kind.name): kind for kind in all_dtypes},
+    **{
+        ("torch", kind.name): kind
+        for kind in (contiguous_format, preserve_format, channels_last, channels_last_3d)
+    },
+}
+_SAFE: list[object] = []
+
+
+def add_safe_globals(safe_globals: Iterable[object]) -> None:
+    """Let files make these classes and functions too; a pair gives one another name."""
+    _SAFE.extend(safe_globals)
+
+
+def get_safe_globals() -> list[object]:
+    """Those that `add_safe_globals` was given."""
+    return list(_SAFE)
+
+
+def clear_safe_globals() -> None:
+    """Forget them."""
+    _SAFE.clear()
+
+
+@contextmanager
+def safe_globals(allowed: Iterable[object]) -> Iterator[None]:
+    """`add_safe_globals` for a block."""
+    before = get_safe_globals()
+    add_safe_globals(allowed)
+    try:
+        yield
+    finally:
+        _SAFE[:] = before
+
+
+def _allowed() -> dict[tuple[str, str], object]:
+    found: dict[tuple[str, str], object] = {}
+    for entry in _SAFE:
+        obj, name = entry if isinstance(entry, tuple) else (entry, "")
+        if name:
+            module, _, last = str(name).rpartition(".")
+            found[module, last] = obj
+            continue
+        own = (str(getattr(obj, "__module__", "")), str(getattr(obj, "__qualname__", "")))
+        found[own] = obj
+        found[torch_place(obj) or own] = obj
+    return found
+
+
+PersistentLoad = Callable[[tuple[object, ...]], object]
+
+
+class TrustingReader(pickle.Unpickler):
+    """Unpickles whatever the file names, by PyTorch's names or its own: for files one trusts."""
+
+    def __init__(self, file: IO[bytes], load_storage: PersistentLoad, encoding: str) -> None:
+        super().__init__(file, encoding=encoding)
+        self._load_storage = load_storage
+
+    def find_class(self, module: str, name: str) -> object:
+        module = "builtins" if module == "__builtin__" else module
+        found = _HARMLESS.get((module, name))
+        if found is not None:
+            return found
+        if module == "torch" or module.startswith("torch."):
+            return find(module, name)
+        return super().find_class(module, name)
+
+    def persistent_load(self, pid: object) -> object:
+        return self._load_storage(_reference(pid))
+
+
+class CarefulReader(pickle._Unpickler):
+    """Unpickles only harmless things and those said to be safe, with the state they keep."""
+
+    def __init__(self, file: IO[bytes], load_storage: PersistentLoad, encoding: str) -> None:
+        super().__init__(file, encoding=encoding)
+        self._load_storage = load_storage
+        self._safe = _allowed()
+
+    def find_class(self, module: str, name: str) -> object:
+        module = "builtins" if module == "__builtin__" else module
+        found = _HARMLESS.get((module, name)) or self._safe.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(
+                f"Unsupported global: GLOBAL {module}.{name} was not an allowed global by default. "
+                f"If you trust it, allow it by torch.serialization.add_safe_globals([{name}]) or "
+                f"in a block `with torch.serialization.safe_globals([{name}])`"
+            )
+        return found
+
+    def persistent_load(self, pid: object) -> object:
+        return self._load_storage(_reference(pid))
+
+    def load_build(self) -> None:
+        """BUILD: give the object on top of the stack its state."""
+        stack: list[object] = self.stack  # type: ignore[attr-defined]  # typeshed lacks it
+        if type(stack[-2]) in self._safe.values():
+            super().load_build()  # type: ignore[misc]  # the pure Python class has it
+            return
+        state = stack.pop()
+        _set_state(stack[-1], state)
+
+    dispatch = dict(pickle._Unpickler.dispatch)
+
+
+CarefulReader.dispatch[pickle.BUILD[0]] = CarefulReader.load_build  # type: ignore[assignment]
+
+# What objects keep beside their items: `state_dict` notes versions of modules on its dict.
+_STATE: dict[type, frozenset[str]] = {OrderedDict: frozenset(("_metadata",))}
+
+
+def _set_state(target: object, state: object) -> None:
+    """Set attributes that the class of an object is known to keep; an error for any other."""
+    declared = _STATE.get(type(target), frozenset())
+    if not isinstance(state, dict) or not state.keys() <= declared:
+        raise pickle.UnpicklingError(
+            f"this file gives a {type(target).__name__} the state {state!r:.80}; expected "
+            f"{' or '.join(sorted(declared)) or 'none'}. Save plain containers and tensors only"
+        )
+    vars(target).update(state)
+
+
+def _reference(pid: object) -> tuple[object, ...]:
+    if not isinstance(pid, tuple):
+        raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
+    return pid
+
+
+def unpickle(
+    file: IO[bytes], load_storage: PersistentLoad, *, anything: bool, encoding: str
+) -> object:
+    """The next object of a file; ``pickle.UnpicklingError`` if it is not to be made."""
+    reader = TrustingReader if anything else CarefulReader
+    return reader(file, load_storage, encoding).load()
+
+
+def kind_of(storage_type: object) -> dtype:
+    """The dtype of the elements of a storage, by the class of it that a file names."""
+    if isinstance(storage_type, storage.StorageType):
+        return storage_type.dtype
+    if storage_type is UntypedStorage:
+        return _BY_NAME["uint8"]
+    raise pickle.UnpicklingError(f"this file has a storage of the unknown kind {storage_type!r}")
+
+
+_BY_NAME = {kind.name: kind for kind in all_dtypes}

@@ -1,0 +1,122 @@
+"""The zip archives that checkpoints are: records by name, aligned, none longer than it says.
+
+What the records hold is not known here: `serialization.py` says which there are. An archive may be
+crafted: a record is read only up to the length that the reader expects of it, and one that was
+compressed out of proportion is refused before it is unpacked.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.tensor.saving import FileError, name_of, read_bytes
+
+Bytes = npt.NDArray[np.uint8]
+_ALIGNMENT = 64
+_FIXED = 30  # bytes of a record's header before its name
+_FILLER = b"FB"  # the tag of the header field that aligns the bytes after it
+_MOST_UNPACKED = 100  # times its compressed length; only above `_SMALL`
+_SMALL = 1 << 20
+
+
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, OSError, ValueError, NotImplementedError, EOFError, MemoryError,
+    RuntimeError,
+)  # fmt: skip
+
+
+class Writer:
+    """An archive being written; all its records stand in one folder."""
+
+    def __init__(self, file: IO[bytes], folder: str) -> None:
+        self.archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True)
+        self.folder = folder
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        """Add a record whose bytes begin at a multiple of 64 in the file."""
+        info = zipfile.ZipInfo(f"{self.folder}/{name}")
+        size = len(data) if isinstance(data, bytes) else data.nbytes
+        large = size >= zipfile.ZIP64_LIMIT // 2
+        at = self.archive.fp.tell()  # type: ignore[union-attr]  # it is open
+        begins = at + _FIXED + len(info.filename.encode()) + 4 + (20 if large else 0)
+        filler = -begins % _ALIGNMENT
+        info.extra = _FILLER + filler.to_bytes(2, "little") + b"Z" * filler
+        with self.archive.open(info, "w", force_zip64=large) as record:
+            record.write(data)
+
+    def close(self) -> None:
+        """Write the directory."""
+        self.archive.close()
+
+
+class Reader:
+    """An archive being read; FileError, with the file's name, for all that is wrong with it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.name = name_of(file)
+        try:
+            self.archive = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+            raise FileError(f"{self.name}: this zip archive cannot be read: {error}") from None
+        index = next((n for n in self.archive.namelist() if n.endswith("/data.pkl")), None)
+        if index is None:
+            raise FileError(f"{self.name}: this zip is no checkpoint: it has no data.pkl")
+        self.folder = index.removesuffix("data.pkl")
+
+    def read(self, name: str, expected: int | None = None) -> Bytes:
+        """A record's bytes, in memory of their own; expected: how many the file says it has."""
+        info = self._info(name)
+        if expected is not None and info.file_size != expected:
+            raise FileError(
+                f"{self.name}: the record '{name}' has {info.file_size} bytes, where the file "
+                f"says that it has {expected}"
+            )
+        if info.file_size > _SMALL and info.file_size > _MOST_UNPACKED * info.compress_size:
+            raise FileError(
+                f"{self.name}: the record '{name}' would unpack {info.compress_size} bytes to "
+                f"{info.file_size}; no checkpoint is packed so"
+            )
+        try:
+            with self.archive.open(info) as record:
+                return read_bytes(record, info.file_size)
+        except _DAMAGE as error:
+            raise FileError(f"{self.name}: the record '{name}' is damaged: {error}") from None
+
+    def mapped(self, name: str, expected: int) -> Bytes:
+        """A record as private memory mapped from the file; writing to it leaves the file alone."""
+        info = self._info(name)
+        path = getattr(self.file, "name", None)
+        if info.compress_type != zipfile.ZIP_STORED or not isinstance(path, str | os.PathLike):
+            return self.read(name, expected)
+        if info.file_size != expected or info.compress_size != expected:
+            raise FileError(
+                f"{self.name}: the record '{name}' has {info.file_size} bytes, where the file "
+                f"says that it has {expected}"
+            )
+        self.file.seek(info.header_offset + 26)
+        lengths = self.file.read(4)
+        name_length, extra = lengths[0] | lengths[1] << 8, lengths[2] | lengths[3] << 8
+        begins = info.header_offset + _FIXED + name_length + extra
+        if begins + expected > os.path.getsize(path):
+            raise FileError(f"{self.name}: the record '{name}' reaches beyond the file")
+        if expected == 0:
+            return np.empty(0, np.uint8)
+        mapped = np.memmap(path, np.uint8, mode="c", offset=begins, shape=(expected,))
+        return mapped.view(np.ndarray)
+
+    def holds(self, name: str) -> bool:
+        """Whether there is a record of this name."""
+        return f"{self.folder}{name}" in self.archive.NameToInfo
+
+    def _info(self, name: str) -> zipfile.ZipInfo:
+        try:
+            return self.archive.getinfo(f"{self.folder}{name}")
+        except KeyError:
+            raise FileError(f"{self.name}: there is no record '{name}'") from None
