@@ -146,3 +146,24 @@ def test_withdrawing_a_library_leaves_no_fact(lib: mq.library.Library) -> None:
         assert facts.tangent is not None
     assert facts.tangent is None
     assert facts.sharding is None
+
+
+# --- costs and results whose size depends on data --------------------------------------------
+
+
+def test_costs_of_calls_count_bytes() -> None:
+    a, b = mq.ones(2, 3), mq.ones(3, 4)
+    cost = mq.library.cost_of(aten.mm.default, (a, b), {}, a @ b)
+    assert cost == Cost(flops=2 * 2 * 3 * 4, bytes_read=(6 + 12) * 4, bytes_written=8 * 4)
+    assert mq.library.cost_of(aten.t.default, (a,), {}, a.t()) == Cost(0, 0, 0)
+
+
+def test_a_page_may_leave_the_size_to_the_data() -> None:
+    page = define("facts_test::positive(Tensor x) -> Tensor", tags=[mq.Tag.dynamic_output_shape])
+    try:
+        page.data_dependent()(lambda xp, x: x[x > 0])
+        assert page(mq.tensor([1.0, -1.0, 2.0])).tolist() == [1, 2]
+        with mq.FakeTensorMode(), pytest.raises(RuntimeError, match="facts_test"):
+            page(mq.ones(3))
+    finally:
+        page.withdraw()
