@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from maquette.autograd.engine import run_backward
 from maquette.autograd.hooks import RemovableHandle, TensorHook
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, grad_edge, hooks_of
+from maquette.core.layout import preserve_format
 from maquette.dispatch import keysets as K
+from maquette.dispatch.registry import ops
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 
@@ -59,7 +61,8 @@ def _start_gradient(out: Tensor, grad: Grad, i: int) -> Tensor:
             f"grad can be implicitly created only for scalar outputs; output {i} has shape "
             f"{list(out.meta.shape)}"
         )
-    return out.new_ones(out.meta.shape)
+    ones: Tensor = ops.aten.ones_like.default(out, pin_memory=False, memory_format=preserve_format)
+    return ones
 
 
 def backward(

@@ -21,6 +21,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
+from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
@@ -266,9 +267,14 @@ def _sum(held: Tensor, grad: Tensor) -> Tensor:
 
 
 def _may_write(t: Tensor) -> bool:
-    """Whether a gradient is ours alone to add to: nobody else holds it or its storage."""
+    """Whether a gradient is ours alone to add to: nobody else holds it or its storage.
+
+    Where modes watch, sums are new tensors: what they record has no write that programs don't.
+    """
+    st = tls.st
     return (
-        not tls.st.grad_enabled
+        not st.grad_enabled
+        and not st.include & WATCHED
         and held_only(t, _OURS)
         and held_only(t._storage, 1)
         and t.meta.is_dense

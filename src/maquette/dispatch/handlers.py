@@ -22,7 +22,6 @@ from maquette.dispatch.modes import (
     ACTIVE_MODES,
     PYTHON,
     SNAPSHOT,
-    pop_mode,
     python_classes,
 )
 from maquette.dispatch.operator import OpOverload, set_fallback
@@ -43,14 +42,14 @@ def python_kernel(op: OpOverload, ks: int) -> Boxed:
         if not modes and not types:  # the key alone was included
             return op.run(ks & below, params)
         args, kwargs = normalise(schema, params)
+        mode = modes[-1] if modes else None
+        if mode is not None:
+            result = _ask_mode(st, mode, op, types, args, kwargs)
+            if result is not NotImplemented:
+                return check_result(schema, result)
         exclude = st.exclude
         st.set_exclude(exclude | ABOVE_PYTHON)
         try:
-            mode = modes[-1] if modes else None
-            if mode is not None:
-                result = _ask_mode(st, mode, op, types, args, kwargs)
-                if result is not NotImplemented:
-                    return check_result(schema, result)
             for cls in types:
                 result = _handler_of(cls)(op, types, args, kwargs)
                 if result is not NotImplemented:
@@ -70,18 +69,24 @@ def _ask_mode(
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> object:
+    """What the top mode answers, while it is off the stack and keys above Python are excluded."""
     handler = mode.__torch_dispatch__  # type: ignore[attr-defined]  # modes of any class
     if isinstance(getattr(handler, "__self__", None), type):
         raise RuntimeError(
             f"{type(mode).__name__}.__torch_dispatch__ is a classmethod, which a mode cannot have: "
             f"make it a plain method"
         )
-    pop_mode()
+    modes = st.dispatch_modes
+    modes.pop()
+    exclude = st.exclude
+    # One change of both sets, where popping, excluding and their undoing would be four.
+    include = st.include if modes else st.include & ~_MODE_BITS
+    st.set_both(include, exclude | ABOVE_PYTHON)
     try:
         return handler(op, types, args, kwargs)
     finally:
         st.dispatch_modes.append(mode)
-        st.add_include(_MODE_BITS)
+        st.set_both(st.include | _MODE_BITS, exclude)
 
 
 def _handler_of(cls: type) -> Callable[..., object]:

@@ -28,6 +28,8 @@ ABOVE_PYTHON = K.bits_above(DispatchKey.Python)
 _MODE_BITS = PYTHON | SNAPSHOT
 ACTIVE_MODES = _MODE_BITS | FAKE | pre_dispatch.BITS
 """The keys that a thread includes because modes are active."""
+WATCHED = PYTHON | pre_dispatch.BITS
+"""The keys that a thread includes while modes other than the fake one see its operators."""
 _Mode = TypeVar("_Mode", bound="TorchDispatchMode")
 ModeKey = TorchDispatchModeKey | DispatchKey | None
 """Names a slot: of an infra kind, of the PreDispatch stack, or (None) the top of the stack."""

@@ -160,7 +160,7 @@ class OpOverloadPacket:
             self._bound.remove(name)
         forget(self.by_class, self._by_value)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:  # an overload, or what functions have
         if name.startswith("__"):
             return self._dunder(name)
         with LOCK:

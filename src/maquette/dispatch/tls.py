@@ -120,6 +120,12 @@ class DispatchState:
             known = _EFFECTIVE.setdefault((self.include, keep), {})
         self.effective = known
 
+    def set_both(self, include: int, exclude: int) -> None:
+        """Replace the included and the excluded keys at once."""
+        self.include = include
+        self.exclude = exclude
+        self._derive()
+
     def effective_keys(self, arguments: int) -> int:
         """The effective key set of a call whose arguments have these keys."""
         return (arguments | self.include) & self.keep

@@ -9,6 +9,7 @@ from maquette.fx.graph import Graph, PyTreeCodeGen
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.interpreter import Interpreter, Transformer
 from maquette.fx.node import Node, has_side_effect, map_arg
+from maquette.fx.operator_tracing import make_fx
 from maquette.fx.proxy import Proxy
 from maquette.fx.saving import from_json, to_json
 from maquette.fx.tracer import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
@@ -28,6 +29,7 @@ __all__ = [
     "Transformer",
     "from_json",
     "has_side_effect",
+    "make_fx",
     "immutable_collections",
     "map_arg",
     "proxy",

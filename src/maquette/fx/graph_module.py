@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 import linecache
-import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,6 +101,20 @@ def _get_attr(model: Any, path: str) -> Any:
     return model
 
 
+class _LateForward:
+    """Stands for ``forward`` in the class of a graph module until it is asked for."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module = weakref.ref(module)
+
+    def __get__(self, module: GraphModule | None, cls: type) -> Any:
+        owner = self._module()
+        assert owner is not None, "a graph module's forward is asked for when the module is gone"
+        owner.recompile()
+        made: Any = vars(type(owner))["forward"]
+        return made if module is None else made.__get__(module, cls)
+
+
 # --- the module ------------------------------------------------------------------------------
 
 
@@ -178,15 +192,33 @@ class GraphModule(Module):
         assert isinstance(g, Graph), f"Expected a Graph instance, but got {type(g)}"
         self._graph = g
         g.owning_module = self
-        self.recompile()
+        self._write_later()
+
+    def _write_later(self) -> None:
+        """Have the code written when it is first asked for; many graphs are never run."""
+        cls: Any = type(self)
+        for name in ("_code", "_lineno_map", "_prologue_start"):
+            self.__dict__.pop(name, None)
+        self._set_specs()
+        cls.forward = _LateForward(self)
+        cls.__call__ = _calling(cls)
+
+    def _set_specs(self) -> None:
+        codegen = self._graph._codegen
+        if isinstance(codegen, PyTreeCodeGen) and codegen.pytree_info is not None:
+            self._in_spec = codegen.pytree_info.in_spec
+            self._out_spec = codegen.pytree_info.out_spec
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_code", "_lineno_map", "_prologue_start") and "_graph" in self.__dict__:
+            self.recompile()
+            return self.__dict__[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     @compatibility(is_backward_compatible=True)
     def recompile(self) -> PythonCode:
         """Write the graph as Python again and run that from now on."""
-        codegen = self._graph._codegen
-        if isinstance(codegen, PyTreeCodeGen):
-            self._in_spec = codegen.pytree_info.in_spec
-            self._out_spec = codegen.pytree_info.out_spec
+        self._set_specs()
         written = self._graph.python_code(root_module="self")
         self._code = written.src
         self._lineno_map = written._lineno_map
@@ -206,11 +238,6 @@ class GraphModule(Module):
     @property
     def code(self) -> str:
         """The graph as Python source."""
-        if not hasattr(self, "_code"):
-            raise RuntimeError(
-                "Code has not been generated! Please report a bug to maquette: a GraphModule has "
-                "code from its first assignment of graph on"
-            )
         return self._code
 
     # --- submodules ------------------------------------------------------------------
@@ -332,6 +359,7 @@ class GraphModule(Module):
         made._is_replica = True
         cls: Any = type(made)
         cls.forward, cls.__name__ = type(self).forward, self._get_name()
+        cls.__call__ = _calling(cls)
         return made
 
     # --- hooks -----------------------------------------------------------------------
@@ -474,4 +502,4 @@ def reduce_graph_module(body: dict[Any, Any], import_block: str = "") -> Any:
 
 
 _custom_builtins = _custom_builtins  # by PyTorch's name for this module
-__all__ = ["GraphModule", "forward_from_source", "reduce_graph_module", "sys"]
+__all__ = ["GraphModule", "forward_from_source", "reduce_graph_module"]

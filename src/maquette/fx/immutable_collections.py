@@ -21,28 +21,28 @@ def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
     raise TypeError(f"'{kind}' object does not support mutation. {_ADVICE}")
 
 
-class immutable_list(list):  # type: ignore[type-arg]  # of arguments
+class immutable_list(list):
     """A list that cannot be changed; equal to a list of the same elements, and hashable."""
 
     __slots__ = ()
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # lists have none
         return hash(tuple(self))
 
     def __reduce__(self) -> tuple[type, tuple[tuple[object, ...]]]:
         return type(self), (tuple(self),)
 
 
-class immutable_dict(dict):  # type: ignore[type-arg]  # of arguments
+class immutable_dict(dict):
     """A dict that cannot be changed; equal to a dict of the same items, and hashable."""
 
     __slots__ = ()
     clear = pop = popitem = update = setdefault = _refuse
     __setitem__ = __delitem__ = __ior__ = _refuse
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]  # dicts have none
         return hash(frozenset(self.items()))
 
     def __reduce__(self) -> tuple[type, tuple[Iterable[object]]]:

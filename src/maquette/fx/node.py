@@ -40,6 +40,7 @@ OPS = (
 )
 """What a node may do; "root" stands before the first node of a graph."""
 _OPS = frozenset(OPS)
+_new: Any = object.__new__
 
 
 # --- arguments -------------------------------------------------------------------------------
@@ -219,6 +220,37 @@ class Node:
         self._erased = False
         self._repr_fn = None
         self._set_arguments(args, kwargs)
+
+    @classmethod
+    def of_call(
+        cls,
+        graph: Graph,
+        name: str,
+        target: Callable[..., Any],
+        args: Args,
+        kwargs: Kwargs,
+        inputs: dict[Node, None],
+    ) -> Node:
+        """A call of a function, of arguments that cannot be changed and whose nodes are known.
+
+        What a trace makes by the thousand; 5 us less than `__init__`, which looks into them.
+        """
+        node = _new(cls)
+        node.graph = graph
+        node.name = name
+        node.op = "call_function"
+        node.target = target
+        node._args = args
+        node._kwargs = kwargs
+        node._input_nodes = inputs
+        node.users = {}
+        node.meta = {}
+        node.type = node._repr_fn = None
+        node._erased = False
+        node._prev = node._next = node
+        for used in inputs:
+            used.users[node] = None
+        return node
 
     # --- arguments -------------------------------------------------------------------
 

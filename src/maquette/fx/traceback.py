@@ -82,7 +82,8 @@ def get_current_meta() -> dict[str, Any]:
 
 def inherited_meta() -> dict[str, Any]:
     """What a new node takes over now."""
-    if not _state.preserve and "custom" not in _state.meta:
+    meta = _state.meta
+    if not meta or (not _state.preserve and "custom" not in meta):
         return {}
     return {key: _state.meta[key] for key in _COPIED if key in _state.meta}
 

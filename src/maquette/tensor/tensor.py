@@ -30,6 +30,7 @@ from maquette.dispatch.abstract import (
 )
 from maquette.dispatch.call import ask_first
 from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     DisableTorchFunctionSubclass,
@@ -487,6 +488,8 @@ class Tensor(TensorSurface):
     @property
     def data(self) -> Tensor:
         """An alias outside autograd with a version counter of its own (T8)."""
+        if tls.st.include & WATCHED:
+            return self.detach()  # modes learn of it as of an operator
         other = alias(self)
         other._vc = None
         return other

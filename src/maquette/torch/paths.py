@@ -29,7 +29,7 @@ PACKAGES = {
     "functional": "maquette.api.functions",
     "fx": "maquette.fx",
     "fx.experimental": "maquette.torch.fx_experimental",
-    "fx.experimental.proxy_tensor": "maquette.fx",
+    "fx.experimental.proxy_tensor": "maquette.fx.proxy_tensor",
     "fx.experimental.symbolic_shapes": "maquette.symbolic",
     "library": "maquette.library",
     "nn": "maquette.nn",

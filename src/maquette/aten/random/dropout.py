@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.axes import Array
+from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import empty_like
 from maquette.aten.random.distributions import truths
 from maquette.core.dtype import bool_, get_default_dtype
@@ -122,7 +123,7 @@ def _dropped(
     noise = _feature_noise(input) if feature else empty_like(input)
     noise = noise.bernoulli_(1 - p)
     if not alpha:
-        return times(noise.div_(1 - p))
+        return times(aten.div_.Scalar(noise, 1 - p))
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
     offset = noise.add(-1).mul_(_ALPHA * a).add_(_ALPHA * a * p)
     return times(noise.mul_(a)).add_(offset)

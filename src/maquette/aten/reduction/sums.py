@@ -217,13 +217,21 @@ def mean_dim_kernel(
     return _mean_array(xp, self, dim, keepdim, dtype)
 
 
+def _divided(t: Tensor, by: int) -> Tensor:
+    quotient: Tensor = aten.div.Scalar(t, by)
+    return quotient
+
+
 def mean_dim_grad(grad: Tensor, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Tensor:
     """Each element's share of the gradient."""
     shape = self_meta.shape
-    return expanded(grad, shape, dim, keepdim) / count_of(shape, dim)
+    whole = expanded(grad, shape, dim, keepdim)
+    return _divided(whole, count_of(shape, dim))
 
 
-mean_all.linear(self=lambda grad, self_meta: grad.expand(self_meta.shape) / self_meta.numel)
+mean_all.linear(
+    self=lambda grad, self_meta: _divided(grad.expand(self_meta.shape), self_meta.numel)
+)
 mean_dim.linear(self=mean_dim_grad)
 mean_all.cost(reduction_cost)
 mean_dim.cost(reduction_cost)

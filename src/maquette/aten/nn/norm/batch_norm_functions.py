@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.batch_norm import PARAMETERS, batch_norm_metas, native_batch_norm
 from maquette.core.dtype import float32, uint8
 from maquette.core.errors import check, check_index
+from maquette.core.layout import strided
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -41,7 +43,7 @@ def batch_norm_parts(
     cudnn_enabled: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
     """The result, the saved statistics, an empty reserve, and 0 for "the native kernel"."""
-    reserve = input.new_empty((0,), dtype=uint8)
+    reserve = aten.empty.memory_format((0,), dtype=uint8, layout=strided, device=input.meta.device)
     if is_true(input.meta.numel == 0):
         kind = float32 if input.meta.itemsize <= 2 else input.dtype
         stats = [input.new_empty(input.meta.shape[1:2], dtype=kind) for _ in range(2)]

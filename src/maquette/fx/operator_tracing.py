@@ -1,0 +1,382 @@
+"""`make_fx`: a function run once on example arguments becomes a graph of the operators it ran.
+
+A trace is a function run inside `ProxyTorchDispatchMode` (`proxy_mode.py`): on the arguments
+themselves ("real"), on fakes of them ("fake"), or on fakes with symbolic sizes ("symbolic").
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Literal
+
+from maquette.core import pytree
+from maquette.core.symbols import node_of
+from maquette.dispatch.overrides import enable_python_dispatcher
+from maquette.fake.detecting import detect_fake_mode
+from maquette.fake.mode import FakeTensorMode
+from maquette.fake.tensor import FakeTensor
+from maquette.fx import traceback as fx_traceback
+from maquette.fx.graph import Graph
+from maquette.fx.graph_module import GraphModule
+from maquette.fx.node import Argument, Node
+from maquette.fx.patching import Patcher
+from maquette.fx.proxy import Proxy
+from maquette.fx.proxy_mode import DecompositionTable, ProxyTorchDispatchMode, get_proxy_mode
+from maquette.fx.symbol_nodes import SymbolNodes
+from maquette.fx.tracer import PH, Tracer
+from maquette.fx.tracked import TensorTable, track
+from maquette.nn.base import Module
+from maquette.nn.parameter import Parameter
+from maquette.tensor.tensor import Tensor
+
+TracingMode = Literal["real", "fake", "symbolic"]
+_MODES = ("real", "fake", "symbolic")
+
+
+class PythonKeyTracer(Tracer):
+    """The tracer of `make_fx`: modules are run through, tensors of the trace are its nodes."""
+
+    def __init__(
+        self, record_stack_traces: bool = False, record_module_stack: bool = False
+    ) -> None:
+        super().__init__(autowrap_modules=())
+        self.record_stack_traces = record_stack_traces
+        self.record_module_stack = record_module_stack
+        self.tensor_table = TensorTable()
+        self.symbol_nodes = SymbolNodes()
+        self._scoped: Module | None = None
+
+    def call_module(
+        self, m: Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Modules are run."""
+        return forward(*args, **kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Attributes are what they are."""
+        return attr_val
+
+    def create_arg(self, a: Any) -> Argument:
+        """Parameters and tensors from outside the trace become attributes of its module."""
+        if isinstance(a, Proxy):
+            return a.node
+        if isinstance(a, Tensor):
+            found = self.tensor_table.get(a)
+            if found is not None:
+                return found.node
+            if isinstance(a, FakeTensor) and not isinstance(a, Parameter):
+                self._refuse_leak(a)
+            for name, parameter in self.root.named_parameters():
+                if a is parameter:
+                    return self.create_node("get_attr", name, (), {})
+            prefix = "_param_constant" if isinstance(a, Parameter) else "_tensor_constant"
+            node = self._constant(a, prefix)
+            track(self, a, node)
+            return node
+        if node_of(a) is not None:
+            found_node = self.symbol_nodes.find(a)
+            if found_node is not None:
+                return found_node
+        return super().create_arg(a)
+
+    def _refuse_leak(self, a: FakeTensor) -> None:
+        """A fake that is no input: harmless as a constant, unless another trace made it."""
+        outer = get_proxy_mode()
+        if outer is not None and outer.tracer is not self and a in outer.tracer.tensor_table:
+            raise RuntimeError(
+                f"make_fx: {a.meta} belongs to another trace that is still running; pass it to the "
+                f"traced function as an argument"
+            )
+
+    def unwrap_proxy(self, e: Any) -> Any:
+        """The proxy of a tensor or symbol of the trace; anything else itself."""
+        if isinstance(e, Tensor):
+            found = self.tensor_table.get(e)
+            return e if found is None else Proxy(found.node, self)
+        if node_of(e) is not None:
+            found_node = self.symbol_nodes.find(e)
+            return e if found_node is None else Proxy(found_node, self)
+        return e
+
+    def _patch(self, patcher: Patcher, names: dict[str, Any]) -> None:
+        # Operators are seen by the mode; only the modules that run may be of interest.
+        if not self.record_module_stack or self._scoped is None:
+            return
+        paths = {id(m): name for name, m in self._scoped.named_modules()}
+        called = Module.__call__
+
+        def module_call(module: Module, /, *args: Any, **kwargs: Any) -> Any:
+            path = paths.get(id(module))
+            if path is None:
+                return called(module, *args, **kwargs)
+            self.module_stack[path] = (path, type(module))
+            try:
+                return called(module, *args, **kwargs)
+            finally:
+                self.module_stack.pop(path, None)
+
+        patcher.patch_method(Module, "__call__", module_call)
+
+
+# --- one trace -------------------------------------------------------------------------------
+
+
+def fake_signature(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """A function of ``count`` named parameters, for one whose own cannot be told."""
+    names = ", ".join([f"arg{i}" for i in range(count)])
+    made: Callable[..., Any] = eval(f"lambda {names}: fn({names})", {"fn": function})
+    return made
+
+
+def _has_plain_signature(function: Callable[..., Any]) -> bool:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code is not None and not code.co_flags & inspect.CO_VARARGS
+
+
+def wrap_key(
+    f: Callable[..., Any], tensors: Any, tracer: PythonKeyTracer, pre_dispatch: bool = False
+) -> Callable[..., Any]:
+    """A function of proxies that runs ``f`` on ``tensors``, which the proxies stand for."""
+    flat = pytree.tree_leaves(tensors)
+
+    @functools.wraps(f)
+    def wrapped(*proxies: Any, **unused: Any) -> Any:
+        flat_proxies = pytree.tree_leaves(proxies)
+        assert len(flat_proxies) == len(flat)
+        for value, proxy in zip(flat, flat_proxies):
+            if isinstance(proxy, Proxy):
+                track(tracer, value, proxy.node)
+        out = f(*tensors)
+        return pytree.tree_map(tracer.unwrap_proxy, out)
+
+    return wrapped
+
+
+def dispatch_trace(
+    root: Callable[..., Any] | Module,
+    tracer: PythonKeyTracer,
+    concrete_args: tuple[Any, ...] | None = None,
+) -> GraphModule:
+    """Trace a function of proxies; the module of its graph, without sizes that nothing uses."""
+    graph = tracer.trace(root, concrete_args)
+    graph.eliminate_dead_code(_is_needed)
+    name = root.__class__.__name__ if isinstance(root, Module) else root.__name__
+    return GraphModule(tracer.root, graph, name)
+
+
+def _is_needed(node: Node) -> bool:
+    """Whether a node stays although nothing uses it: operators do, arithmetic on sizes does not."""
+    if node.is_impure():
+        return True
+    return node_of(node.meta.get("val")) is None
+
+
+class _MakeFx:
+    """The options of one `make_fx`, and a trace by them."""
+
+    def __init__(
+        self,
+        decomposition_table: DecompositionTable | None,
+        tracing_mode: TracingMode,
+        allow_non_fake_inputs: bool,
+        pre_dispatch: bool,
+        record_module_stack: bool,
+        allow_fake_constant: bool,
+        error_on_data_dependent_ops: bool,
+        record_stack_traces: bool,
+    ) -> None:
+        if tracing_mode not in _MODES:
+            raise AssertionError(
+                f"make_fx: Unexpected tracing type: {tracing_mode!r}; there are {', '.join(_MODES)}"
+            )
+        self.decompositions = dict(decomposition_table or {})
+        self.tracing_mode = tracing_mode
+        self.allow_non_fake_inputs = allow_non_fake_inputs
+        self.pre_dispatch = pre_dispatch
+        self.record_module_stack = record_module_stack
+        self.allow_fake_constant = allow_fake_constant
+        self.error_on_data_dependent_ops = error_on_data_dependent_ops
+        self.record_stack_traces = record_stack_traces
+
+    def trace(self, f: Callable[..., Any], args: tuple[Any, ...]) -> GraphModule:
+        """See `make_fx`."""
+        fake_mode = self._fake_mode(args)
+        inputs = args if fake_mode is None else self._as_fakes(fake_mode, args)
+        function = f if _has_plain_signature(f) else fake_signature(f, len(args))
+        tracer = PythonKeyTracer(self.record_stack_traces, self.record_module_stack)
+        tracer._scoped = f if isinstance(f, Module) else None
+        mode = ProxyTorchDispatchMode(
+            tracer,
+            self.tracing_mode,
+            pre_dispatch=self.pre_dispatch,
+            _allow_fake_constant=self.allow_fake_constant,
+            _error_on_data_dependent_ops=self.error_on_data_dependent_ops,
+            decompositions=self.decompositions,
+        )
+        holes: Any = pytree.tree_map(lambda _: PH, args)
+        with ExitStack() as stack:
+            stack.enter_context(fake_mode or nullcontext())
+            if self.pre_dispatch or self.tracing_mode == "symbolic":
+                stack.enter_context(enable_python_dispatcher())
+            stack.enter_context(
+                fx_traceback.preserve_node_meta(fx_traceback.has_preserved_node_meta())
+            )
+            tracer.symbol_nodes.graph = None
+            runner = _entering(mode, tracer, wrap_key(function, inputs, tracer, self.pre_dispatch))
+            made = dispatch_trace(runner, tracer, holes)
+        if fake_mode is not None and getattr(fake_mode, "shape_env", None) is not None:
+            made.shape_env = fake_mode.shape_env
+        return made
+
+    def _fake_mode(self, args: tuple[Any, ...]) -> FakeTensorMode | None:
+        if self.tracing_mode == "real":
+            return None
+        found = detect_fake_mode(args)
+        if self.tracing_mode == "fake":
+            return found or FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs)
+        if found is not None:
+            assert found.shape_env is not None, (
+                "make_fx: shape_env should be set if tracing with 'symbolic'; the arguments are "
+                "fakes of a mode without one"
+            )
+            return found
+        environment = SYMBOLIC_ENVIRONMENT[0]
+        if environment is None:
+            raise NotImplementedError("make_fx(tracing_mode='symbolic') needs maquette.symbolic")
+        return FakeTensorMode(
+            allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=environment()
+        )
+
+    def _as_fakes(self, mode: FakeTensorMode, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        count = 0
+
+        def as_fake(x: Any) -> Any:
+            nonlocal count
+            count += 1
+            if isinstance(x, Tensor):
+                if self.tracing_mode == "symbolic":
+                    return mode.from_tensor(x, source=f"input{count}")
+                return mode.from_tensor(x)
+            return x
+
+        mapped = pytree.tree_map(as_fake, args)
+        assert isinstance(mapped, tuple)
+        return mapped
+
+
+SYMBOLIC_ENVIRONMENT: list[Callable[[], Any] | None] = [None]
+"""What makes the environment of symbols of a trace, once there are symbols."""
+
+
+def _entering(
+    mode: ProxyTorchDispatchMode, tracer: PythonKeyTracer, function: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function run inside the mode; placeholders are made outside of it."""
+
+    @functools.wraps(function)
+    def entered(*args: Any, **kwargs: Any) -> Any:
+        tracer.symbol_nodes.graph = tracer.graph
+        with mode:
+            return function(*args, **kwargs)
+
+    return entered
+
+
+def make_fx(
+    f: Callable[..., Any],
+    decomposition_table: DecompositionTable | None = None,
+    tracing_mode: TracingMode = "real",
+    _allow_non_fake_inputs: bool = False,
+    *,
+    pre_dispatch: bool = False,
+    record_module_stack: bool = False,
+    _allow_fake_constant: bool = False,
+    _error_on_data_dependent_ops: bool = True,
+    record_stack_traces: bool = False,
+    proxy_module_inputs: bool = False,
+    _disable_torch_fn_metadata_mode: bool = False,
+) -> Callable[..., GraphModule]:
+    """A function that runs ``f`` once on its arguments and gives the graph of operators it ran.
+
+    Tensors among the arguments (and in lists, tuples and dicts there) are inputs of the graph;
+    numbers are constants, and what ``f`` does with Python is gone. Tensors from elsewhere become
+    attributes of the module.
+
+    decomposition_table: functions to run instead of operators, by operator. tracing_mode: "real"
+    computes with the data, "fake" with shapes only, "symbolic" with sizes that may differ later.
+    pre_dispatch: record operators before autograd and decomposition. record_stack_traces: note in
+    each node the line of the program. ``_allow_non_fake_inputs``: take real tensors that ``f``
+    refers to when tracing with fakes.
+
+    Raises RuntimeError where the program asks for a number that only data could tell.
+
+    >>> import maquette as mq
+    >>> from maquette import fx
+    >>> graph = fx.make_fx(lambda x: mq.sin(x) @ x)(mq.ones(2, 2))
+    >>> print(graph.code.strip())
+    def forward(self, x_1):
+        sin = torch.ops.aten.sin.default(x_1)
+        mm = torch.ops.aten.mm.default(sin, x_1);  sin = x_1 = None
+        return mm
+    """
+    maker = _MakeFx(
+        decomposition_table,
+        tracing_mode,
+        _allow_non_fake_inputs,
+        pre_dispatch,
+        record_module_stack,
+        _allow_fake_constant,
+        _error_on_data_dependent_ops,
+        record_stack_traces or fx_traceback.has_preserved_node_meta(),
+    )
+
+    @functools.wraps(f)
+    def wrapped(*args: Any) -> GraphModule:
+        return maker.trace(f, args)
+
+    return wrapped
+
+
+def get_isolated_graphmodule(
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tracing_mode: TracingMode = "real",
+    decomposition_table: DecompositionTable | None = None,
+) -> GraphModule:
+    """The graph of a call, traced apart from a trace that may be running.
+
+    Its inputs are the leaves of the arguments.
+    """
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+
+    def unflattened(*flat: Any) -> Any:
+        nested: Any = pytree.tree_unflatten(flat, spec)
+        return func(*nested[0], **nested[1])
+
+    from maquette.fx.proxy_mode import disable_proxy_modes_tracing  # noqa: PLC0415
+
+    with disable_proxy_modes_tracing():
+        return make_fx(unflattened, decomposition_table, tracing_mode)(*leaves)
+
+
+@contextmanager
+def decompose(decomposition_table: DecompositionTable | None) -> Iterator[DecompositionTable]:
+    """Decompose by a table in the running trace, for the block."""
+    mode = get_proxy_mode()
+    table = decomposition_table or {}
+    if mode is None:
+        yield table
+        return
+    before = mode.decompositions
+    mode.decompose_by(table)
+    try:
+        yield before
+    finally:
+        mode.decompose_by(before)
+
+
+__all__ = ["Graph", "PythonKeyTracer", "decompose", "dispatch_trace", "make_fx", "wrap_key"]

@@ -1,0 +1,354 @@
+"""`ProxyTorchDispatchMode`: a dispatch mode that records every operator as a node and runs it.
+
+It is what `make_fx` enters. It sees operators as any mode does, below autograd or, at the key
+PreDispatch, above everything; kernels know nothing of it. What a traced tensor is in the graph is
+kept in `tracked.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from maquette.core.symbols import node_of
+from maquette.dispatch import pre_dispatch as pre_dispatch_stack
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.modes import (
+    TorchDispatchMode,
+    disable_current_modes,
+    get_dispatch_mode,
+    unset_infra_mode,
+)
+from maquette.dispatch.modes import _put_back as put_back
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
+from maquette.dispatch.registry import ops
+from maquette.dispatch.tags import Tag
+from maquette.fake.tensor import FakeTensor
+from maquette.fx import traceback as fx_traceback
+from maquette.fx.immutable_collections import immutable_dict, immutable_list
+from maquette.fx.node import Argument, Node
+from maquette.fx.proxy import user_frame, user_stack
+from maquette.fx.tracked import describe, track
+from maquette.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from maquette.fx.operator_tracing import PythonKeyTracer
+
+aten = ops.aten
+DecompositionTable = Mapping[Any, Callable[..., Any]]
+CONSTANT_NUMEL_LIMIT = 1
+_TENSORS = frozenset((Tensor, FakeTensor))
+_PLAIN = frozenset((int, float, bool, str, type(None), complex))
+
+
+class ProxyTorchDispatchMode(TorchDispatchMode):
+    """Records operators on tensors of a trace in the graph of a tracer.
+
+    tracing_mode: "real", "fake" or "symbolic". pre_dispatch: see operators before autograd and
+    decomposition. decompositions: what to run instead of an operator, by operator.
+    """
+
+    _mode_key = TorchDispatchModeKey.PROXY
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        tracer: PythonKeyTracer,
+        tracing_mode: str,
+        pre_dispatch: bool = False,
+        _allow_fake_constant: bool = False,
+        _error_on_data_dependent_ops: bool = True,
+        decompositions: DecompositionTable | None = None,
+    ) -> None:
+        super().__init__(DispatchKey.PreDispatch if pre_dispatch else None)
+        self.tracer = tracer
+        self.tracing_mode = tracing_mode
+        self.pre_dispatch = pre_dispatch
+        self.enable_tracing = True
+        self.record_stack_traces = tracer.record_stack_traces
+        self.decompositions = {} if decompositions is None else decompositions
+        self.symbolic = tracing_mode == "symbolic"
+        self._plans: dict[Any, _Plan] = {}
+        self._error_on_data_dependent_ops = _error_on_data_dependent_ops
+        self._allow_fake_constant = _allow_fake_constant
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        return self.record(func, args, kwargs or {})
+
+    def decompose_by(self, decompositions: DecompositionTable) -> None:
+        """Decompose by another table from now on."""
+        self.decompositions = decompositions
+        self._plans.clear()
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """A thread has at most one of these."""
+        return True
+
+    # --- one call --------------------------------------------------------------------
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Add the node of a call and run it, without this mode; its result."""
+        plan = self._plans.get(func)
+        if plan is None:
+            plan = self._plans[func] = self._plan_of(func)
+        if plan.instead is not None:
+            with self:
+                answer = plan.instead(*args, **kwargs)
+            if answer is not NotImplemented:
+                return answer
+        call = _Arguments(self)
+        node_args = call.all_of(args)
+        node_kwargs = call.named(kwargs) if kwargs else _NO_KEYWORDS
+        known = None
+        if plan.asks_data:
+            if not call.constant and self._error_on_data_dependent_ops and call.inputs:
+                self._refuse_number(func, args)
+        elif call.constant and call.inputs and not plan.random:
+            known = self._known_answer(func, args, kwargs)
+        if plan.asks_data and call.constant and call.inputs:
+            return self._on_constants(func, args, kwargs)
+        node = self._node(plan, node_args, node_kwargs, call.inputs)
+        result = func(*args, **kwargs)
+        if plan.written:
+            self._track_written(plan.written, args, kwargs, node)
+        if plan.lifts and result.numel() <= CONSTANT_NUMEL_LIMIT:
+            known = _real_copy(args[0])
+        if result.__class__ in _TENSORS and not self.symbolic:
+            self.tracer.tensor_table.put(result, node, known)
+            describe(node, result)
+        else:
+            track(self.tracer, result, node, known)
+        return result
+
+    def _plan_of(self, func: Any) -> _Plan:
+        graph = self.tracer.graph
+        name = graph._target_to_str(getattr(func, "_opname", None) or func.__name__)
+        instead = self.decompositions.get(func)
+        if not isinstance(func, OpOverload):  # a higher-order operator without a rule for us
+            return _Plan(func, name, instead, (), False, False, False)
+        if instead is None and not self.pre_dispatch and func._can_decompose():
+            instead = func.decompose
+        written = [(i, a.name) for i, a in enumerate(func._schema.arguments) if a.is_write]
+        lifts = func in (_lift_fresh, aten.lift_fresh_copy.default)
+        return _Plan(
+            aten.lift_fresh_copy.default if func is _lift_fresh else func,
+            graph._target_to_str("lift_fresh_copy") if lifts else name,
+            instead,
+            tuple(written),
+            Tag.data_dependent_output in func.tags or func is _to_number,
+            Tag.nondeterministic_seeded in func.tags,
+            lifts,
+        )
+
+    def _node(
+        self,
+        plan: _Plan,
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Argument],
+        inputs: dict[Node, None],
+    ) -> Node:
+        graph = self.tracer.graph
+        name = graph._graph_namespace.create_name(plan.name, None)
+        node = Node.of_call(graph, name, plan.target, args, kwargs, inputs)
+        graph._add(node)
+        if self.record_stack_traces:
+            node.stack_trace = user_stack()
+        inherited = fx_traceback.inherited_meta()
+        if inherited:
+            node.meta.update(inherited)
+        elif self.tracer.record_module_stack and self.tracer.module_stack:
+            node.meta["nn_module_stack"] = dict(self.tracer.module_stack)
+        return node
+
+    def symbol(self, number: Any) -> Argument:
+        """What a symbolic number is in the graph; RuntimeError where nothing there gives it."""
+        constant = node_of(number).maybe_as_int()  # type: ignore[union-attr]  # it is symbolic
+        if constant is not None:
+            return constant
+        found = self.tracer.symbol_nodes.find(number)
+        if found is None:
+            raise RuntimeError(
+                f"make_fx: {number} is no size of an input of the trace, nor computed from one; "
+                f"pass the tensor whose size it is as an argument"
+            )
+        return found
+
+    # --- values that are known -------------------------------------------------------
+
+    def _known_answer(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result for real where all tensors among the arguments have known values.
+
+        None where it has more than one element.
+        """
+        answer = self._on_constants(func, args, kwargs)
+        small = isinstance(answer, Tensor) and answer.numel() <= CONSTANT_NUMEL_LIMIT
+        return answer if small else None
+
+    def _on_constants(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        table = self.tracer.tensor_table
+        with disable_current_modes():
+            return func(*_with_constants(args, table), **_with_constants(kwargs, table))
+
+    def _refuse_number(self, func: OpOverload, args: tuple[Any, ...]) -> NoReturn:
+        frame = user_frame(sys._getframe(1))
+        found = self.tracer.tensor_table.get(args[0])
+        where = ""
+        if frame is not None:
+            where = f", in {frame.f_code.co_name} at {frame.f_code.co_filename}:{frame.f_lineno}"
+        of = "" if found is None else f" of %{found.node.name}, {args[0].meta}"
+        raise RuntimeError(
+            f"It appears that you're trying to get value out of a tracing tensor with {func} - "
+            f"erroring out! It's likely that this is caused by data-dependent control flow or "
+            f"similar. It may be possible to trace this with dynamic shapes; try setting "
+            f"tracing_mode='symbolic' in your make_fx call. (It was called{of}{where})"
+        )
+
+    # --- writes ----------------------------------------------------------------------
+
+    def _track_written(
+        self,
+        written: tuple[tuple[int, str], ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        node: Node,
+    ) -> None:
+        """What is written is the node of the write from then on."""
+        table = self.tracer.tensor_table
+        for position, name in written:
+            value = args[position] if position < len(args) else kwargs.get(name)
+            if isinstance(value, Tensor):
+                table.put(value, node)
+
+
+class _Plan(NamedTuple):
+    """What there is to know of an operator to record its calls.
+
+    target: what the node calls. instead: what is run in its place, unless that declines. written:
+    position and name of parameters that are. asks_data: whether its result is a number that only
+    data could tell. random: whether it draws random numbers. lifts: whether its result is its
+    argument, new to the trace.
+    """
+
+    target: Any
+    name: str
+    instead: Callable[..., Any] | None
+    written: tuple[tuple[int, str], ...]
+    asks_data: bool
+    random: bool
+    lifts: bool
+
+
+class _Arguments:
+    """The arguments of one call as a node has them.
+
+    ``inputs`` are the nodes among them; ``constant`` is whether each of these has a known value.
+    """
+
+    __slots__ = ("constant", "inputs", "mode")
+
+    def __init__(self, mode: ProxyTorchDispatchMode) -> None:
+        self.mode = mode
+        self.inputs: dict[Node, None] = {}
+        self.constant = True
+
+    def all_of(self, args: tuple[Any, ...]) -> tuple[Argument, ...]:
+        """Positional arguments."""
+        return tuple([a if a.__class__ in _PLAIN else self.one(a) for a in args])
+
+    def named(self, kwargs: dict[str, Any]) -> dict[str, Argument]:
+        """Keyword arguments."""
+        return immutable_dict({k: self.one(v) for k, v in kwargs.items()})
+
+    def one(self, a: Any) -> Argument:
+        """An argument: nodes for tensors and symbols."""
+        cls = a.__class__
+        if cls in _PLAIN:
+            return a
+        if isinstance(a, Tensor):
+            tracer = self.mode.tracer
+            found = tracer.tensor_table.get(a)
+            if found is None:
+                tracer.create_arg(a)
+                found = tracer.tensor_table.get(a)
+                assert found is not None
+            self.inputs[found.node] = None
+            self.constant = self.constant and found.constant is not None
+            return found.node
+        if cls is list:
+            return immutable_list([self.one(x) for x in a])
+        if isinstance(a, tuple):
+            items = [self.one(x) for x in a]
+            return type(a)(*items) if hasattr(a, "_fields") else tuple(items)
+        if cls is dict:
+            return self.named(a)
+        made = self.mode.symbol(a) if node_of(a) is not None else self.mode.tracer.create_arg(a)
+        if isinstance(made, Node):
+            self.inputs[made] = None
+            self.constant = False
+        return made
+
+
+_NO_KEYWORDS: dict[str, Argument] = immutable_dict()
+_lift_fresh = aten.lift_fresh.default
+_to_number = aten._local_scalar_dense.default
+
+
+def _with_constants(value: Any, table: Any) -> Any:
+    """Arguments with known values for the tensors of a trace."""
+    if isinstance(value, Tensor):
+        return table.get(value).constant
+    if isinstance(value, list | tuple):
+        return type(value)([_with_constants(v, table) for v in value])
+    if isinstance(value, dict):
+        return {k: _with_constants(v, table) for k, v in value.items()}
+    return value
+
+
+def _real_copy(t: Tensor) -> Tensor | None:
+    """A private copy of a real tensor, or of a fake's known value; None for another fake."""
+    source = t.constant if isinstance(t, FakeTensor) else t
+    if source is None:
+        return None
+    with disable_current_modes():
+        return source.clone()
+
+
+# --- which modes are active ------------------------------------------------------------------
+
+
+def get_proxy_mode() -> ProxyTorchDispatchMode | None:
+    """The active proxy mode, before or below autograd, or None."""
+    found = pre_dispatch_stack.get_mode_pre_dispatch(TorchDispatchModeKey.PROXY)
+    found = found or get_dispatch_mode(TorchDispatchModeKey.PROXY)
+    return found if isinstance(found, ProxyTorchDispatchMode) else None
+
+
+get_innermost_proxy_mode = get_proxy_mode
+
+
+@contextmanager
+def disable_proxy_modes_tracing() -> Iterator[ProxyTorchDispatchMode | None]:
+    """Without a trace for the block, which gets the mode that was active."""
+    mode: Any = unset_infra_mode(TorchDispatchModeKey.PROXY)
+    try:
+        yield mode
+    finally:
+        if mode is not None:
+            put_back(mode, DispatchKey.PreDispatch if mode.pre_dispatch else None)
+
+
+@contextmanager
+def maybe_disable_proxy_mode() -> Iterator[ProxyTorchDispatchMode | None]:
+    """`disable_proxy_modes_tracing`, by another of PyTorch's names."""
+    with disable_proxy_modes_tracing() as mode:
+        yield mode

@@ -1,0 +1,54 @@
+"""`TensorMetadata`: what a graph's node says of a tensor, beside its fake."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from maquette.core.dtype import dtype
+from maquette.core.layout import channels_last, channels_last_3d, contiguous_format, memory_format
+from maquette.core.meta import TensorMeta
+from maquette.core.size import Size
+from maquette.fx.compatibility import compatibility
+from maquette.tensor.tensor import Tensor
+
+
+@compatibility(is_backward_compatible=True)
+class TensorMetadata(NamedTuple):
+    """Shape, dtype and strides of a result, and the memory format that these are, if any."""
+
+    shape: Size
+    dtype: dtype
+    requires_grad: bool
+    stride: tuple[int, ...]
+    memory_format: memory_format | None
+    is_quantized: bool
+    qparams: dict[str, Any]
+
+
+_known: dict[tuple[TensorMeta, bool], TensorMetadata] = {}
+_MOST = 65536
+
+
+def tensor_metadata(t: Tensor) -> TensorMetadata:
+    """The `TensorMetadata` of a tensor."""
+    key = (t.meta, t.requires_grad)
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= _MOST:
+            _known.clear()
+        found = _known[key] = _made(*key)
+    return found
+
+
+_extract_tensor_metadata = tensor_metadata
+
+
+def _made(meta: TensorMeta, requires_grad: bool) -> TensorMetadata:
+    formats = (contiguous_format, channels_last, channels_last_3d)
+    ranks = {channels_last: 4, channels_last_3d: 5}
+    fitting = (
+        f for f in formats if ranks.get(f, meta.ndim) == meta.ndim and meta.is_contiguous_in(f)
+    )
+    return TensorMetadata(
+        meta.size, meta.dtype, requires_grad, meta.strides, next(fitting, None), False, {}
+    )

@@ -1,0 +1,204 @@
+"""Which node of a trace a tensor or a symbol is: what `make_fx` remembers while a program runs.
+
+The one idea: a tensor is known by its identity for as long as it lives; the table holds weak
+references, so that a trace over real data frees what the program frees.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from maquette.core.meta import TensorMeta
+from maquette.core.symbols import node_of
+from maquette.dispatch.tls import tls
+from maquette.fake.mode import FakeTensorMode
+from maquette.fake.tensor import FakeTensor, fresh_fake, make_fake
+from maquette.fx.node import Node
+from maquette.fx.proxy import Proxy
+from maquette.fx.shapes import TensorMetadata, tensor_metadata
+from maquette.tensor.tensor import NOT_INHERITED, Tensor
+
+if TYPE_CHECKING:
+    from maquette.fx.operator_tracing import PythonKeyTracer
+
+
+class Tracked(NamedTuple):
+    """A tensor of a trace: its node, and its value where that is known."""
+
+    node: Node
+    constant: Tensor | None
+    tensor: weakref.ref[Tensor]
+
+
+class TensorTable:
+    """Tensors of one trace, by identity."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Tracked] = {}
+
+    def get(self, t: Tensor) -> Tracked | None:
+        """What is known of a tensor, or None."""
+        found = self._by_id.get(id(t))
+        # An id may be another tensor's by now.
+        return found if found is not None and found.tensor() is t else None
+
+    def put(self, t: Tensor, node: Node, constant: Tensor | None = None) -> None:
+        """Say which node a tensor is from now on."""
+        self._by_id[id(t)] = Tracked(node, constant, weakref.ref(t))
+
+    def __contains__(self, t: object) -> bool:
+        return isinstance(t, Tensor) and self.get(t) is not None
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
+# --- what a node says of its value -----------------------------------------------------------
+
+_snapshots: list[FakeTensorMode] = []
+
+
+def _snapshot_mode() -> FakeTensorMode:
+    """The mode of the fakes that stand for real tensors in ``meta["val"]``."""
+    if not _snapshots:
+        _snapshots.append(FakeTensorMode(allow_fallback_kernels=True))
+    return _snapshots[0]
+
+
+def snapshot(t: Tensor) -> FakeTensor:
+    """A fake of a tensor as it is now, that later changes of it do not reach."""
+    if isinstance(t, FakeTensor):
+        return make_fake(t.fake_mode, t.meta, t._storage, t._keys & NOT_INHERITED)
+    return fresh_fake(_snapshot_mode(), _compact(t.meta))
+
+
+def _compact(meta: TensorMeta) -> TensorMeta:
+    return meta
+
+
+def describe(node: Node, value: Any) -> None:
+    """Note in a node's ``meta`` what it gives: ``val`` and, of a tensor, ``tensor_meta``."""
+    if isinstance(value, Tensor):
+        node.meta["val"] = snapshot(value)
+        if value._storage is not None:
+            node.meta["tensor_meta"] = tensor_metadata(value)
+        return
+    node.meta["val"] = [_snapped(v) for v in value] if isinstance(value, list) else _snapped(value)
+
+
+def _snapped(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return snapshot(value)
+    if isinstance(value, tuple | list):
+        return type(value)([_snapped(v) for v in value])
+    return value
+
+
+# --- tracking --------------------------------------------------------------------------------
+
+
+def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None) -> None:
+    """Say that ``node`` gives ``value``: a tensor, a symbol, or tuples and lists of these.
+
+    Items get nodes of their own, which take them out of the whole.
+    """
+    if isinstance(value, Tensor):
+        tracer.tensor_table.put(value, node, constant)
+        describe(node, value)
+        tracer.symbol_nodes.note_sizes(value, node)
+    elif isinstance(value, tuple | list):
+        node.meta["val"] = _snapped(value)
+        for i, item in enumerate(value):
+            if not isinstance(item, Tensor) and node_of(item) is None:
+                continue
+            part = tracer.graph.call_function(operator.getitem, (node, i))
+            known = constant[i] if isinstance(constant, tuple | list) else None
+            track(tracer, item, part, known)
+    elif node_of(value) is not None:
+        node.meta["val"] = value
+        tracer.symbol_nodes.note(value, node)
+    else:
+        node.meta["val"] = value
+
+
+# --- by PyTorch's names ----------------------------------------------------------------------
+
+_MISSING: Any = object()
+
+
+class _ProxyTensor(NamedTuple):
+    """A tensor of a trace, as PyTorch's functions give it."""
+
+    proxy: Proxy
+    constant: Tensor | None
+
+
+def get_proxy_slot(
+    obj: Any,
+    tracer: PythonKeyTracer,
+    default: Any = _MISSING,
+    transform: Callable[[Any], Any] = lambda x: x,
+) -> Any:
+    """What a trace knows of a tensor or a symbol, handed to ``transform``.
+
+    KeyError, or ``default`` if there is one, where it knows nothing.
+    """
+    if isinstance(obj, Tensor):
+        found = tracer.tensor_table.get(obj)
+        if found is not None:
+            return transform(_ProxyTensor(Proxy(found.node, tracer), found.constant))
+    elif node_of(obj) is not None:
+        node = tracer.symbol_nodes.find(obj)
+        if node is not None:
+            return transform(Proxy(node, tracer))
+    if default is _MISSING:
+        raise KeyError(f"{obj} ({type(obj).__name__}) is not tracked with proxy for {tracer}")
+    return default
+
+
+def has_proxy_slot(obj: Any, tracer: PythonKeyTracer) -> bool:
+    """Whether a trace knows a tensor or a symbol."""
+    return get_proxy_slot(obj, tracer, None) is not None
+
+
+def set_proxy_slot(obj: Any, tracer: PythonKeyTracer, proxy: Any) -> None:
+    """Say which proxy a tensor or a symbol is from now on."""
+    node = proxy.proxy.node if isinstance(proxy, _ProxyTensor) else proxy.node
+    if isinstance(obj, Tensor):
+        constant = proxy.constant if isinstance(proxy, _ProxyTensor) else None
+        tracer.tensor_table.put(obj, node, constant)
+    else:
+        tracer.symbol_nodes.note(obj, node)
+
+
+def track_tensor(
+    tensor: Tensor, proxy: Proxy, *, constant: Tensor | None, tracer: PythonKeyTracer
+) -> None:
+    """Say which proxy a tensor is."""
+    track(tracer, tensor, proxy.node, constant)
+
+
+def track_tensor_tree(
+    inner_res: Any, proxy_res: Any, *, constant: Any, tracer: PythonKeyTracer
+) -> Any:
+    """Say which proxies the tensors of a result are; gives back the result."""
+    _track_tree(inner_res, proxy_res, constant, tracer)
+    return inner_res
+
+
+def _track_tree(value: Any, proxy: Any, constant: Any, tracer: PythonKeyTracer) -> None:
+    if isinstance(proxy, Proxy):
+        track(tracer, value, proxy.node, constant)
+    elif isinstance(value, tuple | list):
+        for i, item in enumerate(value):
+            known = constant[i] if isinstance(constant, tuple | list) else None
+            _track_tree(item, proxy[i], known, tracer)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _track_tree(item, proxy[key], None, tracer)
+
+
+__all__ = ["TensorMetadata", "TensorTable", "Tracked", "tls", "track"]

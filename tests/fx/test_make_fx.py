@@ -1,0 +1,185 @@
+"""`make_fx`: operators that a program runs become a graph that runs to the same result."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import maquette as mq
+from maquette import fx, nn
+from maquette.fx.operator_tracing import get_isolated_graphmodule
+from maquette.fx.proxy_mode import (
+    ProxyTorchDispatchMode,
+    disable_proxy_modes_tracing,
+    get_proxy_mode,
+)
+
+aten = mq.ops.aten
+
+
+def targets(graph: fx.GraphModule) -> list[object]:
+    return [n.target for n in graph.graph.nodes if n.op == "call_function"]
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+def test_operators_are_recorded_and_run(mode: Any) -> None:
+    def program(x: mq.Tensor, pair: list[mq.Tensor]) -> dict[str, mq.Tensor]:
+        return {"k": mq.sin(x) @ pair[0], "l": pair[1].split(1)[0]}
+
+    x, y, z = mq.randn(2, 2), mq.randn(2, 2), mq.randn(2, 3)
+    graph = fx.make_fx(program, tracing_mode=mode)(x, [y, z])
+    graph.graph.lint()
+    names = ["sin.default", "mm.default", "split.Tensor", "getitem", "getitem"]
+    assert [getattr(t, "__name__", t) for t in targets(graph)] == names
+    for args in ((x, [y, z]), (y, [x, z])):
+        assert mq.equal(graph(*args)["k"], program(*args)["k"])
+        assert mq.equal(graph(*args)["l"], program(*args)["l"])
+
+
+def test_nodes_know_what_they_give() -> None:
+    graph = fx.make_fx(lambda x: (x.t() + 1).sum(0), tracing_mode="fake")(mq.ones(2, 3))
+    nodes = {n.name: n for n in graph.graph.nodes}
+    assert isinstance(nodes["t"].meta["val"], mq.FakeTensor)
+    assert nodes["t"].meta["val"].stride() == (1, 3)
+    assert nodes["sum_1"].meta["tensor_meta"].shape == (2,)
+    assert nodes["sum_1"].meta["tensor_meta"].dtype is mq.float32
+
+
+def test_the_readable_form_has_shapes_and_lines() -> None:
+    graph = fx.make_fx(lambda x: mq.sin(x), record_stack_traces=True)(mq.ones(2))
+    text = graph.print_readable(print_output=False)
+    assert 'sin: "f32[2]" = torch.ops.aten.sin.default(x_1)' in text
+    assert "test_make_fx.py" in text
+    assert "code: graph = fx.make_fx(lambda x: mq.sin(x)" in text
+
+
+def test_tensors_from_outside_are_attributes() -> None:
+    weight = nn.Parameter(mq.ones(2))
+    constant = mq.tensor([1.0, 2.0])
+    graph = fx.make_fx(lambda x: x * weight + constant)(mq.ones(2))
+    attributes = [n.target for n in graph.graph.nodes if n.op == "get_attr"]
+    assert attributes == ["_param_constant0", "_tensor_constant0"]
+    assert graph._param_constant0 is weight
+
+
+def test_real_tensors_are_refused_among_fakes_unless_allowed() -> None:
+    outside = mq.ones(2)
+    with pytest.raises(AssertionError, match="convert all Tensors to FakeTensors"):
+        fx.make_fx(lambda x: x + outside, tracing_mode="fake")(mq.ones(2))
+    graph = fx.make_fx(lambda x: x + outside, tracing_mode="fake", _allow_non_fake_inputs=True)
+    assert graph(mq.ones(2))(mq.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_new_tensors_are_constants_of_the_graph() -> None:
+    graph = fx.make_fx(lambda x: x + mq.tensor(3.0))(mq.ones(2))
+    assert targets(graph) == [aten.lift_fresh_copy.default, aten.add.Tensor]
+    assert graph(mq.ones(2)).tolist() == [4.0, 4.0]
+
+
+def test_known_values_may_be_asked_for() -> None:
+    def program(x: mq.Tensor) -> mq.Tensor:
+        return x * (mq.tensor(3) + 1).item()
+
+    assert fx.make_fx(program)(mq.ones(2))(mq.ones(2)).tolist() == [4.0, 4.0]
+    assert fx.make_fx(program, tracing_mode="fake")(mq.ones(2))(mq.ones(2)).tolist() == [4.0, 4.0]
+
+
+def test_unknown_values_are_refused_with_the_line() -> None:
+    def branch(x: mq.Tensor) -> mq.Tensor:
+        return x if x.sum() > 0 else -x
+
+    told = r"with aten\._local_scalar_dense.*of %gt, bool\[\].* in branch at .*test_make_fx\.py"
+    with pytest.raises(RuntimeError, match=told):
+        fx.make_fx(branch)(mq.ones(2))
+
+
+def test_writes_are_recorded_in_order() -> None:
+    def program(x: mq.Tensor) -> mq.Tensor:
+        y = x.clone()
+        y.add_(1)
+        y[0].mul_(5)
+        return y
+
+    graph = fx.make_fx(program)(mq.zeros(2))
+    assert graph(mq.zeros(2)).tolist() == program(mq.zeros(2)).tolist() == [5.0, 1.0]
+
+
+def test_backward_is_recorded() -> None:
+    def program(x: mq.Tensor) -> mq.Tensor:
+        return mq.autograd.grad((x.sin() * x).sum(), [x])[0]
+
+    x = mq.randn(3, requires_grad=True)
+    graph = fx.make_fx(program)(x)
+    assert aten.cos.default in targets(graph)
+    assert mq.allclose(graph(x), program(x))
+
+
+def test_D111_pre_dispatch_sees_composites() -> None:
+    x = mq.randn(2, 3, 3)
+    composite = fx.make_fx(lambda x: mq.matmul(x[0], x[1]), pre_dispatch=True)(x)
+    assert targets(composite)[-1] is aten.matmul.default
+    assert targets(fx.make_fx(lambda x: mq.matmul(x[0], x[1]))(x))[-1] is aten.mm.default
+    assert mq.allclose(composite(x), x[0] @ x[1])
+
+
+def test_decompositions_replace_operators() -> None:
+    table = {aten.relu.default: lambda x: aten.maximum(x, aten.zeros_like(x))}
+    graph = fx.make_fx(lambda x: mq.relu(x) + 1, decomposition_table=table)(mq.ones(2))
+    wanted = [aten.zeros_like.default, aten.maximum.default, aten.add.Tensor]
+    assert targets(graph) == wanted
+
+
+def test_the_mode_is_known_and_can_be_left() -> None:
+    seen: list[Any] = []
+
+    def program(x: mq.Tensor) -> mq.Tensor:
+        seen.append(get_proxy_mode())
+        with disable_proxy_modes_tracing():
+            seen.append(get_proxy_mode())
+            x.cos()
+        return x.sin()
+
+    graph = fx.make_fx(program)(mq.ones(2))
+    assert isinstance(seen[0], ProxyTorchDispatchMode)
+    assert seen[1] is None
+    assert targets(graph) == [aten.sin.default]
+
+
+def test_traces_nest() -> None:
+    def inner(x: mq.Tensor) -> mq.Tensor:
+        return x.sin() + 1
+
+    def outer(x: mq.Tensor) -> mq.Tensor:
+        return get_isolated_graphmodule(inner, (x,), {})(x)
+
+    graph = fx.make_fx(outer)(mq.ones(2))
+    assert targets(graph) == [aten.sin.default, aten.add.Tensor]
+
+
+def test_graphs_are_traced_again() -> None:
+    first = fx.make_fx(lambda x: x.sin().cos())(mq.ones(2))
+    assert fx.make_fx(first)(mq.ones(2)).code.count("aten.cos.default") == 1
+
+
+def test_modes_of_users_see_the_program_too() -> None:
+    class Log(mq.dispatch.TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[object] = []
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Log() as log:
+        graph = fx.make_fx(lambda x: x.sin())(mq.ones(2))
+    assert aten.sin.default in log.seen
+    assert targets(graph) == [aten.sin.default]
+
+
+def test_an_unknown_mode_is_refused() -> None:
+    make: Callable[..., Any] = fx.make_fx
+    with pytest.raises(AssertionError, match="Unexpected tracing type: 'pale'"):
+        make(lambda x: x, tracing_mode="pale")
