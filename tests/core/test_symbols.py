@@ -16,6 +16,7 @@ class Node:
     """A product of names, or the comparison of two; decides equality of equal products only."""
 
     pytype: type = int
+    number: "Symbol"
 
     def __init__(self, *factors: str | int, asked: list[str] | None = None) -> None:
         names = sorted(factor for factor in factors if isinstance(factor, str))
@@ -23,8 +24,11 @@ class Node:
         self.factors: tuple[str | int, ...] = (number, *names)
         self.asked = asked if asked is not None else []
 
-    def maybe_as_int(self) -> int | None:
-        return None
+    def statically_known_true(self, file: str, line: int) -> bool:
+        return False
+
+    def canonical(self) -> "Symbol":
+        return self.number
 
     def intern_key(self) -> Hashable:
         return "env", self.factors
@@ -44,6 +48,7 @@ class Symbol:
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        node.number = self
 
     def __mul__(self, other: "Symbol | int") -> "Symbol":
         factors = other.node.factors if isinstance(other, Symbol) else (other,)

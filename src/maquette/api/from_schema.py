@@ -24,6 +24,7 @@ from maquette.dispatch.operator import WRITTEN_AT, OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet, ops
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
+from maquette.symbolic import SymInt
 from maquette.tensor.tensor import Tensor
 
 Face = Callable[..., Any]  # what an operator returns, its schema says
@@ -36,6 +37,7 @@ _PYTHON_DTYPES: dict[object, dtype] = {
 }
 _DTYPES = frozenset((dtype, type(None)))
 _LISTS = frozenset((list, tuple, Size))
+_INTS = frozenset((int, SymInt))
 
 
 def default_device() -> device | None:
@@ -90,8 +92,10 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
             except MatchError as error:
                 raise told(error, args, kwargs) from None
         given = args  # what was written stays in `args`, for who overrides the call
-        if listed and len(args) > at and (len(args) > at + 1 or isinstance(args[at], int)):
-            if isinstance(args[at], int) or hasattr(args[at], "__index__"):
+        first = args[at] if listed and len(args) > at else None
+        is_int = isinstance(first, (int, SymInt))
+        if first is not None and (len(args) > at + 1 or is_int):
+            if is_int or hasattr(first, "__index__"):
                 given = (*args[:at], args[at:])
         odd = kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES)
         if odd or (factory and default_device() is not None):
@@ -118,7 +122,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
             chosen = None if listed else by_class.get(classes_of(args, kwargs))
         else:
             if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):
-                if len(args) <= at or args[at].__class__ is not int:
+                if len(args) <= at or args[at].__class__ not in _INTS:
                     return full(*args)
                 given = (*args[:at], args[at:])  # sizes one by one
             chosen = only or by_class.get(tuple(map(type, given)))

@@ -18,7 +18,7 @@ from maquette.aten.view import views
 from maquette.aten.view.views import expand
 from maquette.core.dtype import bool_, int64, uint8
 from maquette.core.fitting import computing_type
-from maquette.core.symbols import node_of
+from maquette.core.symbols import expect_true, is_true, node_of, plain
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor, from_array
 
@@ -165,7 +165,11 @@ def _at(view: Tensor, dim: int, real_dim: int, index: int) -> Tensor:
     if not shape:
         _refuse_count(view)
     size = shape[dim]
-    if not -size <= index < size:
+    if index.__class__ is int and size.__class__ is int:
+        inside = -size <= index < size
+    else:
+        inside = expect_true(-size <= index) and expect_true(index < size)
+    if not inside:
         raise IndexError(
             f"index {index} is out of bounds for dimension {real_dim} with size {size}"
         )
@@ -174,17 +178,27 @@ def _at(view: Tensor, dim: int, real_dim: int, index: int) -> Tensor:
 
 def _cut(view: Tensor, dim: int, item: slice) -> Tensor:
     start, stop, step = item.start, item.stop, item.step
-    start = 0 if start is None else operator.index(start)
-    stop = _LARGEST if stop is None else operator.index(stop)
-    step = 1 if step is None else operator.index(step)
+    start = 0 if start is None else _bound(start)
+    stop = _LARGEST if stop is None else _bound(stop)
+    step = 1 if step is None else _bound(step)
     if step <= 0:
         raise ValueError(
             "slice step cannot be zero" if step == 0 else "step must be greater than zero"
         )
     size = view.meta.shape[dim]
-    if start == 0 and step == 1 and (stop == size or stop == _LARGEST):
+    whole = is_true(start == 0) and step == 1
+    if whole and (is_true(stop == _LARGEST) or is_true(stop == size)):
         return view
     return _slice(view, dim, start, stop, step)
+
+
+def _bound(value: object) -> int:
+    """An end of a slice: an int, a symbolic one, or the number in a tensor."""
+    if value.__class__ is int:
+        return value
+    if isinstance(value, Tensor):
+        value = value.item()
+    return plain(value)  # type: ignore[arg-type]  # refuses what is no int
 
 
 def _other(
@@ -200,7 +214,7 @@ def _other(
         if item.meta.ndim == 0 and kind.category <= 1:
             if kind in (bool_, uint8):
                 return _truth(view, dim, bool(item.item()), found)
-            return _at(view, dim, real_dim, operator.index(item)), 0, 1
+            return _at(view, dim, real_dim, _bound(item)), 0, 1
         found[dim] = item
         covered = item.meta.ndim if kind in (bool_, uint8) else 1
         return view, covered, covered

@@ -39,6 +39,9 @@ class TensorMeta:
         "storage_bytes", "strides", "suggested_format",
     )  # fmt: skip
 
+    is_symbolic = False
+    """Whether a size, a stride or the offset is symbolic."""
+
     dtype: DType
     shape: Shape
     strides: Strides
@@ -200,6 +203,7 @@ class _SymbolicMeta(TensorMeta):
     """
 
     __slots__ = ()
+    is_symbolic = True
 
     if not TYPE_CHECKING:  # a type checker would take it for leave to read any name
 

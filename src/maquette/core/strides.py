@@ -17,7 +17,7 @@ from maquette.core.layout import (
     preserve_format,
 )
 from maquette.core.remembered import remembered
-from maquette.core.symbols import at_least_one, is_true, plain, sorted_by
+from maquette.core.symbols import at_least_one, is_known, is_true, plain, sorted_by
 
 Shape: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...]
@@ -151,8 +151,11 @@ def repeats(shape: Shape, strides: Strides) -> bool:
 
 
 def storage_elements(shape: Shape, strides: Strides, offset: int) -> int:
-    """The elements that the storage must hold: 0 for an empty tensor (spec T2)."""
-    if has_no_elements(shape):
+    """The elements that the storage must hold: 0 for an empty tensor (spec T2).
+
+    A symbolic size is taken for 1 or more unless it is known to be 0: bytes are no reason to guard.
+    """
+    if any(is_known(size == 0) for size in shape):
         return 0
     return offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
 

@@ -8,7 +8,7 @@ comparison. The symbolic numbers themselves live in `maquette.symbolic`, a layer
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cmp_to_key
 from operator import index
-from typing import Protocol, SupportsIndex, cast
+from typing import Protocol, SupportsIndex
 
 
 class SymbolicNode(Protocol):
@@ -17,8 +17,8 @@ class SymbolicNode(Protocol):
     pytype: type
     """The kind of number: int, float or bool."""
 
-    def maybe_as_int(self) -> int | None:
-        """The value, if one alone is left."""
+    def canonical(self) -> int:
+        """The number by its present expression: a plain int where that has become constant."""
 
     def intern_key(self) -> Hashable:
         """Identify the environment and the expression: equal keys mean the same number."""
@@ -28,6 +28,9 @@ class SymbolicNode(Protocol):
 
     def guard_or_false(self, file: str, line: int) -> bool:
         """Answer with a guard if a hint is known, else say False and record nothing."""
+
+    def statically_known_true(self, file: str, line: int) -> bool:
+        """Say whether the condition is known to be true; never guard."""
 
     def expect_true(self, file: str, line: int) -> bool:
         """Assert the condition: at once if it can be decided, else when the program runs."""
@@ -44,6 +47,14 @@ def is_true(answer: bool) -> bool:
         return answer
     node = node_of(answer)
     return bool(answer) if node is None else node.guard_or_false("", 0)
+
+
+def is_known(answer: bool) -> bool:
+    """Whether a comparison of sizes is known to be true; it never leaves a guard."""
+    if answer is True or answer is False:
+        return answer
+    node = node_of(answer)
+    return bool(answer) if node is None else node.statically_known_true("", 0)
 
 
 def expect_true(answer: bool) -> bool:
@@ -97,9 +108,16 @@ def fresh_size(like: int, largest: int) -> int:
 
 def sorted_by(dims: Iterable[int], amounts: Sequence[int]) -> list[int]:
     """Dimensions by rising amounts; those that only data could tell apart keep their order."""
-    if all(node_of(amount) is None for amount in amounts):
-        return sorted(dims, key=lambda dim: amounts[dim])
-    return sorted(dims, key=cmp_to_key(lambda a, b: _compared(amounts[a], amounts[b])))
+
+    def compare(a: int, b: int) -> int:
+        return _compared(amounts[a], amounts[b])
+
+    def amount(dim: int) -> int:
+        return amounts[dim]
+
+    if all(node_of(a) is None for a in amounts):
+        return sorted(dims, key=amount)
+    return sorted(dims, key=cmp_to_key(compare))
 
 
 def _compared(a: int, b: int) -> int:
@@ -122,10 +140,7 @@ def at_least_one(size: int) -> int:
 def plain(value: SupportsIndex) -> int:
     """An int of any kind as a plain `int`; a symbolic one as it is, unless it became constant."""
     node = node_of(value)
-    if node is None:
-        return index(value)
-    constant = node.maybe_as_int()
-    return cast(int, value) if constant is None else constant
+    return index(value) if node is None else node.canonical()
 
 
 def intern_key(value: int) -> Hashable:

@@ -6,7 +6,7 @@ is copied or allocated: an operator's shape rule turns the triple into a meta.
 
 from collections.abc import Sequence
 from math import prod
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.errors import check, check_index
@@ -18,8 +18,18 @@ from maquette.core.strides import (
     has_no_elements,
     storage_elements,
 )
-from maquette.core.symbols import alike, expect_true, fresh_size, is_true, larger, node_of, smaller
+from maquette.core.symbols import (
+    alike,
+    at_least_one,
+    expect_true,
+    fresh_size,
+    is_true,
+    larger,
+    node_of,
+    smaller,
+)
 
+_LARGEST: Final = 2**63 - 1
 Geometry: TypeAlias = tuple[Shape, Strides, int]
 
 
@@ -74,8 +84,15 @@ def view_strides(old_shape: Shape, old_strides: Strides, new_shape: Shape) -> St
         return (1,) * len(new_shape)
     strides: list[int] = []
     remaining = len(new_shape) - 1
-    for run_numel, run_stride in _runs_from_the_right(old_shape, old_strides):
+    runs = _runs_from_the_right(old_shape, old_strides)
+    for number, (run_numel, run_stride) in enumerate(runs):
         taken = 1
+        if number == len(runs) - 1:  # what is left is all of it: the numbers of elements agree
+            for size in reversed(new_shape[: remaining + 1]):
+                strides.append(taken * run_stride)
+                taken = taken * at_least_one(size)
+            remaining = -1
+            break
         while remaining >= 0 and (is_true(taken < run_numel) or is_true(new_shape[remaining] == 1)):
             strides.append(taken * run_stride)
             taken = taken * new_shape[remaining]
@@ -202,13 +219,23 @@ def slice_view(
     end: int | None = None,
     step: int = 1,
 ) -> Geometry:
-    """Every step-th element of a range of a dimension; the range is clamped as in Python."""
+    """Every step-th element of a range of a dimension; the range is clamped as in Python.
+
+    A bound of which only data tells the sign gives a fresh size and a fresh offset (F79).
+    """
     check_index(bool(shape), lambda: "slice() cannot be applied to a 0-dim tensor.")
     dim = wrap_dim(dim, len(shape))
     check(step > 0, lambda: "slice step must be positive")
     size = shape[dim]
+    unclear = next((b for b in (start, end) if b is not None and _has_no_sign(b)), None)
+    if unclear is not None:
+        return (
+            _with(shape, dim, fresh_size(unclear, size)),
+            _with(strides, dim, strides[dim] * step),
+            fresh_size(unclear, offset + size * strides[dim]),
+        )
     first = 0 if start is None else _clamp_bound(start, size)
-    last = size if end is None else _clamp_bound(end, size)
+    last = size if end is None or _is_largest(end) else _clamp_bound(end, size)
     length = last - first
     if not is_true(length >= 0):
         length = 0 if node_of(length) is None or is_true(length < 0) else larger(length, 0)
@@ -220,8 +247,13 @@ def slice_view(
     )
 
 
+def _is_largest(end: int) -> bool:
+    """Whether an end is how programs write "to the end", which no size passes."""
+    return end.__class__ is int and end >= _LARGEST
+
+
 def _clamp_bound(bound: int, size: int) -> int:
-    """A bound as a position from 0 to ``size``; one of unknown sign is a fresh symbol (F79)."""
+    """A bound as a position from 0 to ``size``."""
     if is_true(bound < 0):
         bound = bound + size
         return 0 if is_true(bound < 0) else bound if is_true(bound >= 0) else larger(bound, 0)
@@ -229,7 +261,12 @@ def _clamp_bound(bound: int, size: int) -> int:
         return size
     if is_true(bound <= size) and is_true(bound >= 0):
         return bound
-    return smaller(bound, size) if is_true(bound >= 0) else fresh_size(bound, size)
+    return smaller(bound, size)
+
+
+def _has_no_sign(bound: int) -> bool:
+    """Whether only data could tell from which end a bound counts."""
+    return node_of(bound) is not None and not (is_true(bound >= 0) or is_true(bound < 0))
 
 
 def permute_view(shape: Shape, strides: Strides, offset: int, dims: Sequence[int]) -> Geometry:

@@ -25,6 +25,7 @@ from maquette.dispatch.generated import PREFIX, compiled, generate
 from maquette.dispatch.schema import Argument
 from maquette.dispatch.schema_types import SchemaType
 from maquette.dispatch.tls import tls
+from maquette.symbolic.numbers import SymInt
 
 if TYPE_CHECKING:
     from maquette.dispatch.operator import OpOverload
@@ -143,6 +144,7 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
         "_tls": tls,
         "_NUMBERS": NUMBERS,
         "_Size": Size,
+        "_SymInt": SymInt,
         "_LIMIT": _LIMIT,
         "_LEAST": -_LIMIT,
     }
@@ -258,7 +260,7 @@ def _guard(argument: Argument, *, bounded: bool = False) -> list[str] | None:
     elif base.kind == "scalar":
         lines = [f"if {name}.__class__ not in _NUMBERS:", "    SLOW"]
     elif base.kind in _CLASSES:
-        lines = [f"if {_not_exact(name, base.kind, bounded)}:", "    SLOW"]
+        lines = [f"if {_not_exact(name, base.kind, bounded)}:", *_unless_symbolic(name, base.kind)]
     else:
         return None
     if argument.type.is_optional and lines:
@@ -271,6 +273,13 @@ def _not_exact(name: str, kind: str, bounded: bool) -> str:
     if bounded and kind in ("int", "symint"):
         return f"{wrong_class} or not _LEAST <= {name} < _LIMIT"
     return wrong_class
+
+
+def _unless_symbolic(name: str, kind: str) -> list[str]:
+    """Lines for what is not exact: a symbolic int may be where a SymInt is due."""
+    if kind != "symint":
+        return ["    SLOW"]
+    return [f"    if {name}.__class__ is not _SymInt:", "        SLOW"]
 
 
 def _spread_number(name: str, listed: SchemaType) -> list[str]:
@@ -287,7 +296,8 @@ def _list_guard(name: str, elem: SchemaType, bounded: bool) -> list[str]:
     inner = _unwrapped(elem)
     if inner.kind in _CLASSES and not elem.is_optional:
         wrong = _not_exact("_i", inner.kind, bounded)
-        lines += [f"for _i in {name}:", f"    if {wrong}:", "        SLOW"]
+        unless = [f"    {line}" for line in _unless_symbolic("_i", inner.kind)]
+        lines += [f"for _i in {name}:", f"    if {wrong}:", *unless]
     elif inner.kind == "scalar" and not elem.is_optional:
         lines += [f"for _i in {name}:", "    if _i.__class__ not in _NUMBERS:", "        SLOW"]
     elif inner.kind == "tensor":

@@ -39,6 +39,9 @@ class OperatorFacts:
     """The facts that the overloads of one operator share. None: nothing was said.
 
     ``shape(*parameters)``: metas and plain arguments to metas of the results, with all checks.
+    ``unbacked(new, *parameters)``: the same where only data could tell, with numbers that ``new``
+    makes: `size`, `integer`, `real`, `truth`. ``memoised``: whether the same tensor gives the same.
+    ``through_others(*arguments)``: the operator by others, where only data could tell.
     ``kernel(xp, *parameters)``: arrays of the namespace ``xp`` to arrays of the results.
     ``derivatives``: formulas, slopes, and which arguments it is linear in (`autograd.formulas`).
     ``tangent``: the rule for forward mode, where derivatives do not say it.
@@ -56,13 +59,17 @@ class OperatorFacts:
 
     __slots__ = (
         "__weakref__", "allows_overlap", "batching", "conjugate_refusal", "cost", "derivatives",
-        "free_devices", "kernel", "links_views", "overloads", "shape", "sharding", "takes_numbers",
-        "tangent", "without_functional",
+        "free_devices", "kernel", "links_views", "memoised", "overloads", "shape", "sharding",
+        "takes_numbers", "tangent", "through_others", "unbacked",
+        "without_functional",
     )  # fmt: skip
 
     def __init__(self, *, takes_numbers: bool = False) -> None:
         self.overloads: list[OpOverload] = []
         self.shape: Callable[..., object] | None = None
+        self.unbacked: Callable[..., object] | None = None
+        self.memoised = False
+        self.through_others: Callable[..., object] | None = None
         self.kernel: Callable[..., object] | None = None
         self.derivatives: Derivatives | None = None
         self.tangent: Rule | None = None

@@ -55,7 +55,9 @@ INFERENCE = CONSTANT << 3
 """Hidden bit: the thread is in inference mode, so that kernels are resolved for it."""
 WATCHED = CONSTANT << 4
 """Hidden bit: autograd watches what it records (saved tensor hooks, anomaly detection)."""
-ALL_BITS = (CONSTANT << 5) - 1
+SYMBOLIC = CONSTANT << 5
+"""Hidden bit: a size, a stride or the offset of a fake tensor is symbolic."""
+ALL_BITS = (CONSTANT << 6) - 1
 """Every bit, hidden ones included."""
 
 

@@ -34,9 +34,9 @@ class Constants:
     """The fakes of one mode that have constants, by the storage of the constant."""
 
     def __init__(self) -> None:
-        self._aliases: weakref.WeakKeyDictionary[
-            UntypedStorage, list[weakref.ref[FakeTensor]]
-        ] = weakref.WeakKeyDictionary()
+        self._aliases: weakref.WeakKeyDictionary[UntypedStorage, list[weakref.ref[FakeTensor]]] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def track(self, fake: FakeTensor) -> None:
         """Remember that ``fake`` has a constant."""

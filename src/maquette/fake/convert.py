@@ -5,15 +5,21 @@ Weak on both sides: neither the original nor its fake is kept alive by the memo 
 
 from __future__ import annotations
 
+import math
 import weakref
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from maquette.autograd.node import RaisingNode, set_history
 from maquette.core.device import canonical, device
+from maquette.core.dtype import float64, int64
 from maquette.core.layout import strided
+from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
+from maquette.fake.dynamic import ITEM
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
+from maquette.symbolic import AttrSource, ShapeEnv, SymInt
+from maquette.symbolic.sources import CallSource, source_of
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor, fake_keys_for
 
@@ -86,6 +92,67 @@ def carry_grad(made: Tensor, *, leaf: bool) -> None:
         made._keys |= K.REQUIRES_GRAD
 
 
+class Symbols(NamedTuple):
+    """How the sizes of a tensor become symbolic: in which environment, found where, which kinds."""
+
+    env: ShapeEnv
+    source: object = None
+    context: object = None
+
+    def of_attribute(self, name: str, context: object) -> Symbols:
+        """The same for a tensor that belongs to this one."""
+        source = None if self.source is None else AttrSource(source_of(self.source), name)
+        return Symbols(self.env, source, context)
+
+    def of_base(self) -> Symbols:
+        """The same for the base of a view."""
+        return self.of_attribute("_base", getattr(self.context, "view_base_context", None))
+
+    def meta_of(self, t: Tensor) -> TensorMeta:
+        """The meta of ``t`` with symbolic sizes; a fake of this environment keeps its own."""
+        meta = t.meta
+        if meta.is_symbolic and _env_of(meta) is self.env:
+            return meta
+        shape, strides, offset = self.env.symbolic_geometry(
+            meta.shape,
+            meta.strides,
+            meta.offset,
+            self.source,
+            symbolic_context=self.context,
+            marked=sorted(getattr(t, "_dynamo_dynamic_indices", ())),
+        )
+        return TensorMeta.of(meta.dtype, shape, strides, offset, meta.device, meta.layout)
+
+    def remember_value(self, t: Tensor, fake: FakeTensor) -> None:
+        """The item of an input that is one plain number is a symbol with a hint (F48)."""
+        mode = fake.fake_mode
+        if self.source is None or mode.export or t.fake_mode is not None or t._data is None:
+            return
+        if t.meta.shape or t.meta.device.type != "cpu" or t.meta.dtype not in (int64, float64):
+            return
+        value = t._data.item()
+        if isinstance(value, float) and not math.isfinite(value):
+            return
+        env, source = self.env, source_of(self.source)
+        made = env.poly_of(env.create_unspecified_symbol(value, CallSource(source, "item")))
+        kind = float if isinstance(value, float) else int
+        mode.size_memos.put(fake, ITEM, mode.epoch, [env.node(made, kind).number])
+
+
+def _env_of(meta: TensorMeta) -> object:
+    for number in (*meta.shape, *meta.strides, meta.offset):
+        if isinstance(number, SymInt):
+            return number.node.shape_env
+    return None
+
+
+def _bytes_of(t: Tensor, meta: TensorMeta) -> int:
+    """The bytes of a storage: symbolic where it is exactly as large as the tensor needs."""
+    if meta.is_symbolic and t.meta.storage_bytes == t._storage._nbytes:
+        return meta.storage_bytes
+    return t._storage._nbytes
+
+
 class FakeTensorConverter:
     """What one mode has converted, and how it converts."""
 
@@ -94,15 +161,16 @@ class FakeTensorConverter:
         self._tensors: Memo[Tensor, FakeTensor] = Memo()
         self._storages: Memo[UntypedStorage, UntypedStorage] = Memo()
 
-    def convert(self, t: Tensor) -> FakeTensor:
-        """The fake of ``t``."""
+    def convert(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
+        """The fake of ``t``; symbols: how its sizes become symbolic."""
         fake = self._tensors.get(t)
         if fake is not None:
             return fake
-        fake = self._make(t)
+        fake = self._make(t, symbols)
         self._tensors.remember(t, fake)
         if t._ag is not None and t._ag.grad is not None:
-            fake._autograd().grad = self.convert(t._ag.grad)
+            of_grad = None if symbols is None else symbols.of_attribute("grad", symbols.context)
+            fake._autograd().grad = self.convert(t._ag.grad, of_grad)
         return fake
 
     def from_real_tensor(
@@ -146,7 +214,7 @@ class FakeTensorConverter:
             f"this converter makes fakes of {self._mode()}, not of {fake_mode}"
         )
 
-    def _make(self, t: Tensor) -> FakeTensor:
+    def _make(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         meta = t.meta
         if meta.layout is not strided:
             raise UnsupportedFakeTensorException(f"tensors of layout {meta.layout}, here {meta}")
@@ -154,13 +222,18 @@ class FakeTensorConverter:
         assert mode is not None
         if meta.device.type == "meta" and not mode.allow_meta:
             raise AssertionError(f"meta tensors are not allowed in this mode, got {meta}")
-        base = None if t._base is None else self.convert(t._base)
+        if symbols is not None:
+            meta = symbols.meta_of(t)
+        base = None
+        if t._base is not None:
+            base = self.convert(t._base, None if symbols is None else symbols.of_base())
         on = canonical(meta.device)
         keys = fake_keys_for(meta if on is meta.device else meta.with_device(on))
         keys |= t._keys & (CONJUGATE | NEGATIVE)
         if not t._keys & ADINPLACE:
             keys &= INFERENCE_MASK
-        fake = make_fake(mode, meta, self._storage(t._storage), keys)
+        storage = self._storage(t._storage, _bytes_of(t, meta))
+        fake = make_fake(mode, meta, storage, keys)
         if base is not None:
             fake._base = base
             fake._vc = base._version_counter()
@@ -168,11 +241,13 @@ class FakeTensorConverter:
             fake._is_param = True
         if t._keys & K.REQUIRES_GRAD:
             carry_grad(fake, leaf=t.is_leaf)
+        if symbols is not None:
+            symbols.remember_value(t, fake)
         return fake
 
-    def _storage(self, real: UntypedStorage) -> UntypedStorage:
+    def _storage(self, real: UntypedStorage, nbytes: int) -> UntypedStorage:
         fake = self._storages.get(real)
         if fake is None:
-            fake = UntypedStorage(real._nbytes, canonical(real.device))
+            fake = UntypedStorage(nbytes, canonical(real.device))
             self._storages.remember(real, fake)
         return fake

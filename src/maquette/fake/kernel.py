@@ -27,6 +27,7 @@ from maquette.dispatch.tls import tls
 from maquette.fake.cache import bypassing, watched
 from maquette.fake.call_sites import explain
 from maquette.fake.constants import constant_kernel, run_on_real_constants
+from maquette.fake.dynamic import result_with_unbacked
 from maquette.fake.exceptions import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -46,6 +47,7 @@ from maquette.library.fakes import FAKE_RUNNER
 from maquette.library.infer import (
     DependsOnData,
     Outcome,
+    hashable,
     infer,
     key_source,
     lookup,
@@ -62,7 +64,7 @@ def fake_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The callable that serves Fake for ``op`` at the key set ``ks``."""
     plain = _plain_kernel(op, ks)
     if op.shape_rule is not None and Tag.dynamic_output_shape in op.tags:
-        plain = _or_dynamic(op, plain)
+        plain = _or_unbacked(op, plain)
     if ks & K.CONSTANT:
         return bypassing(constant_kernel(op, plain, make_constant), "constant attribute")
     return plain
@@ -70,7 +72,7 @@ def fake_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
 
 def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     if Tag.data_dependent_output in op.tags:
-        return bypassing(_raising(op, DataDependentOutputException), "data dependent output")
+        return bypassing(_unbacked(op), "data dependent output")
     at_meta = op._kernels.get(DispatchKey.Meta)
     if at_meta and at_meta[-1].speaks_operators:
         return bypassing(_by_meta_kernel(op, at_meta[-1], ks), "non-builtin")
@@ -83,20 +85,37 @@ def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     tail = _tail(op, kinds, inference)
     kernel = _general(op, kinds, lookup)
     if tail is not None:
-        kernel = _generated(op, kinds, tail, inference)
+        kernel = _generated(op, kinds, tail, inference, symbolic=bool(ks & K.SYMBOLIC))
     return watched(op, kernel, _general(op, kinds, infer))
 
 
-def _or_dynamic(op: OpOverload, plain: Callable[..., object]) -> Callable[..., object]:
+def _or_unbacked(op: OpOverload, plain: Callable[..., object]) -> Callable[..., object]:
     """A kernel whose shape rule has an answer for some arguments only (``index`` without masks)."""
 
     def kernel(ks: int, *params: object) -> object:
         try:
             return plain(ks, *params)
         except DependsOnData:
+            result = result_with_unbacked(op, *arguments_in_one_mode(op, params))
+            if result is not NotImplemented:
+                return result
             error = DynamicOutputShapeException(op)
             explain(error, op, params)
             raise error from None
+
+    return kernel
+
+
+def _unbacked(op: OpOverload) -> Callable[..., object]:
+    """The kernel of an operator whose result is a number that only data could tell."""
+
+    def kernel(ks: int, *params: object) -> object:
+        result = result_with_unbacked(op, *arguments_in_one_mode(op, params))
+        if result is not NotImplemented:
+            return result
+        error = DataDependentOutputException(op)
+        explain(error, op, params)
+        raise error
 
     return kernel
 
@@ -198,6 +217,7 @@ def _general(
 
     ask: `lookup`, which remembers what the shape rule says, or `infer`, which does not.
     """
+
     def kernel(ks: int, *params: object) -> object:
         try:
             known = run_on_real_constants(op, params, make_constant)
@@ -257,9 +277,12 @@ def _tail(op: OpOverload, kinds: list[Return], inference: bool) -> str | None:
 
 
 def _generated(
-    op: OpOverload, kinds: list[Return], tail: str, inference: bool
+    op: OpOverload, kinds: list[Return], tail: str, inference: bool, *, symbolic: bool
 ) -> Callable[..., object]:
-    """The common kinds of results, from a generated function that touches no shape on a hit."""
+    """The common kinds of results, from a generated function that touches no shape on a hit.
+
+    symbolic: outcomes are remembered by the shape environment, so that they end with it.
+    """
     params = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
     plain, others = _tensor_parameters(op)
     checks = [
@@ -273,11 +296,14 @@ def _generated(
     if not plain and others:
         first = f"{others[0]}[0].fake_mode"
     refuse = "".join(f" or {c}" for c in checks)
+    known = f"_cache[{key_source(op)}]"
+    if symbolic:
+        known = f"_m.shape_env.fake_tensor_cache[_rule, _op, {key_source(op, symbolic=True)}]"
     source = f"""
 def _kernel(_ks, {params}):
     try:
-        _e = _cache[{key_source(op)}]
         _m = {first}
+        _e = {known}
     except (KeyError, TypeError, AttributeError, IndexError):
         return _slow(_ks, {params})
     _a = _active[0]
@@ -288,6 +314,9 @@ def _kernel(_ks, {params}):
     # Parts are set inline, without __init__: 0.35 us of 1.3 us a hit (make bench, CPython 3.11).
     space: dict[str, object] = {
         "_cache": op.infer_cache,
+        "_op": op,
+        "_rule": op.shape_rule,
+        "_hashable": hashable,
         "_slow": _general(op, kinds, lookup),
         "_fresh": fresh_fake,
         "_view": fake_view,
@@ -304,7 +333,8 @@ def _kernel(_ks, {params}):
         "_defaults": defaults,
         "_NUMBERS": NUMBERS,
         "_mixed": _mixed,
-        "_inherit": NOT_INHERITED,
+        "_inherit": NOT_INHERITED & ~K.SYMBOLIC,
+        "_symbolic": K.SYMBOLIC,
         "_mask": INFERENCE_MASK,
     }
     return generate(source, "_kernel", "fake", space)
@@ -318,7 +348,7 @@ def _storage_lines(kind: Return, inference: bool) -> str:
     if _k is _o.fake_keys or _k is _o.fake_grad_keys or _e.meta.dtype is not _o.dtype:
         _t._keys = _e.fake_keys
     else:
-        _t._keys = _k & _inherit
+        _t._keys = _k & _inherit | _e.fake_keys & _symbolic
     _t._storage = {origin}._storage"""
     keys = "_e.fake_keys & _mask" if inference else "_e.fake_keys"
     return f"""_t._keys = {keys}

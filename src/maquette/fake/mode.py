@@ -23,8 +23,10 @@ from maquette.fake import cache
 from maquette.fake.call_sites import current_stack
 from maquette.fake.config import config
 from maquette.fake.constants import Constants
-from maquette.fake.convert import FakeTensorConverter
+from maquette.fake.convert import FakeTensorConverter, Symbols
+from maquette.fake.dynamic import SizeMemos
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
+from maquette.symbolic import ShapeEnv
 from maquette.tensor.tensor import Tensor
 
 FAKE = K.functionality_bits(DispatchKey.Fake)
@@ -47,7 +49,7 @@ class FakeTensorMode:
         *,
         allow_fallback_kernels: bool = True,
         allow_non_fake_inputs: bool = False,
-        shape_env: object | None = None,
+        shape_env: ShapeEnv | None = None,
         static_shapes: bool | None = None,
         export: bool = False,
         allow_meta: bool | None = None,
@@ -55,12 +57,10 @@ class FakeTensorMode:
         cache_crosscheck_enabled: bool | None = None,
         prefer_device_type: str | None = None,
     ) -> None:
-        if shape_env is not None:
-            raise NotImplementedError("symbolic shapes (shape_env=...) are not supported yet")
         self.allow_fallback_kernels = allow_fallback_kernels
         self.allow_non_fake_inputs = allow_non_fake_inputs
-        self.shape_env = None
-        self.static_shapes = True if static_shapes is None else static_shapes
+        self.shape_env = shape_env
+        self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.export = export
         self.allow_meta = config.allow_meta if allow_meta is None else allow_meta
         self.allow_scalar_outputs = False
@@ -78,6 +78,7 @@ class FakeTensorMode:
         if self._crosscheck or not self._cache_enabled:
             cache.note_options(self)
         self.constants = Constants()
+        self.size_memos = SizeMemos()
         self.converter = FakeTensorConverter(self)
         self._entered: list[tuple[FakeTensorMode | None, int]] = []
 
@@ -114,13 +115,15 @@ class FakeTensorMode:
         """
         if not isinstance(tensor, Tensor):
             raise TypeError(f"from_tensor() takes a Tensor, got {type(tensor).__name__}")
+        static = self.static_shapes if static_shapes is None else static_shapes
         if symbolic_context is not None:
-            static = self.static_shapes if static_shapes is None else static_shapes
             assert not static, (
                 f"from_tensor: static shapes and a symbolic context, {symbolic_context!r}, were "
                 f"asked for at once"
             )
-        return self.converter.convert(tensor)
+        if static or self.shape_env is None:
+            return self.converter.convert(tensor)
+        return self.converter.convert(tensor, Symbols(self.shape_env, source, symbolic_context))
 
     def is_our_fake(self, t: object) -> bool:
         """Whether ``t`` is a fake of this mode."""
@@ -263,7 +266,7 @@ def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
                 f"mode alone, whatever it allows. Found {p.meta}; mode.from_tensor(t) converts it"
             )
         if mode.allow_non_fake_inputs:
-            return mode.from_tensor(p)
+            return mode.from_tensor(p, static_shapes=True)
         if p.fake_mode is not None:
             raise AssertionError(
                 f"{op}: mixing fake modes is not supported: got tensors of {mode} and {p.fake_mode}"

@@ -398,9 +398,7 @@ def _general(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[
     return kernel
 
 
-def _elsewhere(
-    op: OpOverload, kinds: list[Return], backend: Backend
-) -> Callable[..., object]:
+def _elsewhere(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[..., object]:
     """The kernel on arrays of another library than NumPy: what lives elsewhere is brought there.
 
     Operands that may be on other devices (0-dim ones, indices, the source of a copy) are copied to

@@ -9,6 +9,7 @@ of interned metas and small values; nothing in a key or an outcome holds a tenso
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from maquette.core.device import canonical, device
 from maquette.core.device_rules import common_device
@@ -22,6 +23,8 @@ from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import Argument
+from maquette.symbolic import ShapeEnv
+from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.tensor import Tensor, fake_keys_for, keys_for
 
 
@@ -109,12 +112,31 @@ def _on_device(value: object, where: device) -> object:
     return value
 
 
-def key_source(op: OpOverload) -> str:
-    """The source of the cache key over parameters named ``p0, p1, ...``."""
+def key_source(op: OpOverload, *, symbolic: bool = False) -> str:
+    """The source of the cache key over parameters named ``p0, p1, ...``.
+
+    symbolic: sizes among the arguments may be symbols, which only their nodes hash for.
+    """
     parts = ["_defaults['float']"]
     for i, argument in enumerate(op._schema.arguments):
-        parts += _key_parts(f"p{i}", argument, op.takes_numbers)
+        found = _key_parts(f"p{i}", argument, op.takes_numbers)
+        if symbolic and _may_be_symbolic(argument):
+            found[0] = f"_hashable({found[0]})"
+        parts += found
     return f"({', '.join(parts)},)"
+
+
+def _may_be_symbolic(argument: Argument) -> bool:
+    written = argument.type.written
+    return written.startswith(("SymInt", "Scalar", "SymFloat", "SymBool"))
+
+
+def hashable(value: object) -> object:
+    """A plain argument with the nodes of symbolic numbers in their place: those are interned."""
+    if value.__class__ is tuple:
+        items = cast(tuple[object, ...], value)
+        return tuple([i.node if isinstance(i, SymNumber) else i for i in items])
+    return value.node if isinstance(value, SymNumber) else value
 
 
 def _key_parts(name: str, argument: Argument, takes_numbers: bool) -> list[str]:
@@ -144,11 +166,11 @@ def _key_parts(name: str, argument: Argument, takes_numbers: bool) -> list[str]:
     return [name]
 
 
-def key_function(op: OpOverload) -> Callable[..., object]:
+def key_function(op: OpOverload, *, symbolic: bool = False) -> Callable[..., object]:
     """The function of all parameters that gives the cache key."""
     names = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
-    source = f"def _key({names}):\n    return {key_source(op)}\n"
-    space: dict[str, object] = {"_defaults": defaults, "_NUMBERS": NUMBERS}
+    source = f"def _key({names}):\n    return {key_source(op, symbolic=symbolic)}\n"
+    space: dict[str, object] = {"_defaults": defaults, "_NUMBERS": NUMBERS, "_hashable": hashable}
     return generate(source, "_key", "key", space)
 
 
@@ -162,8 +184,48 @@ def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:
     return found if isinstance(found, Outcome) else None
 
 
+def shape_env_of(params: Sequence[object]) -> ShapeEnv | None:
+    """The environment of the symbols in tensors and sizes among parameters, if there are any."""
+    for p in params:
+        if isinstance(p, SymNumber):
+            return p.node.shape_env
+        if isinstance(p, Tensor):
+            if p.meta.is_symbolic:
+                return shape_env_of((*p.meta.shape, *p.meta.strides, p.meta.offset))
+        elif p.__class__ is tuple:
+            found = shape_env_of(cast(tuple[object, ...], p))
+            if found is not None:
+                return found
+    return None
+
+
+def _lookup_symbolic(op: OpOverload, params: Sequence[object], env: ShapeEnv) -> Outcome:
+    """`lookup` where sizes are symbolic: the environment remembers, so that nothing outlives it.
+
+    Not remembered is what made fresh symbols, and what was answered while guards were suppressed.
+    """
+    make_key = op.__dict__.get("_symbolic_key_function")
+    if make_key is None:
+        make_key = op.__dict__["_symbolic_key_function"] = key_function(op, symbolic=True)
+    try:
+        key = (op.shape_rule, op, make_key(*params))
+        found = env.fake_tensor_cache.get(key)
+    except TypeError:  # something unhashable: a generator object, a script object
+        return infer(op, params)
+    if found is None:
+        made = env.symbols_made
+        found = infer(op, params)
+        if env.symbols_made == made and not env.suppressed and not env.frozen:
+            env.remember_outcome(key, found)
+    assert isinstance(found, Outcome)
+    return found
+
+
 def lookup(op: OpOverload, params: Sequence[object]) -> Outcome:
     """The outcome for ``params``, from the cache where it is known: the plain, slow form."""
+    env = shape_env_of(params)
+    if env is not None:
+        return _lookup_symbolic(op, params, env)
     make_key = op.__dict__.get("_key_function")
     if make_key is None:
         make_key = op.__dict__["_key_function"] = key_function(op)

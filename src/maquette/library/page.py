@@ -11,7 +11,7 @@ import enum
 import functools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from maquette.autograd.formulas import Derivatives, Kind, Rule, formula_rule, parameter_names
 from maquette.core.meta import TensorMeta
@@ -48,6 +48,22 @@ class Variant(enum.Enum):
 
     INPLACE = "inplace"
     OUT = "out"
+
+
+class NewNumbers(Protocol):
+    """Makes the numbers that only data could tell."""
+
+    def size(self, least: int = 0, largest: int | None = None) -> int:
+        """A size in a range."""
+
+    def integer(self) -> int:
+        """An int of any size."""
+
+    def real(self) -> float:
+        """A float."""
+
+    def truth(self) -> bool:
+        """A bool."""
 
 
 class OperatorPage(functools.partial[Any]):
@@ -94,6 +110,25 @@ class OperatorPage(functools.partial[Any]):
         """
         set_shape_rule(self.op, rule)
         return rule
+
+    def unbacked(self, rule: F) -> F:
+        """The shape rule for what only data tells: ``rule(new, *arguments)``.
+
+        ``new.size(least, largest)``, ``new.integer()``, ``new.real()``, ``new.truth()`` make the
+        numbers that stand for it in a `FakeTensorMode` with a shape environment.
+        """
+        self.facts.unbacked = rule
+        return rule
+
+    def memoised(self) -> OperatorPage:
+        """The same tensor, not written to since, has the same unbacked numbers."""
+        self.facts.memoised = True
+        return self
+
+    def through_others(self, function: F) -> F:
+        """The operator by others, on tensors, where its shape rule says that data decides."""
+        self.facts.through_others = function
+        return function
 
     def kernel(self, function: F) -> F:
         """Register the kernel ``function(xp, *parameters)``, on arrays of the namespace ``xp``."""

@@ -90,14 +90,14 @@ class SymNode:
         return self.shape_env.hint_of(self.form)
 
     @property
-    def _hint(self) -> Plain | None:
+    def _hint(self) -> Any:
         return self.hint
 
     def has_hint(self) -> bool:
         """Whether the value at the given sizes is known."""
         return self.hint is not None
 
-    def require_hint(self, fallback: Plain | None = None) -> Plain:
+    def require_hint(self, fallback: Plain | None = None) -> Any:
         """The hint; without one the fallback, or GuardOnDataDependentSymNode."""
         hint = self.hint
         if hint is not None:
@@ -182,6 +182,13 @@ class SymNode:
         """What stands for the number in the table of metas."""
         value = self.maybe_as_int()
         return self.key if value is None else value
+
+    def canonical(self) -> Any:
+        """The number by its present expression: a plain int where that has become constant."""
+        form = self.current
+        if not isinstance(form, Poly) or self.pytype is not int:
+            return self.number
+        return self.number if form is self.form and form.symbols else self.shape_env.symint(form)
 
     def fresh_size(self, largest: Any) -> Any:
         """A fresh unbacked size from 0 to ``largest``."""

@@ -132,6 +132,19 @@ class ShapeEnv(SymbolMaker):
             found = table.setdefault(form, node)
         return found
 
+    @property
+    def symbols_made(self) -> int:
+        """How many unbacked symbols were made so far."""
+        return self.counter["create_unbacked_symbol"]
+
+    def remember_outcome(self, key: object, outcome: object) -> None:
+        """Remember what an operator gave; the oldest answers give way where there are too many."""
+        table = self.fake_tensor_cache
+        if len(table) >= OUTCOMES:
+            for old in list(itertools.islice(table, OUTCOMES // 4)):
+                table.pop(old, None)
+        table[key] = outcome
+
     def symint(self, form: Poly) -> SymInt | int:
         """A size as users see it: a plain int where it is constant."""
         value = form.constant
@@ -628,6 +641,7 @@ class ShapeEnv(SymbolMaker):
 
 
 config_fallback = 8192
+OUTCOMES = 32_768
 
 
 def _parts(condition: Expr) -> tuple[Expr, ...]:

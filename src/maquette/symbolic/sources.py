@@ -79,6 +79,18 @@ class AttrSource(ChainedSource):
         return f"{self.base.name}.{self.member}"
 
 
+@dataclass(frozen=True)
+class CallSource(ChainedSource):
+    """What a method without arguments gives."""
+
+    method: str = ""
+
+    @property
+    def name(self) -> str:
+        """``L['x'].item()``."""
+        return f"{self.base.name}.{self.method}()"
+
+
 class TensorProperty(enum.Enum):
     """What of a tensor a number is."""
 

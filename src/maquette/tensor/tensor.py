@@ -72,7 +72,7 @@ def keys_for(meta: TensorMeta) -> int:
     if autocast is not None:
         ks |= K.key_bits(autocast)
     ks = meta.keys = _KEYS.setdefault(ks, ks)
-    fake = ks | FAKE
+    fake = ks | FAKE | (K.SYMBOLIC if meta.is_symbolic else 0)
     meta.fake_keys = _KEYS.setdefault(fake, fake)
     meta.fake_grad_keys = _KEYS.setdefault(fake | K.REQUIRES_GRAD, fake | K.REQUIRES_GRAD)
     return ks
@@ -80,7 +80,9 @@ def keys_for(meta: TensorMeta) -> int:
 
 def fake_keys_for(meta: TensorMeta) -> int:
     """The key set of a fake tensor of this meta: its own device's keys, and Fake (D4)."""
-    return meta.fake_keys or (keys_for(meta) | FAKE)
+    if not meta.fake_keys:
+        keys_for(meta)
+    return meta.fake_keys
 
 
 def keys_for_device(where: device) -> int:

@@ -125,6 +125,7 @@ conj_physical_.derivative(self=lambda grad: grad.conj_physical())
 
 # --- the fallbacks --------------------------------------------------------------------
 
+
 def _bare(t: Tensor, bit: int) -> Tensor:
     """The same memory without the bit, outside autograd."""
     bare = alias(t)

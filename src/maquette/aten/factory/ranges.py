@@ -30,7 +30,8 @@ from maquette.core.errors import check, check_data, check_value
 from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import is_true
+from maquette.core.promotion import number_dtype
+from maquette.core.symbols import expect_true, is_true, node_of
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 
@@ -41,19 +42,28 @@ Options = tuple["DType | None", "Layout | None", "Device | None", "bool | None"]
 def _range_dtype(dtype: DType | None, *bounds: Real) -> DType:
     if dtype is not None:
         return dtype
-    return int64 if all(isinstance(b, int) for b in bounds) else get_default_dtype()
+    return int64 if all(map(_is_int, bounds)) else get_default_dtype()
+
+
+def _is_int(bound: Real) -> bool:
+    return isinstance(bound, int) or number_dtype(bound) is int64
+
+
+def _is_finite(bound: Real) -> bool:
+    return node_of(bound) is not None or math.isfinite(bound)
 
 
 def _check_range(start: Real, end: Real, step: Real, kind: DType) -> None:
-    stride = int(step) if kind.category == 1 and math.isfinite(step) else step
-    check(step > 0 or step < 0, lambda: "step must be nonzero")
+    whole = kind.category == 1 and node_of(step) is None and math.isfinite(step)
+    stride = int(step) if whole else step
+    check(step != 0, lambda: "step must be nonzero")
     check_value(stride != 0, lambda: "step must be nonzero")
     check(
-        math.isfinite(start) and math.isfinite(end),
+        _is_finite(start) and _is_finite(end),
         lambda: f"unsupported range: {start} -> {end}",
     )
     check(
-        end >= start if stride > 0 else end <= start,
+        expect_true(end >= start if stride > 0 else end <= start),
         lambda: "upper bound and lower bound inconsistent with step sign",
     )
 
@@ -61,6 +71,11 @@ def _check_range(start: Real, end: Real, step: Real, kind: DType) -> None:
 def range_count(start: Real, end: Real, step: Real, kind: DType) -> int:
     """How many values ``arange`` has."""
     _check_range(start, end, step, kind)
+    if (
+        any(node_of(b) is not None for b in (start, end, step))
+        and _range_dtype(None, start, end, step) is int64
+    ):
+        return -((start - end) // step)  # type: ignore[return-value]  # ints, symbolic ones too
     if kind is int64:
         return math.ceil((int(end) - int(start)) / int(step))
     return math.ceil((float(end) - float(start)) / float(step))

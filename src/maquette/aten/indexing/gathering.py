@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from types import ModuleType
 
 from maquette.aten.common.axes import Array
@@ -25,7 +26,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import fresh_from
 from maquette.library.infer import DependsOnData
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import NewNumbers, OperatorPage, Variant, define
 from maquette.library.variants import check_writable
 from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Tensor
@@ -370,6 +371,14 @@ def masked_select_kernel(xp: ModuleType, self: Array, mask: Array) -> Array:
     return taken
 
 
+@masked_select.unbacked
+def masked_select_unbacked(new: NewNumbers, self: TensorMeta, mask: TensorMeta) -> TensorMeta:
+    _check_masked_select(self, mask)
+    elements = prod(broadcast_shapes(self.shape, mask.shape))
+    few = elements.__class__ is int and elements <= 2  # a bound of 2 would be no size (F74)
+    return self.fresh((new.size(0, None if few else elements),))
+
+
 @masked_select.derivative("self")
 def masked_select_grad(grad: Tensor, self_meta: TensorMeta, mask: Tensor) -> tuple[object]:
     shape = broadcast_shapes(self_meta.shape, mask.meta.shape)
@@ -383,6 +392,12 @@ nonzero.nondifferentiable()
 @nonzero.shape
 def nonzero_shape(self: TensorMeta) -> TensorMeta:
     raise DependsOnData("how many elements are not zero")
+
+
+@nonzero.memoised().unbacked
+def nonzero_unbacked(new: NewNumbers, self: TensorMeta) -> TensorMeta:
+    count = new.size(0, self.numel)
+    return TensorMeta.of(int64, (count, self.ndim), (1, count), 0, self.device)
 
 
 def _nonzero(op: OpOverload, ks: int) -> Callable[..., object]:

@@ -264,6 +264,18 @@ def index_shape(self: TensorMeta, indices: Indices) -> TensorMeta:
     return indexed(self, indices)
 
 
+@index.through_others
+def index_by_positions(self: Tensor, indices: Sequence[Tensor | None]) -> object:
+    """Masks as the positions where they are true, one tensor for each of their dimensions."""
+    positions: list[Tensor | None] = []
+    for i in indices:
+        if i is not None and i.dtype in _MASKS:
+            positions += i.nonzero().unbind(1)
+        else:
+            positions.append(i)
+    return index(self, positions)
+
+
 @index.kernel
 def index_kernel(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> Array:
     taken: Array = self[in_bounds(xp, self, indices)]

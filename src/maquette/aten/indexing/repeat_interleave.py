@@ -19,7 +19,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import fresh_from
 from maquette.library.infer import DependsOnData
-from maquette.library.page import define
+from maquette.library.page import NewNumbers, define
 from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Tensor
 
@@ -48,6 +48,14 @@ def repeats_to_positions_shape(repeats: TensorMeta, output_size: int | None) -> 
     if output_size is None:
         raise DependsOnData("the sum of the repeats")
     return repeats.fresh((output_size,))
+
+
+@repeats_to_positions.unbacked
+def repeats_to_positions_unbacked(
+    new: NewNumbers, repeats: TensorMeta, output_size: int | None
+) -> TensorMeta:
+    _check_repeats(repeats)
+    return repeats.fresh((new.size(),))
 
 
 def _positions(xp: ModuleType, repeats: Array, output_size: int | None) -> Array:

@@ -7,16 +7,23 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
+<<<<<<< HEAD
 from maquette.core.dtype import int64
+=======
+from maquette.aten.indexing.data_dependent import dynamic_kernel
+from maquette.core.broadcast import wrap_dim
+from maquette.core.dtype import float32, float64, int64
+>>>>>>> 0774ba5 (FakeTensorMode(shape_env=...): symbolic conversion, remembered answers on the environment, sizes that data tells)
 from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import NewNumbers, OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
 DYNAMIC = [Tag.dynamic_output_shape]
 _TWO = "(Tensor, Tensor)"
 _THREE = "(Tensor, Tensor, Tensor)"
+Metas = tuple[TensorMeta, ...]
 Results = tuple[Array, Array, Array]
 
 
@@ -133,7 +140,71 @@ def _unique2_kernel(
     return _unique_arrays(xp, self, return_inverse, return_counts)
 
 
+<<<<<<< HEAD
 @unique_dim.data_dependent(lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
+=======
+def _listed(new: NewNumbers, self: TensorMeta, *, inverse: bool, counts: bool) -> Metas:
+    """Values, their places if they are wanted, their counts if they are wanted."""
+    size = new.size(0, self.numel)
+    return (
+        self.fresh((size,)),
+        self.fresh(self.shape if inverse else (0,), int64),
+        self.fresh((size if counts else 0,), int64),
+    )
+
+
+@_unique.memoised().unbacked
+def _unique_unbacked(
+    new: NewNumbers, self: TensorMeta, sorted: bool, return_inverse: bool
+) -> Metas:
+    return _listed(new, self, inverse=return_inverse, counts=False)[:2]
+
+
+@_unique2.memoised().unbacked
+def _unique2_unbacked(
+    new: NewNumbers, self: TensorMeta, sorted: bool, return_inverse: bool, return_counts: bool
+) -> Metas:
+    return _listed(new, self, inverse=return_inverse, counts=return_counts)
+
+
+def _listed_slices(new: NewNumbers, self: TensorMeta, dim: int) -> Metas:
+    """Slices of a dimension; places and counts are filled whether or not they are wanted."""
+    axis = wrap_dim(dim, self.ndim)
+    size = new.size(0, self.shape[axis])
+    shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
+    return (
+        self.fresh(shape),
+        self.fresh((self.shape[axis],), int64),
+        self.fresh((size,), int64),
+    )
+
+
+@unique_dim.unbacked
+def unique_dim_unbacked(new: NewNumbers, self: TensorMeta, dim: int, *rest: object) -> Metas:
+    _check_dim("unique_dim", self, dim)
+    return _listed_slices(new, self, dim)
+
+
+@unique_dim_consecutive.unbacked
+def unique_dim_consecutive_unbacked(
+    new: NewNumbers, self: TensorMeta, dim: int, *rest: object
+) -> Metas:
+    _check_dim("unique_consecutive", self, dim)
+    return _listed_slices(new, self, dim)
+
+
+@unique_consecutive.memoised().unbacked
+def unique_consecutive_unbacked(
+    new: NewNumbers, self: TensorMeta, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Metas:
+    _check_unique_consecutive(self, return_inverse, return_counts, dim)
+    if dim is not None and not (self.ndim == 1 and dim == 0):
+        return _listed_slices(new, self, dim)
+    return _listed(new, self, inverse=return_inverse, counts=return_counts)
+
+
+@dynamic_kernel(unique_dim, lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
+>>>>>>> 0774ba5 (FakeTensorMode(shape_env=...): symbolic conversion, remembered answers on the environment, sizes that data tells)
 def unique_dim_kernel(
     xp: ModuleType,
     self: Array,
@@ -208,7 +279,22 @@ def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int
     )
 
 
+<<<<<<< HEAD
 @bincount.data_dependent(_check_bincount)
+=======
+@bincount.unbacked
+def bincount_unbacked(
+    new: NewNumbers, self: TensorMeta, weights: TensorMeta | None, minlength: int
+) -> TensorMeta:
+    _check_bincount(self, weights, minlength)
+    kind = int64
+    if weights is not None:
+        kind = float32 if weights.dtype is float32 else float64
+    return self.fresh((new.size(minlength),), kind)
+
+
+@dynamic_kernel(bincount, _check_bincount)
+>>>>>>> 0774ba5 (FakeTensorMode(shape_env=...): symbolic conversion, remembered answers on the environment, sizes that data tells)
 def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlength: int) -> Array:
     if self.size and self.min() < 0:
         raise of_data(RuntimeError("bincount only supports 1-d non-negative integral inputs."))

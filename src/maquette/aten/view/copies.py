@@ -14,7 +14,7 @@ from maquette.aten.common.tensor_options import Number, cast, check_layout, resu
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
-from maquette.core.dtype import complex32, from_numpy_dtype
+from maquette.core.dtype import bool_, complex32, from_numpy_dtype
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import check_fits
@@ -26,7 +26,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import warn_resized
-from maquette.library.page import define
+from maquette.library.page import NewNumbers, define
 from maquette.library.variants import check_castable, check_same_dtype, check_writable
 from maquette.tensor.tensor import Tensor
 
@@ -399,6 +399,18 @@ def _local_scalar_dense_shape(self: TensorMeta) -> int:
         lambda: f"a Tensor with {self.numel} elements cannot be converted to Scalar",
     )
     return 0  # stands for the number, which only the kernel knows
+
+
+@_local_scalar_dense.memoised().unbacked
+def _local_scalar_dense_unbacked(new: NewNumbers, self: TensorMeta) -> object:
+    _local_scalar_dense_shape(self)
+    check_not_implemented(
+        not self.dtype.is_complex,
+        lambda: f"item() of {self}: there are no symbolic complex numbers",
+    )
+    if self.dtype is bool_:
+        return new.truth()
+    return new.real() if self.dtype.is_floating_point else new.integer()
 
 
 @_local_scalar_dense.kernel

@@ -203,9 +203,7 @@ def pixel_unshuffle_kernel(xp: ModuleType, self: Array, downscale_factor: int) -
     return moved.reshape(*batch, channels * r * r, height // r, width // r)
 
 
-pixel_unshuffle.linear(
-    self=lambda grad, downscale_factor: pixel_shuffle(grad, downscale_factor)
-)
+pixel_unshuffle.linear(self=lambda grad, downscale_factor: pixel_shuffle(grad, downscale_factor))
 
 
 @channel_shuffle.shape

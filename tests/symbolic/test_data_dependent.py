@@ -1,0 +1,183 @@
+"""Operators whose result only data tells, in a mode with an environment (spec F69-F80)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import maquette as mq
+from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
+from maquette.symbolic import (
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    SymBool,
+    SymFloat,
+    check,
+    guard_size_oblivious,
+)
+
+
+@pytest.fixture
+def ms() -> mq.FakeTensorMode:
+    return mq.FakeTensorMode(shape_env=ShapeEnv())
+
+
+def bounds(size: Any) -> tuple[float, float]:
+    interval = size.node.shape_env.bound_sympy(size.node.expr)
+    return interval.lower, interval.upper
+
+
+def shapes(*tensors: Any) -> list[str]:
+    return [str(tuple(t.shape)) for t in tensors]
+
+
+def test_F69_without_permission_the_shape_cannot_be_told() -> None:
+    env = ShapeEnv(allow_dynamic_output_shape_ops=False)
+    for mode in (mq.FakeTensorMode(), mq.FakeTensorMode(shape_env=env)):
+        x = mode.from_tensor(mq.ones(3), static_shapes=True)
+        with pytest.raises(DynamicOutputShapeException, match="nonzero"):
+            x.nonzero()
+
+
+def test_F70_without_permission_the_value_cannot_be_told() -> None:
+    env = ShapeEnv(allow_scalar_outputs=False)
+    mode = mq.FakeTensorMode(shape_env=env)
+    x = mode.from_tensor(mq.ones(3))
+    with pytest.raises(DataDependentOutputException, match="_local_scalar_dense"):
+        x[0].item()
+    mode.allow_scalar_outputs = True
+    assert type(x[0].item()) is SymFloat
+
+
+def test_F70_a_question_without_a_number_stays_refused(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(3))
+    with pytest.raises(DataDependentOutputException, match="equal"):
+        mq.equal(x, x)
+
+
+def test_F71_items_are_unbacked_numbers(ms: mq.FakeTensorMode) -> None:
+    whole = ms.from_tensor(mq.tensor(3, dtype=mq.uint8)).item()
+    assert str(whole) == "u0"
+    assert bounds(whole) == (float("-inf"), float("inf"))
+    assert str(ms.from_tensor(mq.tensor(3.0)).item()) == "zuf0"
+    truth = ms.from_tensor(mq.tensor(True)).item()
+    assert type(truth) is SymBool
+    assert str(truth) == "Eq(u1, 1)"
+
+
+def test_F71_what_has_no_symbolic_number_is_refused(ms: mq.FakeTensorMode) -> None:
+    with pytest.raises(NotImplementedError, match="complex"):
+        ms.from_tensor(mq.tensor(3j)).item()
+    with pytest.raises(RuntimeError, match="2 elements"):
+        ms.from_tensor(mq.ones(2), static_shapes=True).item()
+
+
+def test_F72_nonzero(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(4, 5), static_shapes=True)
+    found = x.nonzero()
+    assert shapes(found) == ["(u0, 2)"]
+    assert str(found.stride()) == "(1, u0)"
+    assert found.dtype is mq.int64
+    assert bounds(found.shape[0]) == (0, 20)
+    assert not guard_size_oblivious(found.shape[0] == 0)
+
+
+def test_F72_nonzero_of_nothing_is_nothing(ms: mq.FakeTensorMode) -> None:
+    assert shapes(ms.from_tensor(mq.ones(0, 3)).nonzero()) == ["(0, 2)"]
+
+
+def test_F72_an_unbounded_number_of_elements(ms: mq.FakeTensorMode) -> None:
+    assert bounds(ms.from_tensor(mq.ones(4, 5)).nonzero().shape[0]) == (0, 2**63 - 2)
+
+
+def test_F73_unique(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(4, 5), static_shapes=True)
+    assert shapes(*mq.ops.aten._unique2(x)) == ["(u0,)", "(0,)", "(0,)"]
+    assert shapes(*mq.ops.aten.unique_dim(x, 0)) == ["(u1, 5)", "(4,)", "(u1,)"]
+
+
+def test_F74_masked_select_is_bounded_by_the_broadcast(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(3, 1), static_shapes=True)
+    mask = ms.from_tensor(mq.ones(3, 4, dtype=mq.bool), static_shapes=True)
+    assert bounds(mq.masked_select(x, mask).shape[0]) == (0, 12)
+
+
+def test_F74_repeats_and_counts(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.tensor([1, 2]), static_shapes=True)
+    assert bounds(mq.repeat_interleave(x).shape[0])[0] == 0
+    counted = mq.bincount(x, minlength=3)
+    assert bounds(counted.shape[0])[0] == 3
+    assert counted.dtype is mq.int64
+    weights = ms.from_tensor(mq.ones(2), static_shapes=True)
+    assert mq.bincount(x, weights).dtype is mq.float32
+
+
+def test_F75_a_mask_gives_the_same_size_until_it_is_written(ms: mq.FakeTensorMode) -> None:
+    x, y = (ms.from_tensor(mq.ones(4), static_shapes=True) for _ in range(2))
+    mask = ms.from_tensor(mq.ones(4, dtype=mq.bool), static_shapes=True)
+    assert str(x[mask].shape[0]) == str(y[mask].shape[0]) == "u0"
+    mask.logical_not_()
+    assert str(x[mask].shape[0]) == "u1"
+    mask.view(-1).logical_not_()
+    assert str(x[mask].shape[0]) == "u2"
+    ms.epoch += 1
+    assert str(x[mask].shape[0]) == "u3"
+    assert str(x[mask.view(-1)].shape[0]) == "u4"
+
+
+def test_F76_a_float_with_a_hint_survives_epochs(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.tensor(7.5, dtype=mq.float64), source="x")
+    first = x.item()
+    ms.epoch += 1
+    assert x.item() is first
+    x.add_(1)
+    assert x.item() is not first
+    i = ms.from_tensor(mq.tensor(7), source="i")
+    whole = i.item()
+    ms.epoch += 1
+    assert i.item() is not whole
+
+
+def test_F78_an_unbacked_size_is_not_1(ms: mq.FakeTensorMode) -> None:
+    u = ms.from_tensor(mq.tensor([1, 2])).nonzero().shape[0]
+    with ms:
+        assert shapes(mq.empty(u) + mq.empty(1)) == ["(u0,)"]
+        made = mq.empty(u)
+        assert shapes(made + mq.empty(4)) == ["(4,)"]
+        assert str(u) == "4"
+
+
+def test_F78_two_unbacked_sizes_are_asserted_equal(ms: mq.FakeTensorMode) -> None:
+    env = ms.shape_env
+    assert env is not None
+    u, v = env.new_size(), env.new_size()
+    with ms:
+        mq.empty(u) + mq.empty(v)
+    asserted = [repr(a) for listed in env.deferred.values() for a in listed]
+    assert any("Eq(u0, u1)" in a for a in asserted)
+
+
+def test_F79_views_of_unbacked_sizes(ms: mq.FakeTensorMode) -> None:
+    assert ms.shape_env is not None
+    u = ms.shape_env.new_size()
+    with ms:
+        assert shapes(mq.empty(u).view(-1, 4)) == ["((u0//4), 4)"]
+        assert shapes(mq.empty(10)[u:]) == ["(10 - Min(10, u0),)"]
+        minus = mq.empty(10)[-u:]
+    assert str(minus.shape[0]).startswith("u")
+    assert str(minus.storage_offset()).startswith("u")
+
+
+def test_F80_branching_on_data_is_an_error(ms: mq.FakeTensorMode) -> None:
+    u = ms.from_tensor(mq.tensor([1, 2])).nonzero().shape[0]
+    with pytest.raises(GuardOnDataDependentSymNode) as caught:
+        bool(u > 3)
+    assert str(caught.value.cond) == "u0 > 3"
+    check(u > 3)
+    assert bool(u > 3)
+
+
+def test_F10_lists_of_numbers(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(3, dtype=mq.int64), static_shapes=True)
+    assert [str(i) for i in x.tolist()] == ["u0", "u1", "u2"]
