@@ -7,13 +7,8 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
-<<<<<<< HEAD
-from maquette.core.dtype import int64
-=======
-from maquette.aten.indexing.data_dependent import dynamic_kernel
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import float32, float64, int64
->>>>>>> 0774ba5 (FakeTensorMode(shape_env=...): symbolic conversion, remembered answers on the environment, sizes that data tells)
 from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
@@ -140,9 +135,6 @@ def _unique2_kernel(
     return _unique_arrays(xp, self, return_inverse, return_counts)
 
 
-<<<<<<< HEAD
-@unique_dim.data_dependent(lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
-=======
 def _listed(new: NewNumbers, self: TensorMeta, *, inverse: bool, counts: bool) -> Metas:
     """Values, their places if they are wanted, their counts if they are wanted."""
     size = new.size(0, self.numel)
@@ -203,8 +195,7 @@ def unique_consecutive_unbacked(
     return _listed(new, self, inverse=return_inverse, counts=return_counts)
 
 
-@dynamic_kernel(unique_dim, lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
->>>>>>> 0774ba5 (FakeTensorMode(shape_env=...): symbolic conversion, remembered answers on the environment, sizes that data tells)
+@unique_dim.data_dependent(lambda self, dim, *rest: _check_dim("unique_dim", self, dim))
 def unique_dim_kernel(
     xp: ModuleType,
     self: Array,
@@ -279,9 +270,6 @@ def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int
     )
 
 
-<<<<<<< HEAD
-@bincount.data_dependent(_check_bincount)
-=======
 @bincount.unbacked
 def bincount_unbacked(
     new: NewNumbers, self: TensorMeta, weights: TensorMeta | None, minlength: int
@@ -293,8 +281,7 @@ def bincount_unbacked(
     return self.fresh((new.size(minlength),), kind)
 
 
-@dynamic_kernel(bincount, _check_bincount)
->>>>>>> 0774ba5 (FakeTensorMode(shape_env=...): symbolic conversion, remembered answers on the environment, sizes that data tells)
+@bincount.data_dependent(_check_bincount)
 def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlength: int) -> Array:
     if self.size and self.min() < 0:
         raise of_data(RuntimeError("bincount only supports 1-d non-negative integral inputs."))
