@@ -8,6 +8,18 @@ a call's path; importing this package registers the kernels of those keys.
 from maquette.transforms import levels as _levels  # noqa: F401  # the kernels of the keys
 from maquette.transforms.gradients import grad, grad_and_value, jacrev, vjp
 from maquette.transforms.interpreter import Interpreter
+from maquette.transforms.tangents import hessian, jacfwd, jvp, linearize
 from maquette.transforms.vmap import vmap
 
-__all__ = ["Interpreter", "grad", "grad_and_value", "jacrev", "vjp", "vmap"]
+__all__ = [
+    "Interpreter",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "vjp",
+    "vmap",
+]

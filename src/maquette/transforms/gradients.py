@@ -41,7 +41,7 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
         found = _grad_and_value(func, argnums, has_aux, args, kwargs)
         return (found[0], found[1][1]) if has_aux else found[0]
 
-    return _named_after(func, wrapped)
+    return named_after(func, wrapped)
 
 
 def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
@@ -50,10 +50,10 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return _grad_and_value(func, argnums, has_aux, args, kwargs)
 
-    return _named_after(func, wrapped)
+    return named_after(func, wrapped)
 
 
-def _named_after(func: Function, wrapped: Function) -> Function:
+def named_after(func: Function, wrapped: Function) -> Function:
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(func, name, None)
         if value is not None:
@@ -340,7 +340,7 @@ def jacrev(
         jacobian = tree_unflatten(shaped, out_spec)
         return (jacobian, found[2]) if has_aux else jacobian
 
-    return _named_after(func, wrapped)
+    return named_after(func, wrapped)
 
 
 def _blocks(

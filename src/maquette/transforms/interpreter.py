@@ -51,6 +51,7 @@ class Interpreter:
 
     transform: ClassVar[TransformType]
     bits: ClassVar[int] = FRONT
+    explicit: ClassVar[bool] = True  # a function's transform, in which backward() is refused
     keeps_grad_mode: ClassVar[bool] = False  # whether grad mode is one with that of the level below
 
     number: int
@@ -71,6 +72,11 @@ class Interpreter:
     def process(self, op: OpOverload, params: Sequence[object]) -> object:
         """Run one operator call at this level, which is on top of the stack."""
         raise NotImplementedError(type(self).__name__)
+
+    @classmethod
+    def call_of(cls, op: OpOverload) -> Callable[..., object]:
+        """``call(level, params)`` that processes calls of one operator; kernels keep it."""
+        return lambda level, params: level.process(op, params)
 
     def get_state(self) -> tuple[object, ...]:
         """What makes two interpreters do the same: transform, level and settings."""

@@ -38,9 +38,14 @@ def front_kernel(op: OpOverload, ks: int) -> Boxed | None:
 def _own_level(op: OpOverload) -> Boxed:
     """Under grad, jvp and functionalize: the top of the stack takes every call."""
 
+    calls: dict[type, Callable[[Interpreter, Sequence[object]], object]] = {}
+
     def kernel(ks: int, *params: object) -> object:
         level = cast(Interpreter, tls.st.transforms[-1])
-        return level.process(op, params)
+        call = calls.get(level.__class__)
+        if call is None:
+            call = calls[level.__class__] = level.call_of(op)
+        return call(level, params)
 
     return kernel
 

@@ -53,10 +53,10 @@ def vmap(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args, **kwargs)
 
-    return _named_after(func, wrapped)
+    return named_after(func, wrapped)
 
 
-def _named_after(func: Function, wrapped: Function) -> Function:
+def named_after(func: Function, wrapped: Function) -> Function:
     try:
         return functools.wraps(func)(wrapped)
     except AttributeError:

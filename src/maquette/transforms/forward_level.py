@@ -1,0 +1,403 @@
+"""A level of jvp: every call computes its result and how that moves with the inputs.
+
+A `DualTensor` is a value and its tangent, both of the level below. An operator's tangent comes from
+its page (slopes, linearity, or a rule: `autograd.tangents`), its definition by other operators, or,
+where only a backward formula is known, from that formula transposed: the backward pass is linear in
+the gradient that it starts from, so its own backward is the tangent. Views of a value have the same
+views of its tangent, so that writes to one are seen by the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, cast
+
+from maquette.autograd.engine import run_backward
+from maquette.autograd.formulas import Kind
+from maquette.autograd.node import Edge, grad_edge
+from maquette.autograd.tangents import has_tangent_rule, tangent_of
+from maquette.dispatch.base import TransformType
+from maquette.dispatch.forms import Form, FunctionalCall
+from maquette.dispatch.matching import normalise
+from maquette.dispatch.operator import OpOverload, keys_of
+from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.batch import definition_of
+from maquette.transforms.interpreter import Interpreter, pushed, run_below
+from maquette.transforms.reverse_level import GradInterpreter, refuse_captured
+from maquette.transforms.rules import operators
+from maquette.transforms.wrappers import DualTensor, Wrapper, dual, revived, tracked
+
+Call = Callable[["JvpInterpreter", Sequence[object]], object]
+
+
+class JvpInterpreter(Interpreter):
+    """The level of one jvp, or of a block of `forward_ad.dual_level`."""
+
+    __slots__ = ()
+
+    transform = TransformType.Jvp
+    captures: ClassVar[bool] = True  # whether writing to what it did not make is refused
+
+    @classmethod
+    def call_of(cls, op: OpOverload) -> Call:
+        return forward_call(op)
+
+    def process(self, op: OpOverload, params: Sequence[object]) -> object:
+        return forward_call(op)(self, params)
+
+
+class DualLevelInterpreter(JvpInterpreter):
+    """The level of `forward_ad.dual_level`: autograd outside of it goes on as ever."""
+
+    __slots__ = ()
+
+    keeps_grad_mode = True
+    explicit = False
+
+
+def forward_call(op: OpOverload) -> Call:
+    """How an operator runs at a level of jvp."""
+    definition = definition_of(op)
+    known = op.facts.derivatives
+    if definition is not None and not (known is not None and known.rules):
+        built = definition.factory(op, 0)
+        if built is not None:
+            run = built
+            return lambda level, params: run(tls.st.effective_keys(keys_of(params)), *params)
+    functional = op.functional_call
+    if functional is not None and Tag.inplace_view not in op.tags:
+        return _writing(op, functional)
+    return _computing(op)
+
+
+# --- values and tangents ----------------------------------------------------------------------
+
+
+def _opened(level: Interpreter, params: Sequence[object]) -> tuple[list[object], dict[int, object]]:
+    """The values of parameters, and by position the tangents of those that move."""
+    values: list[object] = []
+    tangents: dict[int, object] = {}
+    for i, p in enumerate(params):
+        if p.__class__ is tuple:
+            members = cast(tuple[object, ...], p)
+            values.append(tuple([_value(t, level) for t in members]))
+            each = [tangent_at(t, level) for t in members]
+            if any(t is not None for t in each):
+                tangents[i] = each
+        else:
+            values.append(_value(p, level))
+            tangent = tangent_at(p, level)
+            if tangent is not None:
+                tangents[i] = tangent
+    return values, tangents
+
+
+def _value(p: object, level: Interpreter) -> object:
+    if p.__class__ is DualTensor and p._interpreter is level:
+        return p._value
+    return revived(p) if isinstance(p, Wrapper) else p
+
+
+def tangent_at(p: object, level: Interpreter) -> Tensor | None:
+    """The tangent of a dual tensor of this level; a view's may be a part of its base's."""
+    if p.__class__ is not DualTensor or p._interpreter is not level:
+        return None
+    if p._tangent is None and p._base.__class__ is DualTensor:
+        base = cast(DualTensor, p._base)
+        if base._tangent is not None:
+            with level.lower():
+                p._tangent = _part(base, p)
+    return p._tangent
+
+
+def _part(base: DualTensor, view: DualTensor) -> Tensor:
+    """The part of a base's tangent that belongs to a view."""
+    meta, tangent = view.meta, base._tangent
+    assert tangent is not None
+    offset = meta.offset - base.meta.offset + tangent.meta.offset
+    return cast(Tensor, operators.as_strided(tangent, meta.shape, meta.strides, offset))
+
+
+# --- operators that compute -------------------------------------------------------------------
+
+
+def _computing(op: OpOverload) -> Call:
+    """Functional operators, views, and in-place views, which are linear."""
+    aliased = [i for i, a in enumerate(op._schema.arguments) if a.alias_info is not None]
+    in_place = op.form is Form.IN_PLACE
+
+    def call(level: JvpInterpreter, params: Sequence[object]) -> object:
+        values, tangents = _opened(level, params)
+        if aliased and tangents and not in_place:
+            values, tangents = _laid_out_alike(level, values, tangents, aliased[0])
+        result = run_below(level, op, values)
+        moved: object = None
+        if in_place:
+            return _same(level, op, params, tangents)
+        if tangents:
+            with level.lower():
+                moved = _tangents(op, values, tangents, result)
+        made = _closed(result, moved, level)
+        if aliased:
+            _link(made, params[aliased[0]], result, values[aliased[0]])
+        return made
+
+    return call
+
+
+def _laid_out_alike(
+    level: Interpreter, values: list[object], tangents: dict[int, object], i: int
+) -> tuple[list[object], dict[int, object]]:
+    """A tangent with the strides of its value, so that it has the same views."""
+    value, tangent = values[i], tangents.get(i)
+    if isinstance(value, Tensor) and isinstance(tangent, Tensor):
+        if value.meta.strides != tangent.meta.strides and value.meta.is_dense:
+            with level.lower():
+                alike = operators.empty_strided(
+                    value.meta.shape, value.meta.strides, dtype=value.dtype, device=value.device
+                )
+                tangents[i] = alike.copy_(tangent)
+    return values, tangents
+
+
+def _same(
+    level: Interpreter, op: OpOverload, params: Sequence[object], tangents: dict[int, object]
+) -> object:
+    """An in-place view has changed a value's geometry: its tangent's too."""
+    target = params[0]
+    tangent = tangents.get(0)
+    if tangent is not None:
+        run_below(level, op, [tangent, *params[1:]])
+    if isinstance(target, DualTensor):
+        target.meta, target._storage = target._value.meta, target._value._storage
+    return target
+
+
+def _link(made: object, origin: object, result: object, value: object) -> None:
+    """Views know their base, so that a write of what moves into one is seen by the other."""
+    if isinstance(made, (tuple, list)):
+        for m, r in zip(made, cast(Sequence[object], result), strict=True):
+            _link(m, origin, r, value)
+    elif isinstance(made, DualTensor) and isinstance(origin, DualTensor):
+        if isinstance(result, Tensor) and isinstance(value, Tensor):
+            if result._storage is value._storage:
+                made._base = origin if origin._base is None else origin._base
+
+
+def _closed(result: object, tangents: object, level: Interpreter) -> object:
+    if isinstance(result, Tensor):
+        kind = result.meta.dtype
+        moves = kind.is_floating_point or kind.is_complex
+        return dual(result, cast("Tensor | None", tangents) if moves else None, level)
+    if isinstance(result, (tuple, list)):
+        each = tangents if isinstance(tangents, (tuple, list)) else [tangents] * len(result)
+        return type(result)([_closed(r, t, level) for r, t in zip(result, each, strict=True)])
+    return result
+
+
+# --- operators that write ---------------------------------------------------------------------
+
+
+def _writing(op: OpOverload, functional: FunctionalCall) -> Call:
+    """Compute by the functional twin, then write values to values and tangents to tangents."""
+    pure = forward_call(functional.twin)
+
+    def call(level: JvpInterpreter, params: Sequence[object]) -> object:
+        targets = [_target(op, params[at], level) for at in functional.mutated]
+        values, tangents = _opened(level, params)
+        if not tangents:
+            result = run_below(level, op, values)
+            return _returned(functional, params, result, level)
+        result = pure(level, functional.parameters(params))
+        for (at, new), target in zip(functional.new_values(result), targets, strict=True):
+            _write(level, op, target, new)
+        results = functional.results(result)
+        return _returned(functional, params, results if len(results) > 1 else results[0], level)
+
+    return call
+
+
+def _target(op: OpOverload, p: object, level: JvpInterpreter) -> object:
+    members = cast(tuple[object, ...], p) if p.__class__ is tuple else (p,)
+    for t in members:
+        own = t.__class__ is DualTensor and cast(DualTensor, t)._interpreter is level
+        if isinstance(t, Tensor) and not own:
+            if level.captures:
+                refuse_captured(op)
+    return p
+
+
+def _write(level: Interpreter, op: OpOverload, target: object, new: object) -> None:
+    if isinstance(target, tuple):
+        for t, n in zip(target, cast(Sequence[object], new), strict=True):
+            _write(level, op, t, n)
+        return
+    assert isinstance(target, DualTensor)
+    value, tangent = _value(new, level), tangent_at(new, level)
+    assert isinstance(value, Tensor)
+    with level.lower():
+        if op.form is Form.OUT and target._value.meta.shape != value.meta.shape:
+            target._value.resize_(value.meta.shape)
+            target._tangent = None
+        target._value.copy_(value)
+    target.meta, target._storage = target._value.meta, target._value._storage
+    write_tangent(target, tangent, level)
+
+
+def write_tangent(target: DualTensor, tangent: Tensor | None, level: Interpreter) -> None:
+    """Give a written tensor its new tangent: where views share it, into what they share."""
+    own = tangent_at(target, level)
+    with level.lower():
+        if own is not None:
+            own.copy_(tangent) if tangent is not None else own.zero_()
+        elif tangent is None:
+            return
+        elif target._base.__class__ is DualTensor:
+            base = cast(DualTensor, target._base)
+            base._tangent = operators.zeros_like(base._value)
+            target._tangent = _part(base, target)
+            target._tangent.copy_(tangent)
+        else:
+            kind = target.meta.dtype
+            target._tangent = tangent if tangent.dtype is kind else tangent.to(kind)
+
+
+def _returned(
+    functional: FunctionalCall, params: Sequence[object], result: object, level: Interpreter
+) -> object:
+    """Results of a form that writes: written arguments are themselves."""
+    kinds = functional.returns
+    if not kinds:
+        return None
+    results = (result,) if len(kinds) == 1 else cast(Sequence[object], result)
+    found = []
+    for kind, r in zip(kinds, results):
+        if kind.kind == "written":
+            found.append(params[kind.source])
+        elif isinstance(r, DualTensor) and r._interpreter is level:
+            found.append(r)
+        else:
+            found.append(_closed(r, None, level))
+    return found[0] if len(kinds) == 1 else tuple(found)
+
+
+# --- tangents ---------------------------------------------------------------------------------
+
+
+def _tangents(
+    op: OpOverload, values: Sequence[object], tangents: dict[int, object], result: object
+) -> object:
+    """The tangents of a call's results, computed on the level below; None where there are none."""
+    known = op.facts.derivatives
+    positions = list(tangents)
+    if op.facts.overloads[0] is op or op.facts.tangent is None:
+        if has_tangent_rule(op, positions) and _trusted(op, values, positions):
+            return tangent_of(op, values, tangents, result)
+    if known is not None and known.nondifferentiable and not known.rules:
+        return None
+    if not _moves(result):
+        return None
+    return transposed_backward(op, values, tangents, result)
+
+
+def _moves(result: object) -> bool:
+    if isinstance(result, (tuple, list)):
+        return any(_moves(r) for r in result)
+    if not isinstance(result, Tensor):
+        return False
+    return result.meta.dtype.is_floating_point or result.meta.dtype.is_complex
+
+
+def _trusted(op: OpOverload, values: Sequence[object], positions: Sequence[int]) -> bool:
+    """Whether a backward formula may serve as the tangent: of real elementwise operators only.
+
+    A complex function need not be holomorphic, and its formula does not say.
+    """
+    known = op.facts.derivatives
+    if op.facts.tangent is not None or known is None:
+        return True
+    rules = [known.rule_of(op._schema.arguments[i].name) for i in positions]
+    if all(r is not None and r.kind is not Kind.FORMULA for r in rules):
+        return True
+    return not any(isinstance(v, Tensor) and v.meta.dtype.is_complex for v in values)
+
+
+def transposed_backward(
+    op: OpOverload, values: Sequence[object], tangents: dict[int, object], result: object
+) -> object:
+    """The tangent by the backward formulas: the generic rule, for pages that say no more.
+
+    The backward pass gives ``J^H u``, linear in ``u``; its own backward pass with the tangent gives
+    ``J`` times that. It costs two backward passes, and needs formulas that can be differentiated.
+    """
+    first = GradInterpreter()
+    with pushed(first):
+        leaves: list[Tensor] = []
+        moved: list[Tensor] = []
+        given = [
+            _leaf(v, tangents.get(i), first, leaves, moved) for i, v in enumerate(values)
+        ]
+        args, kwargs = normalise(op._schema, tuple(given))
+        output = op(*args, **kwargs)
+        outputs = list(output) if isinstance(output, (tuple, list)) else [output]
+        edges = [_edge(t) for t in outputs]
+        wanted = [cast(Edge, grad_edge(t)) for t in leaves]
+    second = GradInterpreter()
+    with pushed(second):
+        starts = [
+            None
+            if e is None
+            else tracked(operators.zeros_like(_plain(t, first)), second)._require_grad()
+            for t, e in zip(outputs, edges)
+        ]
+        pulled = run_backward(
+            [e for e in edges if e is not None],
+            [s for s in starts if s is not None],
+            retain_graph=False,
+            create_graph=True,
+            wanted=wanted,
+            accumulate=False,
+        )
+        back = [
+            (e, t)
+            for g, t in zip(pulled, moved)
+            if g is not None and (e := grad_edge(g)) is not None
+        ]
+        goals = [None if s is None else cast(Edge, grad_edge(s)) for s in starts]
+    found = run_backward(
+        [e for e, _ in back],
+        [t for _, t in back],
+        retain_graph=False,
+        create_graph=tls.st.grad_enabled,
+        wanted=[g for g in goals if g is not None],
+        accumulate=False,
+    )
+    answers = iter(found)
+    each = [None if g is None else next(answers) for g in goals]
+    return type(output)(each) if isinstance(output, (tuple, list)) else each[0]
+
+
+def _leaf(
+    value: object, tangent: object, level: Interpreter, leaves: list[Tensor], moved: list[Tensor]
+) -> object:
+    if isinstance(value, tuple):
+        each = tangent if isinstance(tangent, list) else [None] * len(value)
+        return tuple([_leaf(v, t, level, leaves, moved) for v, t in zip(value, each)])
+    if isinstance(value, Tensor) and isinstance(tangent, Tensor):
+        leaves.append(tracked(value, level)._require_grad())
+        moved.append(tangent)
+        return leaves[-1]
+    return value
+
+
+def _edge(t: object) -> Edge | None:
+    return grad_edge(t) if isinstance(t, Tensor) else None
+
+
+def _plain(t: object, level: Interpreter) -> object:
+    return t._value if isinstance(t, Wrapper) and t._interpreter is level else t
+
+
+__all__ = ["DualLevelInterpreter", "JvpInterpreter", "tangent_at", "transposed_backward"]
