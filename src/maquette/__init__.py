@@ -101,7 +101,6 @@ tensor = _functions.tensor
 
 # Imported when first asked for: names here, and the module that each is or is in.
 _PACKAGES = {
-    # The transforms are not there yet: the face has what is, and says so of the rest.
     "func": "maquette.torch.func",
     "fx": "maquette.fx",
     "higher_order": "maquette.higher_order",

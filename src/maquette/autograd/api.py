@@ -73,7 +73,7 @@ def backward(
     inputs: Tensors | None = None,
 ) -> None:
     """Add to the ``.grad`` of all leaves (or of ``inputs``) the gradients of ``tensors``."""
-    if tls.st.transforms:
+    if tls.st.transforms and tls.st.transforms[-1].explicit:  # type: ignore[attr-defined]  # an interpreter
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use "
             "functorch.grad or functorch.vjp instead or call backward() outside of functorch "

@@ -33,7 +33,8 @@ class DispatchState:
     ``entered_modes`` are those whose ``with`` block is open, also while they are popped;
     ``default_devices`` has the open blocks of default devices, innermost last.
     ``snapshot`` is both sets as they were when the running mode or subclass was called.
-    ``transforms`` are the interpreters of the function transforms in force, the outermost first.
+    ``transforms`` are the interpreters of the function transforms in force, the outermost first;
+    ``single_level_function`` says that `autograd.Function` is not to ask them.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class DispatchState:
         "keep",
         "node_context",
         "pre_dispatch_modes",
+        "single_level_function",
         "snapshot",
         "subclass_functions",
         "transforms",
@@ -71,6 +73,7 @@ class DispatchState:
         self.node_context: object | None = None
         self.subclass_functions = True
         self.transforms: tuple[object, ...] = ()
+        self.single_level_function = False
 
     def set_include(self, bits: int) -> None:
         """Replace the included keys."""

@@ -363,7 +363,7 @@ class Tensor(TensorSurface):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Make autograd record operations on this leaf (or stop it)."""
-        if tls.st.transforms:
+        if tls.st.transforms and tls.st.transforms[-1].explicit:  # type: ignore[attr-defined]  # an interpreter
             raise RuntimeError(
                 "You are attempting to call Tensor.requires_grad_() (or perhaps using "
                 "torch.autograd.functional.* APIs) inside of a function being transformed by a "

@@ -16,6 +16,7 @@ from importlib.machinery import PathFinder
 _FACE = "maquette.torch"
 
 PACKAGES = {
+    "_C._functorch": "maquette.torch._functorch.levels",
     "_higher_order_ops": "maquette.higher_order",
     "_library": "maquette.library",
     "_library.infer_schema": "maquette.library.infer_schema",
@@ -23,6 +24,7 @@ PACKAGES = {
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.tensor.printing",
     "autograd.anomaly_mode": "maquette.autograd.anomaly",
+    "autograd.forward_ad": "maquette.transforms.forward_ad",
     "autograd.function": "maquette.autograd.function",
     "autograd.grad_mode": "maquette.autograd.grad_mode",
     "autograd.graph": "maquette.autograd.graph",

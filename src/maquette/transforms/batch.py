@@ -165,6 +165,8 @@ def _by_rule(op: OpOverload, rule: Callable[..., Any]) -> Call:
 
 def _opened(p: object, level: Interpreter, dims: list[object]) -> object:
     """The value of a parameter; its batch dimension, None or a list of such, goes to ``dims``."""
+    if isinstance(p, Wrapper) and not p._interpreter.live:
+        p = revived(p)
     if p.__class__ is BatchedTensor and p._interpreter is level:
         dims.append(p._bdim)
         return p._value
@@ -174,7 +176,7 @@ def _opened(p: object, level: Interpreter, dims: list[object]) -> object:
         dims.append(inner)
         return values
     dims.append(None)
-    return revived(p) if isinstance(p, Wrapper) else p
+    return p
 
 
 def _closed(result: object, dims: object, level: Interpreter) -> object:

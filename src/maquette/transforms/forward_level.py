@@ -95,13 +95,17 @@ def _opened(level: Interpreter, params: Sequence[object]) -> tuple[list[object],
 
 
 def _value(p: object, level: Interpreter) -> object:
+    if isinstance(p, Wrapper) and not p._interpreter.live:
+        p = revived(p)
     if p.__class__ is DualTensor and p._interpreter is level:
         return p._value
-    return revived(p) if isinstance(p, Wrapper) else p
+    return p
 
 
 def tangent_at(p: object, level: Interpreter) -> Tensor | None:
     """The tangent of a dual tensor of this level; a view's may be a part of its base's."""
+    if isinstance(p, Wrapper) and not p._interpreter.live:
+        p = revived(p)
     if p.__class__ is not DualTensor or p._interpreter is not level:
         return None
     if p._tangent is None and p._base.__class__ is DualTensor:
@@ -336,22 +340,16 @@ def transposed_backward(
     with pushed(first):
         leaves: list[Tensor] = []
         moved: list[Tensor] = []
-        given = [
-            _leaf(v, tangents.get(i), first, leaves, moved) for i, v in enumerate(values)
-        ]
+        given = [_leaf(v, tangents.get(i), first, leaves, moved) for i, v in enumerate(values)]
         args, kwargs = normalise(op._schema, tuple(given))
         output = op(*args, **kwargs)
         outputs = list(output) if isinstance(output, (tuple, list)) else [output]
         edges = [_edge(t) for t in outputs]
         wanted = [cast(Edge, grad_edge(t)) for t in leaves]
+    zeros = [None if e is None else operators.zeros_like(t) for t, e in zip(outputs, edges)]
     second = GradInterpreter()
     with pushed(second):
-        starts = [
-            None
-            if e is None
-            else tracked(operators.zeros_like(_plain(t, first)), second)._require_grad()
-            for t, e in zip(outputs, edges)
-        ]
+        starts = [None if z is None else tracked(z, second)._require_grad() for z in zeros]
         pulled = run_backward(
             [e for e in edges if e is not None],
             [s for s in starts if s is not None],
@@ -394,10 +392,6 @@ def _leaf(
 
 def _edge(t: object) -> Edge | None:
     return grad_edge(t) if isinstance(t, Tensor) else None
-
-
-def _plain(t: object, level: Interpreter) -> object:
-    return t._value if isinstance(t, Wrapper) and t._interpreter is level else t
 
 
 __all__ = ["DualLevelInterpreter", "JvpInterpreter", "tangent_at", "transposed_backward"]

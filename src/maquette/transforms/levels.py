@@ -73,12 +73,13 @@ def _innermost(op: OpOverload) -> Boxed:
         for t in _tensors(params):
             if isinstance(t, Wrapper):
                 level = t._interpreter
-                if level is top:
-                    return call(cast(VmapInterpreter, top), params)
-                if level.live and (highest is None or level.number > highest.number):
+                if not level.live:
+                    return run_revived(op, params)
+                if highest is None or level.number > highest.number:
                     highest = level
-        if highest is None:
-            return run_revived(op, params)
+        if highest is top:
+            return call(cast(VmapInterpreter, top), params)
+        assert highest is not None  # the key set says that there is a wrapper
         with at_level(highest):
             return op.run(tls.st.effective_keys(keys_of(params)), params)
 

@@ -36,8 +36,8 @@ def jvp(
     """The output of ``func`` at ``primals``, and how it moves when they move along ``tangents``.
 
     strict: an output that does not depend on the primals is an error, not zeros. has_aux: ``func``
-    gives ``(output, aux)``, and the result is ``(output, tangent, aux)``. Raises RuntimeError unless
-    the tangents are like the primals.
+    gives ``(output, aux)``, and the result is ``(output, tangent, aux)``. Raises RuntimeError
+    unless the tangents are like the primals.
 
     >>> import maquette as mq
     >>> jvp(mq.sin, (mq.zeros(()),), (mq.ones(()),))
@@ -66,16 +66,15 @@ def _jvp_with_argnums(
     if spec != moved_spec:
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals and tangents to have the same python "
-            "structure. For example, if primals is a tuple of 3 tensors, tangents also must be. Got "
+            "structure. For example, if primals is a tuple of 3 tensors, tangents also must be. "
+            "Got "
             f"primals with structure {spec} and tangents with structure {moved_spec}"
         )
     _check_tensors(flat, "primals")
     _check_tensors(moved, "tangents")
     level = JvpInterpreter()
     with pushed(level):
-        given = [
-            dual_of(cast(Tensor, p), cast(Tensor, t), level) for p, t in zip(flat, moved)
-        ]
+        given = [dual_of(cast(Tensor, p), cast(Tensor, t), level) for p, t in zip(flat, moved)]
         inner = tree_unflatten(given, spec)
         args = inner if argnums is None else replaced(primals, argnums, inner)
         output = func(*cast(tuple[Any, ...], args))
@@ -114,14 +113,14 @@ def dual_of(primal: Tensor, tangent: Tensor, level: Interpreter) -> DualTensor:
     if tangent.meta.shape != primal.meta.shape:
         raise RuntimeError(
             "Trying to set a forward gradient that has a different size than that of the original "
-            f"Tensor, this is not supported. Tensor is of size {list(primal.shape)} while the given "
-            f"forward gradient is of size {list(tangent.shape)}."
+            f"Tensor, this is not supported. Tensor is of size {list(primal.shape)} while the given
+            " f"forward gradient is of size {list(tangent.shape)}."
         )
     kind = primal.meta.dtype
     if tangent.meta.dtype is not kind:
         raise RuntimeError(
-            f"Expected tangent to have the same dtype as its primal: got {tangent.meta.dtype} for a "
-            f"primal of dtype {kind}"
+            f"Expected tangent to have the same dtype as its primal: got {tangent.meta.dtype} for a
+            " f"primal of dtype {kind}"
         )
     if not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError(
@@ -221,9 +220,9 @@ def jacfwd(
 
         total = sum(i.numel() for i in inputs)
         basis = standard_basis(inputs, 0, total)
-        out_dims = (0, None) if has_aux else 0
-        found = vmap(columns, randomness=randomness, out_dims=out_dims)(*basis)
-        tangents, aux = found if has_aux else (found, None)
+        found = vmap(columns, randomness=randomness)(*basis)
+        # Each column has computed the same aux.
+        tangents, aux = (found[0], tree_map(lambda t: t[0], found[1])) if has_aux else (found, None)
         sizes = [i.numel() for i in inputs]
         shaped = [tree_unflatten(_by_input(t, inputs, sizes), spec) for t in tangents]
         jacobian = tree_unflatten(shaped, seen["spec"])

@@ -86,7 +86,7 @@ def vmap_impl(
     if chunk_size is None and in_dims.__class__ is int and not kwargs and out_dims == 0:
         if args and all(isinstance(a, Tensor) for a in args):
             return _of_tensors(func, in_dims, randomness, args)
-    size, flat_dims, flat_args, spec = _process_batched_inputs(in_dims, args, func)
+    size, flat_dims, flat_args, spec = process_batched_inputs(in_dims, args, func)
     if chunk_size is not None:
         return _chunked(
             func, flat_dims, flat_args, spec, size, out_dims, randomness, chunk_size, kwargs
@@ -100,7 +100,7 @@ def _of_tensors(func: Function, dim: int, randomness: str, args: tuple[Tensor, .
     for t in args:
         shape = t.meta.shape
         if not -len(shape) <= dim < len(shape) or size not in (None, shape[dim]):
-            _process_batched_inputs(dim, args, func)  # which says what is wrong
+            process_batched_inputs(dim, args, func)  # which says what is wrong
         size = shape[dim]
     assert size is not None
     level = VmapInterpreter(size, randomness)
@@ -138,7 +138,7 @@ def _name(func: Function) -> str:
     return getattr(func, "__name__", None) or repr(func)
 
 
-def _process_batched_inputs(
+def process_batched_inputs(
     in_dims: Dims, args: tuple[Any, ...], func: Function
 ) -> tuple[int, list[int | None], list[Any], TreeSpec]:
     """The batch size, the dimension of each leaf of the inputs, the leaves and their tree."""

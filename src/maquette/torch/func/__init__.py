@@ -1,4 +1,4 @@
-"""`torch.func`: `functional_call`, and the transforms where maquette has them."""
+"""`torch.func`: function transforms, and modules as functions of their state."""
 
 from __future__ import annotations
 
@@ -9,26 +9,16 @@ from maquette.nn.base import Module
 from maquette.nn.utils.stateless import functional_call
 from maquette.tensor.tensor import Tensor
 from maquette.torch.forwarding import forward
-from maquette.torch.later import functions_for_later
-
-_AUTOGRAD = "use torch.autograd.grad with create_graph=True, or torch.autograd.functional"
-_LOOP = "loop over the dimension and torch.stack the results, or write the batch into the program"
-
-_LATER = functions_for_later(
-    "torch.func",
-    {
-        "vmap": _LOOP,
-        "grad": _AUTOGRAD,
-        "grad_and_value": _AUTOGRAD,
-        "vjp": _AUTOGRAD,
-        "jvp": _AUTOGRAD,
-        "jacrev": _AUTOGRAD,
-        "jacfwd": _AUTOGRAD,
-        "hessian": _AUTOGRAD,
-        "linearize": _AUTOGRAD,
-        "functionalize": "write the program without writing to tensors in place",
-        "debug_unwrap": "there are no transforms that wrap tensors",
-    },
+from maquette.transforms import (
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    vjp,
+    vmap,
 )
 
 
@@ -69,21 +59,18 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
     return root
 
 
-_forwarded = forward(__name__, "maquette.transforms")
-
-
-def __getattr__(name: str) -> object:
-    # A transform that has been built comes before the words for its absence.
-    try:
-        return _forwarded(name)
-    except AttributeError:
-        if name in _LATER:
-            return _LATER[name]
-        raise
-
-
+__getattr__ = forward(__name__, "maquette.transforms", "maquette.transforms.inspection")
 __all__ = [
     "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
+    "vjp",
+    "vmap",
 ]

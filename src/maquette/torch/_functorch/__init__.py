@@ -1,0 +1,1 @@
+"""`torch._functorch`: where programs find the pieces of function transforms under torch's paths."""

@@ -1,0 +1,128 @@
+"""Forward mode by hand: dual numbers inside of a `dual_level` block.
+
+    with dual_level():
+        primal, tangent = unpack_dual(function(make_dual(x, direction)))
+
+The block is a level of `jvp` (`forward_level.py`); reverse mode outside of it goes on as ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import NamedTuple
+
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.forward_level import DualLevelInterpreter, JvpInterpreter, tangent_at
+from maquette.transforms.interpreter import pushed, stack
+from maquette.transforms.tangents import dual_of
+from maquette.transforms.wrappers import DualTensor, revived
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.blocks: list[tuple[DualLevelInterpreter, pushed]] = []
+
+
+_open = _Open()
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What `unpack_dual` gives: the value, and its tangent or None."""
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+def enter_dual_level() -> int:
+    """Open a level; its number, 0. RuntimeError inside of another."""
+    if _open.blocks:
+        raise RuntimeError(
+            "Nested forward mode AD is not supported at the moment: nest jvp() instead"
+        )
+    level = DualLevelInterpreter()
+    block = pushed(level)
+    block.__enter__()
+    _open.blocks.append((level, block))
+    return len(_open.blocks) - 1
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Close the level: its tangents are gone. RuntimeError where it is not the last one opened."""
+    last = len(_open.blocks) - 1
+    if level is None:
+        level = last
+    if level != last or last < 0:
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created: the "
+            "last "
+            f"is {last}, asked for was {level}"
+        )
+    _open.blocks.pop()[1].__exit__(None, None, None)
+
+
+class dual_level(ContextDecorator):  # named as the block that it opens, as torch has it
+    """For a ``with`` block, or a decorated function: a level in which tensors may be dual."""
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        exit_dual_level()
+
+
+def _current(what: str) -> JvpInterpreter:
+    levels = stack()
+    if levels and isinstance(levels[-1], JvpInterpreter):
+        return levels[-1]
+    if _open.blocks:
+        return _open.blocks[-1][0]
+    raise RuntimeError(
+        f"Trying to {what} but no level exists. Make sure to enter_dual_level() first."
+    )
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """``tensor`` with a tangent of its shape, dtype and device, in the current level."""
+    current = _current("create a dual Tensor for forward AD")
+    kind = tensor.meta.dtype
+    if not (kind.is_floating_point or kind.is_complex):
+        raise ValueError(f"Expected primal to be floating point or complex, but got: {kind}")
+    if not (tangent.dtype.is_floating_point or tangent.dtype.is_complex):
+        raise ValueError(
+            f"Expected tangent to be floating point or complex, but got: {tangent.dtype}"
+        )
+    value = tensor._value if _own(tensor, current) else tensor
+    moved = tangent._value if _own(tangent, current) else tangent
+    return dual_of(value, moved, current)
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """The value and the tangent of a tensor; the tangent is None where it has none."""
+    if not _open.blocks and not stack():
+        return UnpackedDualTensor(revived(tensor), None)
+    current = _current("unpack a dual Tensor")
+    if not _own(tensor, current):
+        return UnpackedDualTensor(tensor, None)
+    tangent = tangent_at(tensor, current)
+    return UnpackedDualTensor(tensor._value, tangent)
+
+
+def _own(t: object, level: JvpInterpreter) -> bool:
+    return isinstance(t, DualTensor) and t._interpreter is level
+
+
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
