@@ -242,12 +242,10 @@ def _pointwise(op: OpOverload) -> Call:
 
 def _aligned(level: VmapInterpreter, params: Sequence[object], rank: int) -> list[object]:
     """Values with the batch in front and their other dimensions at the end of ``rank`` of them."""
-    shown = [p.meta if isinstance(p, Tensor) else p for p in params]
-    weak = {m.dtype for m in shown if hasattr(m, "dtype")}
+    metas = [p.meta for p in params if isinstance(p, Tensor)]
     kind = None
-    if len(weak) > 1:
-        kind = result_type_of([m for m in shown if hasattr(m, "ndim") or m.__class__ in _NUMBERS])
-        # type: ignore[misc]  # metas and numbers
+    if len({m.dtype for m in metas}) > 1:
+        kind = result_type_of([*metas, *(p for p in params if isinstance(p, _NUMBERS))])
     values: list[object] = []
     with level.lower():
         for p in params:

@@ -98,8 +98,8 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise ValueError(
             f"Expected tangent to be floating point or complex, but got: {tangent.dtype}"
         )
-    value = tensor._value if _own(tensor, current) else tensor
-    moved = tangent._value if _own(tangent, current) else tangent
+    value = _lowered(tensor, current)
+    moved = _lowered(tangent, current)
     return dual_of(value, moved, current)
 
 
@@ -111,7 +111,11 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not _own(tensor, current):
         return UnpackedDualTensor(tensor, None)
     tangent = tangent_at(tensor, current)
-    return UnpackedDualTensor(tensor._value, tangent)
+    return UnpackedDualTensor(_lowered(tensor, current), tangent)
+
+
+def _lowered(t: Tensor, level: JvpInterpreter) -> Tensor:
+    return t._value if isinstance(t, DualTensor) and t._interpreter is level else t
 
 
 def _own(t: object, level: JvpInterpreter) -> bool:

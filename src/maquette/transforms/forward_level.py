@@ -109,7 +109,7 @@ def tangent_at(p: object, level: Interpreter) -> Tensor | None:
     if p.__class__ is not DualTensor or p._interpreter is not level:
         return None
     if p._tangent is None and p._base.__class__ is DualTensor:
-        base = cast(DualTensor, p._base)
+        base = p._base
         if base._tangent is not None:
             with level.lower():
                 p._tangent = _part(base, p)
@@ -215,7 +215,7 @@ def _writing(op: OpOverload, functional: FunctionalCall) -> Call:
             result = run_below(level, op, values)
             return _returned(functional, params, result, level)
         result = pure(level, functional.parameters(params))
-        for (at, new), target in zip(functional.new_values(result), targets, strict=True):
+        for (_, new), target in zip(functional.new_values(result), targets, strict=True):
             _write(level, op, target, new)
         results = functional.results(result)
         return _returned(functional, params, results if len(results) > 1 else results[0], level)
@@ -226,7 +226,7 @@ def _writing(op: OpOverload, functional: FunctionalCall) -> Call:
 def _target(op: OpOverload, p: object, level: JvpInterpreter) -> object:
     members = cast(tuple[object, ...], p) if p.__class__ is tuple else (p,)
     for t in members:
-        own = t.__class__ is DualTensor and cast(DualTensor, t)._interpreter is level
+        own = t.__class__ is DualTensor and t._interpreter is level
         if isinstance(t, Tensor) and not own:
             if level.captures:
                 refuse_captured(op)
@@ -259,7 +259,7 @@ def write_tangent(target: DualTensor, tangent: Tensor | None, level: Interpreter
         elif tangent is None:
             return
         elif target._base.__class__ is DualTensor:
-            base = cast(DualTensor, target._base)
+            base = target._base
             base._tangent = operators.zeros_like(base._value)
             target._tangent = _part(base, target)
             target._tangent.copy_(tangent)

@@ -195,7 +195,7 @@ def add_batch_dim(t: Tensor, dim: int, level: int) -> Tensor:
 
 
 def remove_batch_dim(t: Tensor, level: int, batch_size: int, out_dim: int) -> Tensor:
-    """``t`` with the dimension that the level hides put at ``out_dim``, repeated if it hides none."""
+    """``t`` with the dimension that the level hides at ``out_dim``; repeated if it hides none."""
     if isinstance(t, BatchedTensor) and t._interpreter.number == level:
         return cast(Tensor, operators.movedim(t._value, t._bdim, out_dim))
     return cast(Tensor, operators.movedim(t.unsqueeze(0).expand(batch_size, *t.shape), 0, out_dim))

@@ -9,7 +9,7 @@ tensors whose transform is over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from maquette.dispatch.kernels import Boxed

@@ -113,14 +113,14 @@ def dual_of(primal: Tensor, tangent: Tensor, level: Interpreter) -> DualTensor:
     if tangent.meta.shape != primal.meta.shape:
         raise RuntimeError(
             "Trying to set a forward gradient that has a different size than that of the original "
-            f"Tensor, this is not supported. Tensor is of size {list(primal.shape)} while the given
-            " f"forward gradient is of size {list(tangent.shape)}."
+            f"Tensor, this is not supported. Tensor is of size {list(primal.shape)} while the "
+            f"given forward gradient is of size {list(tangent.shape)}."
         )
     kind = primal.meta.dtype
     if tangent.meta.dtype is not kind:
         raise RuntimeError(
-            f"Expected tangent to have the same dtype as its primal: got {tangent.meta.dtype} for a
-            " f"primal of dtype {kind}"
+            f"Expected tangent to have the same dtype as its primal: got {tangent.meta.dtype} for "
+            f"a primal of dtype {kind}"
         )
     if not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError(

@@ -61,7 +61,7 @@ def _stateless(model: Module) -> Module:
     for module in made.modules():
         for name, p in list(module._parameters.items()):
             if p is not None:
-                module._parameters[name] = type(p)(p.detach().to("meta"), p.requires_grad)  # type: ignore[call-arg]  # a Parameter
+                module._parameters[name] = type(p)(p.detach().to("meta"), p.requires_grad)
     return made
 
 
@@ -88,7 +88,7 @@ def make_functional(
         )
     _refuse_ties(model)
     named = dict(model.named_parameters())
-    params = tuple(named.values())
+    params: State = tuple(named.values())
     if disable_autograd_tracking:
         params = tuple([p.detach() for p in params])
     return FunctionalModule(_stateless(model), list(named)), params
@@ -100,7 +100,7 @@ def make_functional_with_buffers(
     """A model as a function of its parameters and buffers, and both."""
     _refuse_ties(model)
     named, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-    params = tuple(named.values())
+    params: State = tuple(named.values())
     if disable_autograd_tracking:
         params = tuple([p.detach() for p in params])
     function = FunctionalModuleWithBuffers(_stateless(model), list(named), list(buffers))
@@ -141,7 +141,7 @@ def functional_init(
             return make_functional(model_class(*args, **kwargs).to(device))
         count = _positive(ensemble_shape[0])
         models = [model_class(*args, **kwargs).to(device) for _ in range(count)]
-        function, params = make_functional(models[0])
+        function = make_functional(models[0])[0]
         every = [tuple(m.parameters()) for m in models]
         return function, tuple([mq.stack(list(p)).detach().requires_grad_() for p in zip(*every)])
 
