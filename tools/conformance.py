@@ -23,13 +23,16 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import maquette
 import on_device
 import strict_arrays
+from maquette.backends.jax import JaxBackend
+from maquette.library import register_backend
 
 DATA = Path(__file__).resolve().parent.parent / "conformance"
 
@@ -97,14 +100,41 @@ def report(failures: Sequence[Failure], shown: int) -> Iterable[str]:
     yield "failing: " + ", ".join(f"{name} ({count})" for name, count in by_name)
 
 
-def on_backend(name: str, patterns: Sequence[str], shown: int, required: float) -> int:
+def mutates(name: str) -> bool:
+    """Whether an overload changes an argument."""
+    found = maquette.ops
+    for part in name.split("."):
+        found = getattr(found, part)
+    return bool(found._schema.is_mutable)
+
+
+def chosen(
+    wanted: Callable[[str, Sequence[str]], bool], functional: bool, each: int
+) -> Callable[[str, Sequence[str]], bool]:
+    """The checker's choice of calls, less those of operators that mutate, ``each`` an overload."""
+    seen: Counter[str] = Counter()
+
+    def choice(name: str, patterns: Sequence[str]) -> bool:
+        seen[name] += 1
+        if seen[name] > each or (functional and mutates(name)):
+            return False
+        return wanted(name, patterns)
+
+    return choice
+
+
+def on_backend(name: str, patterns: Sequence[str], shown: int, required: float, each: int) -> int:
     """Replay the calls of single overloads on another array library, and say which share passes."""
     checker = load_checker()
     if name == "strict":
         strict_arrays.register()
+    else:
+        register_backend("cuda", JaxBackend)
     backend = on_device.on_device(checker, "cuda")
     checker.__dict__["Backend"] = lambda: backend
     on_device.rename_devices(checker, "cuda")
+    wanted = chosen(checker.wanted, name == "jax", sys.maxsize)
+    checker.__dict__["wanted"] = chosen(checker.wanted, name == "jax", each)
     summary, failures = replay(checker, patterns, ["--mode=real", f"--file={CALLS}"])
     if failures:
         print("\n".join(report(failures, shown)))
@@ -115,7 +145,7 @@ def on_backend(name: str, patterns: Sequence[str], shown: int, required: float) 
         return 1
     passed, count = map(int, found.groups())
     failed = {failure.name for failure in failures}
-    names = {case["op"] for _, case in checker.read(CALLS) if checker.wanted(case["op"], patterns)}
+    names = {case["op"] for _, case in checker.read(CALLS) if wanted(case["op"], patterns)}
     print(
         f"on {name}: {passed / count:.1%} of {count} calls, "
         f"{1 - len(failed) / len(names):.1%} of {len(names)} overloads without a failure"
@@ -134,13 +164,18 @@ def main(argv: Sequence[str] | None = None, checker: ModuleType | None = None) -
         help="only operators like PATTERN, as in check.py (may be repeated)",
     )
     parser.add_argument("--show", type=int, default=40, metavar="N", help="failures to print")
-    parser.add_argument("--backend", choices=("strict", "cupy"), help="an array library for cuda")
+    parser.add_argument(
+        "--backend", choices=("strict", "cupy", "jax"), help="the array library of cuda"
+    )
+    parser.add_argument(
+        "--each", type=int, default=sys.maxsize, metavar="N", help="calls an overload"
+    )
     parser.add_argument(
         "--require", type=float, default=0.9, metavar="SHARE", help="of calls, with --backend"
     )
     options = parser.parse_args(argv)
     if options.backend:
-        return on_backend(options.backend, options.ops, options.show, options.require)
+        return on_backend(options.backend, options.ops, options.show, options.require, options.each)
     known_table = KNOWN if checker is None else {}
     checker = checker or load_checker()
 

@@ -255,7 +255,7 @@ def arrays_on(backend: Backend, on: device, params: Sequence[object]) -> list[ob
 
 def _array_on(backend: Backend, on: device, p: object) -> object:
     if isinstance(p, Tensor):
-        data = p._data
+        data = _array_of(p)
         if isinstance(data, backend.array_type):
             return data
         return backend.from_host(host_array(p), on)
@@ -279,12 +279,8 @@ def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedSto
             f"{array.shape}; one of the two is wrong"
         )
     backend.check_dtype(meta.dtype)
-    size = meta.storage_bytes
-    storage = UntypedStorage(size, meta.device, backend.zeros(size, meta.device))
-    target = array_over(storage, meta)
-    if array.size:
-        backend.copy_to(target, array)
-    return storage, target
+    memory, data = backend.laid_out(meta, array)
+    return UntypedStorage(meta.storage_bytes, meta.device, memory), data
 
 
 def fresh_from(op: OpOverload, meta: TensorMeta, result: object, keys: int | None = None) -> Tensor:
@@ -407,6 +403,11 @@ def _elsewhere(op: OpOverload, kinds: list[Return], backend: Backend) -> Callabl
     array_kernel = op.array_kernel
     assert array_kernel is not None
     targets = [source for kind, source in kinds if kind == "written"]
+    if targets and not backend.mutable:
+        raise NotImplementedError(
+            f"{op.name()} mutates an argument, and {backend.name} arrays cannot be changed; use "
+            f"its functional form, or functionalize the program (maquette.func.functionalize)"
+        )
 
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
@@ -422,13 +423,17 @@ def _elsewhere(op: OpOverload, kinds: list[Return], backend: Backend) -> Callabl
 
 
 def _place(params: Sequence[object], outcome: Outcome, backend: Backend) -> device:
-    """The device on which a call computes: of its first operand there, or of its result."""
-    for meta in metas_in([rule_argument(p) for p in params]):
-        if backend_of(meta.device.type) is backend:
-            return meta.device
     value = outcome.value
-    first = value[0] if isinstance(value, (tuple, list)) and value else value
-    return first.device if isinstance(first, TensorMeta) else device("cpu")
+    results = value if isinstance(value, (tuple, list)) else (value,)
+    return device_of([*[rule_argument(p) for p in params], *results], backend)
+
+
+def device_of(values: Sequence[object], backend: Backend) -> device:
+    """Where a call computes: the device of a backend that the first of the metas is on."""
+    for meta in metas_in(values):
+        if meta.device.type != "meta" and backend_of(meta.device.type) is backend:
+            return meta.device
+    return _CPU
 
 
 def _write_back(target: object, array: object, backend: Backend) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+from maquette.core.device import device
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import is_dense
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
-from maquette.library.arrays import arrays_of, fresh_from
+from maquette.library.arrays import arrays_on, backend_at, device_of, fresh_from
 from maquette.library.infer import DependsOnData, infer, rule_argument
-from maquette.tensor.backend import backend_of
+from maquette.tensor.backend import byte_strides
 from maquette.tensor.tensor import Array, Tensor
 
 Checks = Callable[..., None]
@@ -39,15 +40,19 @@ def self_describing(function: Callable[..., Any], checks: Checks | None) -> Kern
     """The kernel of ``function(xp, *parameters)``, whose results say their own shape."""
 
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        xp = backend_of("cpu").namespace
+        backend = backend_at(ks)
+        assert backend is not None  # `refused_on_meta` is registered there
 
         def kernel(ks: int, *params: object) -> object:
+            args = [rule_argument(p) for p in params]
             if checks is not None:
-                checks(*[rule_argument(p) for p in params])
-            results = function(xp, *arrays_of(params))
+                checks(*args)
+            on = device_of(args, backend)
+            arrays = arrays_on(backend, on, params)
+            results = backend.run(on, function, backend.namespace, *arrays)
             if isinstance(results, tuple):
-                return tuple([_as_tensor(op, array) for array in results])
-            return _as_tensor(op, results)
+                return tuple([_as_tensor(op, array, on) for array in results])
+            return _as_tensor(op, cast(Array, results), on)
 
         return kernel
 
@@ -65,9 +70,9 @@ def refused_on_meta(op: OpOverload, ks: int) -> Callable[..., object]:
     return kernel
 
 
-def _as_tensor(op: OpOverload, array: Array) -> Tensor:
+def _as_tensor(op: OpOverload, array: Array, on: device) -> Tensor:
     """A tensor laid out as the array is, where that has no gaps."""
-    strides = tuple([s // array.itemsize for s in array.strides])
+    strides = tuple([s // array.dtype.itemsize for s in byte_strides(array)])
     kept = strides if array.size and is_dense(array.shape, strides) else None
-    meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape, kept)
+    meta = TensorMeta.of(from_numpy_dtype(array.dtype), array.shape, kept, 0, on)
     return fresh_from(op, meta, array)

@@ -146,7 +146,8 @@ class OperatorPage(functools.partial[Any]):
         self.facts.shape = refusing_rule(self.op, checks)
 
         def register(function: F) -> F:
-            self.op.register(DispatchKey.CPU, self_describing(function, checks))
+            kernel = self_describing(function, checks)
+            self.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), kernel)
             self.op.register(DispatchKey.Meta, Kernel(refused_on_meta))
             return function
 

@@ -22,7 +22,7 @@ from maquette.core.strides import repeats
 from maquette.core.symbols import alike, expect_alike
 from maquette.dispatch.operator import OpOverload
 from maquette.library.advice import check_advised
-from maquette.tensor.backend import Array, backend_for, is_array
+from maquette.tensor.backend import Array, backend_for, byte_strides, is_array
 
 Rule = Callable[..., object]
 DtypeCheck = Callable[[str, dtype, dtype], None]
@@ -190,7 +190,7 @@ def _meta_of(value: object) -> object:
         return tuple(map(_meta_of, value))
     if not is_array(value):
         return value
-    steps = tuple([step // value.dtype.itemsize for step in value.strides])
+    steps = tuple([step // value.dtype.itemsize for step in byte_strides(value)])
     return TensorMeta.of(from_numpy_dtype(value.dtype), value.shape, steps)
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import contiguous_strides
 
 Array = npt.NDArray[Any]  # to a type checker; the class is the library's own
 
@@ -83,7 +84,7 @@ class Backend:
     unsupported: ClassVar[frozenset[str]] = frozenset()
     """Names of dtypes that the library has no arrays of."""
     mutable: ClassVar[bool] = True
-    """Whether elements of an array can be assigned. Tensors need it; functional graphs do not."""
+    """Whether elements of an array can be assigned; else only functional operators run."""
 
     array_type: type
     namespace: ModuleType
@@ -111,6 +112,14 @@ class Backend:
     def over(self, memory: Array, meta: TensorMeta) -> Array:
         """The array of a meta over memory, sharing it; the caller knows that it is long enough."""
         raise NotImplementedError(f"{self.name} arrays have no strides to lay over memory")
+
+    def laid_out(self, meta: TensorMeta, array: Array) -> tuple[Array, Array]:
+        """New memory with an array's values as a meta lays them out, and the array over it."""
+        memory = self.zeros(meta.storage_bytes, meta.device)
+        target = self.over(memory, meta)
+        if array.size:
+            self.copy_to(target, array)
+        return memory, target
 
     # --- values ----------------------------------------------------------------------
 
@@ -205,6 +214,14 @@ class Backend:
 def is_array(value: object) -> TypeGuard[Array]:
     """Whether a kernel's value is an array of some library, or an element of one."""
     return hasattr(value, "astype")
+
+
+def byte_strides(array: Array) -> tuple[int, ...]:
+    """The strides of an array in bytes; row-major where its library tells none."""
+    told: tuple[int, ...] | None = getattr(array, "strides", None)
+    if told is not None:
+        return told
+    return tuple([s * array.dtype.itemsize for s in contiguous_strides(array.shape)])
 
 
 Provider = Callable[[], Backend]

@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from maquette.tensor.backend import Array, backend_for, is_array
+from maquette.tensor.backend import Array, backend_for, byte_strides, is_array
 
 __all__ = [
     "added_to",
     "assigned_at",
     "assigned_where",
+    "byte_strides",
     "combined_at",
     "complex_of",
     "from_host",

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from maquette.aten.common.array_libraries import byte_strides
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.dtype import dtype
 from maquette.core.errors import check, check_index
@@ -116,7 +117,7 @@ def total(xp: ModuleType, x: Array, axes: tuple[int, ...], keepdims: bool = Fals
 
 def _runs_along_memory(x: Array, axes: tuple[int, ...]) -> bool:
     """Whether the fastest axis of memory is among those summed."""
-    strides = [abs(s) if n > 1 else 1 << 62 for s, n in zip(x.strides, x.shape, strict=True)]
+    strides = [abs(s) if n > 1 else 1 << 62 for s, n in zip(byte_strides(x), x.shape, strict=True)]
     return not strides or strides.index(min(strides)) in axes
 
 

@@ -78,7 +78,7 @@ def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
     if kind.category == 1 and array.dtype.kind not in "iub":
         return _float_to_int(xp, array, wanted)
     with np.errstate(all="ignore"):
-        return array.astype(wanted, order="K")
+        return array.astype(wanted)
 
 
 def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) -> Array:
@@ -87,7 +87,7 @@ def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) ->
         if array.dtype.kind == "V":
             array = array.astype(xp.float32)
         if wanted == np.uint64:
-            return array.astype(wanted, order="K")
+            return array.astype(wanted)
         return array.astype(xp.int64, order="K").astype(wanted, order="K")
 
 

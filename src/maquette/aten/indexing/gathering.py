@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from math import prod
 from types import ModuleType
+from typing import cast
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
@@ -24,11 +25,10 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.arrays import fresh_from
+from maquette.library.arrays import backend_at, fresh_from
 from maquette.library.infer import DependsOnData
 from maquette.library.page import NewNumbers, OperatorPage, Variant, define
 from maquette.library.variants import check_writable
-from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -402,17 +402,19 @@ def nonzero_unbacked(new: NewNumbers, self: TensorMeta) -> TensorMeta:
 
 def _nonzero(op: OpOverload, ks: int) -> Callable[..., object]:
     """Positions in columns, one a dimension, each of them contiguous even where there are none."""
-    xp = backend_of("cpu").namespace
+    backend = backend_at(ks)
+    assert backend is not None  # not registered for meta
+    xp = backend.namespace
 
     def kernel(ks: int, self: Tensor) -> Tensor:
-        found = _positions(xp, self._data)  # type: ignore[arg-type]  # NumPy and an array
+        found = cast(Array, backend.run(self.meta.device, _positions, xp, self._data))
         ndim, count = found.shape
-        return fresh_from(op, TensorMeta.of(int64, (count, ndim), (1, count)), found.T)
+        return fresh_from(op, self.meta.fresh((count, ndim), int64, (1, count)), found.T)
 
     return kernel
 
 
-nonzero.op.register(DispatchKey.CPU, Kernel(_nonzero))
+nonzero.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), Kernel(_nonzero))
 
 
 def _positions(xp: ModuleType, self: Array) -> Array:

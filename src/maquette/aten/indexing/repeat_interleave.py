@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import cast
 
 from maquette.aten.common.axes import Array, wrap_existing_dim
-from maquette.core.dtype import from_numpy_dtype, int32, int64
+from maquette.core.dtype import int32, int64
 from maquette.core.errors import check, check_data
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
@@ -17,10 +18,9 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.arrays import fresh_from
+from maquette.library.arrays import backend_at, fresh_from
 from maquette.library.infer import DependsOnData
 from maquette.library.page import NewNumbers, define
-from maquette.tensor.backend import backend_of
 from maquette.tensor.tensor import Tensor
 
 repeats_to_positions = define(
@@ -72,17 +72,22 @@ def _positions(xp: ModuleType, repeats: Array, output_size: int | None) -> Array
 
 
 def _on_data(op: OpOverload, ks: int) -> Callable[..., object]:
-    xp = backend_of("cpu").namespace
+    backend = backend_at(ks)
+    assert backend is not None  # not registered for meta
+    xp = backend.namespace
 
     def kernel(ks: int, repeats: Tensor, output_size: int | None) -> Tensor:
-        _check_repeats(repeats.meta)
-        found = _positions(xp, repeats._data, output_size)  # type: ignore[arg-type]  # NumPy and an array
-        return fresh_from(op, TensorMeta.of(from_numpy_dtype(found.dtype), found.shape), found)
+        meta = repeats.meta
+        _check_repeats(meta)
+        found = cast(Array, backend.run(meta.device, _positions, xp, repeats._data, output_size))
+        return fresh_from(op, meta.fresh(found.shape), found)
 
     return kernel
 
 
-repeats_to_positions.op.register(DispatchKey.CPU, Kernel(_on_data))
+repeats_to_positions.op.register_for_good(
+    (DispatchKey.CPU, DispatchKey.CUDA), Kernel(_on_data)
+)
 repeats_to_positions.nondifferentiable()
 
 

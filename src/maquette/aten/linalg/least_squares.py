@@ -36,7 +36,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
-from maquette.library.arrays import arrays_of, fresh_from
+from maquette.library.arrays import backend_at, fresh_from, host_array
 from maquette.library.infer import DependsOnData, infer
 from maquette.library.page import define
 from maquette.library.variants import check_castable
@@ -247,13 +247,14 @@ def lstsq_results(
 
 def lstsq_on_data(op: OpOverload, ks: int) -> Callable[..., object]:
     """The kernel: the same checks, then what the data say."""
+    backend_at(ks)  # refuses where nothing holds data
     quiet = backend_of("cpu").runner
 
     def kernel(
         ks: int, self: Tensor, b: Tensor, rcond: float | None, driver: str | None
     ) -> tuple[Tensor, ...]:
         lstsq_checks(self.meta, b.meta, rcond, driver)
-        arrays = arrays_of((self, b))
+        arrays = [host_array(self), host_array(b)]  # LAPACK computes there
         found: Results = run_kernel(  # type: ignore[assignment]  # what the function gives
             quiet, lstsq_results, self.meta, b.meta, arrays, rcond, driver or "gelsy"
         )
@@ -281,7 +282,9 @@ def lstsq_shape(
     raise DependsOnData("the rank of the matrices")
 
 
-linalg_lstsq.op.register(DispatchKey.CPU, Kernel(lstsq_on_data))
+linalg_lstsq.op.register_for_good(
+    (DispatchKey.CPU, DispatchKey.CUDA), Kernel(lstsq_on_data)
+)
 linalg_lstsq.op.register(DispatchKey.Meta, Kernel(lstsq_without_data))
 linalg_lstsq.facts.shape = lstsq_shape
 

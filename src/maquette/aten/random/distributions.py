@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import byte_strides
 from maquette.aten.common.axes import Array
 from maquette.aten.random.box_muller import (
     BLOCK,
@@ -146,4 +147,4 @@ def in_memory_order(array: Array, like: Array | None = None) -> Array:
 
     like: order the dimensions as they lie in this array's memory instead.
     """
-    return array.transpose(_outermost_first((array if like is None else like).strides))
+    return array.transpose(_outermost_first(byte_strides(array if like is None else like)))

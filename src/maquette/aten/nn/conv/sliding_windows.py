@@ -12,7 +12,7 @@ from itertools import product
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index, Number
-from maquette.aten.common.array_libraries import added_to, assigned_at
+from maquette.aten.common.array_libraries import added_to, assigned_at, byte_strides
 from maquette.tensor.backend import backend_for
 
 Ints = Sequence[int]
@@ -47,10 +47,11 @@ def windows(
 ) -> Array:
     """A view (*leading, *window, *places) of an array that is padded already."""
     dims = len(size)
-    steps = x.strides[-dims:]
+    known = byte_strides(x)
+    steps = known[-dims:]
     shape = (*x.shape[:-dims], *size, *places)
     strides = (
-        *x.strides[:-dims],
+        *known[:-dims],
         *(s * d for s, d in zip(steps, dilation)),
         *(s * t for s, t in zip(steps, stride)),
     )

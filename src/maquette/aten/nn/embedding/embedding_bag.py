@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.array_libraries import byte_strides, combined_at
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.nn.embedding.embedding import check_indices, checked_rows
@@ -154,8 +154,8 @@ def _sums_fast(weight: TensorMeta, scale: TensorMeta | None, padding_idx: int) -
 def _array_sums_fast(weight: Array, scale: Array | None, padding_idx: int) -> bool:
     return (
         weight.dtype.name in ("float32", "float16", "bfloat16")
-        and weight.strides[1] == weight.itemsize
-        and (scale is None or scale.strides[0] == scale.itemsize)
+        and byte_strides(weight)[1] == weight.itemsize
+        and (scale is None or byte_strides(scale)[0] == scale.itemsize)
         and padding_idx < 0
     )
 
