@@ -45,12 +45,13 @@ MEMORY_GIB = 12.0  # address space of a process: a test that wants more fails, o
 # What makes an accelerator's tests run on cpu, in this order.
 REPLACEMENTS = (
     (r"onlyPRIVATEUSE1", "onlyCPU"),
-    (r"dtypesIfPRIVATEUSE1", "dtypesIfCPU"),
-    (r"only_for=\(?['\"]privateuse1['\"],?\)?", "only_for=('cpu',)"),
+    (r"dtypesIfPRIVATEUSE1", "dtypesIfMPS"),
+    (r"only_for=(\(?)['\"]privateuse1['\"],?", r"only_for=\1'cpu'"),
     (r"(['\"])(?:npu|privateuse1)(?::\d+)?\1", r"\1cpu\1"),
     (r"(['\"])npu:\{\}\1", r"\1cpu\1"),
     (r"\.npu\((?=[^)]*\))[^)]*\)", ".cpu()"),
     (r"\btorch_npu\.npu\b|\btorch\.npu\b", "torch.cuda"),
+    (r"torch\.cuda\.get_device_name\([^)]*\)", "'cpu'"),
 )
 
 

@@ -50,10 +50,8 @@ class Absent:
         return Absent(f"{self._name}.{name}")
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        caller = sys._getframe(1)
-        if caller.f_code.co_name in ("<module>", "<lambda>") or HELPERS in str(
-            caller.f_globals.get("__name__")
-        ):
+        asker = str(sys._getframe(1).f_globals.get("__name__"))
+        if asker.startswith(HELPERS) or (asker == TEST_FILE and _is_loading()):
             # Decorators and questions at import: the thing decorated stays as it is.
             return args[0] if len(args) == 1 and callable(args[0]) else Absent(f"{self._name}()")
         raise NotImplementedError(f"maquette has no {self._name}")
@@ -98,6 +96,9 @@ class Absent:
     def __exit__(self, *exc: object) -> None: ...
 
 
+# Names that the helpers look for to see whether they are there.
+STRICT = ("zero", "copy", "_foreach_zero", "_foreach_copy")
+
 # What the helpers ask for at import and cannot do without.
 FACTS: dict[str, object] = {
     "torch._C._get_privateuse1_backend_name": lambda: "privateuseone",
@@ -110,6 +111,36 @@ FACTS: dict[str, object] = {
     "torch._C.has_mkl": True,
     "torch._C._get_default_device": lambda: "cpu",
 }
+
+
+class AbsentDtype(Absent):
+    """A dtype that maquette lacks; the helpers sort dtypes from other things by their class."""
+
+    @property
+    def __class__(self) -> Any:
+        return sys.modules["torch"].dtype
+
+    @__class__.setter
+    def __class__(self, value: type) -> None: ...
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __bool__(self) -> bool:
+        return True
+
+    is_floating_point = is_complex = False
+    itemsize = 1
+
+
+QUANTIZED = ("qint8", "quint8", "qint32", "quint4x2", "quint2x4")
+
+
+def stand_in(path: str) -> object:
+    """What a helper gets for a name that maquette lacks."""
+    if path.rpartition(".")[2] in QUANTIZED:
+        return AbsentDtype(path)
+    return FACTS.get(path, Absent(path))
 
 
 class AbsentFinder:
@@ -139,7 +170,7 @@ def _absent(module: str, name: str) -> object:
         return sys.modules["torch.testing._internal.common_utils"].TestCase
     if name == "run_tests":
         return lambda *args: None
-    return FACTS.get(f"{module}.{name}", Absent(f"{module}.{name}"))
+    return stand_in(f"{module}.{name}")
 
 
 class WheelFinder:
@@ -203,6 +234,18 @@ def _be_lenient_to_helpers() -> None:
         return module
 
     builtins.__import__ = importing
+    namespace = importlib.import_module("maquette.dispatch.registry").OpNamespace
+    strict = namespace.__getattr__
+
+    def lenient(self: Any, name: str) -> object:
+        try:
+            return strict(self, name)
+        except AttributeError:
+            if name.startswith("__") or not _a_helper_asks():
+                raise
+            return Absent(f"torch.ops.{self._namespace}.{name}")
+
+    namespace.__getattr__ = lenient
 
 
 def _soften(module: types.ModuleType) -> None:
@@ -221,9 +264,9 @@ def _soften(module: types.ModuleType) -> None:
                 _soften(found)
             return found
         except AttributeError:
-            if name.startswith("__") or not _a_helper_asks():
+            if name.startswith("__") or name in STRICT or not _a_helper_asks():
                 raise
-            return FACTS.get(f"{place}.{name}", Absent(f"{place}.{name}"))
+            return stand_in(f"{place}.{name}")
 
     module.__getattr__ = lenient  # type: ignore[method-assign]
 
@@ -233,8 +276,11 @@ def _a_helper_asks() -> bool:
     while frame is not None and "importlib" in frame.f_code.co_filename:
         frame = frame.f_back  # type: ignore[assignment]
     asker = str(frame.f_globals.get("__name__"))
-    loading = TEST_FILE in sys.modules and not hasattr(sys.modules[TEST_FILE], "_loaded")
-    return asker.startswith("torch.testing") or (asker == TEST_FILE and loading)
+    return asker.startswith("torch.testing") or (asker == TEST_FILE and _is_loading())
+
+
+def _is_loading() -> bool:
+    return TEST_FILE in sys.modules and not hasattr(sys.modules[TEST_FILE], "_loaded")
 
 
 def _lenient_to(asker: str) -> bool:

@@ -296,7 +296,7 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
 
 # Operators whose function PyTorch has elsewhere, or has not at all.
 _ELSEWHERE = ("linalg_", "fft_", "special_")
-_NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim"))
+_NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim", "_foreach_zero", "_foreach_copy"))
 
 
 def function_names() -> list[str]:
