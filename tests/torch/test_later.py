@@ -24,7 +24,6 @@ def test_missing_features_say_what_to_do(call, advice):
         call()
 
 
-
 def test_one_process_is_not_distributed():
     assert not torch.distributed.is_available()
     assert not torch.distributed.is_initialized()

@@ -5,12 +5,10 @@ Attached at import, as those of `tensor_methods.py` are.
 
 from __future__ import annotations
 
-import mmap
+import math
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from maquette.api.creation import legacy
 from maquette.autograd.grad_mode import no_grad
@@ -87,27 +85,16 @@ def share_memory_(self: Tensor) -> Tensor:
     and for storages without data; what is not on the cpu is shared as it is.
     """
     held = self._storage
-    if self.device.type != "cpu" or is_shared(self) or held.nbytes() == 0:
-        return self
-    if held.data is None or held.foreign:
-        raise RuntimeError(
-            "share_memory_(): the storage has no data of its own to move (it is fake, or a NumPy "
-            "array's); clone() the tensor first"
-        )
-    shared = np.frombuffer(mmap.mmap(-1, held.nbytes()), np.uint8)
-    shared[...] = held.raw()
-    held.data = shared
-    held.bytes_moved()
+    if self.device.type == "cpu" and not held.is_shared() and held.nbytes():
+        if held.data is None:
+            raise RuntimeError("share_memory_(): the storage has no data to move: it is fake")
+        held.share_memory_()
     return self
 
 
 def is_shared(self: Tensor) -> bool:
     """Whether processes share the bytes: after `share_memory_`, and on cuda always."""
-    base: object = self._storage.data
-    while isinstance(base, np.ndarray):
-        base = base.base
-    owner = base.obj if isinstance(base, memoryview) else base
-    return self.is_cuda or isinstance(owner, mmap.mmap)
+    return self.is_cuda or self._storage.is_shared()
 
 
 def record_stream(self: Tensor, stream: object) -> None:
@@ -158,7 +145,7 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 
 def _resized(self: Tensor, size: object) -> Tensor:
     shape = (size,) if isinstance(size, int) else tuple(size)  # type: ignore[arg-type]  # as reshape's
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     if count != self.meta.numel:
         raise RuntimeError(
             f"requested resize to {shape} ({count} elements in total), but the given tensor has a "

@@ -11,15 +11,17 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
 
-from maquette.core.device import device
+from maquette.core.device import cpu, device
 from maquette.tensor.backend import Array, backend_of
+from maquette.tensor.storage_methods import StorageMethods, given_bytes
 
+Device = device  # a parameter below has its name
 _ids = itertools.count(1)
 
 
@@ -33,17 +35,29 @@ class AllocationObserver(Protocol):
     def released(self, storage_id: int) -> None: ...
 
 
-class UntypedStorage:
+class UntypedStorage(StorageMethods):
     """A run of bytes on a device, shared by all tensors that alias it.
 
-    ``data`` is an array of any shape that owns the memory, contiguous in memory order, or None
-    where there is no data. Identity is the object's; ``id`` numbers it.
+    Programs give a number of bytes, or the bytes, and a ``device``: ``UntypedStorage(4)``,
+    ``UntypedStorage([1, 2], device="cpu")``. Tensors are made with ``on`` and ``data``, an array of
+    any shape that owns the memory, contiguous in memory order, or None where there is no data.
+    Identity is the object's; ``id`` numbers it.
     """
 
-    __slots__ = ("__weakref__", "_id", "_nbytes", "data", "device", "foreign")
+    __slots__ = ("__dict__", "__weakref__", "_id", "_nbytes", "data", "device", "foreign")
 
-    def __init__(self, nbytes: int, on: device, data: Array | None = None) -> None:
-        self._nbytes = nbytes
+    def __init__(
+        self,
+        nbytes: int | Sequence[int] = 0,
+        on: device | None = None,
+        data: Array | None = None,
+        *,
+        device: device | str = cpu,
+    ) -> None:
+        if on is None:
+            on = device if isinstance(device, Device) else Device(device)
+            nbytes, data = given_bytes(nbytes, on)
+        self._nbytes: int = nbytes  # type: ignore[assignment]  # a number wherever `on` is given
         self.device = on
         self.data = data
         self.foreign = False
@@ -118,12 +132,6 @@ class UntypedStorage:
         MOVED.add(self)
         for moved in BYTES_MOVED:
             moved()
-
-    def __getitem__(self, index: int) -> int:
-        return int(self.raw()[index])
-
-    def __repr__(self) -> str:
-        return f"UntypedStorage({self._nbytes} bytes, device='{self.device}')"
 
 
 _UINT8 = np.dtype(np.uint8)

@@ -302,8 +302,8 @@ class Tensor(TensorSurface):
         return self._storage
 
     def data_ptr(self) -> int:
-        """Address of the first element."""
-        if self._storage.data is None:
+        """Address of the first element; 0 where there is none."""
+        if self._storage.data is None or self.meta.numel == 0:
             return 0
         return self._storage.data_ptr() + self.meta.offset * self.meta.itemsize
 

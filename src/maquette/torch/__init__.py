@@ -98,6 +98,7 @@ _HERE = {
     **dict.fromkeys(
         (
             "TypedStorage",
+            "_storage_classes",
             "HalfStorage",
             "BFloat16Storage",
             "FloatStorage",
@@ -157,6 +158,7 @@ _HERE = {
         ),
         "amp.autocast_mode",
     ),
+    "Storage": "storage",
     "to_dlpack": "utils.dlpack",
     "load": "serialization",
     "save": "serialization",

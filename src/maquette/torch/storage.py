@@ -5,8 +5,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
 from maquette.core import dtype as kinds
+from maquette.core.device import cpu
 from maquette.core.dtype import dtype
+from maquette.core.dtype import dtype as Dtype
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.typed_storage import TypedStorage
 
@@ -21,16 +29,69 @@ class StorageType(type):
             return False
         return instance.dtype is cls.dtype and instance.device.type == "cpu"
 
-    def __call__(cls, *args: object, **kwargs: object) -> TypedStorage:
-        """A storage of this dtype: of a number of elements, of values, or empty."""
-        return TypedStorage(*args, dtype=cls.dtype, **kwargs)  # type: ignore[arg-type]  # as its own
+    def __call__(
+        cls,
+        *values: int | Sequence[bool | int | float | complex],
+        wrap_storage: UntypedStorage | None = None,
+        _internal: bool = False,
+        **wrong: object,
+    ) -> TypedStorage:
+        """A storage of this dtype: of a number of elements, of values, of bytes, or empty."""
+        for name in ("dtype", "device"):
+            if name in wrong:
+                raise RuntimeError(
+                    f"'{name}' cannot be specified: {cls.__name__} says it"
+                )
+        if wrong:
+            raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {[*wrong]}")
+        if wrap_storage is not None and isinstance(wrap_storage, UntypedStorage):
+            if wrap_storage.device.type != "cpu":
+                raise RuntimeError(
+                    f"Device of 'wrap_storage' must be cpu, but got {wrap_storage.device}"
+                )
+        return TypedStorage(*values, wrap_storage=wrap_storage, dtype=cls.dtype)
 
-    def __repr__(cls) -> str:
-        return f"<class 'torch.{cls.__name__}'>"
+    @property
+    def _dtype(cls) -> Dtype:
+        return cls.dtype
+
+    def from_buffer(
+        cls, buffer: bytes | bytearray | memoryview, byte_order: str = "native", **rest: object
+    ) -> TypedStorage:
+        """A storage with a copy of a buffer's elements; byte_order: native, big or little."""
+        if byte_order not in ("native", "big", "little"):
+            raise ValueError(f"byte order is native, big or little, not {byte_order!r}")
+        if cls.dtype is kinds.bool_:
+            data = np.frombuffer(bytearray(buffer), np.uint8) != 0
+            return TypedStorage(wrap_storage=_owning(data.view(np.uint8)), dtype=cls.dtype)
+        whole = len(buffer) // cls.dtype.itemsize * cls.dtype.itemsize
+        if whole != len(buffer):
+            raise ValueError(
+                f"buffer size ({len(buffer)}) must be a multiple of element size "
+                f"({cls.dtype.itemsize})"
+            )
+        made = _owning(np.frombuffer(bytearray(buffer), np.uint8))
+        if byte_order not in ("native", sys.byteorder):
+            made.byteswap(cls.dtype)
+        return TypedStorage(wrap_storage=made, dtype=cls.dtype)
+
+    def __repr__(self) -> str:
+        return f"<class 'torch.{self.__name__}'>"
+
+
+def _owning(data: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> UntypedStorage:
+    return UntypedStorage(data.nbytes, cpu, data)
 
 
 def _type(name: str, kind: dtype) -> StorageType:
     return StorageType(name, (), {"dtype": kind, "__module__": "torch"})
+
+
+class _LegacyStorage:
+    """What `FloatStorage` and its like were once derived from; it has no instances."""
+
+    def __init__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise RuntimeError("Only child classes of _LegacyStorage can be instantiated")
 
 
 HalfStorage = _type("HalfStorage", kinds.float16)
@@ -45,5 +106,19 @@ LongStorage = _type("LongStorage", kinds.int64)
 BoolStorage = _type("BoolStorage", kinds.bool_)
 ComplexFloatStorage = _type("ComplexFloatStorage", kinds.complex64)
 ComplexDoubleStorage = _type("ComplexDoubleStorage", kinds.complex128)
+
+Storage = FloatStorage  # of the default dtype, as torch.Tensor is FloatTensor
+
+_storage_classes = {
+    UntypedStorage, TypedStorage, HalfStorage, BFloat16Storage, FloatStorage, DoubleStorage,
+    ByteStorage, CharStorage, ShortStorage, IntStorage, LongStorage, BoolStorage,
+    ComplexFloatStorage, ComplexDoubleStorage,
+}  # fmt: skip
+
+
+def _dtype_to_storage_type_map() -> dict[dtype, str]:
+    """The names of the classes, by their dtype."""
+    return {c.dtype: c.__name__ for c in _storage_classes if isinstance(c, StorageType)}
+
 
 __all__ = ["TypedStorage", "UntypedStorage"]

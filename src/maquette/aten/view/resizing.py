@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maquette.core.device_rules import any_elsewhere
+from maquette.core.dtype import dtype
 from maquette.core.errors import check
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.layout import preserve_format
@@ -130,13 +131,26 @@ def _set_storage(
     size: Ints,
     stride: Ints,
 ) -> None:
-    source = source.untyped() if isinstance(source, TypedStorage) else source
+    source = _bytes_of(source, self.meta.dtype)
     meta = TensorMeta.of(
         self.meta.dtype, size, stride or None, storage_offset, source.device, self.meta.layout
     )
     if meta.storage_bytes > source.nbytes():
         source.resize_(meta.storage_bytes)
     _replace(self, meta, source)
+
+
+def _bytes_of(source: UntypedStorage | TypedStorage, kind: dtype) -> UntypedStorage:
+    if not isinstance(source, TypedStorage):
+        return source
+    check(
+        source.dtype is kind,
+        lambda: (
+            f"Expected a Storage of type {kind} or an UntypedStorage, but got type "
+            f"{source.dtype} for argument 1 'storage'"
+        ),
+    )
+    return source.untyped()
 
 
 def _replace(self: Tensor, meta: TensorMeta, source: UntypedStorage) -> None:

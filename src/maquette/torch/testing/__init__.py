@@ -1,7 +1,9 @@
-"""`torch.testing`: `assert_close`."""
+"""`torch.testing`: `assert_close`, and what tests make and check their tensors and texts with."""
 
 from __future__ import annotations
 
 from maquette.torch.testing.closeness import assert_close
+from maquette.torch.testing.file_check import FileCheck
+from maquette.torch.testing.making import make_tensor
 
-__all__ = ["assert_close"]
+__all__ = ["FileCheck", "assert_close", "make_tensor"]

@@ -1,0 +1,233 @@
+"""What programs call on storages: their bytes one by one, copies, other devices, other sizes.
+
+`StorageMethods` is the base of `UntypedStorage`, which holds the bytes and knows their size
+(`storage.py`). Nothing here is on the way of a tensor's operator.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from maquette.core.device import cpu, device
+from maquette.core.dtype import dtype
+from maquette.tensor.backend import Array, backend_of
+
+if TYPE_CHECKING:
+    from maquette.tensor.storage import UntypedStorage
+
+
+def given_bytes(values: int | Sequence[int], where: device) -> tuple[int, Array | None]:
+    """The size and the bytes of a new storage: zeros, or ``values``; no bytes where none are held.
+
+    Raises TypeError for what is no size and no sequence of bytes, RuntimeError for a negative size.
+    """
+    if isinstance(values, int):
+        if values < 0:
+            raise RuntimeError(f"Storage size must not be negative, got {values}")
+        size = values
+    elif isinstance(values, list | tuple | bytes | bytearray | range):
+        size = len(values)
+    else:
+        raise TypeError(
+            f"UntypedStorage(): expected a number of bytes or a sequence of them, got "
+            f"{type(values).__name__}"
+        )
+    if where.type == "meta":
+        return size, None
+    data = backend_of(where.type).zeros(size, where)
+    if not isinstance(values, int) and size:
+        data[:] = np.array(list(values), np.uint8)
+    return size, data
+
+
+class StorageMethods:
+    """The methods of `UntypedStorage` that programs call and operators do not."""
+
+    __slots__ = ()
+
+    # --- what it is ------------------------------------------------------------------
+
+    def _self(self) -> UntypedStorage:
+        return cast("UntypedStorage", self)
+
+    def element_size(self) -> int:
+        """1: its elements are bytes."""
+        return 1
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on cuda."""
+        return self._self().device.type == "cuda"
+
+    @property
+    def is_sparse(self) -> bool:
+        """False."""
+        return False
+
+    def get_device(self) -> int:
+        """The number of its device; -1 on the cpu."""
+        index = self._self().device.index
+        return -1 if index is None else index
+
+    def resizable(self) -> bool:
+        """Whether it can grow: memory of a NumPy array's cannot."""
+        return not self._self().foreign
+
+    def is_shared(self) -> bool:
+        """Whether forked processes share the bytes: after `share_memory_`, and on cuda always."""
+        base: object = self._self().data
+        while isinstance(base, np.ndarray):
+            base = base.base
+        owner = base.obj if isinstance(base, memoryview) else base
+        return self.is_cuda or isinstance(owner, mmap.mmap)
+
+    def share_memory_(self) -> UntypedStorage:
+        """Move the bytes to memory that forked processes share; returns itself.
+
+        RuntimeError for a storage that is not on the cpu, has no data, or is a NumPy array's.
+        """
+        held = self._self()
+        if held.device.type != "cpu" or held.data is None:
+            raise RuntimeError(f"share_memory_: only available on CPU, and this is {held!r}")
+        if held.foreign:
+            raise RuntimeError(
+                "share_memory_(): the bytes are a NumPy array's; clone() the tensor first"
+            )
+        if not self.is_shared() and held.nbytes():
+            shared = np.frombuffer(mmap.mmap(-1, held.nbytes()), np.uint8)
+            shared[...] = held.raw()
+            held.data = shared
+            held.bytes_moved()
+        return held
+
+    # --- bytes -----------------------------------------------------------------------
+
+    def _bytes(self) -> Array:
+        if self._self().data is None:
+            raise NotImplementedError(f"Not available for a storage without data: {self!r}")
+        return self._self().raw()
+
+    def __getitem__(self, index: int | slice) -> int | UntypedStorage:
+        """A byte; of a slice, a storage that shares its bytes."""
+        chosen = self._bytes()[index]
+        if not isinstance(index, slice):
+            return int(chosen)
+        if index.step not in (None, 1):
+            raise RuntimeError(f"Trying to slice with a step of {index.step}, but only 1 is there")
+        return type(self._self())(chosen.size, self._self().device, chosen)
+
+    def __setitem__(self, index: int | slice, value: int) -> None:
+        if not isinstance(value, int):
+            raise RuntimeError(f"a byte is a Python int, got {type(value).__name__}")
+        self._bytes()[index] = np.array(value).astype(np.uint8)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[int]:
+        """The bytes as Python numbers; NotImplementedError without data."""
+        fetch = getattr(self._bytes(), "get", None)
+        found: list[int] = (self._bytes() if fetch is None else fetch()).tolist()
+        return found
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Set every byte; returns itself."""
+        self[:] = value
+        return self._self()
+
+    def byteswap(self, kind: dtype) -> None:
+        """Turn round the bytes of every element of this dtype; of complex ones, of each part."""
+        unit = kind.itemsize // 2 if kind.is_complex else kind.itemsize
+        if unit > 1:
+            self._bytes()[:] = self._bytes().view(f"u{unit}").byteswap().view(np.uint8)
+
+    # --- copies ----------------------------------------------------------------------
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Take over the bytes of a storage of the same size; returns itself."""
+        if source.nbytes() != self._self().nbytes():
+            raise RuntimeError(
+                f"size does not match, self was {self._self().nbytes()} bytes but src was "
+                f"{source.nbytes()} bytes"
+            )
+        if source.data is None:
+            raise NotImplementedError("Cannot copy out of a storage without data (meta or fake)")
+        self._bytes()[:] = (
+            np.asarray(source.tolist(), np.uint8)
+            if (source.device != self._self().device)
+            else source.raw()
+        )
+        return self._self()
+
+    def clone(self) -> UntypedStorage:
+        """A storage of its own with the same bytes, or as many without data."""
+        held = self._self()
+        data = None if held.data is None else held.raw().copy()
+        return type(held)(held.nbytes(), held.device, data)
+
+    def to(self, *, device: device | str, non_blocking: bool = False) -> UntypedStorage:
+        """Itself if it is on that device, else a copy there."""
+        where = _device(device)
+        held = self._self()
+        if where == held.device:
+            return held
+        made = type(held)(held.nbytes(), device=where)
+        return made if where.type == "meta" else made.copy_(held)
+
+    def cpu(self) -> UntypedStorage:
+        """Itself on the cpu, or a copy there; NotImplementedError without data."""
+        return self.to(device=cpu)
+
+    def cuda(
+        self, device: device | str | int = "cuda", non_blocking: bool = False
+    ) -> UntypedStorage:
+        """Itself on that device, or a copy there."""
+        where = f"cuda:{device}" if isinstance(device, int) else device
+        return self.to(device=where)
+
+    def pin_memory(self, device: object = "cuda") -> UntypedStorage:
+        """A copy; pinning is a mark of tensors' here. TypeError unless it is on the cpu."""
+        if self._self().device.type != "cpu" or self._self().data is None:
+            raise TypeError(f"cannot pin '{self.type()}' only CPU memory can be pinned")
+        return self.clone()
+
+    def is_pinned(self, device: object = "cuda") -> bool:
+        """False: pinning is a mark of tensors' here."""
+        return False
+
+    def new(self) -> UntypedStorage:
+        """An empty storage on the same device."""
+        return type(self._self())(0, device=self._self().device)
+
+    def type(self, dtype: object = None, non_blocking: bool = False) -> str:
+        """The name of its class."""
+        kind = self._self().device.type
+        return "torch.storage.UntypedStorage" if kind == "cpu" else f"torch.{kind}.UntypedStorage"
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self._self()
+
+    def __repr__(self) -> str:
+        held = self._self()
+        kind = f"[torch.storage.UntypedStorage(device={held.device}) of size {held.nbytes()}]"
+        rows = ["..."] if held.data is None else [f" {value}" for value in self.tolist()]
+        return "\n".join([*rows, kind])
+
+    @classmethod
+    def from_buffer(cls, buffer: bytes | bytearray | memoryview) -> UntypedStorage:
+        """A storage with a copy of a buffer's bytes."""
+        data = np.frombuffer(bytearray(buffer), np.uint8)
+        made = cast("type[UntypedStorage]", cls)
+        return made(data.nbytes, cpu, data)
+
+
+def _device(where: device | str) -> device:
+    return where if isinstance(where, device) else device(where)
+
+
+__all__ = ["StorageMethods", "given_bytes"]
