@@ -71,6 +71,7 @@ verify: $(READY) ## run what is exhaustive or long: tests marked `verify`, scrip
 	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -m verify || [ $$? = 5 ]  # 5: none marked
 	@for script in $(sort $(wildcard tools/verify/*.py)); do \
 	echo "python $$script"; $(VENV)/bin/python $$script || exit 1; done
+	@test ! -x $(PEER)/bin/python || $(PEER)/bin/python tools/random_programs.py --count 20000
 
 check: $(READY) ## lint, types, layers
 	$(VENV)/bin/ruff check .
@@ -89,6 +90,7 @@ bench: $(PEER_READY) ## measure the budgets against PyTorch in the same run
 
 peer: $(PEER_READY) ## compare behaviour with PyTorch itself
 	$(PEER)/bin/python tools/peer.py $(PYTEST_FLAGS)
+	$(PEER)/bin/python tools/random_programs.py --count 500
 
 clean: ## remove the environments and all that builds and tests leave behind
 	rm -rf $(VENV) .venv-3.* $(PEER) build dist docs/_build .benchmarks .hypothesis .pytest_results.xml

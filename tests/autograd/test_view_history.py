@@ -139,3 +139,64 @@ def test_T5_resizing_to_the_same_sizes_is_no_mutation() -> None:
     assert a._version == 0
     a.resize_(4)
     assert a._version == 1
+
+
+def test_T24_an_operand_that_is_the_mutated_tensor_itself_is_refused_in_backward() -> None:
+    x = mq.ones(2, requires_grad=True)
+    y = x * 2
+    y.addcmul_(y, y)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        y.sum().backward()
+
+
+def test_T25_turning_a_view_in_place_leaves_its_base_alone() -> None:
+    x = mq.ones(2, 2, requires_grad=True)
+    base = -x
+    view = base[...]
+    view.as_strided_((2,), (1,))
+    (base.sum() + view.sum()).backward()
+    assert x.grad.tolist() == [[-2.0, -2.0], [-1.0, -1.0]]
+
+
+def test_T25_a_lazily_negated_complex_tensor_has_negated_parts() -> None:
+    """Findings 2 and 3: the bit was lost where the dtype changes."""
+    z = mq.ops.aten._neg_view(mq.tensor([1 + 2j]))
+    assert z.imag.tolist() == [-2.0]
+    assert mq.view_as_real(z).tolist() == [[-1.0, -2.0]]
+
+
+def test_T25_the_gradient_of_a_negated_view_has_its_sign() -> None:
+    """Finding 3."""
+    x = complex_leaf()
+    y = x.detach().neg().requires_grad_()
+    mq.ops.aten._neg_view(x).angle().sum().backward()
+    y.angle().sum().backward()
+    assert (x.grad + y.grad).abs().max().item() < 1e-6
+
+
+def test_T57_a_leaf_that_requires_grad_no_more_gets_none() -> None:
+    x = mq.ones(2, requires_grad=True)
+    y = x * 2
+    x.requires_grad_(False)
+    y.sum().backward()
+    assert x.grad is None
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda x: x * 2, "MulBackward0"),
+        (lambda x: x.sum(0), "SumBackward1"),
+        (lambda x: x[:], "SliceBackward0"),
+        (lambda x: x[...], "AliasBackward0"),
+        (lambda x: x.clone().fill_(mq.tensor(1.0)), "FillBackward3"),
+        (lambda x: x.clone().copy_(x), "torch::autograd::CopyBackwards"),
+        (lambda x: x.clone()[0].zero_(), "AsStridedBackward0"),
+        (lambda x: x.clone().squeeze_(), "SqueezeBackward3"),
+        (lambda x: x.log1p(), "Log1PBackward0"),
+    ],
+)
+def test_T56_nodes_have_the_names_of_pytorch(make: object, name: str) -> None:
+    """Finding 61."""
+    x = mq.ones(2, 2, requires_grad=True)
+    assert make(x).grad_fn.name() == name  # type: ignore[operator]

@@ -20,6 +20,7 @@ from maquette.core.dtype import bool_, int64, uint8
 from maquette.core.fitting import computing_type
 from maquette.core.symbols import expect_true, is_true, node_of, plain
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, from_array
 
 _LARGEST = 2**63 - 1
@@ -40,8 +41,7 @@ def getitem(self: Tensor, index: object) -> Tensor:
     if index.__class__ is int:
         return _at(self, 0, 0, index)
     if index.__class__ is slice and self.meta.shape:
-        part = _cut(self, 0, index)
-        return _alias(part) if part is self else part
+        return _slice(self, 0, *_bounds(index))  # whole or not
     view, found = _applied(self, _items(index))
     if found:
         return indexing.index(view, _listed(view, found))
@@ -68,10 +68,14 @@ def setitem(self: Tensor, index: object, value: object) -> None:
 
 def _write(target: Tensor, value: object) -> None:
     if not isinstance(value, Tensor):
-        if computing_type(target.dtype) is not target.dtype:
+        recorded = target.requires_grad and tls.st.grad_enabled  # nodes are named for the overload
+        if recorded or computing_type(target.dtype) is not target.dtype:
             # Assigning rounds to infinity what does not fit in 16 bits; `fill_` refuses it.
             value = scalar_tensor(value, dtype=target.dtype)
-        target.fill_(value)
+        if recorded and not target.meta.shape:
+            target.copy_(value)
+        else:
+            target.fill_(value)
     elif value.meta.shape == target.meta.shape:
         target.copy_(value)
     elif value.meta.ndim == 0 and value.is_cpu:
@@ -177,6 +181,16 @@ def _at(view: Tensor, dim: int, real_dim: int, index: int) -> Tensor:
 
 
 def _cut(view: Tensor, dim: int, item: slice) -> Tensor:
+    start, stop, step = _bounds(item)
+    size = view.meta.shape[dim]
+    whole = is_true(start == 0) and step == 1
+    if whole and (is_true(stop == _LARGEST) or is_true(stop == size)):
+        return view
+    return _slice(view, dim, start, stop, step)
+
+
+def _bounds(item: slice) -> tuple[int, int, int]:
+    """Start, stop and step as `slice` takes them."""
     start, stop, step = item.start, item.stop, item.step
     start = 0 if start is None else _bound(start)
     stop = _LARGEST if stop is None else _bound(stop)
@@ -185,11 +199,7 @@ def _cut(view: Tensor, dim: int, item: slice) -> Tensor:
         raise ValueError(
             "slice step cannot be zero" if step == 0 else "step must be greater than zero"
         )
-    size = view.meta.shape[dim]
-    whole = is_true(start == 0) and step == 1
-    if whole and (is_true(stop == _LARGEST) or is_true(stop == size)):
-        return view
-    return _slice(view, dim, start, stop, step)
+    return start, stop, step
 
 
 def _bound(value: object) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from maquette.autograd.engine import run_backward
 from maquette.autograd.hooks import RemovableHandle, TensorHook
-from maquette.autograd.node import AccumulateGrad, Edge, Grad, grad_edge, hooks_of
+from maquette.autograd.node import AccumulateGrad, Edge, Grad, Nowhere, grad_edge, hooks_of
 from maquette.core.layout import preserve_format
 from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import ops
@@ -98,6 +98,8 @@ def backward(
 
 def _edge_of_input(t: Tensor, i: int) -> Edge:
     edge = grad_edge(t)
+    if edge is None and t.requires_grad:
+        return Nowhere(), 0  # only its base, a leaf, requires grad: no gradient comes
     if edge is None:
         raise RuntimeError(
             f"One of the differentiated Tensors does not require grad (input {i}, {t.meta})"
@@ -166,7 +168,9 @@ def register_hook(self: Tensor, hook: TensorHook) -> RemovableHandle:
     """
     edge = grad_edge(self)
     if edge is None:
-        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        return RemovableHandle({}, hook)  # only its base requires grad: no gradient comes
     node, number = edge
     if node.__class__ is AccumulateGrad:  # which lives no longer than who refers to it
         self._autograd().hooked = node

@@ -24,6 +24,7 @@ from maquette.autograd.node import (
     raise_modified,
     reattached,
 )
+from maquette.autograd.node_names import node_name
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
@@ -68,6 +69,7 @@ class DerivativePlan:
         returns = op._schema.returns
         self.one_output = len(returns) == 1 and "[]" not in returns[0].type.written
         saved = [n for r in self.rules for n in r.needs]
+        self.saves_result = any(n.startswith("result") for n in saved)
         self.saves_written = any(self.names[i] in saved for i in self.written)
         self.classes: dict[int, type[OpNode]] = {}
         self._check_names()
@@ -140,9 +142,9 @@ class _Maker:
     def node_class(self) -> type[OpNode]:
         """The class, its ``save`` made; the others make themselves when first called."""
         op = self.plan.op
-        words = "".join(w[:1].upper() + w[1:] for w in op._opname.strip("_").split("_"))
-        label = f"{words}Backward0"
-        made: Any = type(label, (OpNode,), {"__slots__": (), "op": op, "label": label})
+        label = node_name(op)
+        kind = label.rpartition("::")[2]
+        made: Any = type(kind, (OpNode,), {"__slots__": (), "op": op, "label": label})
         made.plain = self.plan.one_output
         made.saves_tensors = any(s.tensor for s in self.saved.values())
         made.save = staticmethod(self._function("_save", self._save_source()))

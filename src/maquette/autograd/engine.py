@@ -16,7 +16,7 @@ from typing import cast
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_tensor_hooks
-from maquette.autograd.node import AccumulateGrad, Edge, Grad, Node
+from maquette.autograd.node import NOWHERE, AccumulateGrad, Edge, Grad, Node
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
@@ -209,6 +209,8 @@ class Run:
             if not node.plain:
                 self.arrived(node)
             return
+        if node is NOWHERE[0]:
+            return
         slots = buffers.get(node)
         if slots is None:
             slots = buffers[node] = [None] * node.output_count()
@@ -240,7 +242,8 @@ class Run:
                 del grad
                 self._show_leaf(leaf, grads)
                 grad = grads.pop()
-            if grad is not None and self.accumulate:
+            # Since it was recorded, the leaf may have been told to require none.
+            if grad is not None and self.accumulate and leaf.variable.requires_grad:
                 meta = leaf.variable.meta
                 if grad.meta is not meta:
                     grad = conform(leaf, grad, meta, 0)

@@ -248,7 +248,6 @@ class Nowhere(Node):
     """
 
     __slots__ = ()
-    plain = True
 
     def __init__(self) -> None:
         super().__init__((), ())

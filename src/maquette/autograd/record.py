@@ -233,6 +233,8 @@ def _recording_write(
 ) -> Callable[..., object]:
     """Record an operator that writes arguments: history moves from before to after the write."""
     relays = Tag.inplace_view in op.tags
+    # What only turns the tensor itself leaves its memory alone, so its base's history too.
+    place = set_history if relays else rebase_history
 
     def kernel(ks: int, *params: object) -> object:
         targets = [params[i] for i in plan.written]
@@ -249,12 +251,17 @@ def _recording_write(
             # Formulas ask for the geometry before the write too.
             kept = [alias(p) if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[arg-type]  # tensors
         node = make_node(op, plan, params, len(targets))
+        early = not plan.saves_result
+        if node is not None and early:
+            # Before the write, so that operands over the same memory are known to have changed.
+            node.saved = node.save(None, *kept)
         result = below(*params)
         if node is not None:
             for number, target in enumerate(targets):
                 if isinstance(target, Tensor) and _differentiable(target, number, plan):
-                    rebase_history(target, node, number)
-            node.saved = node.save(result, *kept)
+                    place(target, node, number)
+            if not early:
+                node.saved = node.save(result, *kept)
         return result
 
     return kernel
@@ -280,16 +287,24 @@ def _differentiable(out: Tensor, number: int, plan: DerivativePlan) -> bool:
 
 
 def make_node(
-    op: OpOverload, plan: DerivativePlan, params: Sequence[object], count: int
+    op: OpOverload,
+    plan: DerivativePlan,
+    params: Sequence[object],
+    count: int,
+    *,
+    always: bool = False,
 ) -> OpNode | None:
-    """The node of a call, its edges made; None if no differentiable argument requires grad."""
+    """The node of a call, its edges made; None if no differentiable argument requires grad.
+
+    always: make it even then.
+    """
     links: list[object] = []
     sizes: list[int] = []
     mask = 0
     for bit, i in enumerate(plan.wrt):
         if _gather(params[i], links, sizes):
             mask |= 1 << bit
-    if not mask:
+    if not (mask or always):
         return None
     node: OpNode = object.__new__(plan.node_class(mask))
     node.links = tuple(links)
@@ -304,7 +319,7 @@ def make_node(
     return node
 
 
-def _strided_node(base: Tensor, view: TensorMeta) -> OpNode | None:
+def _strided_node(base: Tensor, view: TensorMeta) -> OpNode:
     """The node of ``as_strided``, as though it had just made the view from its base."""
     packet = find_packet("aten::as_strided")
     assert packet is not None
@@ -313,9 +328,9 @@ def _strided_node(base: Tensor, view: TensorMeta) -> OpNode | None:
     if plan is None:
         plan = _plans[op] = DerivativePlan(op)
     params = (base, view.shape, view.strides, view.offset)
-    node = make_node(op, plan, params, 1)
-    if node is not None:
-        node.saved = node.save(None, *params)
+    node = make_node(op, plan, params, 1, always=True)
+    assert node is not None
+    node.saved = node.save(None, *params)
     return node
 
 

@@ -135,8 +135,12 @@ def refresh_view(view: Tensor) -> None:
     node = _node_of_view(base, view, "" if ag is None else ag.seen_as)
     made = view._autograd()
     made.grad_fn, made.output_nr, made.view_version = node, 0, view._version
-    view._keys |= K.REQUIRES_GRAD
-    move_retained(view, old, number)
+    if node is None:  # its base requires no grad, and neither does it any more
+        made.requires_grad = False
+        view._keys &= ~K.REQUIRES_GRAD
+    else:
+        view._keys |= K.REQUIRES_GRAD
+        move_retained(view, old, number)
 
 
 def _node_of_view(base: Tensor, view: Tensor, last: str) -> Node | None:

@@ -54,13 +54,14 @@ class OperatorFacts:
     ``links_views``: whether an alias that it gives has the argument as its base (T18).
     ``allows_overlap``: whether it may write into memory that another argument reads (T41).
     ``conjugate_refusal``: why it refuses lazily conjugated arguments; "" where it takes them.
+    ``negative_refusal``: why it refuses lazily negated arguments; "" where it takes them.
     ``without_functional``: why its forms that write have no functional twin; "" where they have.
     """
 
     __slots__ = (
         "__weakref__", "allows_overlap", "batching", "conjugate_refusal", "cost", "derivatives",
-        "free_devices", "kernel", "links_views", "memoised", "overloads", "shape", "sharding",
-        "takes_numbers", "tangent", "through_others", "unbacked",
+        "free_devices", "kernel", "links_views", "memoised", "negative_refusal", "overloads",
+        "shape", "sharding", "takes_numbers", "tangent", "through_others", "unbacked",
         "without_functional",
     )  # fmt: skip
 
@@ -81,6 +82,7 @@ class OperatorFacts:
         self.links_views = True
         self.allows_overlap = False
         self.conjugate_refusal = ""
+        self.negative_refusal = ""
         self.without_functional = ""
 
     def changed(self) -> None:

@@ -345,7 +345,7 @@ def _storage_lines(kind: Return, inference: bool) -> str:
         origin = f"p{kind[1]}"
         return f"""_k = {origin}._keys
     _o = {origin}.meta
-    if _k is _o.fake_keys or _k is _o.fake_grad_keys or _e.meta.dtype is not _o.dtype:
+    if _k is _o.fake_keys or _k is _o.fake_grad_keys:
         _t._keys = _e.fake_keys
     else:
         _t._keys = _k & _inherit | _e.fake_keys & _symbolic

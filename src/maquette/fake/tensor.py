@@ -141,8 +141,6 @@ def fake_view(source: Tensor, meta: TensorMeta) -> FakeTensor:
     """A fake of ``meta`` over the storage of ``source``."""
     assert isinstance(source, FakeTensor)
     keys = source._keys & NOT_INHERITED
-    if meta.dtype is not source.meta.dtype:
-        keys = fake_keys_for(meta)
-    elif keys & K.SYMBOLIC or meta.is_symbolic:
+    if keys & K.SYMBOLIC or meta.is_symbolic:
         keys = keys & ~K.SYMBOLIC | fake_keys_for(meta) & K.SYMBOLIC
     return make_fake(source.fake_mode, meta, source._storage, keys)

@@ -310,8 +310,6 @@ MOST_DIMS = 64  # NumPy's arrays have no more
 def view_of(source: Tensor, meta: TensorMeta) -> Tensor:
     """A tensor of ``meta`` over the storage of ``source``."""
     keys = source._keys & NOT_INHERITED
-    if meta.dtype is not source.meta.dtype:
-        keys = keys_for(meta)
     if meta.ndim > MOST_DIMS and source._storage.data is not None:
         # Refused when a kernel asks for it: shape rules need no array.
         why = f"{meta}: NumPy arrays have at most {MOST_DIMS} dims"

@@ -325,6 +325,11 @@ class OperatorPage(functools.partial[Any]):
         self.facts.conjugate_refusal = message
         return self
 
+    def refuse_negatives(self, message: str) -> OperatorPage:
+        """Refuse arguments that are negated lazily, with ``message``."""
+        self.facts.negative_refusal = message
+        return self
+
 
 def define(
     schema: str,

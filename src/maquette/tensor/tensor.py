@@ -201,7 +201,7 @@ class Tensor(TensorSurface):
         kwargs: dict[str, object] | None = None,
     ) -> object:
         """What a subclass does that defines no handler: call, and give results its class (D136)."""
-        return default_torch_function(cls, func, types, args, kwargs, convert=_as_subclass)
+        return default_torch_function(cls, func, types, args, kwargs, convert=_converted)
 
     def __init_subclass__(cls) -> None:
         bits = 0
@@ -494,6 +494,8 @@ class Tensor(TensorSurface):
             return self.detach()  # modes learn of it as of an operator
         other = alias(self)
         other._vc = None
+        if other.__class__ is Tensor and self.__class__ is not Tensor and not self._is_param:
+            return cast(Tensor, _as_subclass(other, self.__class__))
         return other
 
     @data.setter
@@ -742,9 +744,14 @@ def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: in
     return t
 
 
+def _converted(t: TensorBase, cls: type) -> object:
+    """A result as an object of ``cls``; a fake or another subclass's stays."""
+    return _as_subclass(t, cls) if type(t) is Tensor else t
+
+
 def _as_subclass(t: TensorBase, cls: type) -> object:
     """`Tensor.as_subclass`, where subclasses' handlers are off: an alias of the class."""
-    return _of_class(t.alias(), cls) if type(t) is Tensor else t
+    return _of_class(cast(Tensor, t).alias(), cls)
 
 
 def _of_class(t: TensorBase, cls: type) -> object:
@@ -804,7 +811,7 @@ def alias(t: Tensor) -> Tensor:
 
 def adopt(t: Tensor, value: Tensor) -> None:
     """Give ``t`` the meta, storage and keys of ``value``; identity, version and grad stay."""
-    keep = t._keys & (K.REQUIRES_GRAD | type(t)._class_bits)
+    keep = t._keys & (K.REQUIRES_GRAD | ADINPLACE | K.AUTOGRAD | type(t)._class_bits)
     t.meta = value.meta
     t._storage = value._storage
     t._data = value._data

@@ -20,8 +20,15 @@ from maquette.tensor.aliasing import alias_kernel
 from maquette.tensor.tensor import Tensor
 
 
-def refuse_overlap(page: OperatorPage | OpOverload, *names: str) -> None:
-    """Refuse a call that writes to a tensor over itself or over one of the parameters ``names``."""
+def refuse_overlap(
+    page: OperatorPage | OpOverload,
+    *names: str,
+    unless: Callable[..., bool] | None = None,
+) -> None:
+    """Refuse a call that writes to a tensor over itself or over one of the parameters ``names``.
+
+    unless: asked with all parameters whether the call may do so this time.
+    """
     target_op = page if isinstance(page, OpOverload) else page.op
     arguments = target_op._schema.arguments
     targets = [i for i, a in enumerate(arguments) if a.is_write]
@@ -32,6 +39,8 @@ def refuse_overlap(page: OperatorPage | OpOverload, *names: str) -> None:
         assert below is not None
 
         def kernel(ks: int, *params: object) -> object:
+            if unless is not None and unless(*params):
+                return below(ks, *params)
             written = [params[i] for i in targets]
             for target, geometry in zip(written, _geometries(op, params, written), strict=True):
                 for i in read:

@@ -141,9 +141,11 @@ class _Resolving:
         self.values = values
 
     def __call__(self, op: OpOverload, ks: int) -> Callable[..., object] | None:
-        if op.facts.conjugate_refusal and self.bit == CONJUGATE:
-            return _refusing(op.facts.conjugate_refusal)
-        if op.is_view or op.shape_rule is None:
+        facts = op.facts
+        refusal = facts.conjugate_refusal if self.bit == CONJUGATE else facts.negative_refusal
+        if refusal:
+            return _refusing(refusal)
+        if op.is_view or op.shape_rule is None or Tag.inplace_view in op.tags:
             return None  # views hand the bit on; composites meet it in their parts
         written = [i for i, a in enumerate(op._schema.arguments) if a.is_write]
         return self._writing(op, written) if written else self._reading(op)

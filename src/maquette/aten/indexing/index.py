@@ -18,6 +18,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
+from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.core.broadcast import broadcast_shapes, expand_strides
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import bool_, int32, int64, uint8
@@ -387,6 +388,20 @@ def index_put_kernel(
 _unsafe_index_put.shape(index_put_shape)
 _unsafe_index_put.kernel(index_put_kernel)
 _index_put_impl_.kernel(index_put__kernel)
+
+
+def _fills_by_mask(
+    self: Tensor, indices: tuple[Tensor | None, ...], values: Tensor, accumulate: bool, *rest: bool
+) -> bool:
+    """Whether one value goes where masks say: it is read before anything is written."""
+    masks = [i for i in indices if i is not None]
+    one = values.meta.numel == 1 and not accumulate
+    return one and all(i.meta.dtype in (bool_, uint8) for i in masks)
+
+
+for _page in (index_put_, _index_put_impl_):
+    _page.overlap_allowed()
+    refuse_overlap(_page, "indices", "values", unless=_fills_by_mask)
 for _page in (index_put_, index_put, _index_put_impl_):
     _page.any_device(when=_put_apart)
 _unsafe_index_put.any_device(

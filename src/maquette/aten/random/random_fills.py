@@ -198,10 +198,17 @@ def check_probability(name: str, p: float) -> None:
     check(0 <= p <= 1, lambda: f"{name} expects p to be in [0, 1], but got p={_g(p)}")
 
 
+def _check_bernoulli(kind: DType, p: float) -> None:
+    check_not_implemented(
+        not kind.is_complex, lambda: f"\"bernoulli\" not implemented for '{kind.scalar_name}'"
+    )
+    check_probability("bernoulli_", p)
+
+
 bernoulli__float = _fill(
     "bernoulli_.float",
     "float p=0.5",
-    lambda kind, p: check_probability("bernoulli_", p),
+    _check_bernoulli,
     lambda stream, made, p: truths(stream, made.size, p),
 )
 

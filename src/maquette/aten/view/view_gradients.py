@@ -173,14 +173,16 @@ def as_strided_backward(
     )
     if _may_overlap(size, stride):
         places = _places(grad, span, size, stride, offset - first)
-        flat = grad.new_zeros((span,)).index_add(0, places, grad.reshape(-1))
+        flat = grad.new_zeros((span,)).index_add_(0, places, grad.reshape(-1))
     else:
         flat = grad.new_zeros((span,))
         flat.as_strided(size, stride, offset - first).copy_(grad)
     if _may_overlap(meta.shape, meta.strides):
         own = _places(grad, span, meta.shape, meta.strides, meta.offset - first)
-        ones = flat.new_ones(own.shape)
-        flat = flat / flat.new_zeros((span,)).index_add(0, own, ones).clamp_min(1)
+        kind = meta.dtype.to_real()
+        ones = flat.new_ones(own.shape, dtype=kind)
+        shown = flat.new_zeros((span,), dtype=kind).index_add(0, own, ones)
+        flat = flat / shown.clamp_min(1)
     return flat.as_strided(meta.shape, meta.strides, meta.offset - first)
 
 

@@ -77,6 +77,10 @@ view_as_dtype.without_base()
 view_as_dtype.refuse_conjugates(
     "Tensor.view is not supported for conjugate view tensors when converting to a different dtype."
 )
+view_as_dtype.refuse_negatives(
+    "Tensor.view is not supported for tensors with negative bit set when converting to a different "
+    "dtype."
+)
 view_as_dtype.nondifferentiable()
 
 
@@ -241,8 +245,13 @@ def squeeze_dims_shape(self: TensorMeta, dim: Ints) -> TensorMeta:
     return self.view(*squeeze_view(self.shape, self.strides, self.offset, dim))
 
 
+def _unsqueezed(grad: Tensor, self_meta: TensorMeta) -> Tensor:
+    """The gradient with the dimensions that were squeezed; itself where there was none."""
+    return grad if grad.meta.shape == self_meta.shape else reshaped_back(grad, self_meta)
+
+
 for _page in (squeeze, squeeze_dim, squeeze_dims):
-    _page.linear(self=reshaped_back)
+    _page.linear(self=_unsqueezed)
 
 select = define(
     "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", tags=[Tag.core]
