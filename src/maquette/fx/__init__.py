@@ -3,6 +3,9 @@
 Names only; what each file has is said at its beginning.
 """
 
+import importlib
+from types import ModuleType
+
 from maquette.fx import immutable_collections, proxy, traceback
 from maquette.fx.codegen import CodeGen, PythonCode
 from maquette.fx.graph import Graph, PyTreeCodeGen
@@ -13,6 +16,24 @@ from maquette.fx.operator_tracing import make_fx
 from maquette.fx.proxy import Proxy
 from maquette.fx.saving import from_json, to_json
 from maquette.fx.tracer import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+
+# Modules that few programs need, and PyTorch's names for modules of ours.
+_MODULES = {
+    **{
+        name: name for name in ("decompositions", "operator_schemas", "passes", "subgraph_rewriter")
+    },
+    "_compatibility": "compatibility",
+    "_pytree": "pytree_spec",
+    "_symbolic_trace": "tracer",
+}
+
+
+def __getattr__(name: str) -> ModuleType:
+    place = _MODULES.get(name)
+    if place is None:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return importlib.import_module(f"{__name__}.{place}")
+
 
 __all__ = [
     "PH",

@@ -42,6 +42,7 @@ class CustomBuiltin(typing.NamedTuple):
     obj: Any
 
 
+_CustomBuiltin = CustomBuiltin
 _custom_builtins: dict[str, CustomBuiltin] = {}
 
 

@@ -17,7 +17,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from maquette.fx import checking
-from maquette.fx.codegen import CodeGen, PythonCode
+from maquette.fx.codegen import (  # noqa: F401  # by PyTorch's name for this module
+    CodeGen,
+    PythonCode,
+    _custom_builtins,
+    _CustomBuiltin,
+    _register_custom_builtin,
+)
 from maquette.fx.compatibility import compatibility
 from maquette.fx.magic import (  # noqa: F401  # by PyTorch's name for this module
     inplace_methods,
