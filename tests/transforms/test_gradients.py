@@ -30,8 +30,10 @@ def test_T70_no_grad_inside_counts_and_outside_does_not():
 def test_T70_argnums_and_aux():
     x, y = mq.tensor(2.0), mq.tensor(5.0)
     assert grad(lambda x, y: x * y, argnums=(1, 0))(x, y) == (2, 5)
-    gradient, (value, aux) = grad_and_value(lambda x: (x * x, "aux"), has_aux=True)(x)
-    assert (gradient, value, aux) == (4, 4, "aux")
+    gradient, (value, aux) = grad_and_value(lambda x: (x * x, [x + 1]), has_aux=True)(x)
+    assert (gradient, value, aux) == (4, 4, [3])
+    with pytest.raises(RuntimeError, match="Expected tensors, got unsupported type <class 'str'>"):
+        grad(lambda x: (x * x, "aux"), has_aux=True)(x)
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,13 @@ def register_post_accumulate_grad_hook(
 
 def retain_grad(self: Tensor) -> None:
     """Keep the gradient of this non-leaf in ``.grad`` too."""
+    if tls.st.transforms and tls.st.transforms[-1].explicit:  # type: ignore[attr-defined]  # an interpreter
+        raise RuntimeError(
+            "You are attempting to call Tensor.retain_grad() inside of a function being "
+            "transformed by a functorch transform. This is unsupported, please attempt to use the "
+            "functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call retain_grad() "
+            "outside of a function being transformed instead."
+        )
     if not self._keys & K.REQUIRES_GRAD:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     if self.is_leaf or self.retains_grad:

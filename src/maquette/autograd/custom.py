@@ -46,9 +46,11 @@ class FunctionCtx:
 
     needs_input_grad: tuple[object, ...] = ()
     _to_save: tuple[Grad, ...] = ()
+    _for_forward: tuple[Grad, ...] = ()
     _saved: tuple[Saved | None, ...] | None = ()
     _dirty: tuple[Tensor, ...] = ()
     _non_differentiable: tuple[Tensor, ...] = ()
+    _given: tuple[Grad, ...] | None = None
     _materialize = True
     _node: weakref.ref[CustomNode] | None = None
 
@@ -65,9 +67,19 @@ class FunctionCtx:
                 )
         self._to_save = tensors
 
+    def save_for_forward(self, *tensors: Grad) -> None:
+        """Keep tensors (or None) for jvp, which finds them in ``saved_tensors``."""
+        self._for_forward = tensors
+
+    def _give_forward(self) -> None:
+        """From now on ``saved_tensors`` are those for forward mode."""
+        self._given = self._for_forward
+
     @property
     def saved_tensors(self) -> tuple[Grad, ...]:
         """The tensors that `save_for_backward` kept, checked to be as they were."""
+        if self._given is not None:
+            return self._given
         if self._saved is None:
             name = "this function" if self._node is None else _name(self._node())
             raise RuntimeError(

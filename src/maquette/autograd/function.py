@@ -24,6 +24,9 @@ from maquette.autograd.node import Node, RaisingNode, grad_edge, set_history
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
 
+# What `Function.apply` does while function transforms are in force; they put it there.
+TRANSFORMED: list[Callable[[type[Function], tuple[object, ...]], object] | None] = [None]
+
 
 class Function:
     """Base of functions with a derivative written by hand.
@@ -95,8 +98,19 @@ class Function:
     def apply(cls, *args: object, **kwargs: object) -> object:
         """Call the function; keyword arguments need the form with `setup_context`."""
         split = cls.setup_context is not Function.setup_context
+        if kwargs and tls.st.transforms:
+            if any(isinstance(v, Tensor) for v in kwargs.values()):
+                raise NotImplementedError(
+                    f"{cls.__name__}.apply: kwarg-only Tensor args are not supported under "
+                    f"function transforms: pass tensors positionally"
+                )
         if kwargs:
             args = _bound(cls, args, kwargs, split)
+        st = tls.st
+        if st.transforms and not st.single_level_function:
+            transformed = TRANSFORMED[0]
+            assert transformed is not None  # the transforms that are in force brought it
+            return transformed(cls, args)
         ctx = FunctionCtx()
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
         node: CustomNode | None = None

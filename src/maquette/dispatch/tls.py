@@ -34,7 +34,9 @@ class DispatchState:
     ``default_devices`` has the open blocks of default devices, innermost last.
     ``snapshot`` is both sets as they were when the running mode or subclass was called.
     ``transforms`` are the interpreters of the function transforms in force, the outermost first;
-    ``single_level_function`` says that `autograd.Function` is not to ask them.
+    ``forward_enabled`` says whether calls carry tangents, ``single_level_function`` that
+    `autograd.Function` is not to ask them.
+    `autograd.Function` is not to ask them.
     """
 
     __slots__ = (
@@ -44,6 +46,7 @@ class DispatchState:
         "entered_modes",
         "exclude",
         "fake_mode",
+        "forward_enabled",
         "function_modes",
         "grad_enabled",
         "include",
@@ -74,6 +77,7 @@ class DispatchState:
         self.subclass_functions = True
         self.transforms: tuple[object, ...] = ()
         self.single_level_function = False
+        self.forward_enabled = True
 
     def set_include(self, bits: int) -> None:
         """Replace the included keys."""

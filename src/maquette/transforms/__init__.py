@@ -5,6 +5,7 @@ A transform is a level on the stack of interpreters and a key of the dispatcher,
 a call's path; importing this package registers the kernels of those keys.
 """
 
+from maquette.transforms import functions as _functions  # noqa: F401  # `autograd.Function`
 from maquette.transforms import levels as _levels  # noqa: F401  # the kernels of the keys
 from maquette.transforms.gradients import grad, grad_and_value, jacrev, vjp
 from maquette.transforms.interpreter import Interpreter

@@ -13,6 +13,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import NamedTuple
 
+from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.forward_level import DualLevelInterpreter, JvpInterpreter, tangent_at
 from maquette.transforms.interpreter import pushed, stack
@@ -75,6 +76,30 @@ class dual_level(ContextDecorator):  # named as the block that it opens, as torc
         traceback: TracebackType | None,
     ) -> None:
         exit_dual_level()
+
+
+class _set_fwd_grad_enabled(ContextDecorator):  # torch's name
+    """Switch forward mode off, or on again, for a block: calls inside carry no tangents."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before = tls.st.forward_enabled
+        tls.st.forward_enabled = mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        tls.st.forward_enabled = self._before
+
+
+def _is_fwd_grad_enabled() -> bool:
+    """Whether calls in this thread carry tangents."""
+    return tls.st.forward_enabled
 
 
 def _current(what: str) -> JvpInterpreter:

@@ -91,7 +91,7 @@ def _opened(level: Interpreter, params: Sequence[object]) -> tuple[list[object],
             tangent = tangent_at(p, level)
             if tangent is not None:
                 tangents[i] = tangent
-    return values, tangents
+    return values, (tangents if tls.st.forward_enabled else {})
 
 
 def _value(p: object, level: Interpreter) -> object:
@@ -135,7 +135,7 @@ def _computing(op: OpOverload) -> Call:
     def call(level: JvpInterpreter, params: Sequence[object]) -> object:
         values, tangents = _opened(level, params)
         if aliased and tangents and not in_place:
-            values, tangents = _laid_out_alike(level, values, tangents, aliased[0])
+            _lay_out_alike(level, params, tangents, aliased[0])
         result = run_below(level, op, values)
         moved: object = None
         if in_place:
@@ -151,19 +151,16 @@ def _computing(op: OpOverload) -> Call:
     return call
 
 
-def _laid_out_alike(
-    level: Interpreter, values: list[object], tangents: dict[int, object], i: int
-) -> tuple[list[object], dict[int, object]]:
-    """A tangent with the strides of its value, so that it has the same views."""
-    value, tangent = values[i], tangents.get(i)
-    if isinstance(value, Tensor) and isinstance(tangent, Tensor):
+def _lay_out_alike(
+    level: Interpreter, params: Sequence[object], tangents: dict[int, object], i: int
+) -> None:
+    """Give a tensor a tangent with the strides of its value, so that it has the same views."""
+    p, tangent = params[i], tangents.get(i)
+    if isinstance(p, DualTensor) and isinstance(tangent, Tensor):
+        value = p._value
         if value.meta.strides != tangent.meta.strides and value.meta.is_dense:
             with level.lower():
-                alike = operators.empty_strided(
-                    value.meta.shape, value.meta.strides, dtype=value.dtype, device=value.device
-                )
-                tangents[i] = alike.copy_(tangent)
-    return values, tangents
+                tangents[i] = p._tangent = operators.empty_like(value).copy_(tangent)
 
 
 def _same(

@@ -91,7 +91,7 @@ def _grad_and_value(
     found = _pulled([edge], [_ones(value) if edge else None], wanted, leaves, level)
     gradients = tree_unflatten(found, spec)
     if has_aux:
-        return gradients, (value, tree_map(lambda t: lowered(t, level), aux))
+        return gradients, (value, lowered_aux(aux, level))
     return gradients, value
 
 
@@ -189,6 +189,18 @@ def lowered(t: Any, level: Interpreter) -> Any:
     return t._value if isinstance(t, Wrapper) and t._interpreter is level else t
 
 
+def lowered_aux(aux: Any, level: Interpreter) -> Any:
+    """What a function gives beside its output, on the level below; RuntimeError but for tensors."""
+    leaves, spec = tree_flatten(aux)
+    for t in leaves:
+        if not isinstance(t, Tensor):
+            raise RuntimeError(
+                f"Expected tensors, got unsupported type {type(t)} in aux: return tensors only, or "
+                "keep other values outside of the function"
+            )
+    return tree_unflatten([lowered(t, level) for t in leaves], spec)
+
+
 # --- backward ---------------------------------------------------------------------------------
 
 
@@ -254,7 +266,7 @@ def _vjp_with_argnums(
     pull = _pullback(level, edges, wanted, leaves, values, out_spec, spec)
     result = tree_unflatten(values, out_spec)
     if has_aux:
-        return result, pull, tree_map(lambda t: lowered(t, level), aux)
+        return result, pull, lowered_aux(aux, level)
     return result, pull
 
 
@@ -290,16 +302,16 @@ def _pullback(
 def checked_outputs(output: Any, api: str) -> tuple[list[Tensor], TreeSpec]:
     """The tensors of an output; RuntimeError for what is none."""
     leaves, spec = tree_flatten(output)
+    if not leaves or leaves == [None]:
+        raise RuntimeError(
+            f"{api}: Expected f to be a function that has non-empty output (got output = {output})"
+        )
     for t in leaves:
         if not isinstance(t, Tensor):
             raise RuntimeError(
                 f"{api}: expected f(*primals) to return only tensors, got unsupported type "
                 f"{type(t)}"
             )
-    if not leaves:
-        raise RuntimeError(
-            f"{api}: Expected f to be a function that has non-empty output (got output = {output})"
-        )
     return cast(list[Tensor], leaves), spec
 
 
@@ -354,7 +366,7 @@ def _blocks(
     total = sum(out.numel() for out in outputs)
 
     def rows(*basis: Tensor) -> Any:
-        starts = [b.view(out.shape) for b, out in zip(basis, outputs)]
+        starts = [b.reshape(out.shape) for b, out in zip(basis, outputs)]
         return tree_flatten(pull(tree_unflatten(starts, out_spec)))[0]
 
     step = total if chunk_size is None else chunk_size

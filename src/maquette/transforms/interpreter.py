@@ -155,7 +155,7 @@ def top() -> Interpreter | None:
 class pushed:  # named as the block that it opens
     """For a ``with`` block: a new level on top of the stack; it is dead afterwards."""
 
-    __slots__ = ("_interpreter", "_saved")
+    __slots__ = ("_forward", "_interpreter", "_saved")
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -171,6 +171,8 @@ class pushed:  # named as the block that it opens
         level.exclude = st.exclude
         level.grad_before = st.grad_enabled
         level.live = True
+        self._forward = st.forward_enabled
+        st.forward_enabled = True
         st.transforms = (*below, level)
         grad = st.grad_enabled if level.keeps_grad_mode else True
         st.set_sets(st.include & ~TOP | level.bits, st.exclude, grad_enabled=grad)
@@ -183,6 +185,7 @@ class pushed:  # named as the block that it opens
         traceback: TracebackType | None,
     ) -> None:
         self._interpreter.live = False
+        tls.st.forward_enabled = self._forward
         _restore(tls.st, self._saved)
 
 

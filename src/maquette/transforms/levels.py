@@ -19,11 +19,18 @@ from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter, batched_call
-from maquette.transforms.interpreter import BATCHED, GRAD_WRAPPER, VMAP_MODE, Interpreter, at_level
+from maquette.transforms.interpreter import (
+    BACK,
+    BATCHED,
+    GRAD_WRAPPER,
+    VMAP_MODE,
+    Interpreter,
+    at_level,
+)
 from maquette.transforms.reverse_level import back_kernel
 from maquette.transforms.wrappers import Wrapper, revived
 
-_WRAPPED = BATCHED | GRAD_WRAPPER
+_WRAPPED = BATCHED | GRAD_WRAPPER | BACK
 
 
 def front_kernel(op: OpOverload, ks: int) -> Boxed | None:

@@ -45,7 +45,8 @@ class GradInterpreter(Interpreter):
                 given[i], own = self._lifted(op, i, p)  # type: ignore[index]  # a list by now
                 keys |= own
         st = tls.st
-        ks = (keys | BACK | st.include & _CARRIED) & st.keep & _DROPPED
+        # What the program excludes holds below: a level is always recorded.
+        ks = (keys | BACK | st.include & _CARRIED) & (st.keep | K.AUTOGRAD) & _DROPPED
         return (op._table.get(ks) or op.resolve(ks))(ks, *given)
 
     def _lifted(self, op: OpOverload, i: int, p: object) -> tuple[object, int]:
@@ -140,7 +141,8 @@ def _same_or_wrapped(
 
     def one(r: object) -> object:
         if isinstance(r, Tensor):
-            return known.get(id(r)) or tracked(r, level)
+            mine = known.get(id(r))
+            return tracked(r, level) if mine is None else mine
         if isinstance(r, (tuple, list)):
             return type(r)([one(t) for t in r])
         return r

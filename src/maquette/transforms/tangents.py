@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from maquette.core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from maquette.core.pytree import tree_flatten, tree_map, tree_unflatten
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.forward_level import JvpInterpreter, tangent_at
 from maquette.transforms.gradients import (
     Argnums,
+    checked_outputs,
     chosen_arguments,
     jacrev,
+    lowered,
+    lowered_aux,
     named_after,
     replaced,
     standard_basis,
@@ -20,7 +23,7 @@ from maquette.transforms.gradients import (
 from maquette.transforms.interpreter import Interpreter, pushed
 from maquette.transforms.rules import operators
 from maquette.transforms.vmap import check_randomness_flag, vmap
-from maquette.transforms.wrappers import DualTensor, Wrapper, dual, revived
+from maquette.transforms.wrappers import DualTensor, dual, revived
 
 Function = Callable[..., Any]
 
@@ -86,7 +89,7 @@ def _jvp_with_argnums(
                     "aux) if has_aux is True"
                 )
             output, aux = output
-        leaves, out_spec = _outputs(output)
+        leaves, out_spec = checked_outputs(output, "jvp(f, primals, tangents)")
         found = [tangent_at(t, level) for t in leaves]
     values = [lowered(t, level) for t in leaves]
     if strict and any(t is None for t in found):
@@ -96,7 +99,7 @@ def _jvp_with_argnums(
         )
     zeros = [operators.zeros_like(v) if t is None else t for t, v in zip(found, values)]
     result = tree_unflatten(values, out_spec), tree_unflatten(zeros, out_spec)
-    return (*result, tree_map(lambda t: lowered(t, level), aux)) if has_aux else result
+    return (*result, lowered_aux(aux, level)) if has_aux else result
 
 
 def _check_tensors(leaves: Sequence[Any], what: str) -> None:
@@ -133,27 +136,6 @@ def dual_of(primal: Tensor, tangent: Tensor, level: Interpreter) -> DualTensor:
             f"{tangent.device}"
         )
     return dual(revived(primal), revived(tangent), level)
-
-
-def lowered(t: Any, level: Interpreter) -> Any:
-    """A result on the level below."""
-    return t._value if isinstance(t, Wrapper) and t._interpreter is level else t
-
-
-def _outputs(output: Any) -> tuple[list[Tensor], TreeSpec]:
-    leaves, spec = tree_flatten(output)
-    for t in leaves:
-        if not isinstance(t, Tensor):
-            raise RuntimeError(
-                "jvp(f, primals, tangents): expected f(*primals) to return only tensors, got "
-                f"unsupported type {type(t)}"
-            )
-    if not leaves:
-        raise RuntimeError(
-            "jvp(f, primals, tangents): Expected f to be a function that has non-empty output (got "
-            f"output = {output})"
-        )
-    return cast(list[Tensor], leaves), spec
 
 
 def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
@@ -206,7 +188,7 @@ def jacfwd(
         seen: dict[str, Any] = {}
 
         def columns(*basis: Tensor) -> Any:
-            moved = [b.view(i.shape) for b, i in zip(basis, inputs)]
+            moved = [b.reshape(i.shape) for b, i in zip(basis, inputs)]
             found = _jvp_with_argnums(
                 func,
                 args,

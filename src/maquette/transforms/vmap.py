@@ -155,7 +155,7 @@ def process_batched_inputs(
             "trying to vmap over a function with no inputs. The latter is unsupported."
         )
     leaves, spec = tree_flatten(args)
-    dims = _broadcast_to_and_flatten(in_dims, spec)
+    dims = broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
             f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the "
@@ -201,7 +201,7 @@ def _batch_size(dims: Sequence[Any], leaves: Sequence[Any]) -> int:
     return cast(int, sizes[0])
 
 
-def _broadcast_to_and_flatten(dims: Dims, spec: TreeSpec) -> list[Any] | None:
+def broadcast_to_and_flatten(dims: Dims, spec: TreeSpec) -> list[Any] | None:
     """A dimension for each leaf of a tree; None where ``dims`` is no beginning of it."""
     return pytree.broadcast_to_and_flatten(dims, spec, is_leaf=_is_none)
 
@@ -233,7 +233,7 @@ def _unwrap_batched(result: Any, out_dims: Dims, level: VmapInterpreter, func: F
 
 def _check_tensors(leaves: Sequence[Any], out_dims: Dims, spec: TreeSpec, name: str) -> None:
     """Refuse outputs that are no tensors, unless their out_dim is None."""
-    dims = _broadcast_to_and_flatten(out_dims, spec) or [0] * len(leaves)
+    dims = broadcast_to_and_flatten(out_dims, spec) or [0] * len(leaves)
     for leaf, dim in zip(leaves, dims):
         if not isinstance(leaf, Tensor) and dim is not None:
             raise ValueError(
@@ -255,7 +255,7 @@ def _out_dims(out_dims: Dims, leaves: Sequence[Any], spec: TreeSpec, name: str) 
             "collection of ints representing where in the outputs the vmapped dimension should "
             "appear."
         )
-    dims = _broadcast_to_and_flatten(out_dims, spec)
+    dims = broadcast_to_and_flatten(out_dims, spec)
     if dims is None:
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with "
@@ -348,7 +348,7 @@ def unwrap_batched(args: Any, level: Interpreter) -> tuple[Any, Any]:
 def wrap_batched(args: Any, dims: Any, level: Interpreter) -> Any:
     """The other way round: ``dims`` is a tree that the arguments' begins with."""
     leaves, spec = tree_flatten(args)
-    flat = _broadcast_to_and_flatten(dims, spec)
+    flat = broadcast_to_and_flatten(dims, spec)
     if flat is None:
         raise ValueError(
             f"out_dims {dims} is not compatible with the structure of the outputs, {spec}"

@@ -174,7 +174,7 @@ def _made(cls: type[W], value: Tensor, meta: TensorMeta, keys: int, level: Inter
 
 def batched(value: Tensor, dim: int, level: Interpreter) -> BatchedTensor:
     """``value`` with its dimension ``dim`` hidden at a level of vmap."""
-    t = _made(BatchedTensor, value, hidden(value.meta, dim), _keys(value, BATCHED), level)
+    t = _made(BatchedTensor, value, hidden(value.meta, dim), _keys(value, _HIDING), level)
     t._bdim = dim
     return t
 
@@ -194,6 +194,7 @@ def dual(value: Tensor, tangent: Tensor | None, level: Interpreter) -> DualTenso
 
 
 _TRACKED = GRAD_WRAPPER | BACK
+_HIDING = BATCHED | BACK
 
 
 # --- looking into them ------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from maquette.aten.batching.forms import (
 )
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import decomposition_for, family, rule_for
+from maquette.transforms.wrappers import BatchedTensor
 
 family(
     "alias detach _conj _neg_view lift lift_fresh view_as_real _conj_physical resolve_conj "
@@ -269,9 +270,34 @@ def channel_shuffle(self: Tensor, groups: int) -> Tensor:
     return self.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
 
 
-@rule_for("unsqueeze_ squeeze_ squeeze_.dim squeeze_.dims t_ transpose_ swapaxes_ swapdims_")
-def refuse_inplace_view(info: VmapInfo, in_dims: _Dims, *args: Any) -> Any:
-    raise RuntimeError(
-        "vmap: in-place operators that change the shape of their tensor cannot be batched; use the "
-        "form that gives a view, without the trailing underscore"
-    )
+def _in_place(name: str) -> None:
+    """A view in place: the tensor is given the value of the view."""
+
+    @decomposition_for(name)
+    def in_place(self: Tensor, *args: Any) -> Tensor:
+        packet, _, overload = name.partition(".")
+        view = getattr(getattr(aten, packet.removesuffix("_")), overload or "default")(self, *args)
+        assert isinstance(self, BatchedTensor)
+        self._value, self._bdim, self.meta = view._value, view._bdim, view.meta
+        return self
+
+
+for _name in "unsqueeze_ squeeze_ squeeze_.dim squeeze_.dims t_".split():
+    _in_place(_name)
+
+
+@decomposition_for("transpose_ swapaxes_ swapdims_")
+def transpose_in_place(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    view = self.transpose(dim0, dim1)
+    assert isinstance(self, BatchedTensor)
+    assert isinstance(view, BatchedTensor)
+    self._value, self._bdim, self.meta = view._value, view._bdim, view.meta
+    return self
+
+
+@decomposition_for("as_strided_")
+def as_strided_in_place(self: Tensor, size: Any, stride: Any, offset: int | None) -> Tensor:
+    view = aten.as_strided(self, size, stride, offset)
+    assert isinstance(self, BatchedTensor)
+    self._value, self._bdim, self.meta = view._value, view._bdim, view.meta
+    return self

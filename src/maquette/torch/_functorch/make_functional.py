@@ -65,17 +65,6 @@ def _stateless(model: Module) -> Module:
     return made
 
 
-def _refuse_ties(model: Module) -> None:
-    every = [p for _, p in model.named_parameters(remove_duplicate=False)]
-    if len({id(p) for p in every}) != len(every):
-        raise RuntimeError(
-            "make_functional(module): we don't yet support models that do parameter tying (also "
-            "sometimes known as weight sharing). Please try to rewrite your model by replacing all "
-            "instances of the tied parameter with another and/or comment your support in "
-            "https://github.com/pytorch/functorch/issues/446"
-        )
-
-
 def make_functional(
     model: Module, disable_autograd_tracking: bool = False
 ) -> tuple[FunctionalModule, State]:
@@ -86,7 +75,6 @@ def make_functional(
             "make_functional(model): `model` has buffers. Please use "
             "make_functional_with_buffers(model) instead."
         )
-    _refuse_ties(model)
     named = dict(model.named_parameters())
     params: State = tuple(named.values())
     if disable_autograd_tracking:
@@ -98,7 +86,6 @@ def make_functional_with_buffers(
     model: Module, disable_autograd_tracking: bool = False
 ) -> tuple[FunctionalModuleWithBuffers, State, State]:
     """A model as a function of its parameters and buffers, and both."""
-    _refuse_ties(model)
     named, buffers = dict(model.named_parameters()), dict(model.named_buffers())
     params: State = tuple(named.values())
     if disable_autograd_tracking:
@@ -132,18 +119,20 @@ def combine_state_for_ensemble(
 def functional_init(
     model_class: type[Module], ensemble_shape: tuple[int, ...] | tuple[()] = (), device: Any = "cpu"
 ) -> Callable[..., Any]:
-    """What makes models of a class, or an ensemble of them, as functions and their parameters."""
+    """What makes a model of a class, or an ensemble of them: parameters, function and names."""
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if len(ensemble_shape) >= 2:
             raise ValueError("NYI: ensemble_shape with more than 1 element")
         if not ensemble_shape:
-            return make_functional(model_class(*args, **kwargs).to(device))
+            function, params = make_functional(model_class(*args, **kwargs).to(device))
+            return params, function, function.param_names
         count = _positive(ensemble_shape[0])
         models = [model_class(*args, **kwargs).to(device) for _ in range(count)]
         function = make_functional(models[0])[0]
         every = [tuple(m.parameters()) for m in models]
-        return function, tuple([mq.stack(list(p)).detach().requires_grad_() for p in zip(*every)])
+        params = tuple([mq.stack(list(p)).detach().requires_grad_() for p in zip(*every)])
+        return params, function, function.param_names
 
     return wrapped
 
@@ -157,12 +146,15 @@ def functional_init_with_buffers(
         if len(ensemble_shape) >= 2:
             raise ValueError("NYI: ensemble_shape with more than 1 element")
         if not ensemble_shape:
-            return make_functional_with_buffers(model_class(*args, **kwargs).to(device))
+            function, weights, buffers = make_functional_with_buffers(
+                model_class(*args, **kwargs).to(device)
+            )
+            return weights, buffers, function, function.param_names, function.buffer_names
         count = _positive(ensemble_shape[0])
         models = [model_class(*args, **kwargs).to(device) for _ in range(count)]
         function, params, buffers = combine_state_for_ensemble(models)
         weights = tuple([p.detach().requires_grad_() for p in params])
-        return function, weights, buffers, tuple(function.param_names), tuple(function.buffer_names)
+        return weights, buffers, function, function.param_names, function.buffer_names
 
     return wrapped
 

@@ -198,7 +198,7 @@ def _rows(out: Tensor, inputs: list[Tensor], create_graph: bool, strict: bool) -
         for row, g in zip(rows, _grads([element], inputs, None, create_graph, strict)):
             row.append(g)
     return [
-        (mq.stack(row) if row else i.new_zeros((0, *i.shape))).view(*out.shape, *i.shape)
+        (mq.stack(row) if row else i.new_zeros((0, *i.shape))).view((*out.shape, *i.shape))
         for row, i in zip(rows, inputs)
     ]
 

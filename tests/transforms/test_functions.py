@@ -1,0 +1,96 @@
+"""`autograd.Function` under transforms (T71)."""
+
+import numpy as np
+import pytest
+
+import maquette as mq
+from maquette.autograd import Function
+from maquette.transforms import grad, jvp, vmap
+
+
+class Cube(Function):
+    """x ** 3, by NumPy."""
+
+    @staticmethod
+    def forward(x):
+        return mq.tensor(np.array(x.detach()) ** 3)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 3 * Square.apply(x)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return Cube.apply(x), in_dims[0]
+
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return t * 3 * x * x
+
+
+class Square(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * 2 * x
+
+
+def test_T71_grad_goes_by_the_class():
+    assert grad(Cube.apply)(mq.tensor(2.0)) == 12
+    assert grad(grad(Cube.apply))(mq.tensor(2.0)) == 12
+
+
+def test_T71_vmap_goes_by_its_method():
+    x = mq.arange(3.0)
+    assert vmap(Cube.apply)(x).tolist() == [0, 1, 8]
+    assert vmap(grad(Cube.apply))(x).tolist() == [0, 3, 12]
+    assert grad(lambda x: vmap(Cube.apply)(x).sum())(x).tolist() == [0, 3, 12]
+
+
+def test_T71_generated_vmap_rules_keep_the_backward():
+    x = mq.arange(3.0)
+    assert vmap(Square.apply)(x).tolist() == [0, 1, 4]
+    assert grad(lambda x: vmap(Square.apply)(x).sum())(x).tolist() == [0, 2, 4]
+
+
+def test_T71_jvp_goes_by_its_method():
+    assert jvp(Cube.apply, (mq.tensor(2.0),), (mq.ones(()),)) == (8, 12)
+
+
+def test_T71_what_a_transform_needs_is_named():
+    class Old(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    class Bare(Square):
+        generate_vmap_rule = False
+
+    with pytest.raises(RuntimeError, match=r"Old: .* must override the setup_context"):
+        grad(Old.apply)(mq.tensor(2.0))
+    with pytest.raises(RuntimeError, match="vmap over Bare, but it does not have vmap support"):
+        vmap(Bare.apply)(mq.ones(2))
+    with pytest.raises(NotImplementedError, match="Square: You must implement the jvp"):
+        jvp(Square.apply, (mq.tensor(2.0),), (mq.ones(()),))
