@@ -17,6 +17,7 @@ _FACE = "maquette.torch"
 
 PACKAGES = {
     "_C._functorch": "maquette.torch._functorch.levels",
+    "_dynamo.source": "maquette.symbolic.sources",
     "_higher_order_ops": "maquette.higher_order",
     "_library": "maquette.library",
     "_library.infer_schema": "maquette.library.infer_schema",
@@ -37,7 +38,9 @@ PACKAGES = {
     "fx.experimental.const_fold": "maquette.fx.passes.const_fold",
     "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx.proxy_tensor",
-    "fx.experimental.symbolic_shapes": "maquette.symbolic",
+    "fx.experimental._config": "maquette.torch.symbolic_config",
+    "fx.experimental.sym_node": "maquette.torch.symbolic_shapes",
+    "fx.experimental.symbolic_shapes": "maquette.torch.symbolic_shapes",
     "library": "maquette.library",
     "nn": "maquette.nn",
     "ops": "maquette.ops",
