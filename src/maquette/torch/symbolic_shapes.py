@@ -31,11 +31,11 @@ from maquette.symbolic.bindings import (
 )
 from maquette.symbolic.checks import has_hint, hint_int
 from maquette.symbolic.expr import Relation
-from maquette.symbolic.forms import expr_of, sympy_of
+from maquette.symbolic.forms import expr_of, sympy_forms, sympy_of
 from maquette.symbolic.producing import canonical_condition
 from maquette.symbolic.sympy_forms import ExprPrinter as SymExprPrinter
-from maquette.symbolic.sympy_forms import sympy
 
+sympy = sympy_forms().sympy
 F = TypeVar("F", bound=Callable[..., Any])
 _constrain_range_for_size = _checks.sym_constrain_range_for_size
 parallel_and, parallel_or = sym_and, sym_or
@@ -70,7 +70,7 @@ def check_consistent(new: Any, old: Any) -> None:
     if hasattr(new, "shape"):
         assert new.ndim == old.ndim, f"{new.ndim} and {old.ndim} dimensions"
         for a, b in zip(new.shape, old.shape, strict=True):
-            _symbolic.check(a == b, lambda a=a, b=b: f"{a} != {b} (old)")
+            _symbolic.check(a == b, functools.partial("{} != {} (old)".format, a, b))
     else:
         assert type(new) is type(old), f"{type(new)} and {type(old)}"
         _symbolic.check(new == old, lambda: f"{new} != {old} (old)")
@@ -114,7 +114,7 @@ def lru_cache(maxsize: int | None) -> Callable[[F], F]:
         made.cache_info, made.cache_clear, made.cumulative_cache_info = (
             cached.cache_info, cache_clear, cumulative,
         )  # fmt: skip
-        return made  # type: ignore[no-any-return]  # the function's own type
+        return made
 
     return decorate
 
