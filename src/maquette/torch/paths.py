@@ -36,6 +36,7 @@ PACKAGES = {
     "fx._pytree": "maquette.fx.pytree_spec",
     "fx._symbolic_trace": "maquette.fx.tracer",
     "fx.experimental.const_fold": "maquette.fx.passes.const_fold",
+    "fx.experimental.rewriter": "maquette.fx.rewriter",
     "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx.proxy_tensor",
     "fx.experimental._config": "maquette.torch.symbolic_config",
