@@ -131,7 +131,7 @@ def _through_gate(
     passed = list(values)
     for number, (place, tensor) in enumerate(zip(places, tensors)):
         passed[place] = alias(tensor)
-        if tensor.is_floating_point() or tensor.is_complex():
+        if tensor.requires_grad:  # what was detached arrives detached
             set_history(passed[place], gate, number)
     kind = type(values)
     return tuple(passed) if kind is tuple else kind(*passed)  # a named tuple takes them apart

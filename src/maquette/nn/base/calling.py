@@ -98,3 +98,17 @@ class Calling(Members):
     @property
     def _backward_hooks(self) -> Hooks:
         return self._hook_table().backward
+
+    @property
+    def _forward_hooks_with_kwargs(self) -> dict[int, bool]:
+        table = self._hook_table()
+        return dict.fromkeys((i for i in table.forward if i in table.with_kwargs), True)
+
+    @property
+    def _forward_pre_hooks_with_kwargs(self) -> dict[int, bool]:
+        table = self._hook_table()
+        return dict.fromkeys((i for i in table.forward_pre if i in table.with_kwargs), True)
+
+    @property
+    def _forward_hooks_always_called(self) -> dict[int, bool]:
+        return dict.fromkeys(self._hook_table().always_called, True)

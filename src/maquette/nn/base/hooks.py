@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from maquette.nn.base.backward_hooks import BackwardHooks
@@ -54,9 +54,13 @@ class HookTable:
             self.always_called.add(handle.id)
         return handle
 
+    def dicts(self) -> tuple[Hooks, ...]:
+        """The four kinds."""
+        return self.forward_pre, self.forward, self.backward_pre, self.backward
+
     def remove(self, hook_id: int) -> None:
         """Take a hook out, if it is here."""
-        for hooks in (self.forward_pre, self.forward, self.backward_pre, self.backward):
+        for hooks in self.dicts():
             hooks.pop(hook_id, None)
         self.ids.discard(hook_id)
         self.with_kwargs.discard(hook_id)
@@ -91,6 +95,24 @@ class RemovableHandle:
         self.id = next(_ids)
         self._table = weakref.ref(table)
 
+    @property
+    def hooks_dict_ref(self) -> Callable[[], Hooks]:
+        """A function that gives the dict that the hook stands in, an empty one after removal."""
+        return self._dict
+
+    def _dict(self) -> Hooks:
+        table = self._table()
+        dicts = () if table is None else vars(table).values()
+        return next((d for d in dicts if isinstance(d, dict) and self.id in d), {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Without its table: a module that is copied gives its copies of handles its own.
+        return _handle, (self.id,)
+
+    def belongs_to(self, table: Removes) -> None:
+        """Let it take hooks out of this table."""
+        self._table = weakref.ref(table)
+
     def remove(self) -> None:
         """Remove the hook; again is harmless."""
         table = self._table()
@@ -102,6 +124,26 @@ class RemovableHandle:
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
+
+
+def _handle(hook_id: int) -> RemovableHandle:
+    """A handle that was copied or pickled, of no table yet."""
+    made = RemovableHandle(_Gone())
+    made.id = hook_id
+    return made
+
+
+def reserve(used: Iterable[int]) -> None:
+    """Give no new hook an id that a loaded one has."""
+    global _ids
+    _ids = itertools.count(max([next(_ids), *(i + 1 for i in used)]))
+
+
+class _Gone:
+    """The table of a handle whose module is no more."""
+
+    def remove(self, hook_id: int) -> None:
+        """Nothing."""
 
 
 class StateHookTable:
@@ -119,9 +161,13 @@ class StateHookTable:
         hooks[handle.id] = hook
         return handle
 
+    def dicts(self) -> tuple[Hooks, ...]:
+        """The four kinds."""
+        return self.save_pre, self.save_post, self.load_pre, self.load_post
+
     def remove(self, hook_id: int) -> None:
         """Take a hook out, if it is here."""
-        for hooks in (self.save_pre, self.save_post, self.load_pre, self.load_post):
+        for hooks in self.dicts():
             hooks.pop(hook_id, None)
 
 
