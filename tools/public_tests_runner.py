@@ -155,6 +155,9 @@ class AbsentFinder:
         root = name.partition(".")[0]
         if root not in self.roots:
             return None
+        parent = sys.modules.get(name.rpartition(".")[0])
+        if parent is not None and name.rpartition(".")[2] in vars(parent):
+            return None  # a class or function of it, asked for as a module
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]  # it is a loader
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:

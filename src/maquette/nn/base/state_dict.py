@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maquette.autograd import no_grad
-from maquette.nn.base.hooks import Hook, Hooks, RemovableHandle, StateHookTable
+from maquette.nn.base.hooks import Hook, HookDict, RemovableHandle, StateHookTable
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
 from maquette.nn.base.traversal import Traversal
 from maquette.nn.lazy_parameter import is_lazy
@@ -345,23 +345,10 @@ class StateDict(Traversal):
         table = self._state_hook_table()
         return table.add(table.load_pre, WithModule(hook) if with_module else hook)
 
-    # PyTorch's dicts, for programs that reach for them.
-
-    @property
-    def _state_dict_hooks(self) -> Hooks:
-        return self._state_hook_table().save_post
-
-    @property
-    def _state_dict_pre_hooks(self) -> Hooks:
-        return self._state_hook_table().save_pre
-
-    @property
-    def _load_state_dict_pre_hooks(self) -> Hooks:
-        return self._state_hook_table().load_pre
-
-    @property
-    def _load_state_dict_post_hooks(self) -> Hooks:
-        return self._state_hook_table().load_post
+    _state_dict_hooks = HookDict("_state_hook_table", "save_post")
+    _state_dict_pre_hooks = HookDict("_state_hook_table", "save_pre")
+    _load_state_dict_pre_hooks = HookDict("_state_hook_table", "load_pre")
+    _load_state_dict_post_hooks = HookDict("_state_hook_table", "load_post")
 
     def _state_hook_table(self) -> StateHookTable:
         if self._state_hooks is None:

@@ -71,8 +71,8 @@ def spectral_norm(
     weight = getattr(module, name)
     if is_lazy(weight):
         raise ValueError(
-            "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run "
-            "the dummy forward before applying it"
+            "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+            "Run forward once before you apply it"
         )
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")

@@ -39,8 +39,8 @@ def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
     weight = getattr(module, name)
     if is_lazy(weight):
         raise ValueError(
-            "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run "
-            "the dummy forward before applying it"
+            "The module passed to `WeightNorm` can't have uninitialized parameters. "
+            "Run forward once before you apply it"
         )
     del module._parameters[name]
     module.register_parameter(f"{name}_g", Parameter(norm_except_dim(weight, hook.dim).detach()))
