@@ -181,8 +181,6 @@ def _find(name: str) -> object:
         return _starred()
     if name in _HERE:
         return getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
-    if name in ("__future__", "__config__"):
-        return submodule(name)
     if name.startswith("__"):
         raise AttributeError(f"module 'torch' (maquette.torch) has no attribute '{name}'")
     module = submodule(name)

@@ -13,6 +13,8 @@ import os
 import sys
 from importlib.machinery import PathFinder
 
+from maquette.torch.absences import advice_for
+
 _FACE = "maquette.torch"
 
 PACKAGES = {
@@ -29,6 +31,14 @@ PACKAGES = {
     "autograd.function": "maquette.autograd.function",
     "autograd.grad_mode": "maquette.autograd.grad_mode",
     "autograd.graph": "maquette.autograd.graph",
+    "distributions.bernoulli": "maquette.torch.distributions.discrete",
+    "distributions.categorical": "maquette.torch.distributions.discrete",
+    "distributions.distribution": "maquette.torch.distributions.base",
+    "distributions.exponential": "maquette.torch.distributions.continuous",
+    "distributions.kl": "maquette.torch.distributions.divergence",
+    "distributions.laplace": "maquette.torch.distributions.continuous",
+    "distributions.normal": "maquette.torch.distributions.continuous",
+    "distributions.uniform": "maquette.torch.distributions.continuous",
     "functional": "maquette.api.functions",
     "_decomp": "maquette.fx.decompositions",
     "fx": "maquette.fx",
@@ -36,7 +46,6 @@ PACKAGES = {
     "fx._pytree": "maquette.fx.pytree_spec",
     "fx._symbolic_trace": "maquette.fx.tracer",
     "fx.experimental.const_fold": "maquette.fx.passes.const_fold",
-    "fx.experimental.rewriter": "maquette.fx.rewriter",
     "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx.proxy_tensor",
     "fx.experimental._config": "maquette.torch.symbolic_config",
@@ -46,7 +55,6 @@ PACKAGES = {
     "nn": "maquette.nn",
     "ops": "maquette.ops",
     "optim": "maquette.optim",
-    "utils._pytree": "maquette.core.pytree",
     "utils.data._utils": "maquette.torch.utils.data",
 }
 
@@ -90,7 +98,7 @@ def torch_path(module: str) -> str:
 
 
 def _exists(module: str) -> bool:
-    if module in sys.modules:
+    if module in sys.modules or advice_for(module.removeprefix(f"{_FACE}.")) is not None:
         return True
     parent = module.rpartition(".")[0]
     if parent and not _exists(parent):

@@ -10,11 +10,10 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import TypeVar
 
 import maquette
-from maquette.api.checks import _assert as _assert  # by torch's name
 from maquette.autograd import set_detect_anomaly
 from maquette.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from maquette.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
@@ -97,9 +96,7 @@ def get_device(input: Tensor) -> int:
 
 
 def typename(obj: object) -> str:
-    """The name of an object's type, or of a function, with its module unless that is Python's."""
-    if isinstance(obj, FunctionType):
-        return f"{obj.__module__}.{obj.__qualname__}"
+    """The name of an object's type, with its module unless that is Python's own."""
     kind = obj if isinstance(obj, type) else type(obj)
     module = kind.__module__
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
@@ -158,6 +155,15 @@ def compile(
 
 
 # --- checks --------------------------------------------------------------------------
+
+
+def _raise_unless(condition: object, message: Message, error: type[Exception]) -> None:
+    if not condition:
+        raise error("Expected cond to be True" if message is None else str(message()))
+
+
+def _assert(condition: object, message: str) -> None:
+    _raise_unless(condition, lambda: message, AssertionError)
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:

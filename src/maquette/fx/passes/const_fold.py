@@ -12,7 +12,6 @@ from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Node, map_arg
 from maquette.fx.passes.split_module import split_module
 from maquette.fx.tracer import symbolic_trace
-from maquette.nn import ParameterList
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
@@ -63,8 +62,7 @@ class FoldedGraphModule(GraphModule):
 
         name = self.fx_const_folded_attrs_name
         if isinstance(values, tuple):
-            delattr(self, name)
-            setattr(self, name, ParameterList([kept(v) for v in values]))
+            setattr(self, name, tuple([kept(v) for v in values]))
         else:
             setattr(self, name, kept(values))
 

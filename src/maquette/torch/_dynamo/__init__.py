@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maquette.tensor.tensor import Tensor
+from maquette.torch.forwarding import forward
 
 Dims = int | Sequence[int]
 
@@ -55,3 +56,5 @@ def reset() -> None:
 
 
 __all__ = ["mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic", "reset"]
+
+__getattr__ = forward(__name__, "maquette.torch._dynamo.marks", "maquette.torch.compiler")
