@@ -35,6 +35,9 @@ class Dataset(Generic[T_co]):
 class IterableDataset(Dataset[T_co]):
     """Samples one after another: subclasses define ``__iter__``."""
 
+    def __add__(self, other: Dataset[T_co]) -> ChainDataset:  # type: ignore[override]  # of its kind
+        return ChainDataset([self, other])  # type: ignore[list-item]  # iterable, or an error
+
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
 
@@ -108,7 +111,12 @@ class ChainDataset(IterableDataset[object]):
 
     def __iter__(self) -> Iterator[object]:
         for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError("ChainDataset only supports IterableDataset")
             yield from dataset
+
+    def __len__(self) -> int:
+        return sum(len(dataset) for dataset in self.datasets)  # type: ignore[arg-type, misc]  # or an error
 
 
 class Subset(Dataset[object]):

@@ -1,18 +1,28 @@
-"""`DataLoader`: batches of a data set, read in this process as they are asked for.
+"""`DataLoader`: batches of a data set, read here or by worker processes (`workers.py`).
 
-Workers, pinned memory and prefetching are ways to keep a device busy; their arguments are taken and
-not used, and the batches are the same.
+Samples become a batch by `collate.py`; in which order, by `sampler.py`. Pinned memory is a mark
+only, so ``pin_memory`` changes nothing.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
+import multiprocessing
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
 
+from maquette.api import functions as mq
+from maquette.core.dtype import int64
 from maquette.torch.utils.data.collate import default_collate, default_convert
 from maquette.torch.utils.data.dataset import Dataset, IterableDataset, Sized
 from maquette.torch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from maquette.torch.utils.data.workers import Workers, get_worker_info
+
+_FIXED = frozenset(
+    ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+)
 
 
 class DataLoader:
@@ -21,11 +31,18 @@ class DataLoader:
     batch_size: None gives the samples themselves. shuffle: in a random order, drawn from
     ``generator``. sampler, batch_sampler: the order, or the batches, of another. drop_last: leave
     out a last batch that is too short. collate_fn: how samples become a batch.
+
+    num_workers: how many processes read; 0 reads here. prefetch_factor: how many batches each is
+    ahead (2). timeout: longest wait for a batch, in seconds; 0 waits. worker_init_fn: called in
+    each with its number. persistent_workers: they stay from one iteration to the next. in_order:
+    False gives batches as they come. Raises ValueError for options that contradict each other.
     """
+
+    _done_init = False
 
     def __init__(
         self,
-        dataset: Dataset[object],
+        dataset: Dataset[Any],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[int] | None = None,
@@ -36,7 +53,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: object = None,
+        multiprocessing_context: Any = None,
         generator: object = None,
         *,
         prefetch_factor: int | None = None,
@@ -44,6 +61,71 @@ class DataLoader:
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
+        self.dataset = dataset
+        self._check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self._check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self.generator = generator
+        self.persistent_workers = persistent_workers
+        self.batch_size = None if batch_sampler is not None else batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler if sampler is not None else self._order(bool(shuffle))
+        self.batch_sampler = batch_sampler
+        if batch_sampler is None and batch_size is not None:
+            self.batch_sampler = BatchSampler(cast("Any", self.sampler), batch_size, drop_last)
+        default = default_collate if self._auto_collation else default_convert
+        self.collate_fn: Callable[..., object] = collate_fn or default
+        self._staying: Workers | None = None
+        self._done_init = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._done_init and name in _FIXED:
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
+        super().__setattr__(name, value)
+
+    @staticmethod
+    def _check_workers(workers: int, timeout: float, ahead: int | None, persistent: bool) -> None:
+        if workers < 0:
+            raise ValueError(
+                "num_workers option should be non-negative; use num_workers=0 to disable "
+                "multiprocessing."
+            )
+        if timeout < 0:
+            raise ValueError("timeout option should be non-negative")
+        if workers == 0 and ahead is not None:
+            raise ValueError(
+                "prefetch_factor option could only be specified in multiprocessing: give "
+                "num_workers > 0, or leave prefetch_factor None"
+            )
+        if ahead is not None and ahead < 0:
+            raise ValueError("prefetch_factor option should be non-negative")
+        if persistent and workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+
+    def _check_order(
+        self,
+        batch_size: int | None,
+        shuffle: bool | None,
+        sampler: object,
+        batch_sampler: object,
+        drop_last: bool,
+    ) -> None:
+        if isinstance(self.dataset, IterableDataset):
+            for name, given in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+                if given is not None:
+                    raise ValueError(
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, "
+                        f"but got {name}={given}"
+                    )
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None and (batch_size != 1 or shuffle or sampler or drop_last):
@@ -52,65 +134,88 @@ class DataLoader:
                 "drop_last"
             )
         if batch_size is None and drop_last:
-            raise ValueError("batch_size=None disables auto-batching: drop_last must be False")
-        self.dataset = dataset
-        self.num_workers = num_workers
-        self.pin_memory = pin_memory
-        self.drop_last = drop_last
-        self.generator = generator
-        self.batch_size = None if batch_sampler is not None else batch_size
-        self.sampler = sampler if sampler is not None else self._order(bool(shuffle))
-        self.batch_sampler = batch_sampler
-        if batch_sampler is None and batch_size is not None and self.sampler is not None:
-            self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
-        batched = batch_sampler is not None or batch_size is not None
-        self.collate_fn: Callable[..., object] = default_collate if batched else default_convert
-        if collate_fn is not None:
-            self.collate_fn = collate_fn
+            raise ValueError(
+                "batch_size=None option disables auto-batching and is mutually exclusive with "
+                "drop_last"
+            )
 
-    def _order(self, shuffle: bool) -> Iterable[int] | None:
-        """The sampler; None for a data set that can only be iterated."""
+    def _order(self, shuffle: bool) -> Iterable[Any]:
         if isinstance(self.dataset, IterableDataset):
             if shuffle:
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified shuffle option, but "
                     f"got shuffle={shuffle}"
                 )
-            return None
+            return _InfiniteConstantSampler()
         sized = cast(Sized, self.dataset)
         if shuffle:
             return RandomSampler(sized, generator=self.generator)
         return SequentialSampler(sized)
 
-    def __iter__(self) -> Iterator[object]:
-        if isinstance(self.dataset, IterableDataset):
-            yield from self._from_iterable(iter(self.dataset))
-        elif self.batch_sampler is not None:
-            for indices in self.batch_sampler:
-                yield self.collate_fn(self._samples(indices))
-        else:
-            assert self.sampler is not None
-            for index in self.sampler:
-                yield self.collate_fn(self.dataset[index])
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How processes are started: a context of `multiprocessing`, or None for its default."""
+        return self._context
 
-    def _samples(self, indices: Sequence[int]) -> Sequence[object]:
-        many: Callable[[Sequence[int]], Sequence[object]] | None
-        many = getattr(self.dataset, "__getitems__", None)
-        return many(indices) if many is not None else [self.dataset[i] for i in indices]
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        if context is not None:
+            if self.num_workers == 0:
+                raise ValueError(
+                    f"multiprocessing_context can only be used with multi-process loading "
+                    f"(num_workers > 0), but got num_workers={self.num_workers}"
+                )
+            if isinstance(context, str):
+                known = multiprocessing.get_all_start_methods()
+                if context not in known:
+                    raise ValueError(
+                        f"multiprocessing_context option should specify a valid start method in "
+                        f"{known}, but got multiprocessing_context={context!r}"
+                    )
+                context = multiprocessing.get_context(context)
+            if not isinstance(context, multiprocessing.context.BaseContext):
+                raise TypeError(
+                    f"multiprocessing_context option should be a valid context object or a string "
+                    f"specifying the start method, but got {context!r}"
+                )
+        self._context = context
 
-    def _from_iterable(self, samples: Iterator[object]) -> Iterator[object]:
-        if self.batch_size is None:
-            yield from map(self.collate_fn, samples)
-            return
-        while batch := list(itertools.islice(samples, self.batch_size)):
-            if len(batch) == self.batch_size or not self.drop_last:
-                yield self.collate_fn(batch)
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    @property
+    def _fetcher(self) -> Callable[[Any], Callable[[Any], Any]]:
+        """A function of the data set that gives a function of indices: in workers, too."""
+        kind = _fetch_next if isinstance(self.dataset, IterableDataset) else _fetch_indices
+        return functools.partial(kind, self._auto_collation, self.collate_fn, self.drop_last)
+
+    def __iter__(self) -> Iterator[Any]:
+        indices = iter(self._index_sampler)
+        # Drawn with no workers, too: programs draw the same numbers after it either way.
+        seed = int(mq.empty((), dtype=int64).random_(generator=self.generator).item())
+        if self.num_workers == 0:
+            return _Batches(self, map(self._fetcher(self.dataset), indices))
+        if self._staying is not None:
+            self._staying.begin_again()
+            return _Batches(self, self._staying.batches(indices))
+        workers = Workers(self, seed)
+        if self.persistent_workers:
+            self._staying = workers
+            weakref.finalize(self, workers.close)
+            return _Batches(self, workers.batches(indices))
+        made = _Batches(self, workers.batches(indices))
+        made.at_end = weakref.finalize(made, workers.close)
+        return made
 
     def __len__(self) -> int:
         if isinstance(self.dataset, IterableDataset):
-            return self._iterable_length(len(self.dataset))  # type: ignore[arg-type]  # or Python's error
-        chosen = self.sampler if self.batch_sampler is None else self.batch_sampler
-        return len(chosen)  # type: ignore[arg-type]  # likewise
+            return self._iterable_length(len(cast("Any", self.dataset)))
+        return len(self._index_sampler)
 
     def _iterable_length(self, size: int) -> int:
         if self.batch_size is None:
@@ -119,5 +224,62 @@ class DataLoader:
         return whole + (rest > 0 and not self.drop_last)
 
 
-def get_worker_info() -> None:
-    """None: this is the main process, and there is no other."""
+class _Batches:
+    """One iteration over a loader; workers that do not stay end with it."""
+
+    def __init__(self, loader: DataLoader, batches: Iterator[Any]) -> None:
+        self._length = loader.__len__
+        self._batches = batches
+        self.at_end: Callable[[], object] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._batches)
+        except BaseException:
+            if self.at_end is not None:
+                self.at_end()
+            raise
+
+    def __len__(self) -> int:
+        return self._length()
+
+
+class _InfiniteConstantSampler:
+    """None, again and again: a data set that is iterated needs no indices."""
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
+
+
+def _fetch_indices(
+    batched: bool, collate: Callable[..., Any], drop_last: bool, dataset: Any
+) -> Callable[[Any], Any]:
+    def fetch(indices: Any) -> Any:
+        if not batched:
+            return collate(dataset[indices])
+        many = getattr(dataset, "__getitems__", None)
+        return collate(many(indices) if many else [dataset[i] for i in indices])
+
+    return fetch
+
+
+def _fetch_next(
+    batched: bool, collate: Callable[..., Any], drop_last: bool, dataset: Any
+) -> Callable[[Any], Any]:
+    samples = iter(dataset)
+
+    def fetch(indices: Any) -> Any:
+        if not batched:
+            return collate(next(samples))
+        batch = list(itertools.islice(samples, len(indices)))
+        if not batch or (drop_last and len(batch) < len(indices)):
+            raise StopIteration
+        return collate(batch)
+
+    return fetch
+
+
+__all__ = ["DataLoader", "get_worker_info"]

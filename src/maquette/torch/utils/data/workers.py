@@ -1,0 +1,248 @@
+"""Worker processes of a `DataLoader`: each reads batches from its own copy of the data set.
+
+The loader's process sends tasks, the indices of a batch each, to the workers in turn, some ahead of
+what is asked for, and puts the batches that come back in order. Batches travel by pickle, so their
+bytes are copied once. What a worker raises is raised again where the batch was asked for, with the
+worker's traceback in its text; a worker that dies is noticed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import random
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from maquette.aten.random.random_factories import manual_seed
+
+MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between looks whether workers live
+
+
+class WorkerInfo(NamedTuple):
+    """What a worker knows of itself: its number, how many there are, its seed, its data set."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_info: list[WorkerInfo | None] = [None]
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """In a worker process, what it knows of itself; None in any other."""
+    return _info[0]
+
+
+class ExceptionWrapper:
+    """An exception of another process or thread: its class, and its traceback as text."""
+
+    def __init__(self, error: BaseException, where: str = "in background") -> None:
+        self.exc_type = type(error)
+        self.exc_msg = "".join(traceback.format_exception(error))
+        self.where = where
+
+    def reraise(self) -> None:
+        """Raise it here: of its class if a text makes one, else a RuntimeError."""
+        text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            text = f"{self.exc_type.__name__}: {text}"  # a KeyError shows its text quoted
+        try:
+            error = self.exc_type(text)
+        except Exception:  # noqa: BLE001  # a class whose errors are made otherwise
+            raise RuntimeError(text) from None
+        raise error
+
+
+class _Ended(NamedTuple):
+    """A worker's word that its iterable data set has no more."""
+
+    worker: int
+
+
+class Settings(NamedTuple):
+    """What a worker is told once: the data set, how to fetch, and who it is."""
+
+    dataset: Any
+    fetcher: Callable[[Any], Callable[[Any], Any]]
+    init: Callable[[int], None] | None
+    worker: int
+    workers: int
+    seed: int
+
+
+def work(settings: Settings, tasks: Any, results: Any, done: Any) -> None:
+    """A worker's life: fetch what it is told to until it is told None."""
+    seed = settings.seed + settings.worker
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    manual_seed(seed)
+    _info[0] = WorkerInfo(settings.worker, settings.workers, seed, settings.dataset)
+    where = f"in DataLoader worker process {settings.worker}"
+    failed: ExceptionWrapper | None = None
+    fetch: Callable[[Any], Any] | None = None
+    try:
+        if settings.init is not None:
+            settings.init(settings.worker)
+        fetch = settings.fetcher(settings.dataset)
+    except Exception as error:  # noqa: BLE001  # sent to the loader
+        failed = ExceptionWrapper(error, where)
+    parent = os.getppid()
+    while not done.is_set():
+        try:
+            task = tasks.get(timeout=MP_STATUS_CHECK_INTERVAL)
+        except queue.Empty:
+            if os.getppid() != parent:
+                return  # the loader is no more
+            continue
+        if task is None:
+            break
+        number, indices = task
+        if number is None:  # a new epoch: begin the data set again
+            fetch = settings.fetcher(settings.dataset)
+            continue
+        results.put((number, _fetched(fetch, indices, failed, where, settings.worker)))
+        failed = None
+    if done.is_set():
+        results.cancel_join_thread()  # nobody reads what is left
+
+
+def _fetched(fetch: Any, indices: Any, failed: Any, where: str, worker: int) -> object:
+    if failed is not None:
+        return failed
+    try:
+        return fetch(indices)
+    except StopIteration:
+        return _Ended(worker)
+    except Exception as error:  # noqa: BLE001  # sent to the loader
+        return ExceptionWrapper(error, where)
+
+
+class Workers:
+    """The processes of one loader, their queues, and the order of what they do."""
+
+    def __init__(self, loader: Any, seed: int) -> None:
+        context = loader.multiprocessing_context or multiprocessing
+        self.timeout: float = loader.timeout
+        self.in_order: bool = loader.in_order
+        self.stays: bool = loader.persistent_workers
+        self.ahead: int = loader.prefetch_factor * loader.num_workers
+        self.results = context.Queue()
+        self.done = context.Event()
+        self.tasks = [context.Queue() for _ in range(loader.num_workers)]
+        self.processes = []
+        for worker, tasks in enumerate(self.tasks):
+            settings = Settings(
+                loader.dataset,
+                loader._fetcher,
+                loader.worker_init_fn,
+                worker,
+                loader.num_workers,
+                seed,
+            )
+            process = context.Process(
+                target=work, args=(settings, tasks, self.results, self.done), daemon=True
+            )
+            process.start()
+            self.processes.append(process)
+
+    def batches(self, indices: Iterator[Any]) -> Iterator[Any]:
+        """What the workers make of the tasks, in order unless the loader said otherwise."""
+        out: dict[int, int] = {}  # the worker of each task that is out
+        try:
+            yield from self._batches(indices, out)
+        finally:
+            if self.stays and not self.done.is_set():
+                for _ in out:  # an epoch that was left is not to disturb the next
+                    self._receive()
+
+    def _batches(self, indices: Iterator[Any], sent: dict[int, int]) -> Iterator[Any]:
+        alive = set(range(len(self.tasks)))
+        arrived: dict[int, object] = {}
+        turn = number = wanted = 0
+        exhausted = False
+        while True:
+            while not exhausted and alive and len(sent) + len(arrived) < self.ahead:
+                try:
+                    task = next(indices)
+                except StopIteration:
+                    exhausted = True
+                    break
+                while turn % len(self.tasks) not in alive:
+                    turn += 1
+                worker = turn % len(self.tasks)
+                self.tasks[worker].put((number, task))
+                sent[number] = worker
+                turn, number = turn + 1, number + 1
+            if not sent and not arrived:
+                return
+            if self.in_order and wanted in arrived:
+                chosen = wanted
+            elif not self.in_order and arrived:
+                chosen = next(iter(arrived))
+            else:
+                got, batch = self._receive()
+                if got in sent:
+                    del sent[got]
+                    arrived[got] = batch
+                continue
+            batch = arrived.pop(chosen)
+            wanted = max(wanted, chosen + 1)
+            if isinstance(batch, _Ended):
+                alive.discard(batch.worker)
+            elif isinstance(batch, ExceptionWrapper):
+                batch.reraise()
+            else:
+                yield batch
+
+    def _receive(self) -> tuple[int, object]:
+        deadline = time.monotonic() + self.timeout if self.timeout else None
+        while True:
+            left = MP_STATUS_CHECK_INTERVAL
+            if deadline is not None:
+                left = min(left, max(deadline - time.monotonic(), 0.0))
+            try:
+                found: tuple[int, object] = self.results.get(timeout=left)
+                return found
+            except queue.Empty:
+                self._check_alive()
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise RuntimeError(
+                        f"DataLoader timed out after {self.timeout} seconds"
+                    ) from None
+
+    def _check_alive(self) -> None:
+        dead = [str(p.pid) for p in self.processes if not p.is_alive()]
+        if dead:
+            raise RuntimeError(
+                f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly; with "
+                f"num_workers=0 the error is seen where it happens"
+            )
+
+    def begin_again(self) -> None:
+        """Let all workers begin the data set anew: a new epoch of workers that stay."""
+        for tasks in self.tasks:
+            tasks.put((None, None))
+
+    def close(self) -> None:
+        """End the processes; again is harmless."""
+        if self.done.is_set():
+            return
+        self.done.set()
+        for tasks in self.tasks:
+            tasks.put(None)
+        for process in self.processes:
+            process.join(timeout=MP_STATUS_CHECK_INTERVAL)
+            if process.is_alive():
+                process.terminate()
+                process.join()
+        for waiting in (self.results, *self.tasks):
+            waiting.cancel_join_thread()
+            waiting.close()

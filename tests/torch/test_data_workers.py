@@ -1,0 +1,119 @@
+"""Loaders with worker processes (finding 54)."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import maquette.torch as torch
+from maquette.torch.utils import data
+from maquette.torch.utils.data import workers
+
+
+class Squares(data.Dataset):
+    """Numbers, and who read them."""
+
+    def __init__(self, size: int = 10) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        info = data.get_worker_info()
+        return index * index, -1 if info is None else info.id
+
+
+class Failing(Squares):
+    """Fails at one index, or ends the process."""
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if index == 5:
+            if self.size == 7:
+                os._exit(3)
+            raise KeyError("no fifth")
+        return super().__getitem__(index)
+
+
+class Counting(data.IterableDataset):
+    """The numbers below a bound that are this worker's."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = data.get_worker_info()
+        return iter(range(info.id, 7, info.num_workers) if info else range(7))
+
+
+def test_workers_are_processes_and_batches_come_in_order() -> None:
+    """Finding 54."""
+    loader = data.DataLoader(Squares(), batch_size=3, num_workers=2)
+    batches = list(loader)
+    assert torch.cat([squares for squares, _ in batches]).tolist() == [i * i for i in range(10)]
+    assert [set(ids.tolist()) for _, ids in batches] == [{0}, {1}, {0}, {1}]
+    assert data.get_worker_info() is None
+
+
+def test_workers_share_an_iterable_data_set_by_their_numbers() -> None:
+    """Finding 54."""
+    loader = data.DataLoader(Counting(), batch_size=2, num_workers=2)
+    assert [b.tolist() for b in loader] == [[0, 2], [1, 3], [4, 6], [5]]
+
+
+def test_workers_that_stay_begin_again() -> None:
+    """Finding 54."""
+    loader = data.DataLoader(Counting(), batch_size=None, num_workers=1, persistent_workers=True)
+    first, second = list(loader), list(loader)
+    assert first == second == list(range(7))
+    assert loader._staying is not None
+    loader._staying.close()
+
+
+def test_what_a_worker_raises_is_raised_with_its_traceback() -> None:
+    """Finding 54."""
+    loader = data.DataLoader(Failing(), num_workers=1)
+    with pytest.raises(KeyError, match=r"DataLoader worker process 0.*no fifth"):
+        list(loader)
+
+
+def test_a_worker_that_dies_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding 54."""
+    monkeypatch.setattr(workers, "MP_STATUS_CHECK_INTERVAL", 0.1)
+    loader = data.DataLoader(Failing(7), num_workers=1)
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        list(loader)
+
+
+def test_workers_are_seeded_apart() -> None:
+    """Finding 54."""
+    torch.manual_seed(0)
+    loader = data.DataLoader(Squares(4), num_workers=2, collate_fn=lambda _: torch.rand(1).item())
+    assert len(set(loader)) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_workers": -1}, "non-negative"),
+        ({"timeout": -1}, "non-negative"),
+        ({"prefetch_factor": 2}, "num_workers > 0"),
+        ({"persistent_workers": True}, "num_workers > 0"),
+        ({"multiprocessing_context": "fork"}, "num_workers > 0"),
+        ({"num_workers": 1, "multiprocessing_context": "spoon"}, "valid start method"),
+    ],
+)
+def test_options_of_workers_are_checked(options: dict[str, object], text: str) -> None:
+    """Finding 54."""
+    with pytest.raises(ValueError, match=text):
+        data.DataLoader(Squares(), **options)
+
+
+def test_iterable_data_sets_are_chained() -> None:
+    """Finding 54."""
+    assert list(Counting() + Counting()) == [*range(7), *range(7)]
+
+
+def test_what_a_loader_reads_is_not_changed_later() -> None:
+    """Finding 54."""
+    loader = data.DataLoader(Squares(), batch_size=2)
+    assert loader._auto_collation
+    with pytest.raises(ValueError, match="batch_size attribute should not be set"):
+        loader.batch_size = 3
