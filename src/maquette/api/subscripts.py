@@ -19,7 +19,6 @@ from maquette.aten.view.views import expand
 from maquette.core.dtype import bool_, int64, uint8
 from maquette.core.fitting import computing_type
 from maquette.core.symbols import expect_true, is_true, node_of, plain
-from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, from_array
@@ -35,8 +34,6 @@ def _entry(op: OpOverload) -> Callable[..., Tensor]:
 
 _select, _slice = _entry(views.select.op), _entry(views.slice.op)
 _unsqueeze, _alias = _entry(views.unsqueeze.op), _entry(views.alias.op)
-
-_BATCHED = DispatchKey.FuncTorchBatched.functionality_bits
 
 
 def getitem(self: Tensor, index: object) -> Tensor:
@@ -224,8 +221,7 @@ def _other(
         item = from_array(np.ascontiguousarray(item).reshape(item.shape))
     if isinstance(item, Tensor):
         kind = item.meta.dtype
-        # A number that `vmap` hides differs over the batch: it is gathered by, never read.
-        if item.meta.ndim == 0 and kind.category <= 1 and not item._keys & _BATCHED:
+        if item.meta.ndim == 0 and kind.category <= 1:
             if kind in (bool_, uint8):
                 return _truth(view, dim, bool(item.item()), found)
             return _at(view, dim, real_dim, _bound(item)), 0, 1

@@ -51,6 +51,9 @@ class OperatorFacts:
     ``takes_numbers``: whether Python numbers pass for tensor arguments (D47).
     ``free_devices``: True, or a rule of the shape rule's arguments that says whether operands may
     be on different devices.
+    ``inverse(views, value, new, part, *parameters)``: of a view operator, ``value`` with ``new``
+    where the view (number ``part`` of several, else -1) looks, made without mutation. ``views``
+    has aten's operators, of which views may be copies.
     ``links_views``: whether an alias that it gives has the argument as its base (T18).
     ``allows_overlap``: whether it may write into memory that another argument reads (T41).
     ``conjugate_refusal``: why it refuses lazily conjugated arguments; "" where it takes them.
@@ -60,8 +63,8 @@ class OperatorFacts:
 
     __slots__ = (
         "__weakref__", "allows_overlap", "batching", "conjugate_refusal", "cost", "derivatives",
-        "free_devices", "kernel", "links_views", "memoised", "negative_refusal", "overloads",
-        "shape", "sharding", "takes_numbers", "tangent", "through_others", "unbacked",
+        "free_devices", "inverse", "kernel", "links_views", "memoised", "negative_refusal",
+        "overloads", "shape", "sharding", "takes_numbers", "tangent", "through_others", "unbacked",
         "without_functional",
     )  # fmt: skip
 
@@ -75,6 +78,7 @@ class OperatorFacts:
         self.derivatives: Derivatives | None = None
         self.tangent: Rule | None = None
         self.batching: Rule | None = None
+        self.inverse: Rule | None = None
         self.sharding: Rule | None = None
         self.cost: Callable[..., Cost] | None = None
         self.takes_numbers = takes_numbers

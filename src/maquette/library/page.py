@@ -249,6 +249,16 @@ class OperatorPage(functools.partial[Any]):
         self.facts.batching = rule
         return rule
 
+    def inverse(self, rule: F) -> F:
+        """Register how new values of a view are put into what is viewed (functionalization).
+
+        ``rule(views, value, new, part, *parameters)`` gives ``value`` with ``new`` where the view
+        looks, and mutates nothing. views: aten's operators, where views may have to be copies;
+        part: which of several views it is, else -1; parameters: those of the call after the tensor.
+        """
+        self.facts.inverse = rule
+        return rule
+
     def sharding(self, rule: F) -> F:
         """Register the sharding rule: how shards of the arguments make shards of the results."""
         self.facts.sharding = rule

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class TensorPropertySource(ChainedSource):
     prop: TensorProperty = TensorProperty.SIZE
     idx: int | None = None
 
-    @cached_property
+    @property
     def name(self) -> str:
         """``L['x'].size()[0]``."""
         method = f"{self.base.name}.{self.prop.method_name()}()"

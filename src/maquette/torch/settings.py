@@ -162,6 +162,32 @@ def _raise_unless(condition: object, message: Message, error: type[Exception]) -
         raise error("Expected cond to be True" if message is None else str(message()))
 
 
+def _check(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, RuntimeError)
+
+
+def _check_index(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, IndexError)
+
+
+def _check_type(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, TypeError)
+
+
+def _check_value(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, ValueError)
+
+
+def _check_not_implemented(cond: object, message: Message = None) -> None:
+    _raise_unless(cond, message, NotImplementedError)
+
+
+def _check_is_size(i: int, message: Message = None, *, max: int | None = None) -> None:
+    fits = i >= 0 and (max is None or i <= max)
+    default: Message = lambda: f"expected a size of 0 to {max}, got {i}"  # noqa: E731  # one use
+    _raise_unless(fits, message or default, RuntimeError)
+
+
 def _assert(condition: object, message: str) -> None:
     _raise_unless(condition, lambda: message, AssertionError)
 

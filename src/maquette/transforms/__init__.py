@@ -1,5 +1,5 @@
-"""Function transforms: `vmap`, `grad`, `vjp`, `jvp` and what is made of them, in any order and
-depth.
+"""Function transforms: `vmap`, `grad`, `vjp`, `jvp`, `functionalize` and what is made of them, in
+any order and depth.
 
 A transform is a level on the stack of interpreters and a key of the dispatcher, never an ``if`` in
 a call's path; importing this package registers the kernels of those keys.
@@ -7,6 +7,7 @@ a call's path; importing this package registers the kernels of those keys.
 
 from maquette.transforms import functions as _functions  # noqa: F401  # `autograd.Function`
 from maquette.transforms import levels as _levels  # noqa: F401  # the kernels of the keys
+from maquette.transforms.functional import functionalize
 from maquette.transforms.gradients import grad, grad_and_value, jacrev, vjp
 from maquette.transforms.interpreter import Interpreter
 from maquette.transforms.tangents import hessian, jacfwd, jvp, linearize
@@ -14,6 +15,7 @@ from maquette.transforms.vmap import vmap
 
 __all__ = [
     "Interpreter",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",

@@ -9,8 +9,8 @@ from maquette.nn.base import Module
 from maquette.nn.utils.stateless import functional_call
 from maquette.tensor.tensor import Tensor
 from maquette.torch.forwarding import forward
-from maquette.torch.later import functions_for_later
 from maquette.transforms import (
+    functionalize,
     grad,
     grad_and_value,
     hessian,
@@ -60,25 +60,10 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
     return root
 
 
-_forwarded = forward(__name__, "maquette.transforms", "maquette.transforms.inspection")
-_LATER = functions_for_later(
-    "torch.func",
-    {"functionalize": "write the program without writing to tensors in place"},
-)
-
-
-def __getattr__(name: str) -> object:
-    # What has been built comes before the words for its absence.
-    try:
-        return _forwarded(name)
-    except AttributeError:
-        if name in _LATER:
-            return _LATER[name]
-        raise
-
-
+__getattr__ = forward(__name__, "maquette.transforms", "maquette.transforms.inspection")
 __all__ = [
     "functional_call",
+    "functionalize",
     "grad",
     "grad_and_value",
     "hessian",

@@ -1,0 +1,403 @@
+"""What functionalization does with one operator call, whoever the owner of the wrappers is.
+
+`functionalized` gives an operator's handler ``(owner, params)``, by its form: composite operators
+are taken apart, functional ones run on values, in-place, ``out=`` and mutable ones through their
+functional twin, views are remembered as steps. Everything is read off schemas and pages; only
+`set_`, `resize_`, `detach_` and `lift_fresh` have a handler of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import contiguous_strides
+from maquette.dispatch.forms import FunctionalCall, Return, returns_of
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor, from_storage
+from maquette.tensor.typed_storage import TypedStorage
+from maquette.transforms.functional.storage import FunctionalStorage, ViewStep, seen_from
+from maquette.transforms.functional.wrapper import (
+    FunctionalWrapper,
+    Owner,
+    is_functional,
+    steps_with,
+    view_wrapper,
+    wrap,
+)
+from maquette.transforms.rules import operators
+from maquette.transforms.wrappers import Wrapper, revived
+
+Params = tuple[Any, ...]
+Handler = Callable[[Owner, Params], object]
+
+
+def functionalized(op: OpOverload) -> Handler:
+    """The handler of an operator."""
+    own = _OWN.get(op.name().partition(".")[0])
+    if own is not None:
+        return lambda owner, params: own(op, owner, params)
+    if op._can_decompose():
+        return _composite(op)
+    if not op._schema.is_mutable:
+        kinds = returns_of(op)
+        return _viewing(op) if any(r.kind == "view" for r in kinds) else _functional(op)
+    twin = op.functional_call
+    if Tag.inplace_view in op.tags and twin is not None and twin.twin.is_view:
+        return _relaying(op, twin.twin)
+    return _mutating(op, twin)
+
+
+# --- arguments --------------------------------------------------------------------------------
+
+
+def tensors_of(params: Sequence[Any]) -> Iterator[Any]:
+    """The tensors among parameters, and in lists of them."""
+    for p in params:
+        if p.__class__ is tuple:
+            for item in p:
+                if isinstance(item, Tensor):
+                    yield item
+        elif isinstance(p, Tensor):
+            yield p
+
+
+def _any_functional(params: Sequence[Any], owner: Owner) -> bool:
+    return any(is_functional(t, owner) for t in tensors_of(params))
+
+
+def values_of(params: Params, owner: Owner) -> Params:
+    """The parameters with every wrapper of this owner replaced by its value, up to date."""
+    return tuple(
+        [
+            tuple([_value(i, owner) for i in p]) if p.__class__ is tuple else _value(p, owner)
+            for p in params
+        ]
+    )
+
+
+def _value(p: Any, owner: Owner) -> Any:
+    if not isinstance(p, Wrapper):
+        return p
+    found = revived(p)  # of a level that is over, in a backward pass say
+    if found.__class__ is FunctionalWrapper and found._interpreter is owner:
+        return found.sync()
+    return found
+
+
+def _metas(params: Params) -> list[Any]:
+    """What a shape rule takes: metas for tensors, also in lists."""
+    return [tuple([_meta(i) for i in p]) if p.__class__ is tuple else _meta(p) for p in params]
+
+
+def _meta(p: Any) -> Any:
+    return p.meta if isinstance(p, Tensor) else p
+
+
+# --- functional and composite ------------------------------------------------------------------
+
+
+def _composite(op: OpOverload) -> Handler:
+    key = DispatchKey.CompositeImplicitAutograd
+    kernel = op.kernel_at(key)
+    assert kernel is not None
+    built = kernel.factory(op, 0)
+    assert built is not None
+
+    def handler(owner: Owner, params: Params) -> object:
+        return built(0, *params)
+
+    return handler
+
+
+def _functional(op: OpOverload) -> Handler:
+    def handler(owner: Owner, params: Params) -> object:
+        given = list(tensors_of(params))
+        if not given:
+            return _wrapped(owner.call(op, params), owner, {})
+        mine = {id(t.sync()): t for t in map(revived, given) if is_functional(t, owner)}
+        result = owner.call(op, values_of(params, owner))
+        return _wrapped(result, owner, mine) if mine else result
+
+    return handler
+
+
+def _wrapped(result: Any, owner: Owner, mine: dict[int, FunctionalWrapper]) -> Any:
+    """A result with its tensors wrapped; one that is the value of an argument is that argument."""
+    if isinstance(result, Tensor):
+        return mine.get(id(result)) or wrap(result, owner)
+    if isinstance(result, (tuple, list)):
+        return type(result)([_wrapped(r, owner, mine) for r in result])
+    return result
+
+
+# --- views ------------------------------------------------------------------------------------
+
+
+def _viewing(op: OpOverload) -> Handler:
+    source = next(r.source for r in returns_of(op) if r.kind == "view")
+    assert source == 0, f"{op}: what is viewed comes first"
+
+    def handler(owner: Owner, params: Params) -> object:
+        origin = revived(params[0])
+        if not is_functional(origin, owner):
+            return owner.call(op, values_of(params, owner))
+        step = ViewStep(op, values_of(params[1:], owner), -1, origin.meta, owner.copies)
+        metas = None if op.shape_rule is None else op.shape_rule(*_metas(params))
+        result = _first_look(origin, step, owner)
+        if not isinstance(result, (list, tuple)):
+            return view_wrapper(origin, result, _meta_or(metas, result), step)
+        known = metas if isinstance(metas, (list, tuple)) else [None] * len(result)
+        return [
+            view_wrapper(origin, part, _meta_or(meta, part), step._replace(part=i))
+            for i, (part, meta) in enumerate(zip(result, known, strict=True))
+        ]
+
+    return handler
+
+
+def _meta_or(meta: Any, value: Tensor) -> TensorMeta:
+    return meta if isinstance(meta, TensorMeta) else value.meta
+
+
+def _first_look(origin: FunctionalWrapper, step: ViewStep, owner: Owner) -> Any:
+    """What a view operator gives for a value that may be out of date: the view is, too, then."""
+    *before, last = steps_with(origin, step)
+    with owner.beneath():
+        if len(before) < len(origin._steps):
+            return last.apply(seen_from(origin._storage.base, tuple(before)))
+        return last.apply(origin._value)
+
+
+def _relaying(op: OpOverload, view: OpOverload) -> Handler:
+    """`t_` and the like: the wrapper itself becomes a view of its memory."""
+
+    def handler(owner: Owner, params: Params) -> object:
+        target = params[0]
+        if not is_functional(target, owner):
+            return owner.call(op, values_of(params, owner))
+        given = values_of(params[1:], owner)
+        step = ViewStep(view, given, -1, target.meta, owner.copies)
+        assert op.shape_rule is not None
+        meta = op.shape_rule(*_metas(params))
+        target._value = _first_look(target, step, owner)
+        relay(target, step, meta)
+        return target
+
+    return handler
+
+
+def relay(target: FunctionalWrapper, step: ViewStep, meta: Any) -> None:
+    """Have a wrapper be one step further from its base, with another meta."""
+    assert isinstance(meta, TensorMeta)
+    target._steps = steps_with(target, step)
+    target.meta = meta
+    target._metadata_changed = True
+
+
+# --- mutation ---------------------------------------------------------------------------------
+
+
+def _mutating(op: OpOverload, twin: FunctionalCall | None) -> Handler:
+    arguments = op._schema.arguments
+    mutated = [i for i, a in enumerate(arguments) if a.is_write]
+    kinds = returns_of(op)
+
+    def handler(owner: Owner, params: Params) -> object:
+        targets = list(tensors_of([params[i] for i in mutated]))
+        if not all(is_functional(t, owner) for t in targets):
+            _refuse_mixed(op, targets, params, owner)
+            return owner.call(op, values_of(params, owner))
+        if op.shape_rule is not None and twin is not None:
+            op.shape_rule(*_metas(params))  # what the form refuses and its twin does not
+        values = values_of(params, owner)
+        if twin is None:
+            news, results = _on_clones(op, owner, mutated, values)
+        else:
+            result = owner.call(twin.twin, twin.parameters(values))
+            news, results = twin.new_values(result), twin.results(result)
+        for at, new in news:
+            _exchange(params[at], new)
+        return _returned(kinds, params, results, owner)
+
+    return handler
+
+
+def _refuse_mixed(op: OpOverload, targets: list[Any], params: Params, owner: Owner) -> None:
+    """Refuse to mutate what is not functionalized with what is."""
+    if not _any_functional(params, owner):
+        return
+    at = next(t for t in targets if not is_functional(t, owner))
+    name = next(
+        (
+            a.name
+            for a, p in zip(op._schema.arguments, params)
+            if any(at is t for t in tensors_of([p]))
+        ),
+        "self",
+    )
+    raise RuntimeError(
+        f"{op}: mutating a non-functional tensor with a functional tensor is not allowed: '{name}' "
+        f"({at.meta}) was made outside of what is functionalized. Please ensure that all of your "
+        f"inputs are wrapped inside of a functionalize() call."
+    )
+
+
+def _exchange(target: Any, new: Any) -> None:
+    """Give a wrapper, or a list of them, its new value."""
+    if target.__class__ is tuple:
+        for t, n in zip(target, new, strict=True):
+            _exchange(t, n)
+    else:
+        target.replace(new)
+        target.commit()
+        target.sync()
+
+
+def _on_clones(
+    op: OpOverload, owner: Owner, mutated: Sequence[int], values: Params
+) -> tuple[list[tuple[int, Any]], tuple[Any, ...]]:
+    """Run a form without functional twin on clones of what it mutates."""
+    given = list(values)
+    with owner.beneath():
+        for i in mutated:
+            given[i] = _cloned(given[i])
+    result = owner.call(op, tuple(given))
+    results = () if result is None else result if isinstance(result, tuple) else (result,)
+    return [(i, given[i]) for i in mutated], results
+
+
+def _cloned(value: Any) -> Any:
+    if value.__class__ is tuple:
+        return tuple([_cloned(v) for v in value])
+    return operators.clone(value) if isinstance(value, Tensor) else value
+
+
+def _returned(kinds: Sequence[Return], params: Params, results: Sequence[Any], owner: Owner) -> Any:
+    """The form's results: mutated arguments themselves, the rest of the twin's wrapped."""
+    found = [
+        _unlisted(params[r.source]) if r.kind == "written" else _wrapped(results[n], owner, {})
+        for n, r in enumerate(kinds)
+    ]
+    return None if not found else found[0] if len(found) == 1 else tuple(found)
+
+
+def _unlisted(p: Any) -> Any:
+    return list(p) if p.__class__ is tuple else p
+
+
+# --- operators with a handler of their own ------------------------------------------------------
+
+
+def _lift_fresh(op: OpOverload, owner: Owner, params: Params) -> object:
+    """A tensor made from Python data enters the program: a copy that no view reaches."""
+    (made,) = params
+    if is_functional(made, owner):
+        return made
+    return wrap(owner.call(operators.lift_fresh_copy.default, (revived(made),)), owner)  # type: ignore[arg-type]  # a tensor
+
+
+def _detach_(op: OpOverload, owner: Owner, params: Params) -> object:
+    """Only autograd changes, and that lies above."""
+    return params[0] if is_functional(params[0], owner) else owner.call(op, params)
+
+
+def _resize_(op: OpOverload, owner: Owner, params: Params) -> object:
+    """Within its memory a tensor becomes a view; a larger one gets memory of its own."""
+    target, size, memory_format = params
+    if not is_functional(target, owner):
+        return owner.call(op, values_of(params, owner))
+    count = 1
+    for s in size:
+        count *= s
+    room = target._storage._nbytes // target.meta.itemsize - target.meta.offset
+    strides = contiguous_strides(tuple(size))
+    if memory_format is None and count <= room:
+        if tuple(size) != target.meta.shape:
+            view = operators.as_strided.default
+            step = ViewStep(
+                view, (tuple(size), strides, target.meta.offset), -1, target.meta, owner.copies
+            )
+            target._value = _first_look(target, step, owner)
+            relay(target, step, view.shape_rule(target.meta, *step.params))
+        return target
+    if target._steps:
+        raise RuntimeError(
+            f"{op}: Attempted to resize a view tensor to a larger size. This is not allowed in the "
+            f"functionalization pass: {target.meta} to {list(size)}"
+        )
+    new = owner.call(operators.resize.default, (target.sync(), size, memory_format))
+    assert isinstance(new, Tensor)
+    target._value, target.meta = new, new.meta
+    target._storage = FunctionalStorage(new, new.meta)
+    target._generation = 0
+    target._metadata_changed = True
+    return target
+
+
+def _set_(op: OpOverload, owner: Owner, params: Params) -> object:
+    """The wrapper gets the memory of another, or of a storage."""
+    target, *rest = params
+    if not is_functional(target, owner):
+        _refuse_mixed(op, [target], params, owner)
+        return owner.call(op, values_of(params, owner))
+    if not rest:
+        _adopt(target, wrap(owner.call(operators.set.default, (target.sync(),)), owner))  # type: ignore[arg-type]  # a tensor
+    elif isinstance(rest[0], Tensor):
+        source = rest[0] if is_functional(rest[0], owner) else wrap(rest[0], owner)
+        if source.meta.dtype is not target.meta.dtype:
+            raise RuntimeError(
+                f"Could not set tensor of type {source.meta.dtype} to a tensor of type "
+                f"{target.meta.dtype}"
+            )
+        _adopt(target, source)
+        if len(rest) > 1:
+            _place(target, owner, *rest[1:])
+    else:
+        _adopt(target, _over(rest[0], target.meta, owner))
+        if len(rest) > 1:
+            _place(target, owner, *rest[1:])
+    return target
+
+
+def _adopt(target: FunctionalWrapper, source: FunctionalWrapper) -> None:
+    target._storage, target._steps = source._storage, source._steps
+    target._generation, target._value = source._generation, source._value
+    target.meta, target._lazy = source.meta, source._lazy
+    target._storage_changed = target._metadata_changed = True
+
+
+def _over(storage: object, like: TensorMeta, owner: Owner) -> FunctionalWrapper:
+    """A wrapper of all of a storage."""
+    raw = storage.untyped() if isinstance(storage, TypedStorage) else storage
+    if isinstance(raw, FunctionalStorage):
+        made = wrap(raw.base, owner)
+        made._storage, made._generation = raw, raw.generation
+        if raw.updates:
+            made._generation = -1
+        return made
+    assert isinstance(raw, UntypedStorage)
+    count = raw.nbytes() // like.itemsize
+    return wrap(from_storage(raw, TensorMeta.of(like.dtype, (count,), (1,), 0, raw.device)), owner)
+
+
+def _place(target: FunctionalWrapper, owner: Owner, offset: int, size: Any, stride: Any) -> None:
+    view = operators.as_strided.default
+    strides = tuple(stride) or contiguous_strides(tuple(size))
+    step = ViewStep(view, (tuple(size), strides, offset), -1, target.meta, owner.copies)
+    target._value = _first_look(target, step, owner)
+    relay(target, step, view.shape_rule(target.meta, *step.params))
+
+
+_OWN: dict[str, Callable[[OpOverload, Owner, Params], object]] = {
+    "aten::lift_fresh": _lift_fresh,
+    "aten::detach_": _detach_,
+    "aten::resize_": _resize_,
+    "aten::set_": _set_,
+}
+
+__all__ = ["functionalized", "tensors_of", "values_of"]

@@ -1,0 +1,274 @@
+"""The key Functionalize and the transform `functionalize`: two owners of wrappers, one kernel.
+
+At the key, a program gets its wrappers from `to_functional_tensor` and autograd records on them;
+`enable_functionalization` has factories give wrappers too. The transform makes wrappers of its
+inputs at a level of its own on the stack of interpreters, and at the end writes the new values of
+mutated inputs back. Below either, no operator mutates a tensor of the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from maquette.core.pytree import tree_flatten, tree_map_only
+from maquette.dispatch import keysets as K
+from maquette.dispatch.base import TransformType
+from maquette.dispatch.guards import ExcludeDispatchKeyGuard
+from maquette.dispatch.kernels import Boxed
+from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
+from maquette.dispatch.operator import OpOverload, keys_of, set_fallback
+from maquette.dispatch.tls import tls
+from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.transforms.functional.kernel import Handler, functionalized
+from maquette.transforms.functional.wrapper import (
+    FUNCTIONALIZE,
+    FunctionalWrapper,
+    is_functional,
+    wrap,
+)
+from maquette.transforms.interpreter import GRAD_WRAPPER, Interpreter, pushed, run_below
+from maquette.transforms.rules import operators
+from maquette.transforms.wrappers import revived
+
+_SKIPPED = FUNCTIONALIZE | K.AUTOGRAD | ADINPLACE
+_SKIPPED_KEYS = DispatchKeySet.from_raw_repr(_SKIPPED)
+
+
+# --- the key ----------------------------------------------------------------------------------
+
+
+class _Settings(threading.local):
+    reapply_views = False
+
+
+_settings = _Settings()
+
+
+class KeyOwner:
+    """Owns the wrappers of the key Functionalize, in all threads."""
+
+    number = 0
+    live = True
+    wrapper_bits = FUNCTIONALIZE
+
+    @property
+    def copies(self) -> bool:
+        """Whether views become copies, in this thread."""
+        return not _settings.reapply_views
+
+    def beneath(self) -> AbstractContextManager[object]:
+        """For a block: operators neither functionalize nor record."""
+        return ExcludeDispatchKeyGuard(_SKIPPED_KEYS)
+
+    def call(self, op: OpOverload, values: tuple[object, ...]) -> object:
+        """Run an operator below the key."""
+        st = tls.st
+        before = st.exclude
+        st.set_exclude(before | _SKIPPED)
+        try:
+            return op.run(st.effective_keys(keys_of(values)), values)
+        finally:
+            st.set_exclude(before)
+
+
+KEY = KeyOwner()
+
+
+def key_kernel(op: OpOverload, ks: int) -> Boxed:
+    """The kernel at Functionalize."""
+    handler = functionalized(op)
+
+    def kernel(ks: int, *params: object) -> object:
+        return handler(KEY, params)
+
+    return kernel
+
+
+set_fallback(DispatchKey.Functionalize, key_kernel)
+
+
+def to_functional_tensor(t: Tensor) -> FunctionalWrapper:
+    """A wrapper of ``t`` for the key Functionalize; it does not require grad."""
+    if is_functional(t, KEY):
+        raise RuntimeError("_to_functional_tensor: the tensor is functional already")
+    return wrap(t, KEY)
+
+
+def from_functional_tensor(t: Tensor) -> Tensor:
+    """The value of a wrapper, as it is; `sync` brings it up to date first."""
+    if not isinstance(t, FunctionalWrapper):
+        raise RuntimeError(
+            f"_from_functional_tensor: expected a functional tensor, got {type(t).__name__} "
+            f"({t.meta})"
+        )
+    return t._value
+
+
+def is_functional_tensor(t: object) -> bool:
+    """Whether a tensor is a wrapper of the key Functionalize."""
+    return is_functional(t, KEY)
+
+
+def sync(t: object) -> None:
+    """Bring a wrapper's value up to date with all writes to its memory."""
+    if isinstance(t, FunctionalWrapper):
+        t.sync()
+
+
+def enable_functionalization(*, reapply_views: bool = False) -> None:
+    """Have factories of this thread give wrappers; reapply_views: let values share memory."""
+    if tls.st.include & FUNCTIONALIZE:
+        raise RuntimeError(
+            "multiple layers of mode-style functionalization nesting is not currently supported, "
+            "outside of the functionalize() transform"
+        )
+    tls.st.add_include(FUNCTIONALIZE)
+    _settings.reapply_views = reapply_views
+
+
+def disable_functionalization() -> None:
+    """Undo `enable_functionalization`."""
+    tls.st.drop_include(FUNCTIONALIZE)
+    _settings.reapply_views = False
+
+
+def reapply_views(enabled: bool) -> bool:
+    """Say whether values of this thread may share memory; what was said before."""
+    before, _settings.reapply_views = _settings.reapply_views, enabled
+    return before
+
+
+def freeze_functional_tensor(t: Tensor) -> None:
+    """Refuse writes to the memory of a wrapper from now on."""
+    assert isinstance(t, FunctionalWrapper)
+    t._storage.frozen = True
+
+
+def mirror_autograd_meta_to(source: Tensor, target: Tensor) -> None:
+    """Have ``target`` require grad where ``source`` does, as a leaf or as the result of a node."""
+    target._ag = None
+    if source.requires_grad:
+        target._require_grad(True)
+        if source.grad_fn is not None:
+            ag = target._autograd()
+            ag.requires_grad = False
+            ag.grad_fn, ag.output_nr = source.grad_fn, source.output_nr
+
+
+# --- the transform ------------------------------------------------------------------------------
+
+_REMOVABLE = ("mutations", "mutations_and_views")
+
+
+class FunctionalizeInterpreter(Interpreter):
+    """The level of one `functionalize`."""
+
+    __slots__ = ("copies",)
+
+    transform = TransformType.Functionalize
+    keeps_grad_mode = True
+    wrapper_bits = FUNCTIONALIZE | GRAD_WRAPPER
+
+    def __init__(self, *, copies: bool) -> None:
+        self.copies = copies
+
+    def functionalize_add_back_views(self) -> bool:
+        """Whether views stay views."""
+        return not self.copies
+
+    def get_state(self) -> tuple[object, ...]:
+        """What makes two interpreters do the same."""
+        return (*super().get_state(), self.functionalize_add_back_views())
+
+    def process(self, op: OpOverload, params: Any) -> object:
+        """Run one operator call at this level."""
+        handler = _handlers.get(op)
+        if handler is None or not op.alive:
+            handler = _handlers[op] = functionalized(op)
+        return handler(self, tuple(params))
+
+    def beneath(self) -> AbstractContextManager[object]:
+        """For a block: the level below."""
+        return self.lower()
+
+    def call(self, op: OpOverload, values: tuple[object, ...]) -> object:
+        """Run an operator on the level below."""
+        return run_below(self, op, values)
+
+
+_handlers: dict[OpOverload, Handler] = {}
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """A function that computes what ``func`` does by operators that mutate nothing.
+
+    remove: "mutations", or "mutations_and_views" to make views copies as well. Inputs that ``func``
+    mutates have their new values at the end. Raises RuntimeError for another ``remove``, and
+    where ``func`` mutates a tensor that is no input by one that is.
+
+    >>> import maquette as mq
+    >>> functionalize(lambda x: x.add_(1))(mq.ones(2))
+    tensor([2., 2.])
+    """
+    if remove not in _REMOVABLE:
+        raise RuntimeError(
+            f"functionalize(f, remove='mutations'): received invalid argument for remove={remove}. "
+            f"Valid options are:\n     remove='mutations': all inplace and out= operators will be "
+            f"removed from the program, and replaced with their out-of-place equivalents.\n     "
+            f"remove='mutations_and_views': In addition to the above, all aliasing operators "
+            f"{{view}} will be replaced with their non-aliasing counterparts, {{view}}_copy.\n"
+        )
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        level = FunctionalizeInterpreter(copies=remove == "mutations_and_views")
+        with pushed(level):
+            made: dict[int, FunctionalWrapper] = {}
+
+            def into(t: Any) -> Any:
+                if id(t) not in made:
+                    made[id(t)] = wrap(revived(t), level)
+                return made[id(t)]
+
+            inner: Any = tree_map_only(Tensor, into, (args, kwargs))
+            out = func(*inner[0], **inner[1])
+            given = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)]
+            with level.lower():
+                for t in given:
+                    write_back(t, made[id(t)])
+            return tree_map_only(Tensor, lambda t: t.sync() if is_functional(t, level) else t, out)
+
+    return wrapped
+
+
+def write_back(t: Tensor, wrapper: FunctionalWrapper) -> None:
+    """Give an input the new value of its memory, if that was mutated; on the level below.
+
+    Its sizes and strides stay, though the function may have changed them for itself.
+    """
+    wrapper.sync()
+    storage = wrapper._storage
+    if storage.mutations and not wrapper._storage_changed and storage.base is not t:
+        if storage.base.meta.shape == t.meta.shape:
+            operators.copy_(t, storage.base)
+
+
+__all__ = [
+    "FunctionalizeInterpreter",
+    "KEY",
+    "disable_functionalization",
+    "enable_functionalization",
+    "freeze_functional_tensor",
+    "from_functional_tensor",
+    "functionalize",
+    "is_functional_tensor",
+    "mirror_autograd_meta_to",
+    "reapply_views",
+    "sync",
+    "to_functional_tensor",
+    "write_back",
+]

@@ -1,0 +1,169 @@
+"""What wrappers over one memory share: the value of its base, and the writes not yet put into it.
+
+A view is known by its steps: the operators that lead from the base to it. A write to a view is kept
+as (steps, new value) until somebody looks. Then the new value is carried back through the inverse
+of each step and the base has a new value; every wrapper that notices an older generation computes
+its value from the base again. Inverses stand on the pages of the views (`OperatorFacts.inverse`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.packet import find_packet
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import operators
+
+Params = tuple[Any, ...]
+
+
+class ViewStep(NamedTuple):
+    """One view operator on the way from a base to a view.
+
+    params: canonical ones without the tensor, which comes first. part: which result of several,
+    else -1. seen: the meta of what is viewed, as the program knows it. copies: whether to call the
+    operator's ``_copy`` form, which shares nothing.
+    """
+
+    op: OpOverload
+    params: Params
+    part: int
+    seen: TensorMeta
+    copies: bool
+
+    def forward(self, value: Tensor) -> Tensor:
+        """The view of a value of what is viewed."""
+        return self.pick(self.apply(value))
+
+    def apply(self, value: Tensor) -> Any:
+        """All that the operator gives."""
+        op = copy_form(self.op) if self.copies else self.op
+        return call_canonical(op, (value, *self.placed(value)))
+
+    def pick(self, result: Any) -> Tensor:
+        """The part of the operator's result that this step is about."""
+        found: Tensor = result if self.part < 0 else result[self.part]
+        return found
+
+    def backward(self, value: Tensor, new: Tensor) -> Tensor:
+        """``value``, of what is viewed, with ``new`` where the view looks."""
+        inverse = self.op.facts.inverse
+        if inverse is None:
+            raise RuntimeError(
+                f"functionalize: {self.op} was used to view a tensor that is then mutated, and its "
+                f"page has no inverse that puts the new values back. Register one with "
+                f"page.inverse, or mutate a clone()"
+            )
+        views = copying if self.copies else operators
+        found: Tensor = inverse(views, value, new, self.part, *self.placed(value))  # type: ignore[assignment]  # a rule's
+        return found
+
+    def placed(self, value: Tensor) -> Params:
+        """The parameters, with the place in memory that `as_strided` names found in ``value``."""
+        if self.op._opname != "as_strided":
+            return self.params
+        size, stride, offset = self.params
+        start = self.seen.offset if offset is None else offset
+        return size, stride, start - self.seen.offset + value.meta.offset
+
+
+class Update(NamedTuple):
+    """A write that the base does not have yet: ``new`` is the value of the view of these steps."""
+
+    steps: tuple[ViewStep, ...]
+    new: Tensor
+
+
+class FunctionalStorage(UntypedStorage):
+    """The memory of a program as functionalization sees it: a value, and what was written since."""
+
+    __slots__ = ("base", "frozen", "generation", "hidden_mutations", "meta", "mutations", "updates")
+
+    def __init__(self, base: Tensor, meta: TensorMeta) -> None:
+        # Nothing is allocated for a wrapper, so no observer hears of this storage.
+        self._nbytes = meta.storage_bytes if base._storage is None else base._storage._nbytes
+        self.device = meta.device
+        self.data = None
+        self.foreign = False
+        self._id = 0
+        self.base = base
+        self.meta = meta
+        self.updates: list[Update] = []
+        self.generation = 0
+        self.frozen = False
+        self.mutations = 0
+        self.hidden_mutations = 0
+
+    def add(self, steps: tuple[ViewStep, ...], new: Tensor) -> None:
+        """Note a write; RuntimeError where the storage is frozen."""
+        if self.frozen:
+            raise RuntimeError("cannot mutate tensors with frozen storage")
+        self.updates.append(Update(steps, new))
+        self.generation += 1
+        self.mutations += 1
+
+    def apply(self) -> None:
+        """Put every write into the base; called on the level below."""
+        for steps, new in self.updates:
+            self.base = written(self.base, steps, new)
+        self.updates.clear()
+
+
+def written(base: Tensor, steps: tuple[ViewStep, ...], new: Tensor) -> Tensor:
+    """The value of a base once ``new`` is the value of its view of these steps."""
+    values = [base]
+    for step in steps[:-1]:
+        values.append(step.forward(values[-1]))
+    for step, value in zip(reversed(steps), reversed(values), strict=True) if steps else ():
+        new = step.backward(value, new)
+    return new
+
+
+def seen_from(base: Tensor, steps: tuple[ViewStep, ...]) -> Tensor:
+    """The view of these steps of a base."""
+    for step in steps:
+        base = step.forward(base)
+    return base
+
+
+def call_canonical(op: OpOverload, params: Params) -> Any:
+    """Call an operator with canonical parameters, from its beginning."""
+    arguments = op._schema.arguments
+    positional = [p for p, a in zip(params, arguments) if not a.kwarg_only]
+    keywords = {a.name: p for p, a in zip(params, arguments) if a.kwarg_only}
+    return op(*positional, **keywords)
+
+
+def copy_form(view: OpOverload) -> OpOverload:
+    """The form of a view operator that shares nothing; itself where there is none."""
+    packet = find_packet(view.name().partition(".")[0] + "_copy")
+    if packet is None or view._overloadname not in packet.overloads():
+        return view
+    found: OpOverload = getattr(packet, view._overloadname)
+    return found
+
+
+class _Copying:
+    """aten's operators as functions; a view operator is its copying form."""
+
+    def __getattr__(self, name: str) -> Any:  # as the operators' schemas say
+        packet = None if name.startswith("__") else find_packet(f"aten::{name}_copy")
+        return getattr(operators, name) if packet is None else packet
+
+
+copying = _Copying()
+
+
+def laid_out_as(new: Tensor, meta: TensorMeta) -> Tensor:
+    """``new`` with the strides of ``meta``, so that views of the memory find what they look for."""
+    mine = new.meta
+    if mine.strides == meta.strides or mine.shape != meta.shape:
+        return new
+    if all(s == 1 or a == b for s, a, b in zip(mine.shape, mine.strides, meta.strides)):
+        return new
+    empty = operators.new_empty_strided(new, meta.shape, meta.strides)
+    made: Tensor = operators.copy(empty, new)
+    return made

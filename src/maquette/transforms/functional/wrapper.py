@@ -1,0 +1,186 @@
+"""The tensor that stands for another in a functionalized program.
+
+It has the meta that the program expects and a value, a tensor of the level below, which nobody
+mutates: a write exchanges it. Wrappers that share memory share a `FunctionalStorage`. `owner` says
+whose they are: of the key Functionalize, or of one level of the transform.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeGuard, cast
+
+from maquette.core.meta import TensorMeta
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor
+from maquette.transforms.functional.storage import (
+    FunctionalStorage,
+    ViewStep,
+    laid_out_as,
+    seen_from,
+)
+from maquette.transforms.rules import operators
+from maquette.transforms.wrappers import Wrapper
+
+FUNCTIONALIZE = K.functionality_bits(DispatchKey.Functionalize)
+_SHOWN = K.BACKENDS | K.AUTOGRAD | ADINPLACE
+_LAZY = CONJUGATE | NEGATIVE
+_TURNED = {"_conj": CONJUGATE, "_neg_view": NEGATIVE}
+_new = object.__new__
+
+
+class Owner(Protocol):
+    """Who functionalizes: what wrappers are its own, and how operators run below it.
+
+    ``copies`` says whether views become copies; ``bits`` are the keys that its wrappers have.
+    """
+
+    number: int
+    live: bool
+    wrapper_bits: int
+
+    @property
+    def copies(self) -> bool: ...
+
+    def beneath(self) -> AbstractContextManager[object]: ...
+
+    def call(self, op: OpOverload, values: tuple[object, ...]) -> object: ...
+
+
+class FunctionalWrapper(Wrapper):
+    """A tensor of a functionalized program; its value changes, and is never mutated."""
+
+    __slots__ = ("_generation", "_lazy", "_metadata_changed", "_steps", "_storage_changed")
+
+    _steps: tuple[ViewStep, ...]
+    _generation: int
+    _lazy: int  # the conjugate and negative bits, which dispatch sees on the value only
+    _metadata_changed: bool
+    _storage_changed: bool
+    _storage: FunctionalStorage
+
+    def _alias(self) -> FunctionalWrapper:
+        step = _alias_step(self)
+        return view_wrapper(self, self._value, self.meta, step)
+
+    def __repr__(self) -> str:
+        return f"_to_functional_tensor({self._value!r})"
+
+    def is_conj(self) -> bool:
+        return bool(self._lazy & CONJUGATE)
+
+    def is_neg(self) -> bool:
+        return bool(self._lazy & NEGATIVE)
+
+    def owner(self) -> Owner:
+        """Who made it."""
+        return cast(Owner, self._interpreter)
+
+    def sync(self) -> Tensor:
+        """Bring the value up to date with all writes to its memory; gives the value."""
+        storage = self._storage
+        if storage.updates or self._generation != storage.generation:
+            with self.owner().beneath():
+                storage.apply()
+                self._value = seen_from(storage.base, self._steps)
+            self._generation = storage.generation
+        return self._value
+
+    def replace(self, new: Tensor) -> None:
+        """Take another value, in the dtype of this tensor; the memory does not know of it yet."""
+        if new.meta.dtype is not self.meta.dtype:
+            with self.owner().beneath():
+                new = operators._to_copy(new, dtype=self.meta.dtype)
+        if new.meta.shape != self.meta.shape:  # an out= form has given it another size
+            self.meta = new.meta
+            if not self._steps:
+                self._storage.meta = new.meta
+                self._storage._nbytes = max(self._storage._nbytes, new.meta.storage_bytes)
+        elif new.meta.strides != self.meta.strides:
+            with self.owner().beneath():
+                new = laid_out_as(new, self.meta)
+        self._value = new
+
+    def commit(self) -> None:
+        """Tell the memory of the value."""
+        self._storage.add(self._steps, self._value)
+
+
+FunctionalWrapper._class_bits = 0
+
+
+def _alias_step(t: Tensor) -> ViewStep:
+    return ViewStep(operators.alias.default, (), -1, t.meta, False)
+
+
+def _made(value: Tensor, meta: TensorMeta, owner: Owner) -> FunctionalWrapper:
+    t = _new(FunctionalWrapper)
+    t.meta = meta
+    t._keys = value._keys & _SHOWN | owner.wrapper_bits
+    t._data = None
+    t._vc = None
+    t._base = None
+    t._ag = None
+    t._value = value
+    t._interpreter = owner  # type: ignore[assignment]  # the key's owner is no interpreter
+    t._lazy = value._keys & _LAZY
+    t._steps = ()
+    t._generation = 0
+    t._metadata_changed = False
+    t._storage_changed = False
+    return t
+
+
+def wrap(value: Tensor, owner: Owner) -> FunctionalWrapper:
+    """A wrapper with memory of its own."""
+    t = _made(value, value.meta, owner)
+    t._storage = FunctionalStorage(value, value.meta)
+    return t
+
+
+def view_wrapper(
+    origin: FunctionalWrapper, value: Tensor, meta: TensorMeta, step: ViewStep
+) -> FunctionalWrapper:
+    """A wrapper of a view of ``origin``, with its memory."""
+    t = _made(value, meta, origin.owner())
+    # The program's bits, where a value that came by mutation may have none.
+    t._lazy = origin._lazy ^ _TURNED.get(step.op._opname, 0)
+    t._storage = origin._storage
+    t._steps = steps_with(origin, step)
+    t._generation = origin._generation
+    return t
+
+
+def steps_with(origin: FunctionalWrapper, step: ViewStep) -> tuple[ViewStep, ...]:
+    """The steps to a view of ``origin``: an `as_strided` sees the memory that it lies in.
+
+    So steps before it that only change geometry are left out.
+    """
+    steps = origin._steps
+    if step.op._opname != "as_strided" or not steps:
+        return (*steps, step)
+    metas = [*[s.seen for s in steps], step.seen]
+    kept = 0
+    for i, before in enumerate(steps):
+        if metas[i].dtype is not metas[i + 1].dtype or before.op._opname in _TURNED:
+            kept = i + 1
+    size, stride, offset = step.params
+    start = step.seen.offset if offset is None else offset
+    return (*steps[:kept], step._replace(params=(size, stride, start), seen=metas[kept]))
+
+
+def value_of(t: Any, owner: Owner) -> Any:
+    """The value of a wrapper of this owner, up to date; anything else itself."""
+    if t.__class__ is FunctionalWrapper and t._interpreter is owner:
+        return t.sync()
+    return t
+
+
+def is_functional(t: object, owner: Owner) -> TypeGuard[FunctionalWrapper]:
+    """Whether a tensor is a wrapper of this owner."""
+    return isinstance(t, FunctionalWrapper) and t._interpreter is owner
+
+
+__all__ = ["FUNCTIONALIZE", "FunctionalWrapper", "Owner", "view_wrapper", "wrap"]

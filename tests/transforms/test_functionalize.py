@@ -1,0 +1,268 @@
+"""Functionalization: as a key, as a transform, composed with others, on random programs."""
+
+import functools
+
+import pytest
+from functional_programs import differences, make
+
+import maquette as mq
+import maquette.torch as torch
+from maquette.fx.proxy_tensor import make_fx
+from maquette.transforms import functionalize, grad, jvp, vmap
+from maquette.transforms.functional import (
+    disable_functionalization,
+    enable_functionalization,
+    freeze_functional_tensor,
+    from_functional_tensor,
+    sync,
+    to_functional_tensor,
+)
+
+STRIDED = ("as_strided", "as_strided_off", "as_strided_", "view_dtype", "flat", "resize_same_")
+
+
+def through_key(f, *, reapply_views):
+    """``f`` functionalized by the key, as tracers do it."""
+
+    def wrapped(*inputs):
+        inner = [to_functional_tensor(x) for x in inputs]
+        enable_functionalization(reapply_views=reapply_views)
+        try:
+            out = f(*inner)
+        finally:
+            disable_functionalization()
+        for t in (*inner, *out):
+            sync(t)
+        for x, t in zip(inputs, inner, strict=True):
+            if t.meta is x.meta:
+                x.copy_(from_functional_tensor(t))
+        return [from_functional_tensor(t) for t in out]
+
+    return wrapped
+
+
+TRANSFORMS = {
+    "transform": functionalize,
+    "transform, views copied": functools.partial(functionalize, remove="mutations_and_views"),
+    "key": functools.partial(through_key, reapply_views=True),
+    "key, views copied": functools.partial(through_key, reapply_views=False),
+}
+
+
+def check_programs(seeds, how):
+    copied = "copied" in how
+    wrong = {}
+    for seed in seeds:
+        program = make(seed)
+        if copied and any(step[1] in STRIDED for step in program["steps"]):
+            continue  # copies of views have strides of their own
+        found = differences(program, TRANSFORMS[how], strides=not copied)
+        if found:
+            wrong[seed] = found
+    assert not wrong
+
+
+@pytest.mark.parametrize("how", TRANSFORMS)
+def test_random_programs_do_the_same_functionalized(how):
+    check_programs(range(60), how)
+
+
+def test_random_programs_have_the_same_metadata_functionalized_on_fakes():
+    wrong = {s: d for s in range(60) if (d := differences(make(s), functionalize, fake=True))}
+    assert not wrong
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("how", TRANSFORMS)
+def test_many_random_programs_do_the_same_functionalized(how):
+    check_programs(range(1000, 4000), how)
+
+
+@pytest.mark.verify
+def test_many_random_programs_have_the_same_metadata_functionalized_on_fakes():
+    seeds = range(1000, 3000)
+    wrong = {s: d for s in seeds if (d := differences(make(s), functionalize, fake=True))}
+    assert not wrong
+
+
+# --- graphs -----------------------------------------------------------------------------------
+
+
+def operators_of(f, *inputs):
+    graph = make_fx(f)(*inputs).graph
+    return [str(n.target).removeprefix("aten.") for n in graph.nodes if n.op == "call_function"]
+
+
+def mutating(x):
+    y = x.view(4, 2)
+    y.add_(mq.ones(4, 2))
+    return y
+
+
+def test_mutations_are_removed_and_written_back():
+    found = operators_of(functionalize(mutating), mq.ones(4, 2))
+    assert found == [
+        "view.default", "ones.default", "add.Tensor", "view.default", "view.default",
+        "copy_.default",
+    ]  # fmt: skip
+
+
+def test_views_become_copies():
+    found = operators_of(functionalize(mutating, remove="mutations_and_views"), mq.ones(4, 2))
+    assert [name for name in found if "view" in name] == ["view_copy.default"] * 3
+
+
+def test_nothing_is_written_back_where_nothing_was_mutated():
+    assert operators_of(functionalize(lambda x: x.t() + 1), mq.ones(2, 2)) == [
+        "t.default", "add.Tensor",
+    ]  # fmt: skip
+
+
+def test_out_takes_its_value_and_size_from_the_functional_form():
+    def f(x):
+        z = mq.empty(())
+        torch.add(x, 1, out=z)
+        return z * z
+
+    found = operators_of(functionalize(f), mq.ones(3))
+    assert found == ["empty.memory_format", "add.Tensor", "mul.Tensor"]
+
+
+def test_lists_of_views_are_put_back_one_by_one():
+    def f(x):
+        a, b = x.unbind(0)
+        b.mul_(2)
+        return a + b
+
+    assert "select_scatter.default" in operators_of(functionalize(f), mq.ones(2, 3))
+
+
+def test_foreach_operators_write_through_lists():
+    def f(x, y):
+        torch._foreach_add_([x, y], 1)
+        return x * y
+
+    assert functionalize(f)(mq.ones(2), mq.ones(2)).tolist() == [4, 4]
+
+
+# --- composed ---------------------------------------------------------------------------------
+
+
+def cumulated(x):
+    y = mq.zeros_like(x)
+    y[1:] += x[:-1] * x[1:]
+    y.mul_(2)
+    return y.sum()
+
+
+X = mq.tensor([1.0, 2.0, 3.0])
+
+
+def test_grad_of_functionalized():
+    assert grad(functionalize(cumulated))(X).tolist() == grad(cumulated)(X).tolist() == [4, 8, 4]
+
+
+def test_functionalized_grad():
+    assert functionalize(grad(cumulated))(X).tolist() == [4, 8, 4]
+
+
+def test_jvp_of_functionalized():
+    value, tangent = jvp(functionalize(cumulated), (X,), (mq.ones(3),))
+    assert (value.item(), tangent.item()) == (16, 16)
+
+
+def test_vmap_of_functionalized_and_functionalized_vmap():
+    rows = mq.stack([X, X + 1])
+    expected = [cumulated(row).item() for row in rows]
+    assert vmap(functionalize(cumulated))(rows).tolist() == expected
+    assert functionalize(vmap(cumulated))(rows).tolist() == expected
+
+
+def test_functionalized_in_functionalized():
+    assert functionalize(functionalize(mutating))(mq.ones(4, 2)).tolist() == [[2, 2]] * 4
+
+
+def test_traced_under_every_order_no_operator_mutates():
+    for f in (grad(functionalize(cumulated)), functionalize(grad(cumulated))):
+        found = operators_of(f, X)
+        assert not [name for name in found if name.partition(".")[0].endswith("_")]
+
+
+def test_autograd_records_on_wrappers_of_the_key():
+    x = mq.tensor([1.0, 2.0])
+    w = to_functional_tensor(x).requires_grad_()
+    enable_functionalization()
+    try:
+        y = w.clone()
+        y[0].mul_(3)
+        (y * y).sum().backward()
+    finally:
+        disable_functionalization()
+    sync(w.grad)
+    assert from_functional_tensor(w.grad).tolist() == [18, 4]
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def test_set_takes_the_memory_of_another():
+    def f(x):
+        y = mq.zeros(2)
+        y.set_(x)
+        y.add_(1)
+        return y
+
+    x = mq.ones(2)
+    assert functionalize(f)(x).tolist() == x.tolist() == [2, 2]
+
+
+def test_resize_within_memory_is_a_view_and_beyond_it_new_memory():
+    def f(x):
+        y, z = x.clone(), x.clone()
+        y.resize_(2)
+        z.resize_(6)
+        return y.add_(1), z[:4]
+
+    small, large = functionalize(f)(mq.arange(4.0))
+    assert (small.tolist(), large.tolist()) == ([1, 2], [0, 1, 2, 3])
+
+
+def test_resizing_a_view_beyond_its_memory_is_refused():
+    with pytest.raises(RuntimeError, match="resize a view tensor to a larger size"):
+        functionalize(lambda x: x[:2].resize_(50))(mq.ones(4))
+
+
+def test_frozen_memory_refuses_writes():
+    w = to_functional_tensor(mq.ones(2))
+    freeze_functional_tensor(w)
+    with pytest.raises(RuntimeError, match="frozen"):
+        w.add_(1)
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+def test_mutating_a_captured_tensor_names_operator_and_argument():
+    captured = mq.ones(2)
+    with pytest.raises(RuntimeError, match=r"aten\.add_\.Tensor.*non-functional.*'self'"):
+        functionalize(lambda x: captured.add_(x))(mq.ones(2))
+
+
+def test_another_remove_is_refused():
+    with pytest.raises(RuntimeError, match="received invalid argument for remove=views"):
+        functionalize(mutating, remove="views")
+
+
+def test_in_place_forms_refuse_what_their_twins_would_take():
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        functionalize(lambda x: x.add_(mq.ones(3, 2)))(mq.ones(2))
+
+
+def test_a_view_without_inverse_says_what_to_register():
+    with mq.library._scoped_library("functional_test", "DEF") as lib:
+        lib.define("half(Tensor(a) x) -> Tensor(a)")
+        lib.impl("half", lambda x: x[: x.shape[0] // 2], "CompositeExplicitAutograd")
+        half = mq.ops.functional_test.half
+        assert functionalize(lambda x: half(x) + 1)(mq.ones(4)).shape == (2,)
+        with pytest.raises(RuntimeError, match="no inverse"):
+            functionalize(lambda x: half(x).add_(1))(mq.ones(4))
