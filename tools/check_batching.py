@@ -25,6 +25,17 @@ from maquette.dispatch.tags import Tag
 from maquette.transforms import batch, vmap
 
 WITHOUT_VALUES = ("empty", "new_empty", "empty_like", "empty_permuted", "resize")
+# Where an example's memory is looked at, or a factorization that nobody is promised is returned.
+APART = ("as_strided", "_linalg_det", "_linalg_slogdet", "_assert_tensor_metadata", "set")
+EXPECTED = (
+    "randomness error mode",
+    "data-dependent",
+    "dynamic shape",
+    "calling .item()",
+    "Batch norm got a batched tensor",
+    "stride",
+    "in_dim",
+)
 
 
 class Config(NamedTuple):
@@ -129,7 +140,7 @@ def check(op: Any, args: Sequence[Any], kwargs: dict[str, Any], config: Config) 
 def _refusal(op: Any, config: Config, written: Sequence[bool], error: Exception) -> Outcome:
     text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:160]}"
     expected = Tag.dynamic_output_shape in op.tags or Tag.data_dependent_output in op.tags
-    if expected or "randomness error mode" in text or "data-dependent" in text:
+    if expected or any(words in text for words in EXPECTED):
         return Outcome("refused", text)
     if any(written) and config.dims[0] is None and "vmap" in text:
         return Outcome("refused", text)
@@ -150,10 +161,11 @@ def difference(op: Any, got: mq.Tensor, rows: Sequence[mq.Tensor]) -> str:
     a, b = (
         x.resolve_conj().resolve_neg().detach().to(mq.complex128).numpy() for x in (got, expected)
     )
-    tolerance = {2: 2e-2, 1: 0.2}.get(got.dtype.itemsize, 0) or (
-        1e-6 if got.dtype in (mq.float64, mq.complex128) else 1e-4
-    )
-    if not np.allclose(a, b, tolerance, tolerance, equal_nan=True):
+    narrow = got.dtype.is_floating_point and got.dtype.itemsize < 4
+    tolerance = 3e-2 if narrow else 1e-6 if got.dtype in (mq.float64, mq.complex128) else 1e-4
+    finite = np.abs(b[np.isfinite(b)])
+    scale = max(1.0, finite.max()) if narrow and finite.size else 1.0
+    if not np.allclose(a, b, tolerance, tolerance * scale, equal_nan=True):
         at = np.nanmax(np.abs(a - b)) if a.size else 0
         return f"values differ by up to {at:.3g}"
     return ""
@@ -187,7 +199,7 @@ def run(
     by_op: dict[str, Counter[str]] = {}
     failures = []
     for name, op, args, kwargs in cases(patterns, every):
-        if Tag.nondeterministic_seeded in op.tags:
+        if Tag.nondeterministic_seeded in op.tags or op._opname.startswith(APART):
             continue
         for config in configs(leaves_of([list(args), list(kwargs.values())])):
             batch._WARNED.clear()

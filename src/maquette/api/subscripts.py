@@ -221,7 +221,8 @@ def _other(
         item = from_array(np.ascontiguousarray(item).reshape(item.shape))
     if isinstance(item, Tensor):
         kind = item.meta.dtype
-        if item.meta.ndim == 0 and kind.category <= 1:
+        # A number that `vmap` hides differs over the batch: it is gathered by, never read.
+        if item.meta.ndim == 0 and kind.category <= 1 and not item._differs:
             if kind in (bool_, uint8):
                 return _truth(view, dim, bool(item.item()), found)
             return _at(view, dim, real_dim, _bound(item)), 0, 1

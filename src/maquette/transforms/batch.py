@@ -13,9 +13,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
+from maquette.core.dtype import bool_
 from maquette.core.promotion import result_type_of
 from maquette.dispatch.base import TransformType
-from maquette.dispatch.forms import Form
+from maquette.dispatch.forms import Form, returns_of
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.matching import normalise
@@ -25,7 +26,7 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import FRONT, VMAP_MODE, Interpreter, run_below
 from maquette.transforms.randomness import random_call
-from maquette.transforms.rules import Decomposition, operators, rule_of
+from maquette.transforms.rules import POINTWISE, Decomposition, operators, rule_of
 from maquette.transforms.wrappers import BatchedTensor, Wrapper, batched, revived
 
 Dim = int | None
@@ -75,6 +76,8 @@ def batched_call(op: OpOverload) -> Call:
         if kernels:
             return _by_kernel(op, kernels[-1])
     rule = rule_of(op)
+    if rule is POINTWISE:
+        return _pointwise(op)
     if isinstance(rule, Decomposition):
         function = rule.function
         return lambda level, params: function(*params)
@@ -154,11 +157,13 @@ def _by_rule(op: OpOverload, rule: Callable[..., Any]) -> Call:
     def call(level: VmapInterpreter, params: Sequence[object]) -> object:
         dims: list[object] = []
         values = [_opened(p, level, dims) for p in params]
+        if any(d is not None for d in dims[count:]):  # rules are not told of these
+            return _loop(op)(level, params)
         kwargs = dict(zip(keywords, values[count:]))
         with level.lower():
             result, out_dims = rule(level.info, tuple(dims[:count]), *values[:count], **kwargs)
         wrapped = _closed(result, out_dims, level)
-        return _same_arguments(op, params, values, result, wrapped) if writes else wrapped
+        return _same_arguments(op, params, wrapped) if writes else wrapped
 
     return call
 
@@ -192,19 +197,12 @@ def _closed(result: object, dims: object, level: Interpreter) -> object:
     return result
 
 
-def _same_arguments(
-    op: OpOverload,
-    params: Sequence[object],
-    values: Sequence[object],
-    result: object,
-    wrapped: object,
-) -> object:
-    """An operator that writes gives the written argument itself."""
-    written = [p for a, p in zip(op._schema.arguments, params) if a.is_write]
-    returned = [r.alias_info is not None for r in op._schema.returns]
-    if len(returned) == 1 and returned[0] and len(written) == 1:
-        return written[0]
-    return tuple(written) if returned and all(returned) else wrapped
+def _same_arguments(op: OpOverload, params: Sequence[object], result: object) -> object:
+    """What an operator that writes gives: written arguments are themselves."""
+    kinds = returns_of(op)
+    results = (result,) if len(kinds) == 1 else cast(Sequence[object], result)
+    found = [params[k.source] if k.kind == "written" else r for k, r in zip(kinds, results)]
+    return found[0] if len(kinds) == 1 else tuple(found) if kinds else None
 
 
 # --- pointwise operators ----------------------------------------------------------------------
@@ -253,7 +251,7 @@ def _aligned(level: VmapInterpreter, params: Sequence[object], rank: int) -> lis
                 t = p
                 value = in_front(t._value, t._bdim, rank)
                 # In rank 0 a tensor has a weak say in the type of the result, a batch has a full.
-                if kind is not None and not t.meta.ndim and not _bool_selects(t, params):
+                if kind is not None and not t.meta.ndim and t.meta.dtype is not bool_:
                     value = value.to(kind)
                 values.append(value)
             else:
@@ -262,12 +260,6 @@ def _aligned(level: VmapInterpreter, params: Sequence[object], rank: int) -> lis
 
 
 _NUMBERS = (int, float, bool, complex)
-
-
-def _bool_selects(t: Tensor, params: Sequence[object]) -> bool:
-    """Whether a tensor is a condition, which has no say in types: bool, and not all are."""
-    others = [p.meta.dtype for p in params if isinstance(p, Tensor)]
-    return t is params[0] and t.meta.dtype.name == "bool" and len(others) == 3
 
 
 def in_front(t: Tensor, dim: int, rank: int = 0) -> Tensor:
@@ -317,6 +309,8 @@ def _by_twin(op: OpOverload) -> Call:
     functional = op.functional_call
     if functional is None:
         return _loop(op)
+    if rule_of(functional.twin) is None and definition_of(functional.twin) is not None:
+        return _loop(op)  # the twin may be defined by this form
     resizes = op.form is Form.OUT
 
     def call(level: VmapInterpreter, params: Sequence[object]) -> object:
@@ -369,10 +363,8 @@ def _loop(op: OpOverload) -> Call:
             refuse_unbatched_target(op)
         with level.lower():
             rows = [_row(op, values, dims, i) for i in range(level.info.batch_size)]
-            if written:
-                return params[written[0]]
-            result = _stacked(op, rows, level)
-        return result
+            result = _stacked(op, rows, level) if op._schema.returns else None
+        return _same_arguments(op, params, result) if written else result
 
     return call
 

@@ -24,6 +24,16 @@ class Decomposition:
         self.function = function
 
 
+class _Pointwise:
+    """Says that an operator broadcasts all its tensors, though it is not tagged so."""
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        raise NotImplementedError("a marker: it is not called")
+
+
+POINTWISE = _Pointwise()
+
+
 def rule_of(op: OpOverload) -> Rule | Decomposition | None:
     """The batching rule of an operator, or None."""
     while LATE_RULES:

@@ -43,6 +43,10 @@ class Wrapper(Tensor):
     def constant(self) -> Tensor | None:  # type: ignore[override]  # what is known is the value's
         return None
 
+    @property
+    def _differs(self) -> bool:  # if any of the values inside does
+        return self._value._differs
+
     def is_conj(self) -> bool:
         return self._value.is_conj()
 
@@ -81,6 +85,7 @@ class BatchedTensor(Wrapper):
     __slots__ = ("_bdim",)
 
     _bdim: int
+    _differs = True  # type: ignore[assignment]  # a constant, where the base asks
 
     def _alias(self) -> BatchedTensor:
         return batched(self._value._alias(), self._bdim, self._interpreter)

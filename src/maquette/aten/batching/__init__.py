@@ -4,7 +4,7 @@ Most operators need none: pointwise ones broadcast, composite ones are made of o
 write go through their functional twin. A line here serves a whole family (`forms.py`).
 """
 
-from maquette.aten.batching import (  # noqa: F401
+from maquette.aten.batching import (  # noqa: F401  # they register
     creation,
     indexing,
     linalg,
@@ -14,4 +14,13 @@ from maquette.aten.batching import (  # noqa: F401
     reductions,
     spatial,
     views,
+)
+from maquette.transforms.rules import POINTWISE, family
+
+family(
+    "elu_backward hardshrink_backward hardsigmoid_backward hardswish hardswish_backward "
+    "hardtanh_backward leaky_relu_backward mish_backward softplus_backward softshrink_backward "
+    "log_sigmoid_forward log_sigmoid_backward complex polar rsub.Tensor floor_divide "
+    "_prelu_kernel _prelu_kernel_backward hardtanh",
+    lambda op: POINTWISE,
 )

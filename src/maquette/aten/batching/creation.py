@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from maquette.aten.batching.forms import VmapInfo, aten, elementwise, rank_of, sized, to_front
+from maquette.core.dtype import float64
+from maquette.core.promotion import get_default_dtype
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import refuse_unbatched_target
 from maquette.transforms.rules import decomposition_for, family, rule_for
@@ -59,20 +61,23 @@ def functional_copy_batching(
 
 @decomposition_for("linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor")
 def linspace(start: Any, end: Any, steps: int, *options: Any) -> Any:
-    return _spaced(start, end, steps, options)
+    return _typed(_spaced(start, end, steps, options), options)
 
 
 @decomposition_for("logspace.Tensor_Tensor logspace.Tensor_Scalar logspace.Scalar_Tensor")
 def logspace(start: Any, end: Any, steps: int, base: float, *options: Any) -> Any:
-    return aten.pow.Scalar(base, _spaced(start, end, steps, options))
+    return _typed(aten.pow.Scalar(base, _spaced(start, end, steps, options)), options)
 
 
 def _spaced(start: Any, end: Any, steps: int, options: Sequence[Any]) -> Any:
     like = start if isinstance(start, Tensor) else end
-    dtype = options[0] or (like.dtype if like.is_floating_point() else None)
-    part = aten.linspace(0, 1, steps, dtype=dtype, device=like.device)
+    part = aten.linspace(0, 1, steps, dtype=float64, device=like.device)
     first, last = (v.unsqueeze(-1) if isinstance(v, Tensor) else v for v in (start, end))
     return first * (1 - part) + last * part
+
+
+def _typed(values: Tensor, options: Sequence[Any]) -> Tensor:
+    return values.to(options[0] or get_default_dtype())
 
 
 @rule_for("_local_scalar_dense item")

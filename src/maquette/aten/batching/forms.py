@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from maquette.core.layout import channels_last, channels_last_3d
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInfo, in_front
@@ -109,9 +110,18 @@ def leading(op: OpOverload) -> Rule:
         given = list(args)
         for i in tensors:
             given[i] = to_front(given[i], in_dims[i], info.batch_size if len(tensors) > 1 else None)
-        return op(*given, **kwargs), 0
+        return _with_batch(op(*given, **kwargs), info.batch_size), 0
 
     return rule
+
+
+def _with_batch(result: Any, size: int) -> Any:
+    """Results with the batch in front: an empty one that stands for no answer has none."""
+    if isinstance(result, (tuple, list)):
+        return type(result)([_with_batch(r, size) for r in result])
+    if isinstance(result, Tensor) and result.meta.shape == (0,) and size:
+        return result.new_empty((size, 0))
+    return result
 
 
 def broadcasting(op: OpOverload) -> Rule:
@@ -133,12 +143,23 @@ def aligned(in_dims: Sequence[Any], args: Sequence[Any]) -> list[Any]:
 
 
 def elementwise(op: OpOverload) -> Rule:
-    """Operators of one tensor that keep its shape: the batch stays where it is."""
+    """Operators of one tensor that keep its shape: the batch stays where it is.
+
+    A memory format for images is one for the images of all examples together.
+    """
 
     def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        if _for_images(*args[1:], *kwargs.values()):
+            x = to_front(args[0], in_dims[0])
+            made = op(x.flatten(0, 1), *args[1:], **kwargs)
+            return made.unflatten(0, x.shape[:2]), 0
         return op(*args, **kwargs), in_dims[0]
 
     return rule
+
+
+def _for_images(*options: Any) -> bool:
+    return any(o is channels_last or o is channels_last_3d for o in options)
 
 
 def sized(op: OpOverload) -> Rule:
@@ -150,7 +171,8 @@ def sized(op: OpOverload) -> Rule:
     def rule(
         info: VmapInfo, in_dims: Sequence[Any], self: Tensor, *args: Any, **kwargs: Any
     ) -> Any:
-        given: list[Any] = [to_front(self, in_dims[0]), *args]
+        wanted = len(args[at - 1]) if more else 0
+        given: list[Any] = [to_front(self, in_dims[0], rank=wanted), *args]
         given[at] = (more or info.batch_size, *given[at])
         return op(*given, **kwargs), 0
 
@@ -198,6 +220,8 @@ def _unfolded(result: Any, sizes: tuple[int, int] | None) -> Any:
 
 def _spatial(op: OpOverload) -> int:
     """The number of spatial dimensions, by the digit in the name."""
+    if op._opname == "col2im":
+        return 1  # [channels, columns]
     digits = [c for c in op._opname if c in "123"]
     return int(digits[-1]) if digits else 2
 

@@ -170,7 +170,7 @@ def _at(self: Tensor, dim: int, index: Tensor) -> list[Any]:
 @decomposition_for("index_select")
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     if not self.meta.ndim:
-        return self.reshape(1)[index.reshape(-1)].reshape(())
+        return aten.index.Tensor(self.reshape(1), [index.reshape(-1)]).reshape(())
     return aten.index.Tensor(self, _at(self, dim, index))
 
 
@@ -211,6 +211,11 @@ def index_fill_tensor(self: Tensor, dim: int, index: Tensor, value: Tensor) -> T
 def index_reduce(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
+    if not self.meta.ndim:
+        found = index_reduce(
+            self.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce, include_self
+        )
+        return found.reshape(())
     dim = wrapped(dim, self.meta.ndim)
     wide = index.reshape(-1, *[1] * (self.meta.ndim - dim - 1)).expand(source.shape)
     return aten.scatter_reduce.two(self, dim, wide, source, reduce, include_self=include_self)
@@ -218,7 +223,7 @@ def index_reduce(
 
 @decomposition_for("take")
 def take(self: Tensor, index: Tensor) -> Tensor:
-    return self.reshape(-1)[index]
+    return aten.index.Tensor(self.reshape(-1), [index])
 
 
 @decomposition_for("put")
@@ -229,7 +234,7 @@ def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor
 
 @decomposition_for("embedding")
 def embedding(weight: Tensor, indices: Tensor, *options: Any) -> Tensor:
-    return weight[indices]
+    return aten.index.Tensor(weight, [indices])
 
 
 @decomposition_for("embedding_dense_backward")

@@ -6,7 +6,7 @@ from typing import Any
 
 from maquette.aten.batching.forms import VmapInfo, aten, leading, rank_of, to_front
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.rules import decomposition_for, family, rule_for
+from maquette.transforms.rules import family, rule_for
 
 family(
     "cholesky cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_eig _linalg_eigh "
@@ -24,8 +24,7 @@ def solve_batching(info: VmapInfo, in_dims: Any, A: Tensor, B: Tensor, **kwargs:
     a, b = to_front(A, in_dims[0], info.batch_size), to_front(B, in_dims[1], info.batch_size)
     rank_a, rank_b = rank_of(A, in_dims[0]), rank_of(B, in_dims[1])
     # One row less than the matrices: vectors, if examples say so.
-    vectors = rank_b == 1 or (rank_a - 1 == rank_b and B.shape[-1] == A.shape[-1])
-    if vectors and rank_b == rank_a - 1:
+    if rank_b == 1 or (rank_b == rank_a - 1 and b.shape[1:] == a.shape[1:-1]):
         result, *rest = aten._linalg_solve_ex(a, b.unsqueeze(-1), **kwargs)
         return (result.squeeze(-1), *rest), 0
     rank = max(rank_a, rank_b)
@@ -47,8 +46,3 @@ def check_errors_batching(
 ) -> Any:
     aten._linalg_check_errors(given, api, is_matrix=False)
     return None, None
-
-
-@decomposition_for("polar")
-def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    return aten.complex(abs * angle.cos(), abs * angle.sin())

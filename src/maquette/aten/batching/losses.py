@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maquette.aten.batching.forms import Rule, VmapInfo, aligned, aten
+from maquette.aten.batching.forms import Rule, VmapInfo, aten, rank_of, to_front
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import decomposition_for, family
@@ -18,12 +18,18 @@ def reduced(op: OpOverload) -> Rule:
     at = names.index("reduction")
 
     def rule(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
-        given = aligned(in_dims, args)
+        given = _expanded(info, in_dims, args)
         given[at] = NONE
         losses = op(*given)
         return _reduced(losses, args[at]), 0
 
     return rule
+
+
+def _expanded(info: VmapInfo, in_dims: Any, args: Any) -> list[Any]:
+    """All tensors with the batch in front: losses want them of one shape."""
+    rank = max(rank_of(t, d) for t, d in zip(args, in_dims) if isinstance(t, Tensor))
+    return [to_front(t, d, info.batch_size, rank) for t, d in zip(args, in_dims)]
 
 
 def _reduced(losses: Tensor, reduction: int) -> Tensor:
@@ -40,7 +46,7 @@ def reduced_backward(op: OpOverload) -> Rule:
     at = names.index("reduction")
 
     def rule(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
-        given = aligned(in_dims, args)
+        given = _expanded(info, in_dims, args)
         given[at] = NONE
         grads = op(*given)
         if args[at] == MEAN:

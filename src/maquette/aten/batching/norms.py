@@ -58,7 +58,7 @@ def native_layer_norm_backward(
 def native_group_norm(
     x: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grouped = x.reshape(N, group, -1)
+    grouped = x.reshape(N, group, C // group * HxW)
     out, mean, rstd = aten.native_layer_norm(grouped, [grouped.shape[-1]], None, None, eps)
     out = out.reshape(x.shape)
     ones = [1] * (x.meta.ndim - 2)
@@ -83,16 +83,16 @@ def native_group_norm_backward(
     mask: Any,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     def grouped(t: Tensor) -> Tensor:
-        return t.reshape(N, group, -1)
+        return t.reshape(N, group, C // group * HxW)
 
     normal = (grouped(x) - mean.unsqueeze(-1)) * rstd.unsqueeze(-1)
-    dy = grad.reshape(N, C, -1)
+    dy = grad.reshape(N, C, HxW)
     scaled = grouped(dy if weight is None else dy * weight.reshape(C, 1))
     dx = None
     if mask[0]:
         centred = scaled - scaled.mean(-1, True) - normal * (scaled * normal).mean(-1, True)
         dx = (centred * rstd.unsqueeze(-1)).reshape(x.shape)
-    dw = (dy * normal.reshape(N, C, -1)).sum([0, 2]) if mask[1] else None
+    dw = (dy * normal.reshape(N, C, HxW)).sum([0, 2]) if mask[1] else None
     return dx, dw, dy.sum([0, 2]) if mask[2] else None
 
 

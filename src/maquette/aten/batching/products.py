@@ -60,6 +60,8 @@ def _scaled(value: Tensor, factor: Any) -> Tensor:
 
 def _plus(self: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     """``beta * self + alpha * product``; a beta of 0 hides what is in ``self``."""
+    if product.dtype.category <= 1:  # integers take no part of a factor
+        beta, alpha = int(beta), int(alpha)
     product = _scaled(product, alpha)
     return product.clone() if beta == 0 else _scaled(self, beta) + product
 
@@ -76,6 +78,9 @@ def addmv(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tens
 
 @decomposition_for("addr")
 def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    if self.dtype.name == vec1.dtype.name == vec2.dtype.name == "bool":
+        product = vec1.unsqueeze(-1) & vec2.unsqueeze(-2) & bool(alpha)
+        return product | self if beta else product
     return _plus(self, vec1.unsqueeze(-1) * vec2.unsqueeze(-2), beta, alpha)
 
 

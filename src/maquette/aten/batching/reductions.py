@@ -15,7 +15,7 @@ family(
     "_softmax_backward_data _log_softmax_backward_data "
     "count_nonzero.dim_IntList linalg_vector_norm var.correction std.correction "
     "var_mean.correction std_mean.correction norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype "
-    "linalg_cross renorm hash_tensor _fft_c2c _fft_r2c _fft_c2r",
+    "linalg_cross hash_tensor _fft_c2c _fft_r2c _fft_c2r",
     along,
 )
 
@@ -102,6 +102,14 @@ def aminmax_batching(
     low, high = aten.aminmax(x.flatten(1), dim=1)
     shape = (-1, *[1] * rank) if keepdim else (-1,)
     return (low.view(shape), high.view(shape)), 0
+
+
+@decomposition_for("renorm")
+def renorm(self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    others = [d for d in range(self.meta.ndim) if d != dim % self.meta.ndim]
+    norms = aten.linalg_vector_norm(self, p, others, True)
+    factor = aten.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    return (self * factor).to(self.dtype)
 
 
 @decomposition_for("dist")

@@ -18,7 +18,7 @@ from maquette.aten.batching.forms import (
 )
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import decomposition_for, family, rule_for
-from maquette.transforms.wrappers import BatchedTensor
+from maquette.transforms.wrappers import BatchedTensor, hidden
 
 family(
     "alias detach _conj _neg_view lift lift_fresh view_as_real _conj_physical resolve_conj "
@@ -28,7 +28,7 @@ family(
 family("view _unsafe_view repeat", sized)
 family(
     "select.int slice.Tensor unbind.int split.Tensor split_with_sizes "
-    "unsafe_split.Tensor unsafe_split_with_sizes unfold flip glu unsafe_chunk",
+    "unsafe_split.Tensor unsafe_split_with_sizes flip glu unsafe_chunk",
     along,
 )
 family("tril triu constant_pad_nd pixel_shuffle pixel_unshuffle view_as_complex", leading)
@@ -301,3 +301,32 @@ def as_strided_in_place(self: Tensor, size: Any, stride: Any, offset: int | None
     assert isinstance(self, BatchedTensor)
     self._value, self._bdim, self.meta = view._value, view._bdim, view.meta
     return self
+
+
+@rule_for("unfold")
+def unfold_batching(
+    info: VmapInfo, in_dims: _Dims, self: Tensor, dimension: int, size: int, step: int
+) -> Any:
+    x = to_front(self, in_dims[0])
+    rank = rank_of(self, in_dims[0])
+    if not rank:
+        return aten.unfold(x.unsqueeze(1), 1, size, step).squeeze(1), 0
+    return aten.unfold(x, wrapped(dimension, rank) + 1, size, step), 0
+
+
+@decomposition_for("resize_")
+def resize_in_place(self: Tensor, size: Any, memory_format: Any = None) -> Tensor:
+    assert isinstance(self, BatchedTensor)
+    level = self._interpreter
+    with level.lower():
+        front = to_front(self._value, self._bdim)
+        if front is not self._value:
+            front = front.contiguous()
+        front.resize_((front.shape[0], *size))
+    self._value, self._bdim, self.meta = front, 0, hidden(front.meta, 0)
+    return self
+
+
+@decomposition_for("resize_as_")
+def resize_as_in_place(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+    return self.resize_(the_template.shape)

@@ -1,0 +1,194 @@
+"""Hold the tangents of forward mode to finite differences and to PyTorch's recorded gradients.
+
+    python tools/check_tangents.py [--ops PATTERN ...] [--every N] [--show N]
+
+For each recorded call of a function with gradients, the tangent of its results along a random
+direction must agree with central differences, and, multiplied with the recorded cotangents, with the
+recorded gradients multiplied with the direction. The first is also tried under `vmap`, and the
+gradient of the tangent must exist where the function can be differentiated twice. Prints counts
+and every failure's first line; the exit status says whether there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from conformance import DATA, load_checker
+
+import maquette as mq
+from maquette.transforms import jvp, vmap
+
+STEP = 1e-6
+
+
+class Outcome(NamedTuple):
+    kind: str
+    reason: str = ""
+
+
+class Call(NamedTuple):
+    """One recorded call: a function of the inputs alone, them, and what PyTorch says of it."""
+
+    name: str
+    function: Any
+    inputs: list[mq.Tensor]
+    cotangents: list[mq.Tensor | None]
+    gradients: list[np.ndarray | None]
+
+
+def calls(patterns: Sequence[str], every: int) -> Iterator[Call]:
+    checker = load_checker()
+    backend = checker.Backend()
+    seen: Counter[str] = Counter()
+    for _, case in checker.read(DATA / "grad_public.jsonl.gz"):
+        name = case.get("func")
+        if name is None or not checker.wanted(name, patterns):
+            continue
+        seen[name] += 1
+        if (seen[name] - 1) % every:
+            continue
+        function = backend.function(name)
+        arguments = checker.Arguments(backend, case)
+        chosen = [arguments.tensors[i] for i in case["grad_inputs"]]
+
+        def call(*given: mq.Tensor, f: Any = function, a: Any = arguments, c: Any = chosen) -> Any:
+            table = {id(t): t for t in a.tensors} | {id(t): g for t, g in zip(c, given)}
+            args = checker.replace(a.args, table, backend.is_tensor)
+            kwargs = {k: checker.replace(v, table, backend.is_tensor) for k, v in a.kwargs.items()}
+            found = checker.flat_tensors(backend, f(*args, **kwargs))
+            return tuple([t for t in found if t.is_floating_point() or t.is_complex()])
+
+        cotangents = [None if c is None else arguments.tensor(c) for c in case["cotangents"]]
+        kept = [
+            c
+            for c, r in zip(cotangents, checker.tensors_in(case["out"]))
+            if r["dtype"].startswith(("float", "complex", "bfloat"))
+        ]
+        grads = [
+            None if g is None else checker.logical_array(case, g) for g in case["grads"]
+        ]
+        yield Call(name, call, chosen, kept, grads)
+
+
+def direction(t: mq.Tensor, seed: int) -> mq.Tensor:
+    """A random tangent of a tensor."""
+    draw = np.random.default_rng(seed)
+    values = draw.standard_normal(tuple(t.shape))
+    if t.is_complex():
+        values = values + 1j * draw.standard_normal(tuple(t.shape))
+    return mq.tensor(values).to(t.dtype)
+
+
+def check(call: Call) -> Outcome:
+    inputs = [t.detach() for t in call.inputs]
+    if any(t.dtype not in (mq.float64, mq.complex128) for t in inputs):
+        return Outcome("skipped", "not in double precision")
+    tangents = [direction(t, i) for i, t in enumerate(inputs)]
+    try:
+        _, moved = jvp(call.function, tuple(inputs), tuple(tangents))
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+        return Outcome("failed", f"{type(error).__name__}: {str(error).splitlines()[:1]}")
+    problem = against_gradients(call, tangents, moved) or against_differences(
+        call, inputs, tangents, moved
+    )
+    if problem:
+        return Outcome("failed", problem)
+    return Outcome("passed")
+
+
+def against_gradients(
+    call: Call, tangents: Sequence[mq.Tensor], moved: Sequence[mq.Tensor]
+) -> str:
+    """Cotangents times tangents of results = gradients times tangents of inputs."""
+    if len(moved) != len(call.cotangents):
+        return f"{len(moved)} results, {len(call.cotangents)} cotangents"
+    there = sum(_inner(c.resolve_conj().numpy(), t) for c, t in zip(call.cotangents, moved) if c is not None)
+    here = sum(_inner(g, t) for g, t in zip(call.gradients, tangents) if g is not None)
+    if not np.isclose(there, here, 1e-5, 1e-6, equal_nan=True):
+        return f"by the results {there:.8g}, by the inputs {here:.8g}"
+    return ""
+
+
+def _inner(a: np.ndarray, t: mq.Tensor) -> float:
+    return float(np.sum(np.conj(a) * t.detach().resolve_conj().resolve_neg().numpy()).real)
+
+
+def against_differences(
+    call: Call,
+    inputs: Sequence[mq.Tensor],
+    tangents: Sequence[mq.Tensor],
+    moved: Sequence[mq.Tensor],
+) -> str:
+    above = call.function(*[x + STEP * t for x, t in zip(inputs, tangents)])
+    below = call.function(*[x - STEP * t for x, t in zip(inputs, tangents)])
+    for n, (a, b, t) in enumerate(zip(above, below, moved)):
+        slope = ((a - b) / (2 * STEP)).resolve_conj().resolve_neg().numpy()
+        found = t.resolve_conj().resolve_neg().numpy()
+        finite = np.isfinite(slope) & np.isfinite(found)
+        if found.shape != slope.shape:
+            return f"result {n}: shape {found.shape}, expected {slope.shape}"
+        if not np.allclose(found[finite], slope[finite], 1e-3, 1e-4):
+            return f"result {n}: off by {np.abs(found - slope)[finite].max():.3g} of a difference"
+    return ""
+
+
+def batched(call: Call) -> Outcome:
+    """Tangents along two directions at once."""
+    inputs = [t.detach() for t in call.inputs]
+    rows = [[direction(t, 10 * k + i) for i, t in enumerate(inputs)] for k in range(2)]
+    try:
+        one_by_one = [jvp(call.function, tuple(inputs), tuple(r))[1] for r in rows]
+        stacked = [mq.stack([a, b]) for a, b in zip(*rows)]
+        together = vmap(lambda *t: jvp(call.function, tuple(inputs), t)[1])(*stacked)
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+        return Outcome("failed", f"vmap: {type(error).__name__}: {str(error).splitlines()[:1]}")
+    for n, (a, b, both) in enumerate(zip(*one_by_one, together)):
+        expected = mq.stack([a, b]).resolve_conj().resolve_neg().numpy()
+        found = both.resolve_conj().resolve_neg().numpy()
+        if not np.allclose(found, expected, 1e-6, 1e-8, equal_nan=True):
+            return Outcome("failed", f"vmap: result {n} differs from one direction after the other")
+    return Outcome("passed")
+
+
+Counts = Counter[str]
+
+
+def run(patterns: Sequence[str], every: int) -> tuple[Counts, list[tuple[str, str]]]:
+    """Counts of outcomes, and failures as (function, reason)."""
+    total: Counts = Counter()
+    failures = []
+    for call in calls(patterns, every):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for kind, outcome in (("tangent", check(call)), ("batched tangent", batched(call))):
+                total[f"{kind} {outcome.kind}"] += 1
+                if outcome.kind == "failed":
+                    failures.append((call.name, outcome.reason))
+    return total, failures
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ops", action="append", default=[])
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--show", type=int, default=60)
+    options = parser.parse_args(argv)
+    total, failures = run(options.ops, options.every)
+    shown: Counter[str] = Counter()
+    for name, reason in failures:
+        shown[name] += 1
+        if shown[name] == 1 and len(shown) <= options.show:
+            print(f"{name}: {reason}")
+    print(f"functions with failures: {len({name for name, _ in failures})}")
+    print(", ".join(f"{kind}: {n}" for kind, n in total.most_common()))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
