@@ -67,9 +67,9 @@ def forward_call(op: OpOverload) -> Call:
             run = built
             return lambda level, params: run(tls.st.effective_keys(keys_of(params)), *params)
     functional = op.functional_call
-    if functional is not None and Tag.inplace_view not in op.tags:
-        return _writing(op, functional)
-    return _computing(op)
+    if functional is None or Tag.inplace_view in op.tags or op.form is Form.MUTABLE:
+        return _computing(op)
+    return _writing(op, functional)
 
 
 # --- values and tangents ----------------------------------------------------------------------
@@ -108,11 +108,9 @@ def tangent_at(p: object, level: Interpreter) -> Tensor | None:
         p = revived(p)
     if p.__class__ is not DualTensor or p._interpreter is not level:
         return None
-    if p._tangent is None and p._base.__class__ is DualTensor:
-        base = p._base
-        if base._tangent is not None:
-            with level.lower():
-                p._tangent = _part(base, p)
+    if p._base.__class__ is DualTensor and p._base._tangent is not None:
+        with level.lower():
+            return _part(p._base, p)
     return p._tangent
 
 
@@ -130,9 +128,12 @@ def _part(base: DualTensor, view: DualTensor) -> Tensor:
 def _computing(op: OpOverload) -> Call:
     """Functional operators, views, and in-place views, which are linear."""
     aliased = [i for i, a in enumerate(op._schema.arguments) if a.alias_info is not None]
+    written = [i for i, a in enumerate(op._schema.arguments) if a.is_write]
     in_place = op.form is Form.IN_PLACE
 
     def call(level: JvpInterpreter, params: Sequence[object]) -> object:
+        for i in written:
+            _target(op, params[i], level)
         values, tangents = _opened(level, params)
         if aliased and tangents and not in_place:
             _lay_out_alike(level, params, tangents, aliased[0])
@@ -183,7 +184,8 @@ def _link(made: object, origin: object, result: object, value: object) -> None:
             _link(m, origin, r, value)
     elif isinstance(made, DualTensor) and isinstance(origin, DualTensor):
         if isinstance(result, Tensor) and isinstance(value, Tensor):
-            if result._storage is value._storage:
+            same = result.dtype is value.dtype and result.is_conj() == value.is_conj()
+            if same and result._storage is value._storage and result.is_neg() == value.is_neg():
                 made._base = origin if origin._base is None else origin._base
 
 
@@ -250,19 +252,31 @@ def _write(level: Interpreter, op: OpOverload, target: object, new: object) -> N
 def write_tangent(target: DualTensor, tangent: Tensor | None, level: Interpreter) -> None:
     """Give a written tensor its new tangent: where views share it, into what they share."""
     own = tangent_at(target, level)
+    if own is None and tangent is None:
+        return
+    base = target._base
+    root = base if isinstance(base, DualTensor) else target
     with level.lower():
-        if own is not None:
-            own.copy_(tangent) if tangent is not None else own.zero_()
-        elif tangent is None:
+        if tangent is None:
+            assert own is not None
+            own.zero_()
             return
-        elif target._base.__class__ is DualTensor:
-            base = target._base
-            base._tangent = operators.zeros_like(base._value)
-            target._tangent = _part(base, target)
-            target._tangent.copy_(tangent)
-        else:
+        if own is None and root is target:
             kind = target.meta.dtype
             target._tangent = tangent if tangent.dtype is kind else tangent.to(kind)
+            return
+        if own is None or (tangent._differs and not own._differs):
+            root._tangent = _room(root, tangent)
+        part = root._tangent if root is target else _part(root, target)
+        assert part is not None
+        part.copy_(tangent)
+
+
+def _room(root: DualTensor, like: Tensor) -> Tensor:
+    """A tangent for a base that can hold one part ``like`` this: batched, where that is."""
+    meta = root.meta
+    made: Tensor = like.new_empty_strided(meta.shape, meta.strides, dtype=meta.dtype)
+    return made.zero_() if root._tangent is None else made.copy_(root._tangent)
 
 
 def _returned(

@@ -44,7 +44,7 @@ class Wrapper(Tensor):
         return None
 
     @property
-    def _differs(self) -> bool:  # if any of the values inside does
+    def _differs(self) -> bool:  # type: ignore[override]  # nobody sets it
         return self._value._differs
 
     def is_conj(self) -> bool:
@@ -85,7 +85,7 @@ class BatchedTensor(Wrapper):
     __slots__ = ("_bdim",)
 
     _bdim: int
-    _differs = True  # type: ignore[assignment]  # a constant, where the base asks
+    _differs = True  # a constant, where the base asks
 
     def _alias(self) -> BatchedTensor:
         return batched(self._value._alias(), self._bdim, self._interpreter)
@@ -109,6 +109,9 @@ class GradTrackingTensor(Wrapper):
 
     __slots__ = ()
 
+    def tolist(self) -> object:
+        return self._value.tolist()
+
     def _alias(self) -> GradTrackingTensor:
         other = tracked(self._value, self._interpreter)
         other._vc = self._version_counter()
@@ -124,6 +127,19 @@ class DualTensor(Wrapper):
     __slots__ = ("_tangent",)
 
     _tangent: Tensor | None
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it moves: operators ask this to know if a derivative will be wanted."""
+        moves = self._tangent is not None or getattr(self._base, "_tangent", None) is not None
+        return moves or self._value.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        self._value._require_grad(flag)
+
+    def tolist(self) -> object:
+        return self._value.tolist()
 
     def _alias(self) -> DualTensor:
         other = dual(self._value, self._tangent, self._interpreter)
