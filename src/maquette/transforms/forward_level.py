@@ -161,7 +161,8 @@ def _lay_out_alike(
         value = p._value
         if value.meta.strides != tangent.meta.strides and value.meta.is_dense:
             with level.lower():
-                tangents[i] = p._tangent = operators.empty_like(value).copy_(tangent)
+                alike = tangent.new_empty_strided(value.meta.shape, value.meta.strides)
+                tangents[i] = p._tangent = alike.copy_(tangent)
 
 
 def _same(

@@ -110,7 +110,10 @@ class GradTrackingTensor(Wrapper):
     __slots__ = ()
 
     def tolist(self) -> object:
-        return self._value.tolist()
+        if not self._interpreter.live:
+            return self._value.tolist()
+        with self._interpreter.lower():
+            return self._value.tolist()
 
     def _alias(self) -> GradTrackingTensor:
         other = tracked(self._value, self._interpreter)
@@ -139,7 +142,10 @@ class DualTensor(Wrapper):
         self._value._require_grad(flag)
 
     def tolist(self) -> object:
-        return self._value.tolist()
+        if not self._interpreter.live:
+            return self._value.tolist()
+        with self._interpreter.lower():
+            return self._value.tolist()
 
     def _alias(self) -> DualTensor:
         other = dual(self._value, self._tangent, self._interpreter)
