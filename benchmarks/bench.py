@@ -200,6 +200,25 @@ def library_impl(side: Side) -> Space:
     return {"answer": ops.answer.default, "add": ops.add.default, "x": x, "keep": library}
 
 
+def tracing(mode: str) -> Callable[[Side], Space]:
+    """`make_fx` of a program of 100 operators on a 4 x 4 tensor."""
+
+    def prepare(side: Side) -> Space:
+        torch = side.torch
+        home = importlib.import_module(
+            "maquette.fx" if side.name == "maquette" else "torch.fx.experimental.proxy_tensor"
+        )
+
+        def program(x: object) -> object:
+            for i in range(100):
+                x = torch.add(x, 1) if i % 3 else (torch.sin(x) if i % 2 else x * x)
+            return x
+
+        return {"trace": home.make_fx(program, tracing_mode=mode), "x": torch.ones(4, 4)}
+
+    return prepare
+
+
 ROWS = (
     Row("fake add, cpu", 50, "a + b", fake_pair("cpu")),
     Row("fake mm, cpu", 50, "mm(a, b)", fake_pair("cpu")),
@@ -209,6 +228,24 @@ ROWS = (
     Row("fake view, cuda", 50, "a.view(16)", fake_pair("cuda")),
     Row("from_tensor, plain", 40, "from_tensor(next(t))", plain_sources, "t = make(number)"),
     Row("from_tensor, view", 50, "from_tensor(next(t))", view_sources, "t = make(number)"),
+    Row("make_fx real, 100 ops", 40, "trace(x)", tracing("real")),
+    Row("make_fx fake, 100 ops", 40, "trace(x)", tracing("fake")),
+    Row("make_fx symbolic, 100 ops", 40, "trace(x)", tracing("symbolic")),
+    Row("symbolic add, seen", 150, "a + a", symbolic_pair),
+    Row("symbolic mm, seen", 150, "mm(a, b)", symbolic_pair),
+    Row("symbolic reshape, seen", 150, "a.reshape(n)", symbolic_pair),
+    Row("symbolic add, first", 20, "a, b = next(t); a + a", new_symbolic_pairs, "t = make(number)"),
+    Row(
+        "symbolic mm, first", 20, "a, b = next(t); mm(a, b)", new_symbolic_pairs, "t = make(number)"
+    ),
+    Row(
+        "symbolic reshape, first",
+        20,
+        "a, b = next(t); a.reshape(-1)",
+        new_symbolic_pairs,
+        "t = make(number)",
+    ),
+    Row("from_tensor, symbolic", 5, "from_tensor(next(t))", symbolic_sources, "t = make(number)"),
     Row("Llama 70B fake forward", 50, "model(tokens)", llama_forward),
     Row("Llama 70B fake forward+backward", 50, "forward_backward()", llama_training),
     Row("real add, 4x4", 1, "a + b", real_pair),

@@ -149,3 +149,37 @@ def train(torch: ModuleType, case: Case, model: nn.Module) -> Arrays:
         optimizer.step()
     seen["losses"] = np.array(losses)
     return seen | {f"after/{name}": a for name, a in state_arrays(model).items()}
+
+
+def programs_to_trace(
+    torch: ModuleType, model: nn.Module
+) -> dict[str, tuple[Callable[..., object], Callable[[], tuple[object, ...]]]]:
+    """Programs of (parameters, buffers, inputs, targets), and what makes the first two anew.
+
+    "forward" gives the loss, "joint" the loss and the gradients of all parameters.
+    """
+
+    def forward(parameters: Mapping, buffers: Mapping, inputs: object, targets: object) -> object:
+        state = (parameters, buffers)
+        return torch.func.functional_call(model, state, (inputs, targets)).loss
+
+    def joint(parameters: Mapping, *rest: object) -> object:
+        loss = forward(parameters, *rest)
+        return loss, torch.autograd.grad(loss, list(parameters.values()))
+
+    def state() -> tuple[object, ...]:
+        parameters = {k: p.detach().clone().requires_grad_() for k, p in model.named_parameters()}
+        return parameters, {k: b.clone() for k, b in model.named_buffers()}
+
+    return {"forward": (forward, state), "joint": (joint, state)}
+
+
+def traced_operators(torch: ModuleType, case: Case, model: nn.Module) -> dict[str, list[str]]:
+    """By program, the operators that `make_fx` records, in order."""
+    make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
+    inputs, targets = (torch.from_numpy(a) for a in make_inputs(case))
+    found = {}
+    for name, (program, state) in programs_to_trace(torch, model).items():
+        graph = make_fx(program, tracing_mode="fake")(*state(), inputs, targets).graph
+        found[name] = [str(n.target) for n in graph.nodes if n.op == "call_function"]
+    return found

@@ -29,6 +29,7 @@ from models import (
     load_arrays,
     make_inputs,
     state_arrays,
+    traced_operators,
     train,
 )
 from torch import Tensor, nn
@@ -187,6 +188,7 @@ def answers(case: Case) -> tuple[Arrays, dict[str, object]]:
         fresh = build_model(case)
         load_arrays(torch, fresh, weights)
         facts[key] = measure(case, fresh)
+    facts["operators"] = traced_operators(torch, case, build_model(case))
     return arrays, facts
 
 

@@ -6,6 +6,7 @@ of `models.py`, run here with maquette installed as torch.
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from models import (
     build_model,
     load_arrays,
     make_inputs,
+    traced_operators,
     train,
 )
 
@@ -39,6 +41,7 @@ class Facts(TypedDict):
 
     parameters: int
     flops: dict[str, dict[str, int]]
+    operators: dict[str, list[str]]
     bytes: dict[str, int]
 
 
@@ -91,9 +94,7 @@ def torch() -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
-def compared(
-    request: pytest.FixtureRequest, torch: ModuleType, peer_folder: Path
-) -> Comparison:
+def compared(request: pytest.FixtureRequest, torch: ModuleType, peer_folder: Path) -> Comparison:
     """A case trained on both sides from the same weights."""
     case: Case = request.param
     with np.load(peer_folder / f"{case.name}.npz") as stored:
@@ -106,8 +107,9 @@ def compared(
 
 
 def test_example_has_as_many_parameters(compared: Comparison) -> None:
-    assert sum(p.numel() for p in build_model(compared.case).parameters()) == (
-        compared.facts["parameters"]
+    assert (
+        sum(p.numel() for p in build_model(compared.case).parameters())
+        == (compared.facts["parameters"])
     )
 
 
@@ -154,3 +156,26 @@ def test_example_planned_peak_is_the_storage_trackers(
     planned = plan_training(compared, torch).peak_bytes
     tracked = compared.facts["bytes"]["peak"]
     assert abs(planned - tracked) <= PEAK_TOLERANCE * tracked, (planned, tracked)
+
+
+# PyTorch's autograd detaches the outputs that it saves, and shows it; ours does not.
+UNSEEN = {"aten.detach.default"}
+# Where PyTorch multiplies by a number as a number, in the derivative of a power.
+SPELLINGS = {"aten.mul.Scalar": "aten.mul.Tensor"}
+
+
+def counted(operators: list[str]) -> Counter[str]:
+    """How often each operator occurs, but for what may differ."""
+    return Counter(SPELLINGS.get(o, o) for o in operators if o not in UNSEEN)
+
+
+@pytest.mark.parametrize("part", ["forward", "joint"])
+def test_example_traces_to_the_same_operators(
+    compared: Comparison, torch: ModuleType, part: str
+) -> None:
+    ours = traced_operators(torch, compared.case, build_model(compared.case))[part]
+    theirs = compared.facts["operators"][part]
+    assert counted(ours) == counted(theirs)
+    if part == "forward":
+        seen = [o for o in theirs if o not in UNSEEN]
+        assert ours == seen

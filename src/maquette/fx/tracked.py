@@ -19,6 +19,7 @@ from maquette.fake.tensor import FakeTensor, fresh_fake, make_fake
 from maquette.fx.node import Node
 from maquette.fx.proxy import Proxy
 from maquette.fx.shapes import TensorMetadata, tensor_metadata
+from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import NOT_INHERITED, Tensor
 
 if TYPE_CHECKING:
@@ -31,23 +32,37 @@ class Tracked(NamedTuple):
     node: Node
     constant: Tensor | None
     tensor: weakref.ref[Tensor]
+    storage: weakref.ref[UntypedStorage]
+    meta: TensorMeta  # kept, so that no other has its id
 
 
 class TensorTable:
-    """Tensors of one trace, by identity."""
+    """Tensors of one trace, by identity.
+
+    A tensor that is not known, but shows the same elements of the same storage as one that is, is
+    that one: autograd keeps such aliases of what a backward needs.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[int, Tracked] = {}
+        self._by_place: dict[tuple[int, int], Tracked] = {}
 
     def get(self, t: Tensor) -> Tracked | None:
         """What is known of a tensor, or None."""
         found = self._by_id.get(id(t))
-        # An id may be another tensor's by now.
-        return found if found is not None and found.tensor() is t else None
+        # An id may be another object's by now.
+        if found is not None and found.tensor() is t:
+            return found
+        found = self._by_place.get((id(t._storage), id(t.meta)))
+        if found is None or found.meta is not t.meta or found.storage() is not t._storage:
+            return None
+        return found
 
     def put(self, t: Tensor, node: Node, constant: Tensor | None = None) -> None:
         """Say which node a tensor is from now on."""
-        self._by_id[id(t)] = Tracked(node, constant, weakref.ref(t))
+        storage = t._storage
+        made = Tracked(node, constant, weakref.ref(t), weakref.ref(storage), t.meta)
+        self._by_id[id(t)] = self._by_place[id(storage), id(t.meta)] = made
 
     def __contains__(self, t: object) -> bool:
         return isinstance(t, Tensor) and self.get(t) is not None
@@ -112,8 +127,6 @@ def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None)
     elif isinstance(value, tuple | list):
         node.meta["val"] = _snapped(value)
         for i, item in enumerate(value):
-            if not isinstance(item, Tensor) and node_of(item) is None:
-                continue
             part = tracer.graph.call_function(operator.getitem, (node, i))
             known = constant[i] if isinstance(constant, tuple | list) else None
             track(tracer, item, part, known)
