@@ -8,6 +8,9 @@ nothing knows of versions or bases. Also here: the choice of a backend for opera
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
 
 from maquette.core.device import canonical, device
 from maquette.dispatch import keysets as K
@@ -223,10 +226,11 @@ def _refuse_read_only(
     """Say so, where NumPy refused to write to a read-only array's memory (T50)."""
     for i in written:
         t = params[i]
-        if isinstance(t, Tensor) and t._data is not None and not t._data.flags.writeable:
+        data = t._data if isinstance(t, Tensor) else None
+        if isinstance(data, np.ndarray) and not data.flags.writeable:
             raise RuntimeError(
-                f"{op._opname}: {t.meta} shares the memory of a read-only NumPy array and cannot "
-                f"be written to; clone() it first"
+                f"{op._opname}: {cast(Tensor, t).meta} shares the memory of a read-only NumPy "
+                f"array and cannot be written to; clone() it first"
             ) from error
 
 

@@ -38,7 +38,7 @@ def scaled(array: Array, factor: Number) -> Array:
         return array
     if array.dtype.kind in "iu":
         # Out of range it wraps around, as PyTorch's conversion to the element type does.
-        return array * np.asarray(int(factor.real)).astype(array.dtype)
+        return array * np.asarray(int(factor.real)).astype(array.dtype)[()]
     if array.dtype.kind == "b":
         factor = bool(factor)
     return array * array.dtype.type(factor)

@@ -25,9 +25,11 @@ __all__ = [
     "combined_at",
     "complex_of",
     "from_host",
+    "into_on_host",
     "is_array",
     "on_host",
     "running",
+    "to_host",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -36,6 +38,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def from_host(xp: ModuleType, array: Array) -> Array:
     """A NumPy array, computed on the host, as an array of ``xp``."""
     return array if xp is np else backend_for(xp).from_host(array)
+
+
+def to_host(xp: ModuleType, array: Array) -> Array:
+    """An array of ``xp`` as a NumPy array."""
+    return array if xp is np else backend_for(xp).to_host(array)
 
 
 def on_host(kernel: F) -> F:
@@ -53,6 +60,28 @@ def on_host(kernel: F) -> F:
 
     computed.computes_on_host = True  # type: ignore[attr-defined]  # for who counts them
     return computed  # type: ignore[return-value]  # the same parameters
+
+
+def into_on_host(target: int) -> Callable[[F], F]:
+    """`on_host` for a kernel that mutates one argument, at the position ``target``, and gives none.
+
+    The host's copy is mutated and written back.
+    """
+
+    def decorate(kernel: F) -> F:
+        @functools.wraps(kernel)
+        def computed(xp: ModuleType, *params: Any) -> None:
+            if xp is np:
+                kernel(xp, *params)
+                return
+            backend, given = backend_for(xp), list(params)
+            made = given[target] = backend.to_host(params[target])
+            backend.on_host(kernel, given)
+            backend.copy_to(params[target], backend.from_host(made))
+
+        return computed  # type: ignore[return-value]  # the same parameters
+
+    return decorate
 
 
 def combined_at(xp: ModuleType, name: str, target: Array, index: Any, values: Any) -> Array:

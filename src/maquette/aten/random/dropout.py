@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import from_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import empty_like
@@ -62,7 +63,8 @@ def native_dropout_kernel(
         return xp.array(input, copy=True), xp.ones(input.shape, bool)
     kept = truths(stream_of(None), input.size, 1 - p).reshape(input.shape)
     scale = input.dtype.type(_scale(p, train))
-    return np.where(kept, input * scale, input.dtype.type(0)), np.asarray(kept)
+    kept = from_host(xp, np.asarray(kept))
+    return xp.where(kept, input * scale, input.dtype.type(0)), kept
 
 
 native_dropout.nondifferentiable(1)

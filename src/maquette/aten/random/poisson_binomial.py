@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.random.random_fills import GENERATOR
 from maquette.aten.random.rejection import binomial_counts, poisson_counts
@@ -37,6 +38,7 @@ def poisson_shape(self: TensorMeta, generator: object) -> TensorMeta:
 
 
 @poisson.kernel
+@on_host
 def poisson_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
     rates = self.astype(np.float64)
     check_data(
@@ -79,6 +81,7 @@ def binomial_shape(count: TensorMeta, prob: TensorMeta, generator: object) -> Te
 
 
 @binomial.kernel
+@on_host
 def binomial_kernel(xp: ModuleType, count: Array, prob: Array, generator: object) -> Array:
     """Counts and probabilities out of range are taken for the nearest in it; NaN gives NaN."""
     n, p = np.broadcast_arrays(count.astype(np.float64), prob.astype(np.float64))

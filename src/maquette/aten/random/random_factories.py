@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
-from maquette.aten.common.array_libraries import is_array
+from maquette.aten.common.array_libraries import into_on_host, is_array, on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
@@ -100,6 +100,7 @@ def fill_factory(page: OperatorPage, name: str, trailing: int, checks: Check, dr
         return made
 
     @page.kernel
+    @on_host
     def kernel(xp: ModuleType, *params: object) -> Array:
         kind = params[-4] or get_default_dtype()
         assert isinstance(kind, DType)
@@ -123,6 +124,7 @@ def fill_factory_out(page: OperatorPage, trailing: int, checks: Check, draw: Dra
         return resized(out, size)  # type: ignore[arg-type]  # sizes, by the schema
 
     @page.kernel
+    @into_on_host(-1)
     def kernel(xp: ModuleType, *params: object) -> None:
         out = params[-1]
         assert is_array(out)
@@ -177,6 +179,7 @@ def _randperm(overload: str, generator: str, trailing: int) -> None:
         return made
 
     @page.kernel
+    @on_host
     def kernel(xp: ModuleType, n: int, *params: object) -> Array:
         stream = stream_of(params[0] if trailing else None)  # type: ignore[arg-type]  # by the schema
         kind = params[-4] or int64
@@ -204,6 +207,7 @@ def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -
         return made
 
     @page.kernel
+    @on_host
     def kernel(xp: ModuleType, self: Array, *params: object) -> Array:
         kind = params[-5] or from_numpy_dtype(self.dtype)
         assert isinstance(kind, DType)

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import into_on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.random.distributions import (
@@ -84,6 +85,7 @@ def _fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
         return self
 
     @page.kernel
+    @into_on_host(0)
     def kernel(xp: ModuleType, self: Array, *params: object) -> None:
         stream = stream_of(params[-1])  # type: ignore[arg-type]  # a generator, by the schema
         write_drawn(xp, self, draw(stream, self, *params[:-1]))

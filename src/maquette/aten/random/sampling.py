@@ -11,6 +11,7 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.factory.factories import OPTIONS, resized
@@ -63,6 +64,7 @@ def _normal(overload: str, mean: str, std: str) -> None:
         return metas[0].fresh(broadcast_shapes(*[m.shape for m in metas]))
 
     @plain.kernel
+    @on_host
     def plain_kernel(xp: ModuleType, mean: object, std: object, generator: object) -> Array:
         given = [np.asarray(p) for p in (mean, std)]
         check_data(
@@ -85,6 +87,7 @@ def _normal(overload: str, mean: str, std: str) -> None:
         return resized(out, plain_shape(mean, std, generator).shape)
 
     @into.kernel
+    @into_on_host(-1)
     def into_kernel(
         xp: ModuleType, mean: object, std: object, generator: object, out: Array
     ) -> None:
@@ -156,6 +159,7 @@ def bernoulli_shape(self: TensorMeta, generator: object) -> TensorMeta:
 
 
 @bernoulli.kernel
+@on_host
 def bernoulli_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
     drawn = truths_of(_stream_for(generator, self), self.reshape(-1))
     return drawn.astype(self.dtype).reshape(self.shape)
@@ -169,6 +173,7 @@ def bernoulli_out_shape(self: TensorMeta, generator: object, out: TensorMeta) ->
 
 
 @bernoulli_out.kernel
+@into_on_host(-1)
 def bernoulli_out_kernel(xp: ModuleType, self: Array, generator: object, out: Array) -> None:
     drawn = truths_of(_stream_for(generator, self), self.reshape(-1))
     out[...] = drawn.reshape(self.shape)
@@ -181,6 +186,7 @@ def bernoulli_p_shape(self: TensorMeta, p: float, generator: object) -> TensorMe
 
 
 @bernoulli_p.kernel
+@on_host
 def bernoulli_p_kernel(xp: ModuleType, self: Array, p: float, generator: object) -> Array:
     drawn = truths(_stream_for(generator, np.asarray(p)), self.size, p)
     return drawn.astype(self.dtype).reshape(self.shape)
@@ -203,6 +209,7 @@ def bernoulli__tensor_shape(self: TensorMeta, p: TensorMeta, generator: object) 
 
 
 @bernoulli__tensor.kernel
+@into_on_host(0)
 def bernoulli__tensor_kernel(xp: ModuleType, self: Array, p: Array, generator: object) -> None:
     given = np.broadcast_to(p, self.shape)
     flat = in_memory_order(given, like=self).reshape(-1)
@@ -248,6 +255,7 @@ def multinomial_shape(
 
 
 @multinomial.kernel
+@on_host
 def multinomial_kernel(
     xp: ModuleType, self: Array, num_samples: int, replacement: bool, generator: object
 ) -> Array:
@@ -300,6 +308,7 @@ def multinomial_out_shape(
 
 
 @multinomial_out.kernel
+@into_on_host(-1)
 def multinomial_out_kernel(
     xp: ModuleType,
     self: Array,

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import numpy as np
-
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import from_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.nn.activation.activations import leaky_relu_backward
@@ -73,28 +72,35 @@ def rrelu_in_place_shape(
 
 
 def _rectified(
-    self: Array, noise: Array, lower: Number, upper: Number, training: bool, rng: Generator | None
+    xp: ModuleType,
+    self: Array,
+    noise: Array,
+    lower: Number,
+    upper: Number,
+    training: bool,
+    rng: Generator | None,
 ) -> Array:
     x = wide(self)
+    falling = x <= 0
     if not training:
-        return np.where(x <= 0, x * ((lower.real + upper.real) / 2), x).astype(x.dtype)
-    slopes = np.ones(x.shape, x.dtype)
-    falling = x <= 0  # a number is drawn for these only
+        return xp.where(falling, x * ((lower.real + upper.real) / 2), x).astype(x.dtype)
+    slopes: Array = xp.ones(x.shape, x.dtype)
+    # A number is drawn for those that fall only.
     drawn = stream_of(rng).doubles(int(falling.sum()))
     least, most = (float(x.dtype.type(bound.real)) for bound in (lower, upper))
-    slopes[falling] = drawn * (most - least) + least
+    slopes[falling] = from_host(xp, drawn * (most - least) + least).astype(x.dtype)
     noise[...] = slopes.astype(noise.dtype)
     return (x * slopes).astype(x.dtype)
 
 
 @rrelu_with_noise.kernel
 def rrelu_kernel(xp: ModuleType, *args: object) -> Array:
-    return _rectified(*args)  # type: ignore[arg-type]  # as the schema says
+    return _rectified(xp, *args)  # type: ignore[arg-type]  # as the schema says
 
 
 @rrelu_with_noise_.kernel
 def rrelu_in_place_kernel(xp: ModuleType, self: Array, *args: object) -> None:
-    self[...] = _rectified(self, *args).astype(self.dtype)  # type: ignore[arg-type]  # as above
+    self[...] = _rectified(xp, self, *args).astype(self.dtype)  # type: ignore[arg-type]  # as above
 
 
 @rrelu_with_noise.derivative("self")
