@@ -127,6 +127,43 @@ def fake_pair(device: str) -> Callable[[Side], Space]:
     return prepare
 
 
+def shape_env(side: Side) -> object:
+    """A fresh shape environment."""
+    home = (
+        "maquette.symbolic" if side.name == "maquette" else "torch.fx.experimental.symbolic_shapes"
+    )
+    return importlib.import_module(home).ShapeEnv()
+
+
+def symbolic_pair(side: Side) -> Space:
+    """Fakes of 8 x 5 and 5 x 8 elements with symbolic sizes, inside their mode."""
+    mode = side.fake_mode(shape_env=shape_env(side))
+    a, b = (mode.from_tensor(side.torch.empty(*shape)) for shape in ((8, 5), (5, 8)))
+    return {
+        "a": a, "b": b, "n": a.shape[0] * a.shape[1], "mm": side.torch.mm,
+        "context": lambda: mode,
+    }  # fmt: skip
+
+
+def new_symbolic_pairs(side: Side) -> Space:
+    """Such pairs, each in an environment of its own, so that every call is a first one."""
+
+    def make(number: int) -> Iterator[tuple[object, object]]:
+        pairs = [symbolic_pair(side) for _ in range(number)]
+        return iter([(pair["a"], pair["b"]) for pair in pairs])
+
+    return {"make": make, "mm": side.torch.mm}
+
+
+def symbolic_sources(side: Side) -> Space:
+    """Real tensors to convert, each a first time, their sizes to be symbols."""
+    empty = side.torch.empty
+    return {
+        "from_tensor": side.fake_mode(shape_env=shape_env(side)).from_tensor,
+        "make": lambda number: iter([empty(8, 5) for _ in range(number)]),
+    }
+
+
 def plain_sources(side: Side) -> Space:
     """Real tensors to convert, each a first time: a mode remembers what it converted."""
     empty = side.torch.empty

@@ -144,14 +144,20 @@ def stand_in(path: str) -> object:
 
 
 class AbsentFinder:
-    """The last finder: an empty module for whatever of torch nothing else found."""
+    """The last finder: an empty module for whatever under some roots nothing else found."""
+
+    def __init__(self, *roots: str) -> None:
+        self.roots = roots
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: object = None
     ) -> ModuleSpec | None:
         root = name.partition(".")[0]
-        if root != "torch" and root not in OUTSIDE:
+        if root not in self.roots:
             return None
+        parent = sys.modules.get(name.rpartition(".")[0])
+        if parent is not None and name.rpartition(".")[2] in vars(parent):
+            return None  # a class or function of it, asked for as a module
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]  # it is a loader
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
@@ -215,7 +221,7 @@ def become_maquette() -> None:
     at = sys.meta_path.index(installing._OUTSIDE)
     sys.meta_path[at] = MaquetteFinder(installing._OUTSIDE)
     sys.meta_path.insert(at, WheelFinder(wheel))
-    sys.meta_path.insert(at + 2, AbsentFinder())
+    sys.meta_path.insert(at + 2, AbsentFinder("torch", *OUTSIDE))
     _be_lenient_to_helpers()
 
 
@@ -376,7 +382,7 @@ def main() -> None:
     if request["side"] == "maquette":
         become_maquette()
     else:
-        sys.meta_path.append(AbsentFinder())
+        sys.meta_path.append(AbsentFinder(*OUTSIDE))
     importlib.import_module("torch.testing._internal.common_utils")
     module = load_file(request["file"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)

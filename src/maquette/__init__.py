@@ -119,6 +119,25 @@ _NAMES = {
     "SymBool": "maquette.symbolic",
     "SymFloat": "maquette.symbolic",
     "SymInt": "maquette.symbolic",
+    **dict.fromkeys(
+        (
+            "check",
+            "check_index",
+            "check_is_size",
+            "check_not_implemented",
+            "check_tensor_all",
+            "check_type",
+            "check_value",
+            "sym_float",
+            "sym_int",
+            "sym_ite",
+            "sym_max",
+            "sym_min",
+            "sym_not",
+            "sym_sum",
+        ),
+        "maquette.symbolic",
+    ),
 }
 
 

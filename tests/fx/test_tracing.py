@@ -161,3 +161,18 @@ def test_submodules_are_added_and_deleted() -> None:
     traced.delete_all_unused_submodules()
     assert not hasattr(traced, "a")
     assert hasattr(traced, "linear")
+
+
+def test_assertions_are_recorded_after_rewriting() -> None:
+    from maquette.fx.rewriter import RewritingTracer
+
+    class Checked(nn.Module):
+        def forward(self, x: mq.Tensor) -> mq.Tensor:
+            assert x.sum() > 0, "too small"
+            return x * 2
+
+    module = Checked()
+    traced = fx.GraphModule(module, RewritingTracer().trace(module))
+    assert traced(mq.ones(2)).tolist() == [2.0, 2.0]
+    with pytest.raises(AssertionError, match="too small"):
+        traced(-mq.ones(2))

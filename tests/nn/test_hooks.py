@@ -1,5 +1,9 @@
 """Hooks around calls: their order, what they may change, and when they run."""
 
+import copy
+import gc
+import weakref
+
 import pytest
 
 import maquette as mq
@@ -162,3 +166,61 @@ def test_no_hook_no_gate_in_the_graph():
     assert module(x, 1).grad_fn.name() == "BackwardHookFunctionBackward"
     handle.remove()
     assert module(x, 1).grad_fn.name() == "AddBackward0"
+
+
+# --- as in PyTorch (findings 6 and 50) ------------------------------------------------
+
+
+def test_a_detached_input_arrives_detached():
+    """Finding 6."""
+    seen = []
+
+    class Both(nn.Module):
+        def forward(self, a, b):
+            seen.append((a.requires_grad, b.requires_grad))
+            return a + b
+
+    module, x = Both(), mq.ones(1, requires_grad=True)
+    module.register_full_backward_hook(lambda *_: None)
+    module(x, x.detach())
+    assert seen == [(True, False)]
+
+
+def test_a_hooked_output_is_not_written_to():
+    """Finding 6."""
+    module, x = nn.Linear(1, 1), mq.ones(1, 1, requires_grad=True)
+    module.register_full_backward_hook(lambda *_: None)
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+        module(x).add_(1)
+
+
+def test_a_hook_on_loading_makes_no_cycle():
+    """Finding 50."""
+    module = nn.Linear(1, 1)
+    module.register_load_state_dict_pre_hook(lambda m, *_: None)
+    gone = weakref.ref(module)
+    gc.disable()
+    try:
+        del module
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_copies_of_hooks_belong_to_the_copy():
+    """Finding 50."""
+    module = Adder()
+    module.handle = module.register_forward_hook(lambda m, args, out: out * 2)
+    made = copy.deepcopy(module)
+    made.handle.remove()
+    assert (module(1, 1), made(1, 1)) == (4, 2)
+
+
+def test_registrations_are_seen():
+    """Finding 50."""
+    seen = []
+    register = nn.modules.module.register_module_parameter_registration_hook
+    with register(lambda module, name, parameter: seen.append(name)):
+        nn.Linear(1, 1)
+    nn.Linear(1, 1)
+    assert seen == ["weight", "bias"]

@@ -1,5 +1,8 @@
 """Lazy layers, modules without initial values, and layers fused with what follows them."""
 
+import copy
+import pickle
+
 import pytest
 
 import maquette as mq
@@ -38,11 +41,11 @@ def test_a_lazy_layer_becomes_ordinary_by_loading(make, shape):
     known(mq.randn(*shape))
     layer = make()
     layer.load_state_dict(known.state_dict())
-    if known.state_dict():
-        assert type(layer) is type(known)
     assert layer.state_dict().keys() == known.state_dict().keys()
     for name, value in known.state_dict().items():
         assert mq.equal(layer.state_dict()[name], value)
+    layer(mq.ones(*shape))
+    assert type(layer) is type(known)
 
 
 def test_lazy_parameters_are_listed_and_say_what_they_are():
@@ -136,3 +139,66 @@ def test_a_prefix_is_taken_from_a_state_dict():
     consume_prefix_in_state_dict_if_present(state, "module.")
     assert list(state) == ["weight", "bias"]
     nn.Linear(2, 2).load_state_dict(state)
+
+
+# --- places without a shape (finding 51) ---------------------------------------------
+
+
+def test_a_place_gets_its_shape_in_place():
+    """Finding 51: an optimizer that holds it goes on."""
+    layer = nn.LazyLinear(2)
+    weight = layer.weight
+    layer(mq.ones(1, 3))
+    assert layer.weight is weight
+    assert type(weight) is nn.Parameter
+    assert weight.shape == (2, 3)
+
+
+def test_the_state_of_a_lazy_module_holds_its_places():
+    """Finding 51."""
+    state = nn.LazyLinear(2).state_dict()
+    assert isinstance(state["weight"], UninitializedParameter)
+    other = nn.LazyLinear(2)
+    other.load_state_dict(state)
+    assert other.has_uninitialized_params()
+    with pytest.raises(RuntimeError, match="shape of an uninitialized"):
+        nn.Linear(3, 2).load_state_dict(state)
+
+
+def test_a_lazy_module_is_copied_and_pickled():
+    """Finding 51."""
+    layer = nn.LazyLinear(2)
+    for made in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert made.has_uninitialized_params()
+        assert made(mq.ones(1, 3)).shape == (1, 2)
+        assert type(made) is nn.Linear
+        assert not made._forward_pre_hooks
+    assert layer.has_uninitialized_params()
+
+
+def test_a_lazy_module_of_ones_own():
+    """Finding 51."""
+
+    class Scale(nn.modules.lazy.LazyModuleMixin, nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = UninitializedParameter()
+
+        def initialize_parameters(self, x):
+            if self.has_uninitialized_params():
+                self.factor.materialize(x.shape[-1:])
+                nn.init.ones_(self.factor)
+
+        def forward(self, x):
+            return x * self.factor
+
+    assert Scale()(mq.ones(2, 3)).tolist() == [[1.0] * 3] * 2
+
+
+def test_what_needs_values_is_refused():
+    """Finding 51."""
+    for call in (mq.exp, nn.utils.weight_norm):
+        with pytest.raises(ValueError, match="uninitialized parameter"):
+            call(nn.LazyLinear(2) if call is nn.utils.weight_norm else UninitializedParameter())
+    with pytest.raises(RuntimeError, match="share memory on an uninitialized"):
+        nn.LazyLinear(2).share_memory()

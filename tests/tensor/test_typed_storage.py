@@ -98,3 +98,12 @@ def test_the_class_of_storages_without_a_name_is_that_of_floats() -> None:
 def test_an_empty_view_has_no_address() -> None:
     """Finding 37."""
     assert torch.ones(4)[4:].data_ptr() == 0
+
+
+def test_tensors_are_made_of_storages() -> None:
+    """Finding 37."""
+    held = torch.IntStorage([1, 2])
+    assert torch.tensor(held).tolist() == [1, 2]
+    assert torch.tensor(held.untyped(), dtype=torch.int32).tolist() == [1, 2]
+    with pytest.raises(RuntimeError, match="Expected a Storage of type"):
+        torch.tensor(held, dtype=torch.float32)

@@ -71,9 +71,20 @@ def tensor(
             stacklevel=2,
         )
         made = _placed(data.detach().clone(), dtype, device)
+    elif isinstance(data, TypedStorage | UntypedStorage):
+        made = _placed(_of_storage(data, dtype), dtype, device)
     else:
         made = _lifted(array_of(data, dtype), device)
     return made.requires_grad_() if requires_grad else made
+
+
+def _of_storage(data: TypedStorage | UntypedStorage, kind: DType | None) -> Tensor:
+    """A tensor of a storage's elements, with bytes of its own."""
+    if isinstance(data, UntypedStorage):
+        data = TypedStorage(wrap_storage=data, dtype=kind or get_default_dtype())
+    if kind not in (None, data.dtype):
+        raise RuntimeError(f"Expected a Storage of type {kind}, got one of {data.dtype}")
+    return data.clone().tensor()
 
 
 def _placed(t: Tensor, dtype: DType | None, device: Place) -> Tensor:

@@ -184,7 +184,7 @@ def _cut(view: Tensor, dim: int, item: slice) -> Tensor:
     start, stop, step = _bounds(item)
     size = view.meta.shape[dim]
     whole = is_true(start == 0) and step == 1
-    if whole and (is_true(stop == _LARGEST) or is_true(stop == size)):
+    if whole and (is_true(stop == _LARGEST) or is_true(stop >= size)):
         return view
     return _slice(view, dim, start, stop, step)
 

@@ -52,14 +52,24 @@ def _start_gradient(out: Tensor, grad: Grad, i: int) -> Tensor:
     if grad is not None:
         if grad.meta.shape != out.meta.shape:
             raise RuntimeError(
-                f"Mismatch in shape: grad_output[{i}] has a shape of {list(grad.meta.shape)} and "
-                f"output[{i}] has a shape of {list(out.meta.shape)}."
+                f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
+                f"has a shape of {out.shape}."
+            )
+        if out.meta.dtype.is_complex is not grad.meta.dtype.is_complex:
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same "
+                f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype} and "
+                f"output[{i}] has a dtype of {out.dtype}."
             )
         return grad
     if out.meta.numel != 1:
         raise RuntimeError(
             f"grad can be implicitly created only for scalar outputs; output {i} has shape "
             f"{list(out.meta.shape)}"
+        )
+    if not out.meta.dtype.is_floating_point:
+        raise RuntimeError(
+            f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
         )
     ones: Tensor = ops.aten.ones_like.default(out, pin_memory=False, memory_format=preserve_format)
     return ones
@@ -141,8 +151,10 @@ def grad(
             "materialize_grads=True gives zeros for unused inputs, so allow_unused must be True or "
             "not passed, got allow_unused=False"
         )
-    edges, grads = _start(_listed(outputs), grad_outputs)
     targets = _listed(inputs)
+    if not targets:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    edges, grads = _start(_listed(outputs), grad_outputs)
     wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
     keep = create_graph if retain_graph is None else retain_graph
     found = run_backward(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
 
+from maquette.autograd.decorating import decorated
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import ADINPLACE
@@ -22,14 +21,7 @@ class _Mode:
         self._saved: list[object] = []
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self.clone():
-                return function(*args, **kwargs)
-
-        if inspect.isclass(function):
-            raise TypeError(f"{type(self).__name__} decorates functions, not the class {function}")
-        return wrapped
+        return decorated(self.clone, function)
 
     def clone(self) -> _Mode:
         return type(self)()
@@ -39,6 +31,10 @@ class _Mode:
 
     def __exit__(self, *exc: object) -> None:
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        mode = f"mode={self.mode}" if hasattr(self, "mode") else ""
+        return f"torch.autograd.grad_mode.{type(self).__name__}({mode})"
 
 
 class _GradMode(_Mode):
@@ -100,6 +96,13 @@ class set_grad_enabled(_Mode):  # PyTorch's name
 
 class inference_mode(_Mode):  # PyTorch's name
     """No recording and no version counting; tensors made inside stay out of autograd."""
+
+    def __new__(cls, mode: bool | Callable[..., object] = True) -> inference_mode:
+        made = super().__new__(cls)
+        if isinstance(mode, bool):
+            return made
+        made.__init__()  # type: ignore[misc]  # `@inference_mode` decorates at once
+        return made(mode)  # type: ignore[return-value]  # the decorated function
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__()

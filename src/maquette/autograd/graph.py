@@ -11,8 +11,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from typing import cast
 
 from maquette.autograd.node import AccumulateGrad, Edge, Node, SavedTensor, grad_edge
+from maquette.core.device import device
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor, alias
@@ -58,6 +60,23 @@ class saved_tensors_hooks:
     def __exit__(self, *exc: object) -> None:
         watch.hooks.pop()
         watch.update()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keep what backward needs on the host, and bring it back to its device when it is needed.
+
+    pin_memory: taken and not used; there is no memory to pin.
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(t: Tensor) -> object:
+            return t.device, t.cpu()
+
+        def unpack(packed: object) -> Tensor:
+            where, held = cast("tuple[device, Tensor]", packed)
+            return held.to(where)
+
+        super().__init__(pack, unpack)
 
 
 class PackedTensor:
@@ -110,4 +129,4 @@ def _unrecorded(function: Callable[..., object], value: object) -> object:
         st.set_grad_enabled(before)
 
 
-__all__ = ["Node", "saved_tensors_hooks"]
+__all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]

@@ -19,6 +19,7 @@ from maquette.fake.dynamic import ITEM
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
 from maquette.symbolic import AttrSource, ShapeEnv, SymInt
+from maquette.symbolic.creating import marks_of
 from maquette.symbolic.sources import CallSource, source_of
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor, fake_keys_for
@@ -119,7 +120,7 @@ class Symbols(NamedTuple):
             meta.offset,
             self.source,
             symbolic_context=self.context,
-            marked=sorted(getattr(t, "_dynamo_dynamic_indices", ())),
+            marks=marks_of(t),
         )
         return TensorMeta.of(meta.dtype, shape, strides, offset, meta.device, meta.layout)
 

@@ -124,8 +124,7 @@ class Graph:
         self._graph_namespace = Namespace()
         self._owning_module = owning_module
         self._owners = 0
-        local = "<locals>" in getattr(tracer_cls, "__qualname__", "")
-        self._tracer_cls = None if local else tracer_cls  # a local class cannot be pickled
+        self._tracer_cls = tracer_cls
         self._tracer_extras = tracer_extras
         self._codegen = CodeGen()
         self._replace_hooks: list[Callable[..., object]] = []

@@ -28,6 +28,7 @@ from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
 
 _numbers = itertools.count()
+_OWN_FILES = __file__.rpartition("fx")[0]  # the package
 
 
 # --- source to function ----------------------------------------------------------------------
@@ -152,7 +153,8 @@ class GraphModule(Module):
         else:
             raise RuntimeError("Unsupported type " + str(root) + " passed for root!")
         self.meta: dict[str, Any] = {}
-        self._tracer_cls = graph._tracer_cls
+        local = "<locals>" in getattr(graph._tracer_cls, "__qualname__", "")
+        self._tracer_cls = None if local else graph._tracer_cls  # else it could not be pickled
         self._tracer_extras = graph._tracer_extras
         self.graph = graph
         if isinstance(root, Module):
@@ -330,16 +332,12 @@ class GraphModule(Module):
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
-        carrier = _Carrier()
-        state = {k: v for k, v in vars(self).items() if k != "_graph"}
-        graph = copy.deepcopy(self._graph, memo)
-        carrier.__dict__.update(copy.deepcopy(state, memo))
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        made.__dict__.update(carrier.__dict__)
+        state = {k: v for k, v in vars(self).items() if k != "_graph"}
+        made.__dict__.update(copy.deepcopy(state, memo))
         made.__class__.__name__ = self._get_name()
-        made.graph = graph
-        made.meta = copy.copy(getattr(self, "meta", {}))
+        made.graph = copy.deepcopy(self._graph, memo)
         for hook in self._graph._deepcopy_hooks:
             hook(made)
         return made
@@ -431,20 +429,19 @@ def _calling(cls: Any) -> Callable[..., Any]:
 def _name_line(module: GraphModule, error: Exception) -> None:
     """Add to an error the line of the graph's code in which it came up, the innermost's first."""
     code = type(module).forward.__code__
-    at = error.__traceback__
-    while at is not None and at.tb_frame.f_code is not code:
+    at = found = error.__traceback__
+    while at is not None:
+        if not at.tb_frame.f_code.co_filename.startswith((_OWN_FILES, "<maquette")):
+            found = at  # the innermost frame that is not of this package
         at = at.tb_next
-    if at is None or getattr(error, "_names_graph_line", False):
+    if found is None or found.tb_frame.f_code is not code:
         return
+    at = found
     line = linecache.getline(code.co_filename, at.tb_lineno).strip()
     error.add_note(
         f"Call using an FX-traced Module, line {at.tb_lineno} of the traced Module's "
         f"generated forward function: {line}"
     )
-    try:
-        error._names_graph_line = True  # type: ignore[attr-defined]  # ours
-    except AttributeError:
-        return
 
 
 def readable(

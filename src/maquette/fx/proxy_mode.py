@@ -26,6 +26,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
 from maquette.fake.tensor import FakeTensor
 from maquette.fx import traceback as fx_traceback
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
@@ -118,6 +119,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if plan.asks_data and call.constant and call.inputs:
             return self._on_constants(func, args, kwargs)
         node = self._node(plan, node_args, node_kwargs, call.inputs)
+        if plan.lifts and tls.st.fake_mode is None:
+            func = plan.target  # a copy: what the program writes to it is not the constant
         result = func(*args, **kwargs)
         if plan.written:
             self._track_written(plan.written, args, kwargs, node)

@@ -46,9 +46,8 @@ class PyTreeCodeGen(CodeGen):
         if self.pytree_info is None:
             return super().gen_fn_def(free_vars, maybe_return_annotation, expanded_def=expanded_def)
         own = list(self.pytree_info.orig_args)
-        has_self = bool(own) and own[0] == "self"
-        if has_self:
-            own = own[1:]
+        if own and own[0] == "self":  # a traced method: the module is among its arguments
+            free_vars.insert(0, "self")
         definition = super().gen_fn_def(
             list(own), maybe_return_annotation, expanded_def=expanded_def
         )
@@ -58,10 +57,9 @@ class PyTreeCodeGen(CodeGen):
         typed = [v for v in free_vars if ":" in v.split("=")[0]]
         lines = [definition]
         nested = f"([{', '.join(own)}], {{}})" if self._takes_kwargs() else f"[{', '.join(own)}]"
-        targets = ", ".join(names) + ("," if len(names) > 0 else "")
+        targets = "".join([f"{name}, " for name in names]).rstrip()
         lines.append(f"    {targets} = fx_pytree.tree_flatten_spec({nested}, self._in_spec)")
-        for annotated in typed:
-            lines.append(f"    {annotated.split('=')[0].strip()}")
+        lines += [f"    {annotated.split('=')[0].strip()}" for annotated in typed]
         return "\n".join(lines)
 
     def _takes_kwargs(self) -> bool:

@@ -58,7 +58,6 @@ class GraphRecords(NamedTuple):
     nodes: list[NodeRecord]
     codegen: Any
     tracer_cls: Any
-    owned: bool
 
 
 # --- pickle ----------------------------------------------------------------------------------
@@ -81,7 +80,9 @@ def records_of(graph: Graph) -> GraphRecords:
         )
         for node in graph.nodes
     ]
-    return GraphRecords(records, graph._codegen, graph._tracer_cls, False)
+    local = "<locals>" in getattr(graph._tracer_cls, "__qualname__", "")
+    tracer_cls = None if local else graph._tracer_cls  # a local class cannot be pickled
+    return GraphRecords(records, graph._codegen, tracer_cls)
 
 
 def load_graph(records: GraphRecords) -> Graph:

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from maquette.api.checks import _assert
 from maquette.core import pytree
 from maquette.fx.compatibility import compatibility
 from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule
-from maquette.fx.node import Argument, Node, base_types
+from maquette.fx.node import Argument, Node, base_types, has_side_effect
 from maquette.fx.patching import Patcher, find_proxy, tracing
 from maquette.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 from maquette.fx.pytree_codegen import PyTreeCodeGen, _PyTreeInfo
@@ -338,7 +339,7 @@ class Tracer(TracerBase):
                 return out
             if isinstance(x, bool) or type(x) in base_types.__args__:  # type: ignore[attr-defined]  # a union
                 message = f"{name} has been specialized to have value {x} but got another value"
-                self.create_proxy("call_function", assert_equal, (out == x, message), {})
+                self.create_proxy("call_function", _assert, (out == x, message), {})
             elif x is None:
                 message = f"{name} has been specialized to have value None but got another value"
                 self.create_proxy("call_function", assert_is_none, (out, message), {})
@@ -489,12 +490,9 @@ def assert_is_none(value: Any, msg: str) -> None:
     assert value is None, msg
 
 
-def assert_equal(equal: Any, msg: str) -> None:
-    """AssertionError unless an input is what it was when traced."""
-    assert equal, msg
-
-
 _assert_is_none = assert_is_none
+has_side_effect(_assert)
+has_side_effect(assert_is_none)
 
 
 @compatibility(is_backward_compatible=True)

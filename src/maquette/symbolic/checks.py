@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from maquette.symbolic.expr import FALSE, TRUE, Expr, Poly, Symbol, relation
 from maquette.symbolic.forms import expr_of, sympy_of
 from maquette.symbolic.node import SymNode
-from maquette.symbolic.numbers import UNARY_FUNCTIONS, SymBool, SymFloat, SymInt, SymNumber
+from maquette.symbolic.numbers import SymBool, SymFloat, SymInt, SymNumber
 from maquette.symbolic.ranges import INFINITY, ValueRange
 
 Bool = Any  # a bool or a SymBool
@@ -453,5 +453,7 @@ def _unary(name: str) -> Callable[[Number], Number]:
     return function
 
 
-for _name in UNARY_FUNCTIONS:
-    globals()[f"sym_{_name}"] = _unary(_name)
+sym_sqrt, sym_log2, sym_exp, sym_log = map(_unary, ("sqrt", "log2", "exp", "log"))
+sym_sin, sym_cos, sym_tan, sym_asin, sym_acos, sym_atan, sym_sinh, sym_cosh, sym_tanh = map(
+    _unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+)

@@ -6,7 +6,7 @@ the strides of a dense tensor are expressions of its sizes (spec F108-F114, F139
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -323,10 +323,9 @@ class SymbolMaker:
         self, ex: Any, source: Any, *, symbolic_context: Any = None
     ) -> tuple[tuple[Size, ...], tuple[Size, ...], Size]:
         """Symbolic sizes, strides and offset of a tensor (F108-F114)."""
-        marked = getattr(ex, "_dynamo_dynamic_indices", ())
         return self.symbolic_geometry(
             tuple(ex.shape), tuple(ex.stride()), ex.storage_offset(), source,
-            symbolic_context=symbolic_context, marked=marked,
+            symbolic_context=symbolic_context, marks=marks_of(ex),
         )  # fmt: skip
 
     def symbolic_geometry(
@@ -337,18 +336,18 @@ class SymbolMaker:
         source: Any = None,
         *,
         symbolic_context: Any = None,
-        marked: Sequence[int] = (),
+        marks: Mapping[int, DimDynamic] | None = None,
     ) -> tuple[tuple[Size, ...], tuple[Size, ...], Size]:
         """Symbolic sizes, strides and offset for a tensor of this geometry.
 
-        source: where the tensor is found. marked: dimensions that are dynamic without a context.
+        source: where the tensor is found. marks: policies of dimensions where there is no context.
         """
         env = cast("ShapeEnv", self)
         if source is None:
             source = ConstantSource(f"__unnamed_tensor{self._unnamed_tensors}")
             self._unnamed_tensors += 1
         source = source_of(source)
-        context = symbolic_context or self._default_context(len(shape), marked)
+        context = symbolic_context or self._default_context(len(shape), marks or {})
         assert isinstance(context, StatelessSymbolicContext), (
             f"expected a StatelessSymbolicContext, got {context!r}"
         )
@@ -372,10 +371,12 @@ class SymbolMaker:
         )  # fmt: skip
         return tuple(map(env.symint, sizes)), tuple(map(env.symint, steps)), env.symint(start)
 
-    def _default_context(self, dims: int, marked: Sequence[int]) -> StatelessSymbolicContext:
+    def _default_context(
+        self, dims: int, marks: Mapping[int, DimDynamic]
+    ) -> StatelessSymbolicContext:
         static = cast("ShapeEnv", self).settings.assume_static_by_default
         usual = DimDynamic.STATIC if static else DimDynamic.DUCK
-        policies = [DimDynamic.DYNAMIC if dim in marked else usual for dim in range(dims)]
+        policies = [marks.get(dim, usual) for dim in range(dims)]
         return StatelessSymbolicContext(policies)
 
     def _strides(
@@ -425,6 +426,22 @@ class SymbolMaker:
             if own.is_unbacked and form is own.poly:
                 env.facts.size_like.add(own)
                 env.facts.changed()
+
+
+_MARKS = {
+    "_dynamo_dynamic_indices": DimDynamic.DYNAMIC,
+    "_dynamo_unbacked_indices": DimDynamic.UNBACKED,
+    "_dynamo_static_indices": DimDynamic.STATIC,
+}
+
+
+def marks_of(tensor: Any) -> dict[int, DimDynamic]:
+    """What `mark_dynamic` and its like said of the dimensions of a tensor."""
+    return {
+        dim: policy
+        for attribute, policy in _MARKS.items()
+        for dim in getattr(tensor, attribute, ())
+    }
 
 
 def _as_constrained(

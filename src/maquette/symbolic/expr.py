@@ -12,12 +12,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 Numeric: TypeAlias = int | float
 Monomial: TypeAlias = tuple["Atom", ...]
 """Atoms in the order in which they were made; a power is an atom more than once."""
+K = TypeVar("K")
+V = TypeVar("V")
 Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 
 _orders = itertools.count()
@@ -126,6 +128,14 @@ class Poly(Expr):
         return None
 
     def __add__(self, other: Poly) -> Poly:
+        found = _sums.get((self, other))
+        return _sums.put((self, other), self._plus(other)) if found is None else found
+
+    def __mul__(self, other: Poly) -> Poly:
+        found = _products.get((self, other))
+        return _products.put((self, other), self._times(other)) if found is None else found
+
+    def _plus(self, other: Poly) -> Poly:
         terms = dict(self.terms)
         for monomial, factor in other.terms.items():
             total = terms.get(monomial, 0) + factor
@@ -141,7 +151,7 @@ class Poly(Expr):
     def __sub__(self, other: Poly) -> Poly:
         return self + -other
 
-    def __mul__(self, other: Poly) -> Poly:
+    def _times(self, other: Poly) -> Poly:
         terms: dict[Monomial, Numeric] = {}
         for m1, c1 in self.terms.items():
             for m2, c2 in other.terms.items():
@@ -196,6 +206,29 @@ class Junction(Expr):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _junction, (self.func, self.args)
+
+
+class Memo(Generic[K, V]):
+    """Answers by key; all are forgotten when there are too many, so that expressions can end."""
+
+    __slots__ = ("_table", "get")
+
+    def __init__(self) -> None:
+        self._table: dict[K, V] = {}
+        self.get = self._table.get
+
+    def put(self, key: K, value: V) -> V:
+        """Remember an answer, and give it."""
+        if len(self._table) > _LARGEST_MEMO:
+            self._table.clear()
+        self._table[key] = value
+        return value
+
+
+_LARGEST_MEMO: Final = 8192
+_sums: Memo[tuple[Poly, Poly], Poly] = Memo()
+_products: Memo[tuple[Poly, Poly], Poly] = Memo()
+_relations: Memo[tuple[Op, Poly, Poly], Relation | Junction] = Memo()
 
 
 def _interned(key: Hashable, make: Callable[[], Expr | Atom]) -> Expr | Atom:
@@ -337,6 +370,11 @@ def _decided(op: Op, lower: Numeric | None, upper: Numeric | None) -> bool | Non
 
 def relation(op: Op, lhs: Poly, rhs: Poly) -> Relation | Junction:
     """A comparison; a constant where the expressions or the kinds of their symbols decide it."""
+    known = _relations.get((op, lhs, rhs))
+    return _relations.put((op, lhs, rhs), _relation(op, lhs, rhs)) if known is None else known
+
+
+def _relation(op: Op, lhs: Poly, rhs: Poly) -> Relation | Junction:
     difference = lhs - rhs
     constant = difference.constant
     bounds = (constant, constant) if constant is not None else assumed_bounds(difference)

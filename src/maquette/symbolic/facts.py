@@ -107,6 +107,9 @@ class Facts:
 
     def bounds_by_ranges(self, poly: Poly, *, oblivious: bool = False) -> ValueRange:
         """The interval of an expression, from the ranges of symbols alone."""
+        alone = _symbol_alone(poly)
+        if alone is not None:
+            return self.oblivious_range_of(alone) if oblivious else self.range_of(alone)
         found = poly_bounds(poly, self.oblivious_range_of if oblivious else self.range_of)
         if len(poly.terms) > 1 and not found.is_singleton():
             found = found & self._shifted_bounds(poly, oblivious)
@@ -205,9 +208,6 @@ class Facts:
                     return quotient * dividend
         product = number(factor)
         for atom in monomial:
-            if isinstance(atom, Call) and atom.func in ("Mod", "PythonMod"):
-                if atom.poly in self.divisible:
-                    return ZERO
             product = product * atom.poly
         return product
 

@@ -21,6 +21,7 @@ from maquette.symbolic.expr import (
     Atom,
     Call,
     Expr,
+    Memo,
     Monomial,
     Numeric,
     Poly,
@@ -49,6 +50,14 @@ class Function:
 
 def apply(func: str, *args: Expr) -> Poly:
     """A function of expressions, simplified."""
+    found = _applied.get((func, args))
+    return _applied.put((func, args), _apply(func, args)) if found is None else found
+
+
+_applied: Memo[tuple[str, tuple[Expr, ...]], Poly] = Memo()
+
+
+def _apply(func: str, args: tuple[Expr, ...]) -> Poly:
     function = FUNCTIONS[func]
     values = [a.constant if isinstance(a, Poly) else None for a in args]
     if None not in values:

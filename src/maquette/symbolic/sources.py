@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class TensorPropertySource(ChainedSource):
     prop: TensorProperty = TensorProperty.SIZE
     idx: int | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """``L['x'].size()[0]``."""
         method = f"{self.base.name}.{self.prop.method_name()}()"

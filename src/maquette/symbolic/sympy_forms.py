@@ -82,9 +82,17 @@ def _made(name: str) -> Any:
         space["divisor"] = property(lambda self: self.args[1])
     if name in ("Mod", "OpaqueUnaryFn_sqrt"):
         space["is_nonnegative"] = True
+        space["precedence"] = PRECEDENCE["Relational"]  # a product has it in parentheses
+    if name in ("FloorDiv", "CleanDiv"):
+        space["_sympystr"] = _divided
     if name in functions._NOT_NEGATIVE:
         space["_eval_is_nonnegative"] = _nonnegative
     return type(name, (_Function,), space)
+
+
+def _divided(self: Any, printer: Any) -> str:
+    a, b = (printer.parenthesize(x, PRECEDENCE["Atom"] - 0.5) for x in self.args)
+    return f"({a}//{b})"
 
 
 def _nonnegative(self: Any) -> bool | None:
@@ -249,21 +257,19 @@ class ExprPrinter(StrPrinter):  # type: ignore[misc]  # sympy has no types
     def _print_Float(self, expr: Any) -> str:
         return str(float(expr))
 
-    def _print_FloorDiv(self, expr: Any) -> str:
-        a, b = (self.parenthesize(x, PRECEDENCE["Atom"] - 0.5) for x in expr.args)
-        return f"({a}//{b})"
-
-    _print_CleanDiv = _print_FloorDiv
-
 
 class GuardPrinter(ExprPrinter):
     """Prints guards as Python over the sources of symbols."""
+
+    printmethod = "_as_guard"  # the texts of our functions are for `str`
 
     def __init__(self, source_of: Callable[[Any], str]) -> None:
         super().__init__()
         self._source_of = source_of
 
     def _tight(self, expr: Any) -> str:
+        if isinstance(expr, sympy.Function):
+            return str(self.doprint(expr))
         return str(self.parenthesize(expr, PRECEDENCE["Atom"] - 0.5))
 
     def _print_Symbol(self, expr: Any) -> str:
@@ -276,6 +282,8 @@ class GuardPrinter(ExprPrinter):
         return "*".join(self._term(a, "Mul") for a in expr.args)
 
     def _term(self, expr: Any, level: str) -> str:
+        if isinstance(expr, sympy.Function):
+            return str(self.doprint(expr))
         text = str(self.parenthesize(expr, PRECEDENCE[level]))
         return f"({text})" if text.startswith("-") else text
 

@@ -85,6 +85,11 @@ class StorageMethods:
         owner = base.obj if isinstance(base, memoryview) else base
         return self.is_cuda or isinstance(owner, mmap.mmap)
 
+    def _share_fd_cpu_(self) -> UntypedStorage:
+        return self.share_memory_()
+
+    _share_filename_cpu_ = _share_fd_cpu_
+
     def share_memory_(self) -> UntypedStorage:
         """Move the bytes to memory that forked processes share; returns itself.
 
@@ -168,6 +173,8 @@ class StorageMethods:
         held = self._self()
         data = None if held.data is None else held.raw().copy()
         return type(held)(held.nbytes(), held.device, data)
+
+    __copy__ = clone
 
     def to(self, *, device: device | str, non_blocking: bool = False) -> UntypedStorage:
         """Itself if it is on that device, else a copy there."""

@@ -448,6 +448,13 @@ class Tensor(TensorSurface):
             self._check_grad(value)
         self._autograd().grad = value
 
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    # PyTorch's other name, without the warnings that some read `grad` with.
+    _grad = grad
+
     def _check_grad(self, value: object) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(

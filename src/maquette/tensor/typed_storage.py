@@ -305,6 +305,12 @@ class TypedStorage:
         return self
 
     _resize_, _share_memory_ = resize_, share_memory_
+    _share_fd_cpu_ = _share_filename_cpu_ = share_memory_
+
+    def _write_file(self, *args: object) -> None:
+        if self._untyped.data is None:
+            raise NotImplementedError("Cannot copy out of a storage without data (meta or fake)")
+        raise NotImplementedError("write a storage to a file with torch.save")
 
     def pin_memory(self, device: object = "cuda") -> TypedStorage:
         """A copy; pinning is a mark of tensors' here."""

@@ -70,12 +70,6 @@ _HERE = {
             "is_anomaly_enabled",
             "is_anomaly_check_nan_enabled",
             "set_anomaly_enabled",
-            "_check",
-            "_check_index",
-            "_check_type",
-            "_check_value",
-            "_check_not_implemented",
-            "_check_is_size",
             "_assert",
         ),
         "settings",
@@ -123,6 +117,16 @@ _HERE = {
             "sym_max",
             "sym_min",
             "sym_sqrt",
+            "_check",
+            "_check_index",
+            "_check_type",
+            "_check_value",
+            "_check_not_implemented",
+            "_check_is_size",
+            "_check_tensor_all",
+            "sym_fresh_size",
+            "_sym_sqrt",
+            "_sym_log2",
             "sym_sum",
             "sym_constrain_range",
             "sym_constrain_range_for_size",
@@ -202,6 +206,8 @@ def _find(name: str) -> object:
         return _starred()
     if name in _HERE:
         return getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
+    if name in ("__future__", "__config__"):
+        return submodule(name)
     if name.startswith("__"):
         raise AttributeError(f"module 'torch' (maquette.torch) has no attribute '{name}'")
     module = submodule(name)

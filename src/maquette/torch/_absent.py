@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import NoReturn
+
 
 def is_available() -> bool:
     """False."""
@@ -32,3 +35,56 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Nothing, likewise."""
+
+
+def device(device: object) -> object:
+    """Nothing for the block: a device that is not there cannot become the current one."""
+    return nullcontext()
+
+
+def set_device(device: object) -> None:
+    """Nothing: there is none to choose."""
+
+
+def current_device() -> int:
+    """0."""
+    return 0
+
+
+def current_device_index() -> int:
+    """0."""
+    return 0
+
+
+def set_device_index(device: object) -> None:
+    """Nothing: there is none to choose."""
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """False."""
+    return False
+
+
+def is_current_stream_capturing() -> bool:
+    """False."""
+    return False
+
+
+def memory_allocated(device: object = None) -> int:
+    """0 bytes."""
+    return 0
+
+
+max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
+current_allocated_memory = driver_allocated_memory = recommended_max_memory = memory_allocated
+
+
+def reset_peak_memory_stats(device: object = None) -> None:
+    """Nothing: there are no figures."""
+
+
+def _no_device(device: object = None) -> NoReturn:
+    raise RuntimeError("there is no such device here; ask is_available() first")
+
+
+get_device_name = get_device_properties = get_device_capability = _no_device

@@ -13,4 +13,4 @@ def current_accelerator(check_available: bool = False) -> device | None:
 
 
 __all__ = ["current_accelerator", "device_count", "empty_cache", "is_available", "synchronize"]
-__getattr__ = forward(__name__)
+__getattr__ = forward(__name__, "maquette.torch._absent", "maquette.torch.streams")

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
-from maquette.torch import paths
+from maquette.torch import absences, paths
 
 _FACE = "maquette.torch"
 _REAL = "torch"
@@ -72,8 +72,8 @@ class Finder:
         if root or not dot:
             return None
         served_by = paths.resolve(rest)
-        if served_by == fullname:
-            return None  # a file of the face under its own name
+        if served_by == fullname:  # under its own name: a file of the face, or nothing
+            return None if absences.advice_for(rest) is None else absences.spec_of(fullname)
         if served_by is None:
             # Not None: another finder would look in a package's folder and load a file twice.
             raise ModuleNotFoundError(
@@ -82,13 +82,24 @@ class Finder:
         return _second_name(fullname, served_by)
 
 
+class _Installed(Finder):
+    """The finder of ``torch``; libraries that ask which torch is installed are told too."""
+
+    def find_distributions(self, context: Any = None) -> Iterable[object]:
+        """The distributions of a name, or all: of ``torch``, ours."""
+        if context is not None and context.name not in (None, _REAL):
+            return []
+        # Who asks has imported importlib.metadata; importing maquette.torch does without (16 ms).
+        return [importlib.import_module(f"{_FACE}.metadata").StandIn()]
+
+
 def _second_name(fullname: str, target: str) -> ModuleSpec:
     # Deriving from importlib.abc's classes would be right but for 20 ms of imports.
     loader = cast(None, _Second(fullname, target))
     return ModuleSpec(fullname, loader, is_package=True)
 
 
-_OUTSIDE = Finder(_REAL)
+_OUTSIDE = _Installed(_REAL)
 _INSIDE = Finder(_FACE)
 if not any(isinstance(finder, Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _INSIDE)

@@ -5,6 +5,7 @@ Traces and script files, which are other programs than the Python they come from
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from maquette.torch.forwarding import forward
 from maquette.torch.later import functions_for_later
 
 F = TypeVar("F")
-Final = object
+Final = typing.Final
 
 
 def is_scripting() -> bool:

@@ -13,10 +13,13 @@ import os
 import sys
 from importlib.machinery import PathFinder
 
+from maquette.torch.absences import advice_for
+
 _FACE = "maquette.torch"
 
 PACKAGES = {
     "_C._functorch": "maquette.torch._functorch.levels",
+    "_dynamo.source": "maquette.symbolic.sources",
     "_higher_order_ops": "maquette.higher_order",
     "_library": "maquette.library",
     "_library.infer_schema": "maquette.library.infer_schema",
@@ -28,6 +31,14 @@ PACKAGES = {
     "autograd.function": "maquette.autograd.function",
     "autograd.grad_mode": "maquette.autograd.grad_mode",
     "autograd.graph": "maquette.autograd.graph",
+    "distributions.bernoulli": "maquette.torch.distributions.discrete",
+    "distributions.categorical": "maquette.torch.distributions.discrete",
+    "distributions.distribution": "maquette.torch.distributions.base",
+    "distributions.exponential": "maquette.torch.distributions.continuous",
+    "distributions.kl": "maquette.torch.distributions.divergence",
+    "distributions.laplace": "maquette.torch.distributions.continuous",
+    "distributions.normal": "maquette.torch.distributions.continuous",
+    "distributions.uniform": "maquette.torch.distributions.continuous",
     "functional": "maquette.api.functions",
     "_decomp": "maquette.fx.decompositions",
     "fx": "maquette.fx",
@@ -35,14 +46,16 @@ PACKAGES = {
     "fx._pytree": "maquette.fx.pytree_spec",
     "fx._symbolic_trace": "maquette.fx.tracer",
     "fx.experimental.const_fold": "maquette.fx.passes.const_fold",
+    "fx.experimental.rewriter": "maquette.fx.rewriter",
     "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx.proxy_tensor",
-    "fx.experimental.symbolic_shapes": "maquette.symbolic",
+    "fx.experimental._config": "maquette.torch.symbolic_config",
+    "fx.experimental.sym_node": "maquette.torch.symbolic_shapes",
+    "fx.experimental.symbolic_shapes": "maquette.torch.symbolic_shapes",
     "library": "maquette.library",
     "nn": "maquette.nn",
     "ops": "maquette.ops",
     "optim": "maquette.optim",
-    "utils._pytree": "maquette.core.pytree",
     "utils.data._utils": "maquette.torch.utils.data",
 }
 
@@ -86,7 +99,7 @@ def torch_path(module: str) -> str:
 
 
 def _exists(module: str) -> bool:
-    if module in sys.modules:
+    if module in sys.modules or advice_for(module.removeprefix(f"{_FACE}.")) is not None:
         return True
     parent = module.rpartition(".")[0]
     if parent and not _exists(parent):

@@ -10,10 +10,11 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TypeVar
 
 import maquette
+from maquette.api.checks import _assert as _assert  # by torch's name
 from maquette.autograd import set_detect_anomaly
 from maquette.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from maquette.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
@@ -96,7 +97,9 @@ def get_device(input: Tensor) -> int:
 
 
 def typename(obj: object) -> str:
-    """The name of an object's type, with its module unless that is Python's own."""
+    """The name of an object's type, or of a function, with its module unless that is Python's."""
+    if isinstance(obj, FunctionType):
+        return f"{obj.__module__}.{obj.__qualname__}"
     kind = obj if isinstance(obj, type) else type(obj)
     module = kind.__module__
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
@@ -155,41 +158,6 @@ def compile(
 
 
 # --- checks --------------------------------------------------------------------------
-
-
-def _raise_unless(condition: object, message: Message, error: type[Exception]) -> None:
-    if not condition:
-        raise error("Expected cond to be True" if message is None else str(message()))
-
-
-def _check(cond: object, message: Message = None) -> None:
-    _raise_unless(cond, message, RuntimeError)
-
-
-def _check_index(cond: object, message: Message = None) -> None:
-    _raise_unless(cond, message, IndexError)
-
-
-def _check_type(cond: object, message: Message = None) -> None:
-    _raise_unless(cond, message, TypeError)
-
-
-def _check_value(cond: object, message: Message = None) -> None:
-    _raise_unless(cond, message, ValueError)
-
-
-def _check_not_implemented(cond: object, message: Message = None) -> None:
-    _raise_unless(cond, message, NotImplementedError)
-
-
-def _check_is_size(i: int, message: Message = None, *, max: int | None = None) -> None:
-    fits = i >= 0 and (max is None or i <= max)
-    default: Message = lambda: f"expected a size of 0 to {max}, got {i}"  # noqa: E731  # one use
-    _raise_unless(fits, message or default, RuntimeError)
-
-
-def _assert(condition: object, message: str) -> None:
-    _raise_unless(condition, lambda: message, AssertionError)
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:

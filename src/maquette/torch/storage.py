@@ -39,9 +39,7 @@ class StorageType(type):
         """A storage of this dtype: of a number of elements, of values, of bytes, or empty."""
         for name in ("dtype", "device"):
             if name in wrong:
-                raise RuntimeError(
-                    f"'{name}' cannot be specified: {cls.__name__} says it"
-                )
+                raise RuntimeError(f"'{name}' cannot be specified: {cls.__name__} says it")
         if wrong:
             raise TypeError(f"{cls.__name__}() got an unexpected keyword argument {[*wrong]}")
         if wrap_storage is not None and isinstance(wrap_storage, UntypedStorage):

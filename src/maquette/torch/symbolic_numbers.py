@@ -1,64 +1,44 @@
-"""`torch.sym_max` and its like: arithmetic on numbers that may be symbols.
+"""`torch.sym_max`, `torch._check` and their like: questions about numbers that may be symbolic.
 
-They ask Python's operators only, so that whatever counts as a number can take part.
+They are `maquette.symbolic`'s under PyTorch's names.
 """
 
-from __future__ import annotations
+from maquette.symbolic import (
+    check,
+    check_index,
+    check_is_size,
+    check_not_implemented,
+    check_tensor_all,
+    check_type,
+    check_value,
+    sym_constrain_range,
+    sym_constrain_range_for_size,
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sum,
+)
+from maquette.symbolic.checks import sym_fresh_size, sym_log2, sym_sqrt
 
-import math
-from collections.abc import Sequence
+_sym_sqrt, _sym_log2 = sym_sqrt, sym_log2
+_check, _check_index, _check_type, _check_value = check, check_index, check_type, check_value
+_check_not_implemented, _check_tensor_all = check_not_implemented, check_tensor_all
+_check_is_size = check_is_size
 
-Number = bool | int | float
-
-
-def sym_int(a: Number) -> int:
-    """The number without its fraction."""
-    return int(a)
-
-
-def sym_float(a: Number) -> float:
-    """The number as a float."""
-    return float(a)
-
-
-def sym_not(a: bool) -> bool:
-    """Whether ``a`` is false."""
-    return not a
-
-
-def sym_ite(b: bool, t: Number, f: Number) -> Number:
-    """``t`` if ``b``, else ``f``."""
-    return t if b else f
-
-
-def sym_max(a: Number, b: Number) -> Number:
-    """The larger; a float if either is one."""
-    return _common(max(a, b), a, b)
-
-
-def sym_min(a: Number, b: Number) -> Number:
-    """The smaller; a float if either is one."""
-    return _common(min(a, b), a, b)
-
-
-def _common(chosen: Number, a: Number, b: Number) -> Number:
-    return float(chosen) if isinstance(a, float) or isinstance(b, float) else chosen
-
-
-def sym_sqrt(a: Number) -> float:
-    """The square root."""
-    return math.sqrt(a)
-
-
-def sym_sum(args: Sequence[Number]) -> Number:
-    """The sum of the numbers."""
-    return sum(args)
-
-
-def sym_constrain_range(size: Number, *, min: int | None = None, max: int | None = None) -> None:
-    """RuntimeError unless ``size`` is from ``min`` to ``max``, both included."""
-    if (min is not None and size < min) or (max is not None and size > max):
-        raise RuntimeError(f"Invalid value range for {size} between [{min}, {max}].")
-
-
-sym_constrain_range_for_size = sym_constrain_range
+__all__ = [
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+    "sym_float",
+    "sym_fresh_size",
+    "sym_int",
+    "sym_ite",
+    "sym_log2",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
+]

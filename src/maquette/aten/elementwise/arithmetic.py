@@ -309,12 +309,29 @@ set_shape_rule(in_place_form(abs), in_place_abs_shape(inplace_shape(abs.op)))
 set_shape_rule(abs.variants[1], abs_out_shape)
 _exact_abs, _cast_abs = out_shape(abs.op, 1, check_same_dtype), out_shape(abs.op, 1)
 abs.derivative(self=lambda grad, self: grad * sgn(self))
+
+
+@abs.tangent
+def abs_tangent(self: Tensor, self_t: Tensor) -> Tensor:
+    """How the magnitude grows: by what of the tangent is along ``self``."""
+    slope = sgn(self)
+    return real_part(self_t * conj(slope)) if self.meta.dtype.is_complex else self_t * slope
+
+
 sign = unary("sign", sign_kernel, result=check_real_sign, tags=CORE_POINTWISE)
 sign.exact_out()
 sign.flat("self")
 sgn: OperatorPage = unary("sgn", sgn_kernel, result=same, takes=ANY)
 sgn.exact_out()
 sgn.derivative(self=sgn_grad)
+
+
+@sgn.tangent
+def sgn_tangent(self: Tensor, self_t: Tensor, result: Tensor) -> Tensor:
+    """As the gradient: the projection on the tangent of the circle is its own transpose."""
+    return sgn_grad(self_t, self, result)
+
+
 reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
 reciprocal.autocast(cuda="float32")
 reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))

@@ -107,7 +107,7 @@ def imag_view(self: Tensor) -> Tensor:
         lambda: f"imag is not implemented for tensors with non-complex dtypes, got {self.meta}",
     )
     if self.is_conj():
-        return _neg_view(view_as_real(_conj(self)).select(-1, 1))
+        return _neg_view(view_as_real(_conj(self))).select(-1, 1)
     return view_as_real(self).select(-1, 1)
 
 

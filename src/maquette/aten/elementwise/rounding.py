@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import no_slope
+from maquette.aten.common.formula_helpers import conj, no_slope
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     ANY,
@@ -194,6 +194,16 @@ def angle_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 angle.cost(elementwise_cost(1))
 angle.derivative(self=angle_grad)
+
+
+@angle.tangent
+def angle_tangent(self: Tensor, self_t: Tensor) -> Tensor:
+    """Flat on real numbers; elsewhere what of the tangent turns ``self``, over its magnitude."""
+    if not self.meta.dtype.is_complex:
+        return no_slope(self_t)
+    size = aten.abs(self)
+    turning = aten.imag(conj(self) * self_t) / (size * size)
+    return turning.masked_fill(size == 0, 0)
 
 
 nan_to_num = define(

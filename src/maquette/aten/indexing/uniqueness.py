@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from types import ModuleType
+from typing import NoReturn
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
@@ -243,9 +244,18 @@ def unique_consecutive_kernel(
     )
 
 
-def _without_gradient(pages: tuple[OperatorPage, ...]) -> None:
-    for page in pages:
-        page.nondifferentiable()
+def _refuse_backward(page: OperatorPage) -> None:
+    """Values require grad as their tensor does, but nobody knows a gradient."""
+
+    def no_gradient(grads: object) -> NoReturn:
+        raise NotImplementedError(f"the derivative for '{page.op._opname}' is not implemented.")
+
+    page.derivative("self")(no_gradient)
+    page.nondifferentiable(1, 2)
+
+
+for _page in (_unique, _unique2, unique_dim, unique_consecutive, unique_dim_consecutive):
+    _refuse_backward(_page)
 
 
 # --- counts --------------------------------------------------------------------------
@@ -295,9 +305,7 @@ def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlengt
     return counted.astype(xp.float32 if weights.dtype == xp.float32 else xp.float64)
 
 
-_without_gradient(
-    (_unique, _unique2, unique_dim, unique_consecutive, unique_dim_consecutive, bincount)
-)
+bincount.nondifferentiable()
 
 
 one_hot = define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", tags=DYNAMIC)

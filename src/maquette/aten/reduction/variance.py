@@ -367,6 +367,17 @@ nansum.linear(
         expanded(grad.to(self.dtype), self.meta.shape, dim, keepdim) * self.isnan().logical_not()
     )
 )
+
+
+@nansum.tangent
+def nansum_tangent(
+    self: Tensor, self_t: Tensor, dim: Dims, keepdim: bool, dtype: dtype | None
+) -> Tensor:
+    """The sum of the tangents of what is summed; a NaN is left out with its tangent."""
+    kept = self_t.masked_fill(self.isnan(), 0)
+    return aten.sum(kept, dim, keepdim, dtype=dtype)
+
+
 into_dtype_of_out(nansum)
 nansum.cost(reduction_cost)
 

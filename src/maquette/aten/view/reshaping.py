@@ -15,6 +15,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.remembered import remembered
 from maquette.core.views import view_shape_infer, view_strides
 from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
 
@@ -29,18 +30,21 @@ def reshape_composite(self: Tensor, shape: Ints) -> object:
     meta = self.meta
     if meta.is_contiguous:
         return view(self, shape)
-    wanted, is_view = _reshaped(meta, shape)
-    if is_view:
+    wanted, strides = _reshaped(meta, shape)
+    if strides is not None:
+        # Modes and subclasses are shown a plain view, as in PyTorch.
+        if self.__class__ is Tensor and not tls.st.dispatch_modes:
+            return _reshape_alias(self, wanted, strides)
         return view(self, wanted)
     return _unsafe_view(clone(self, memory_format=contiguous_format), wanted)
 
 
 # Remembered, for the arithmetic on strides costs more than the views (4 us of 6 us a call).
 @remembered
-def _reshaped(meta: TensorMeta, shape: Ints) -> tuple[Ints, bool]:
-    """The shape with -1 resolved, and whether a view can have it."""
+def _reshaped(meta: TensorMeta, shape: Ints) -> tuple[Ints, Ints | None]:
+    """The shape with -1 resolved, and the strides of a view that has it, if one can."""
     wanted = view_shape_infer(shape, meta.numel, meta.shape)
-    return wanted, view_strides(meta.shape, meta.strides, wanted) is not None
+    return wanted, view_strides(meta.shape, meta.strides, wanted)
 
 
 def _composite(schema: str, *, tags: tuple[Tag, ...] = ()) -> Callable[..., OperatorPage]:

@@ -12,6 +12,7 @@ from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Node, map_arg
 from maquette.fx.passes.split_module import split_module
 from maquette.fx.tracer import symbolic_trace
+from maquette.nn import ParameterList
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
@@ -62,7 +63,8 @@ class FoldedGraphModule(GraphModule):
 
         name = self.fx_const_folded_attrs_name
         if isinstance(values, tuple):
-            setattr(self, name, tuple([kept(v) for v in values]))
+            delattr(self, name)
+            setattr(self, name, ParameterList([kept(v) for v in values]))
         else:
             setattr(self, name, kept(values))
 

@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from maquette.nn.base.hooks import GLOBAL, Hook, HookedCall, Hooks, HookTable, RemovableHandle
+from maquette.nn.base.hooks import (
+    _NOT_BOTH,
+    GLOBAL,
+    Hook,
+    HookDict,
+    HookedCall,
+    HookTable,
+    RemovableHandle,
+)
 from maquette.nn.base.members import Members
 
 _global_hooks = GLOBAL.ids
@@ -74,7 +82,19 @@ class Calling(Members):
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)`; it may return another grad_input."""
         table = self._hook_table()
+        if table.backward_old:
+            raise RuntimeError(_NOT_BOTH.format("on a single Module"))
         return table.add(table.backward, hook, prepend=prepend)
+
+    def register_backward_hook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` at the last node of the output alone.
+
+        Superseded by `register_full_backward_hook`; RuntimeError beside one of those.
+        """
+        table = self._hook_table()
+        if table.backward:
+            raise RuntimeError(_NOT_BOTH.format("on a single Module"))
+        return table.add(table.backward_old, hook)
 
     def _hook_table(self) -> HookTable:
         if self._hooks is None:
@@ -83,18 +103,21 @@ class Calling(Members):
 
     # PyTorch's dicts, for programs that reach for them.
 
-    @property
-    def _forward_pre_hooks(self) -> Hooks:
-        return self._hook_table().forward_pre
+    _forward_pre_hooks = HookDict("_hook_table", "forward_pre")
+    _forward_hooks = HookDict("_hook_table", "forward")
+    _backward_pre_hooks = HookDict("_hook_table", "backward_pre")
+    _backward_hooks = HookDict("_hook_table", "backward")
 
     @property
-    def _forward_hooks(self) -> Hooks:
-        return self._hook_table().forward
+    def _forward_hooks_with_kwargs(self) -> dict[int, bool]:
+        table = self._hook_table()
+        return dict.fromkeys((i for i in table.forward if i in table.with_kwargs), True)
 
     @property
-    def _backward_pre_hooks(self) -> Hooks:
-        return self._hook_table().backward_pre
+    def _forward_pre_hooks_with_kwargs(self) -> dict[int, bool]:
+        table = self._hook_table()
+        return dict.fromkeys((i for i in table.forward_pre if i in table.with_kwargs), True)
 
     @property
-    def _backward_hooks(self) -> Hooks:
-        return self._hook_table().backward
+    def _forward_hooks_always_called(self) -> dict[int, bool]:
+        return dict.fromkeys(self._hook_table().always_called, True)

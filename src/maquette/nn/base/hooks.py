@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from maquette.nn.base.backward_hooks import BackwardHooks
+from maquette.nn.base.backward_hooks import BackwardHooks, watch_last_node
 
 if TYPE_CHECKING:
     from maquette.nn.base.module import Module
@@ -31,6 +31,7 @@ class HookTable:
         self.forward: Hooks = {}
         self.backward_pre: Hooks = {}
         self.backward: Hooks = {}
+        self.backward_old: Hooks = {}  # on the last node alone
         self.ids: set[int] = set()  # of all four
         self.with_kwargs: set[int] = set()  # these take the keyword arguments, too
         self.always_called: set[int] = set()  # these run when forward raises, too
@@ -54,9 +55,14 @@ class HookTable:
             self.always_called.add(handle.id)
         return handle
 
+    def dicts(self) -> tuple[Hooks, ...]:
+        """All kinds."""
+        every = (self.forward_pre, self.forward, self.backward_pre, self.backward)
+        return *every, self.backward_old
+
     def remove(self, hook_id: int) -> None:
         """Take a hook out, if it is here."""
-        for hooks in (self.forward_pre, self.forward, self.backward_pre, self.backward):
+        for hooks in self.dicts():
             hooks.pop(hook_id, None)
         self.ids.discard(hook_id)
         self.with_kwargs.discard(hook_id)
@@ -91,6 +97,24 @@ class RemovableHandle:
         self.id = next(_ids)
         self._table = weakref.ref(table)
 
+    @property
+    def hooks_dict_ref(self) -> Callable[[], Hooks]:
+        """A function that gives the dict that the hook stands in, an empty one after removal."""
+        return self._dict
+
+    def _dict(self) -> Hooks:
+        table = self._table()
+        dicts = () if table is None else vars(table).values()
+        return next((d for d in dicts if isinstance(d, dict) and self.id in d), {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Without its table: a module that is copied gives its copies of handles its own.
+        return _handle, (self.id,)
+
+    def belongs_to(self, table: Removes) -> None:
+        """Let it take hooks out of this table."""
+        self._table = weakref.ref(table)
+
     def remove(self) -> None:
         """Remove the hook; again is harmless."""
         table = self._table()
@@ -102,6 +126,26 @@ class RemovableHandle:
 
     def __exit__(self, *exc: object) -> None:
         self.remove()
+
+
+def _handle(hook_id: int) -> RemovableHandle:
+    """A handle that was copied or pickled, of no table yet."""
+    made = RemovableHandle(_Gone())
+    made.id = hook_id
+    return made
+
+
+def reserve(used: Iterable[int]) -> None:
+    """Give no new hook an id that a loaded one has."""
+    global _ids
+    _ids = itertools.count(max([next(_ids), *(i + 1 for i in used)]))
+
+
+class _Gone:
+    """The table of a handle whose module is no more."""
+
+    def remove(self, hook_id: int) -> None:
+        """Nothing."""
 
 
 class StateHookTable:
@@ -119,13 +163,77 @@ class StateHookTable:
         hooks[handle.id] = hook
         return handle
 
+    def dicts(self) -> tuple[Hooks, ...]:
+        """The four kinds."""
+        return self.save_pre, self.save_post, self.load_pre, self.load_post
+
     def remove(self, hook_id: int) -> None:
         """Take a hook out, if it is here."""
-        for hooks in (self.save_pre, self.save_post, self.load_pre, self.load_post):
+        for hooks in self.dicts():
             hooks.pop(hook_id, None)
 
 
 GLOBAL = HookTable()
+registration_hooks: dict[str, Hooks] = {"parameter": {}, "buffer": {}, "module": {}}
+"""Hooks on what modules register: `hook(module, name, member)` may return another member."""
+
+
+class _Registration:
+    """A table of one kind of `registration_hooks`, for their handles."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self.hooks = hooks
+
+    def remove(self, hook_id: int) -> None:
+        """Take a hook out, if it is here."""
+        self.hooks.pop(hook_id, None)
+
+
+_registration = {kind: _Registration(hooks) for kind, hooks in registration_hooks.items()}
+
+
+def _on_registration(kind: str, hook: Hook) -> RemovableHandle:
+    handle = RemovableHandle(_registration[kind])
+    registration_hooks[kind][handle.id] = hook
+    return handle
+
+
+def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
+    """Call `hook(module, name, parameter)` at each registration; it may return another."""
+    return _on_registration("parameter", hook)
+
+
+def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
+    """Call `hook(module, name, buffer)` at each registration; it may return another."""
+    return _on_registration("buffer", hook)
+
+
+def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
+    """Call `hook(module, name, submodule)` at each registration; it may return another."""
+    return _on_registration("module", hook)
+
+
+def registered(kind: str, module: object, name: str, member: Any) -> Any:
+    """The member as the hooks on registrations leave it."""
+    for hook in tuple(registration_hooks[kind].values()):
+        replaced = hook(module, name, member)
+        if replaced is not None:
+            member = replaced
+    return member
+
+
+class HookDict:
+    """PyTorch's name for one dict of a module's hooks, for programs that reach for it."""
+
+    def __init__(self, table: str, kind: str) -> None:
+        self.table = table
+        self.kind = kind
+
+    def __get__(self, module: Any, owner: type | None = None) -> Any:
+        return self if module is None else getattr(getattr(module, self.table)(), self.kind)
+
+    def __delete__(self, module: Any) -> None:
+        self.__get__(module).clear()
 
 
 class HookedCall:
@@ -166,6 +274,9 @@ class HookedCall:
                 self._call_hook(table, hook_id, hook)
         if backward is not None:
             self.result = backward.watch_outputs(self.result)
+        old = (*GLOBAL.backward_old.values(), *self.own.backward_old.values())
+        if old:
+            watch_last_node(self.module, old, self.args, self.result)
 
     def _backward_hooks(self) -> BackwardHooks | None:
         hooks = (*GLOBAL.backward.values(), *self.own.backward.values())
@@ -234,3 +345,16 @@ def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(module, grad_input, grad_output)` after every module's backward."""
     return GLOBAL.add(GLOBAL.backward, hook)
+
+
+def register_module_backward_hook(hook: Hook) -> RemovableHandle:
+    """Call `hook(module, grad_input, grad_output)` at the last node of every module's output."""
+    if GLOBAL.backward:
+        raise RuntimeError(_NOT_BOTH.format("as a global Module hook"))
+    return GLOBAL.add(GLOBAL.backward_old, hook)
+
+
+_NOT_BOTH = (
+    "Cannot use both regular backward hooks and full backward hooks {}. "
+    "Please use only one of them."
+)

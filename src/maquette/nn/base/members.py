@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Generic, TypeVar, cast
 
+from maquette.nn.base.hooks import registered, registration_hooks
 from maquette.nn.parameter import Buffer, Parameter
 from maquette.tensor import Tensor
 
@@ -96,6 +97,8 @@ class Members:
         elif isinstance(value, Members):
             self._check_initialized("module")
             self._refuse_kind(name, value, PARAMETERS)
+            if registration_hooks["module"]:
+                value = registered("module", self, name, value)
             _store(attributes, MODULES, name, value)
         elif isinstance(value, Buffer):
             self._check_initialized("buffer")
@@ -167,6 +170,8 @@ class Members:
         self._check_name("parameter", name, PARAMETERS)
         if param is not None:
             _check_parameter(name, param)
+        if registration_hooks["parameter"]:
+            param = registered("parameter", self, name, param)
         _store(self.__dict__, PARAMETERS, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -181,6 +186,8 @@ class Members:
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
+        if registration_hooks["buffer"]:
+            tensor = registered("buffer", self, name, tensor)
         _store(self.__dict__, BUFFERS, name, tensor)
         self.__dict__[BUFFERS][name] = persistent
 
@@ -193,6 +200,8 @@ class Members:
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
         self._check_initialized("module")
         self._check_name("module", name, MODULES)
+        if registration_hooks["module"]:
+            module = registered("module", self, name, module)
         _store(self.__dict__, MODULES, name, module)
 
     def register_module(self, name: str, module: Members | None) -> None:

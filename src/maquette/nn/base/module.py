@@ -58,8 +58,8 @@ class Module(Pickling, Conversion):
             grad.zero_()
 
     def share_memory(self: T) -> T:
-        """The module itself: there are no other processes to share it with."""
-        return self
+        """Move parameters and buffers to memory that forked processes share; returns itself."""
+        return self._apply(lambda t: t.share_memory_())
 
     def compile(self, *args: object, **kwargs: object) -> None:
         """Nothing: the module runs as it stands, which gives the same."""

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import Any
 
 from maquette.nn.base.calling import Calling
-from maquette.nn.base.hooks import HookTable, StateHookTable
+from maquette.nn.base.hooks import HookTable, RemovableHandle, StateHookTable, reserve
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
 from maquette.nn.base.state_dict import StateDict
 
@@ -80,6 +80,14 @@ class Pickling(Calling, StateDict):
         self._set_state_hooks(state)
         attributes.setdefault("training", True)
         attributes.update(state)
+        for value in state.values():
+            if isinstance(value, RemovableHandle):
+                self._take_handle(value)
+
+    def _take_handle(self, handle: RemovableHandle) -> None:
+        for table in (self._hooks, self._state_hooks):
+            if table is not None and any(handle.id in d for d in table.dicts()):
+                handle.belongs_to(table)
 
     def _set_call_hooks(self, state: State) -> None:
         table = HookTable()
@@ -91,6 +99,7 @@ class Pickling(Calling, StateDict):
         table.always_called.update(state.pop(_ALWAYS, None) or ())
         state.pop(_FULL, None)
         if table.ids:
+            reserve(table.ids)
             self._hooks = table
 
     def _set_state_hooks(self, state: State) -> None:
@@ -99,6 +108,7 @@ class Pickling(Calling, StateDict):
         for name, ours in _STATE_HOOKS.items():
             hooks = state.pop(name, None) or {}
             getattr(table, ours).update(hooks)
+            reserve(hooks)
             found = found or bool(hooks)
         if found:
             self._state_hooks = table

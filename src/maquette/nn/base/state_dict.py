@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maquette.autograd import no_grad
-from maquette.nn.base.hooks import Hook, RemovableHandle, StateHookTable
+from maquette.nn.base.hooks import Hook, HookDict, RemovableHandle, StateHookTable
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
 from maquette.nn.base.traversal import Traversal
+from maquette.nn.lazy_parameter import is_lazy
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 
 if TYPE_CHECKING:
-    from maquette.nn.base.module import Module
+    pass
 
 _EXTRA_STATE = "_extra_state"
 _ASSIGN = "assign_to_params_buffers"  # PyTorch's key in the metadata that children are given
@@ -153,7 +154,8 @@ class StateDict(Traversal):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Put the state of this module alone, without those below, into `destination`."""
         for name, tensor in self._saved_tensors():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            kept = keep_vars or is_lazy(tensor)
+            destination[prefix + name] = tensor if kept else tensor.detach()
         if type(self).get_extra_state is not StateDict.get_extra_state:
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
@@ -205,7 +207,9 @@ class StateDict(Traversal):
         """Load this module alone; what goes wrong is added to the three lists."""
         hooks = self._state_hooks or _NO_HOOKS
         for hook in tuple(hooks.load_pre.values()):
+            own = (self,) if isinstance(hook, WithModule) else ()
             hook(
+                *own,
                 state_dict,
                 prefix,
                 local_metadata,
@@ -238,6 +242,10 @@ class StateDict(Traversal):
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
                 f"object from checkpoint but received {type(value)}"
             )
+        if is_lazy(tensor) and is_lazy(value):
+            return None
+        if is_lazy(value):
+            return f"{key} has no shape in the state dict: {_refusal(value)}"
         if len(tensor.shape) == 0 and tuple(value.shape) == (1,):
             value = value[0]  # checkpoints older than 0-dim tensors
         if value.shape != tensor.shape:
@@ -335,9 +343,12 @@ class StateDict(Traversal):
         self, hook: Hook, with_module: bool = False
     ) -> RemovableHandle:
         table = self._state_hook_table()
-        return table.add(
-            table.load_pre, _bound(hook, cast("Module", self)) if with_module else hook
-        )
+        return table.add(table.load_pre, WithModule(hook) if with_module else hook)
+
+    _state_dict_hooks = HookDict("_state_hook_table", "save_post")
+    _state_dict_pre_hooks = HookDict("_state_hook_table", "save_pre")
+    _load_state_dict_pre_hooks = HookDict("_state_hook_table", "load_pre")
+    _load_state_dict_post_hooks = HookDict("_state_hook_table", "load_post")
 
     def _state_hook_table(self) -> StateHookTable:
         if self._state_hooks is None:
@@ -356,8 +367,19 @@ def _with_metadata(
     return state
 
 
-def _bound(hook: Hook, module: Module) -> Callable[..., object]:
-    def call(*args: object) -> object:
-        return hook(module, *args)
+def _refusal(place: Tensor) -> str:
+    try:
+        _ = place.shape
+    except RuntimeError as error:
+        return str(error)
+    return ""
 
-    return call
+
+class WithModule:
+    """A hook that is given the module first; it holds no module, which would be a cycle."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: object) -> object:
+        return self.hook(*args)

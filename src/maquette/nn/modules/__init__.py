@@ -1,6 +1,7 @@
 """The layers, in files named as PyTorch names them where it has one for the family."""
 
 from maquette.nn.base import Module
+from maquette.nn.modules import module as module
 from maquette.nn.modules.activation import (
     CELU,
     ELU,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from maquette.api import functions as mq
+from maquette.autograd.grad_mode import no_grad
 from maquette.core import dtype as dtypes
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn.base import Module
@@ -27,34 +28,83 @@ from maquette.nn.modules.conv import (
 )
 from maquette.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from maquette.nn.modules.linear import Linear
-from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
 
 _Shapes = dict[str, tuple[int, ...]]
 
 
 class LazyModuleMixin(Module):
-    """The part that lazy layers share; `cls_to_become` is the ordinary class.
+    """The part that lazy modules share; `cls_to_become`, if any, is the ordinary class.
 
-    A layer says in `_shapes` what shapes its places have for a number of inputs, and in `_adopt`
-    what other attributes follow from it.
+    A class of one's own lists it before its other bases, registers places in ``__init__`` and gives
+    them shapes in `initialize_parameters`. The first call does that; it becomes ordinary then. A
+    state dict that is loaded gives shapes, too.
     """
 
-    cls_to_become: ClassVar[type[Module]]
+    cls_to_become: ClassVar[type[Module] | None] = None
 
-    def _make_places(self, names: tuple[str, ...], device: Any, dtype: Any) -> None:
-        """Put places where the layer was made with no parameters, and wait for an input."""
-        for name in names:
-            if name in self._buffers:
-                setattr(self, name, UninitializedBuffer(device=device, dtype=dtype))
-            else:
-                self.register_parameter(name, UninitializedParameter(device=device, dtype=dtype))
-        self._waiting = self.register_forward_pre_hook(_take_input)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._wait()
+
+    def _wait(self) -> None:
+        """Watch for the first input, and for a state dict."""
+        if "_initialize_hook" in self.__dict__:
+            return
+        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        self._initialize_hook = self.register_forward_pre_hook(
+            self._infer_parameters, with_kwargs=True
+        )
 
     def has_uninitialized_params(self) -> bool:
         """Whether it is still lazy."""
         members = (*self._parameters.values(), *self._buffers.values())
         return any(is_lazy(member) for member in members)
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Give places their shapes from a first input; to be overridden."""
+        raise NotImplementedError(
+            f"initialize_parameters is not implemented for {self.__class__.__name__}"
+        )
+
+    def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        module.initialize_parameters(*args, **kwargs)
+        if module.has_uninitialized_params():
+            raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
+        module._become_ordinary()
+
+    def _become_ordinary(self) -> None:
+        self._initialize_hook.remove()
+        self._load_hook.remove()
+        del self._initialize_hook, self._load_hook
+        if self.cls_to_become is not None:
+            object.__setattr__(self, "__class__", self.cls_to_become)
+
+    def _lazy_load_hook(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        """Give places the shapes of what is to be loaded."""
+        members: list[tuple[str, Any]] = [*self._parameters.items(), *self._buffers.items()]
+        for name, place in members:
+            given = state_dict.get(prefix + name)
+            if is_lazy(place) and isinstance(given, Tensor) and not is_lazy(given):
+                with no_grad():
+                    place.materialize(given.shape)
+
+
+class _LazyLayer(LazyModuleMixin):
+    """The part that the lazy layers here share.
+
+    A layer says in `_shapes` what shapes its places have for a number of inputs, and in `_adopt`
+    what other attributes follow from it.
+    """
+
+    def _make_places(self, names: tuple[str, ...], device: Any, dtype: Any) -> None:
+        """Put places where the layer was made with no parameters."""
+        for name in names:
+            if name in self._buffers:
+                setattr(self, name, UninitializedBuffer(device=device, dtype=dtype))
+            else:
+                self.register_parameter(name, UninitializedParameter(device=device, dtype=dtype))
+        self._wait()
 
     def reset_parameters(self) -> None:
         """Draw new values, once there are places for them."""
@@ -63,50 +113,24 @@ class LazyModuleMixin(Module):
         ordinary: Any = self.cls_to_become  # every one here has initial values
         ordinary.reset_parameters(self)
 
-    def initialize_parameters(self, input: Tensor) -> None:
+    def initialize_parameters(self, input: Tensor, *rest: Any, **options: Any) -> None:
         """Take the number of inputs from a first input."""
         if self.has_uninitialized_params():
-            self._materialize(self._inputs_of(input))
+            inputs = self._inputs_of(input)
+            self._adopt(inputs)
+            for name, shape in self._shapes(inputs).items():
+                place = getattr(self, name)
+                if is_lazy(place):
+                    place.materialize(shape)
             self.reset_parameters()
-
-    def _materialize(self, inputs: int) -> None:
-        self._adopt(inputs)
-        for name, shape in self._shapes(inputs).items():
-            place = getattr(self, name)
-            if not is_lazy(place):
-                continue
-            new = mq.empty(shape, device=place.device, dtype=place.dtype)
-            if isinstance(place, UninitializedParameter):
-                self.register_parameter(name, Parameter(new, place.requires_grad))
-            else:
-                setattr(self, name, new)
-
-    def _become_ordinary(self) -> None:
-        self._waiting.remove()
-        del self._waiting
-        object.__setattr__(self, "__class__", self.cls_to_become)
-
-    def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, *rest: Any, **options: Any
-    ) -> None:
-        weight = state_dict.get(f"{prefix}{self._telling}")
-        if self.has_uninitialized_params() and isinstance(weight, Tensor) and not is_lazy(weight):
-            self._materialize(self._inputs_of_weight(weight))
-            self._become_ordinary()
-            self._load_from_state_dict(state_dict, prefix, *rest, **options)
-        else:
-            super()._load_from_state_dict(state_dict, prefix, *rest, **options)
-
-    _telling = "weight"  # the member whose shape tells the number of inputs
+        elif not self._sized():
+            self._adopt(self._inputs_of(input))  # the shapes came from a state dict
 
     def _sized(self) -> bool:
         raise NotImplementedError
 
     def _inputs_of(self, input: Tensor) -> int:
         return input.shape[-1]
-
-    def _inputs_of_weight(self, weight: Tensor) -> int:
-        return weight.shape[-1]
 
     def _adopt(self, inputs: int) -> None:
         raise NotImplementedError
@@ -115,14 +139,7 @@ class LazyModuleMixin(Module):
         raise NotImplementedError
 
 
-def _take_input(module: Any, args: tuple[Any, ...]) -> None:
-    module.initialize_parameters(*args)
-    if module.has_uninitialized_params():
-        raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
-    module._become_ordinary()
-
-
-class LazyLinear(LazyModuleMixin, Linear):
+class LazyLinear(_LazyLayer, Linear):
     """`Linear` whose in_features is the last size of the first input."""
 
     cls_to_become = Linear
@@ -148,7 +165,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         return {"weight": (self.out_features, inputs), "bias": (self.out_features,)}
 
 
-class _LazyConv(LazyModuleMixin):
+class _LazyConv(_LazyLayer):
     """Convolutions whose in_channels is the first input's."""
 
     in_channels: int
@@ -183,9 +200,6 @@ class _LazyConv(LazyModuleMixin):
                 f"{type(self).__name__}, but got input of size: {list(input.shape)}"
             )
         return input.shape[-dims - 1]
-
-    def _inputs_of_weight(self, weight: Tensor) -> int:
-        return weight.shape[0] if self.transposed else weight.shape[1] * self.groups
 
     def _adopt(self, inputs: int) -> None:
         self.in_channels = inputs
@@ -237,7 +251,7 @@ class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
     cls_to_become = ConvTranspose3d
 
 
-class _LazyNorm(LazyModuleMixin):
+class _LazyNorm(_LazyLayer):
     """Normalizations whose num_features is the first input's number of channels."""
 
     num_features: int
@@ -267,10 +281,6 @@ class _LazyNorm(LazyModuleMixin):
         """The parameters and buffers that wait for their size."""
         names: tuple[str, ...] = ("weight", "bias") if self.affine else ()
         return (*names, "running_mean", "running_var") if self.track_running_stats else names
-
-    @property
-    def _telling(self) -> str:  # type: ignore[override]  # it depends on the options here
-        return "weight" if self.affine else "running_mean"
 
     def _sized(self) -> bool:
         return self.num_features != 0

@@ -1,15 +1,23 @@
 """`Module` under PyTorch's module path; it is `maquette.nn.base`'s."""
 
 from maquette.nn.base.hooks import (
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
 )
 from maquette.nn.base.module import Module
 
 __all__ = [
     "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
     "register_module_forward_hook",
     "register_module_forward_pre_hook",
     "register_module_full_backward_hook",

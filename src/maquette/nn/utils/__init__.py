@@ -1,6 +1,6 @@
 """What is done to parameters and gradients from outside a module. Names only."""
 
-from maquette.nn.utils import parametrizations, parametrize, rnn, stateless
+from maquette.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from maquette.nn.utils.clip_grad import (
     clip_grad_norm_,
     clip_grad_value_,
@@ -32,6 +32,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",

@@ -11,6 +11,7 @@ from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.nn import functional as F
 from maquette.nn.base import Module
+from maquette.nn.lazy_parameter import is_lazy
 from maquette.nn.parameter import Parameter
 from maquette.nn.utils.norms import matrix_of
 from maquette.tensor import Tensor
@@ -68,6 +69,11 @@ def spectral_norm(
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
     hook = SpectralNorm(name, n_power_iterations, dim, eps)
     weight = getattr(module, name)
+    if is_lazy(weight):
+        raise ValueError(
+            "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+            "Run forward once before you apply it"
+        )
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
     with no_grad():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from maquette.nn.base import Module
+from maquette.nn.lazy_parameter import is_lazy
 from maquette.nn.parameter import Parameter
 from maquette.nn.utils.norms import norm_except_dim, weight_normed
 
@@ -36,6 +37,11 @@ def weight_norm(module: T, name: str = "weight", dim: int | None = 0) -> T:
             )
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
+    if is_lazy(weight):
+        raise ValueError(
+            "The module passed to `WeightNorm` can't have uninitialized parameters. "
+            "Run forward once before you apply it"
+        )
     del module._parameters[name]
     module.register_parameter(f"{name}_g", Parameter(norm_except_dim(weight, hook.dim).detach()))
     module.register_parameter(f"{name}_v", Parameter(weight.detach()))

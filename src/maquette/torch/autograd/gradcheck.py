@@ -1,16 +1,17 @@
 """`gradcheck` and `gradgradcheck`: what backward gives against small differences of the function.
 
-Real functions of real or complex inputs are not the concern here: real inputs and outputs only.
+A complex output is checked as two real functions, its parts. The gradient of a real function f of
+x + iy is df/dx + i df/dy, which differences of both parts give.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from maquette.api import functions as mq
-from maquette.autograd import grad, no_grad
-from maquette.core.layout import contiguous_format
+from maquette.autograd import grad
 from maquette.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -28,16 +29,18 @@ def gradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
     **options: object,
 ) -> bool:
     """Whether backward of ``func(*inputs)`` agrees with central differences of step eps.
 
-    inputs: tensors to be checked require grad, in float64 as a rule. raise_exception:
-    GradcheckError in place of False. PyTorch's further options choose checks not made here.
+    inputs: tensors to be checked require grad, in float64 as a rule; they are changed in place
+    while the differences are taken. raise_exception: GradcheckError in place of False. nondet_tol:
+    how much two runs of backward may differ. PyTorch's further options choose checks not made here.
     """
     listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     try:
-        _check(func, listed, eps, atol, rtol)
+        _check(func, listed, eps, atol, rtol, nondet_tol)
     except GradcheckError:
         if raise_exception:
             raise
@@ -90,56 +93,94 @@ def _outputs(func: Function, inputs: Sequence[Any]) -> list[Tensor]:
     """The results that can be differentiated."""
     result = func(*inputs)
     listed = (result,) if isinstance(result, Tensor) else tuple(result)
-    found = [out for out in listed if isinstance(out, Tensor) and out.requires_grad]
-    if any(out.is_complex() for out in found):
-        raise NotImplementedError("gradcheck is for real results only: take their real parts")
-    return found
+    return [out for out in listed if isinstance(out, Tensor) and out.requires_grad]
 
 
-def _check(func: Function, inputs: tuple[Any, ...], eps: float, atol: float, rtol: float) -> None:
-    if not any(_is_checked(value) for value in inputs):
+def _check(
+    func: Function, inputs: tuple[Any, ...], eps: float, atol: float, rtol: float, nondet: float
+) -> None:
+    checked = [(i, value) for i, value in enumerate(inputs) if _is_checked(value)]
+    if not checked:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the "
-            "them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of them "
+            "have requires_grad=True."
         )
     outputs = _outputs(func, inputs)
-    checked = [(i, value) for i, value in enumerate(inputs) if _is_checked(value)]
+    tensors = [value for _, value in checked]
     for number, out in enumerate(outputs):
-        analytical = _analytical(out, [value for _, value in checked])
-        for (place, _), theirs in zip(checked, analytical):
-            numerical = _numerical(func, inputs, place, number, eps)
-            if not mq.allclose(theirs, numerical, rtol, atol):
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {number} with respect to input {place},\n"
-                    f"numerical:{numerical}\nanalytical:{theirs}\n"
-                )
+        for part in _PARTS if out.is_complex() else _PARTS[1:]:
+            analytical = _analytical(out, tensors, part)
+            again = _analytical(out, tensors, part)
+            for (place, value), theirs, twice in zip(checked, analytical, again, strict=True):
+                numerical = _numerical(func, inputs, value, number, eps, part)
+                if not mq.allclose(theirs, numerical.to(theirs.dtype), rtol, atol):
+                    raise GradcheckError(_mismatch(out, number, place, numerical, theirs, part))
+                if not mq.allclose(theirs, twice, 0.0, nondet):
+                    raise GradcheckError(
+                        "Backward is not reentrant, i.e., running backward with same input and "
+                        "grad_output multiple times gives different values, although analytical "
+                        f"gradient matches numerical gradient. The tolerance for nondeterminism "
+                        f"was {nondet}."
+                    )
 
 
-def _analytical(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+def _mismatch(
+    out: Tensor, number: int, place: int, numerical: Tensor, analytical: Tensor, part: str
+) -> str:
+    words = "imaginary" if part == "imag" else "real"
+    start = f"While considering the {words} part of complex outputs only, " * out.is_complex()
+    return (
+        f"{start}Jacobian mismatch for output {number} with respect to input {place},\n"
+        f"numerical:{numerical}\nanalytical:{analytical}\n"
+    )
+
+
+# The parts of a complex output are real functions, each checked by itself; with what backward
+# starts from for it.
+_PARTS = ("imag", "real")
+_STARTS = {"real": 1, "imag": 1j}
+
+
+def _analytical(out: Tensor, inputs: list[Tensor], part: str) -> list[Tensor]:
     """The Jacobians (input, output), an element of the output at a time."""
     rows: list[list[Tensor]] = [[] for _ in inputs]
-    for i in range(out.numel()):
+    for place in _places(out):
         start = mq.zeros_like(out)
-        start.view(-1)[i] = 1
+        start[place] = _STARTS[part]
         found = grad(out, inputs, start, retain_graph=True, allow_unused=True)
-        for row, value, g in zip(rows, inputs, found):
+        for row, value, g in zip(rows, inputs, found, strict=True):
             row.append((mq.zeros_like(value) if g is None else g.detach()).reshape(-1))
-    return [mq.stack(row, 1) for row in rows]
+    return [_stacked(row, 1, value.numel()) for row, value in zip(rows, inputs, strict=True)]
 
 
 def _numerical(
-    func: Function, inputs: tuple[Any, ...], place: int, number: int, eps: float
+    func: Function, inputs: tuple[Any, ...], value: Tensor, number: int, eps: float, part: str
 ) -> Tensor:
-    """The Jacobian (input, output) by central differences."""
-    value = inputs[place]
+    """The Jacobian (input, output) by central differences, ``value`` being changed in place."""
     rows: list[Tensor] = []
-    for i in range(value.numel()):
-        ends: list[Tensor] = []
-        for step in (-eps, eps):
-            with no_grad():
-                moved = value.detach().clone(memory_format=contiguous_format)
-                moved.view(-1)[i] += step
-            args = (*inputs[:place], moved.requires_grad_(), *inputs[place + 1 :])
-            ends.append(_outputs(func, args)[number].detach().reshape(-1))
-        rows.append((ends[1] - ends[0]) / (2 * eps))
-    return mq.stack(rows)
+    memory = value.data
+    for place in _places(memory):
+        held = memory[place].clone()
+
+        def slope(step: complex, place: tuple[int, ...] = place, held: Tensor = held) -> Tensor:
+            ends: list[Tensor] = []
+            for end in (-step, step):
+                memory[place] = held + end
+                out = _outputs(func, inputs)[number].detach()
+                ends.append((getattr(out, part) if out.is_complex() else out).reshape(-1).clone())
+            memory[place] = held
+            return (ends[1] - ends[0]) / (2 * eps)
+
+        row = slope(eps)
+        rows.append(mq.complex(row, slope(eps * 1j)) if value.is_complex() else row)
+    return _stacked(rows, 0, _outputs(func, inputs)[number].numel())
+
+
+def _stacked(rows: list[Tensor], dim: int, size: int) -> Tensor:
+    if rows:
+        return mq.stack(rows, dim)
+    return mq.zeros((0, size) if dim == 0 else (size, 0))
+
+
+def _places(t: Tensor) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(range(n) for n in t.shape))

@@ -133,4 +133,48 @@ def manual_seed_all(seed: int) -> None:
     """Nothing, likewise."""
 
 
-__getattr__ = forward(__name__)
+def mem_get_info(device: Device = None) -> tuple[int, int]:
+    """RuntimeError: there is no device."""
+    _no_device("mem_get_info()")
+
+
+def reset_max_memory_allocated(device: Device = None) -> None:
+    """Nothing: there are no figures."""
+
+
+def reset_max_memory_cached(device: Device = None) -> None:
+    """Nothing: there are no figures."""
+
+
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """Nothing: there are no figures."""
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """No figures."""
+    return ""
+
+
+def get_arch_list() -> list[str]:
+    """None: no device is there to build for."""
+    return []
+
+
+def get_rng_state_all() -> list[object]:
+    """None: there are no devices."""
+    return []
+
+
+def set_rng_state_all(new_states: object) -> None:
+    """Nothing: there are no devices."""
+
+
+def is_tf32_supported() -> bool:
+    """False."""
+    return False
+
+
+default_generators: tuple[object, ...] = ()
+"""The generators of the devices, of which there are none."""
+
+__getattr__ = forward(__name__, "maquette.torch.streams", "maquette.torch.tensor_types")

@@ -33,6 +33,8 @@ def _may_repeat(node: Node, banned: set[Any]) -> bool:
     target = node.target
     if node.op in ("placeholder", "output", "get_attr") or target in banned:
         return True
+    if getattr(target, "overloadpacket", None) in banned:
+        return True
     if isinstance(target, OpOverload):
         return target._schema.is_mutable or Tag.nondeterministic_seeded in target.tags
     return False

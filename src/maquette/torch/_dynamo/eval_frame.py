@@ -1,0 +1,5 @@
+"""`torch._dynamo.eval_frame`: the class of compiled modules, of which there are none."""
+
+from maquette.torch._dynamo.marks import OptimizedModule
+
+__all__ = ["OptimizedModule"]

@@ -1,0 +1,101 @@
+"""Parts of torch that are not here, as modules that can be imported and say so when used.
+
+Every public name in such a module is a class: it can be imported, derived from and asked after, and
+calling it raises NotImplementedError with advice. There are no files behind these modules.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn, cast
+
+_ONE_PROCESS = "there is one process; run the program without a launcher"
+_TRACE = "trace with torch.fx or make_fx, or plan with maquette.plan"
+_ELSEWHERE = "do this with PyTorch itself"
+_PYTHON = "Python runs programs; there is no compiler"
+
+ADVICE = {
+    "_inductor": _PYTHON,
+    "ao": _ELSEWHERE,
+    "distributed._composable": _ONE_PROCESS,
+    "distributed._functional_collectives": _ONE_PROCESS,
+    "distributed._tensor": _ONE_PROCESS,
+    "distributed.algorithms": _ONE_PROCESS,
+    "distributed.checkpoint": _ONE_PROCESS,
+    "distributed.device_mesh": _ONE_PROCESS,
+    "distributed.distributed_c10d": _ONE_PROCESS,
+    "distributed.elastic": _ONE_PROCESS,
+    "distributed.fsdp": _ONE_PROCESS,
+    "distributed.nn": _ONE_PROCESS,
+    "distributed.optim": _ONE_PROCESS,
+    "distributed.pipelining": _ONE_PROCESS,
+    "distributed.rpc": _ONE_PROCESS,
+    "distributed.tensor": _ONE_PROCESS,
+    "export": _TRACE,
+    "onnx": _ELSEWHERE,
+    "quantization": _ELSEWHERE,
+    "utils.cpp_extension": "write the operator with maquette.library",
+    "utils.mobile_optimizer": _ELSEWHERE,
+    "utils.tensorboard": "write figures with another library",
+}
+"""By path below ``torch``, what to do instead; submodules of these are absent likewise."""
+
+_FACE = "maquette.torch."
+
+
+def advice_for(path: str) -> str | None:
+    """What is said of the absent module at ``torch.<path>``; None if it is not absent."""
+    parts = path.split(".")
+    beginnings = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((ADVICE[b] for b in beginnings if b in ADVICE), None)
+
+
+class _Absent(type):
+    """The class of stand-ins: calling one says what is absent."""
+
+    _said: str
+
+    def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
+        raise NotImplementedError(cls._said)
+
+
+class _Module(ModuleType):
+    """A module whose public names are stand-ins, made when first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        place = self.__name__.replace(_FACE, "torch.")
+        if name.startswith("__"):
+            raise AttributeError(f"module '{place}' has no attribute '{name}'")
+        if name in _SUBMODULES:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        said = f"{place}.{name} is not supported by maquette: {advice_for(place[6:])}"
+        found = _Absent(name, (), {"_said": said, "__module__": place, "__doc__": said})
+        setattr(self, name, found)
+        return found
+
+
+# Submodules that programs reach as attributes, ``torch.ao.quantization.fx``.
+_SUBMODULES = frozenset(
+    "config experimental functional fx nn parallel placement_types quantization state_dict".split()
+)
+
+
+class Loader:
+    """Loads an absent module."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """A module that says what it is not."""
+        module = _Module(spec.name)
+        module.__doc__ = f"Not supported by maquette: {advice_for(spec.name.removeprefix(_FACE))}."
+        module.__path__ = []
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: there is no code."""
+
+
+def spec_of(fullname: str) -> ModuleSpec:
+    """The spec of the absent module ``maquette.torch.<path>``."""
+    return ModuleSpec(fullname, cast(None, Loader()), is_package=True)

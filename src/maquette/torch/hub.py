@@ -1,0 +1,65 @@
+"""`torch.hub`: where files that programs fetch are kept; nothing is fetched here.
+
+The functions that would fetch raise RuntimeError and say what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NoReturn
+from urllib.parse import urlparse
+
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+_dir: str | None = None
+
+
+def _get_torch_home() -> str:
+    cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
+
+
+def get_dir() -> str:
+    """The folder of what was fetched: ``$TORCH_HOME/hub``, or what `set_dir` said."""
+    return _dir if _dir is not None else os.path.join(_get_torch_home(), "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Keep what is fetched in this folder."""
+    global _dir
+    _dir = os.path.expanduser(os.fspath(d))
+
+
+def _no_network(what: str) -> NoReturn:
+    raise RuntimeError(
+        f"torch.hub.{what}: maquette fetches nothing; fetch the file yourself and give its path to "
+        f"torch.load"
+    )
+
+
+def download_url_to_file(url: str, dst: str, *args: object, **kwargs: object) -> NoReturn:
+    """RuntimeError: nothing is fetched."""
+    _no_network(f"download_url_to_file({url!r})")
+
+
+def load_state_dict_from_url(url: str, *args: object, **kwargs: object) -> object:
+    """The weights of a file that lies in `get_dir` already; RuntimeError if it does not."""
+    from maquette.torch.serialization import load  # noqa: PLC0415  # when first needed
+
+    name = str(kwargs.get("file_name") or os.path.basename(urlparse(url).path))
+    file = os.path.join(
+        str(kwargs.get("model_dir") or os.path.join(get_dir(), "checkpoints")), name
+    )
+    if not os.path.exists(file):
+        _no_network(f"load_state_dict_from_url({url!r}): {file} is not there")
+    return load(file, map_location=kwargs.get("map_location"))  # type: ignore[arg-type]  # load says
+
+
+def load_state_dict(*args: object, **kwargs: object) -> NoReturn:
+    """RuntimeError: nothing is fetched."""
+    _no_network("load_state_dict")
+
+
+def load(repo_or_dir: str, model: str, *args: object, **kwargs: object) -> NoReturn:
+    """RuntimeError: nothing is fetched."""
+    _no_network(f"load({repo_or_dir!r}, {model!r})")

@@ -1,0 +1,156 @@
+"""Streams, events and captured graphs of devices: there is one order of execution here.
+
+Work is done when a call returns, so streams and events order nothing, and waiting ends at once.
+Times between events are the host's. Capturing a graph raises RuntimeError: nothing is launched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from maquette.core.device import device as Device
+
+
+class Stream:
+    """A queue of work; all work of it is done."""
+
+    def __init__(
+        self, device: Device | str | int | None = None, priority: int = 0, **options: object
+    ) -> None:
+        self.device = Device("cuda") if device is None else Device(device)
+        self.priority = priority
+        self.stream_id = 0
+
+    def synchronize(self) -> None:
+        """Nothing: all work is done."""
+
+    def query(self) -> bool:
+        """True: all work is done."""
+        return True
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Nothing: all work of the other is done."""
+
+    def wait_event(self, event: Event) -> None:
+        """Nothing: the event has happened."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """An event that happens now."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+class Event:
+    """A moment, which has come when it is recorded."""
+
+    def __init__(
+        self, device: object = None, enable_timing: bool = False, **options: object
+    ) -> None:
+        self._seconds: float | None = None
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Let it be now."""
+        self._seconds = time.perf_counter()
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Nothing."""
+
+    def query(self) -> bool:
+        """True: it has come."""
+        return True
+
+    def synchronize(self) -> None:
+        """Nothing."""
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds of the host between two recorded events; RuntimeError if one is not."""
+        if self._seconds is None or end_event._seconds is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return 1000 * (end_event._seconds - self._seconds)
+
+
+class StreamContext:
+    """A block whose work goes to a stream: it is done all the same."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def stream(stream: Stream | None) -> StreamContext:
+    """A block whose work goes to a stream."""
+    return StreamContext(stream)
+
+
+_DEFAULT: list[Stream] = []
+
+
+def current_stream(device: object = None) -> Stream:
+    """The one stream there is."""
+    if not _DEFAULT:
+        _DEFAULT.append(Stream())
+    return _DEFAULT[0]
+
+
+def default_stream(device: object = None) -> Stream:
+    """The one stream there is."""
+    return current_stream()
+
+
+def set_stream(stream: Stream) -> None:
+    """Nothing."""
+
+
+def _no_graph() -> NoReturn:
+    raise RuntimeError("torch.cuda.CUDAGraph: there is no CUDA device here to capture work of")
+
+
+class CUDAGraph:
+    """Work that was captured, of which there is none: RuntimeError when used."""
+
+    def capture_begin(self, *args: object, **kwargs: object) -> NoReturn:
+        """RuntimeError: there is no device."""
+        _no_graph()
+
+    def capture_end(self) -> NoReturn:
+        """RuntimeError: there is no device."""
+        _no_graph()
+
+    def replay(self) -> NoReturn:
+        """RuntimeError: there is no device."""
+        _no_graph()
+
+    def reset(self) -> None:
+        """Nothing: nothing was captured."""
+
+
+@contextmanager
+def graph(cuda_graph: CUDAGraph, *args: object, **kwargs: object) -> Iterator[None]:
+    """RuntimeError: there is no device whose work could be captured."""
+    cuda_graph.capture_begin()
+    yield
+
+
+def make_graphed_callables(callables: object, *args: object, **kwargs: object) -> NoReturn:
+    """RuntimeError: there is no device."""
+    _no_graph()
+
+
+def graph_pool_handle() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _no_graph()
