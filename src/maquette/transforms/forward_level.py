@@ -26,7 +26,7 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import definition_of
 from maquette.transforms.interpreter import Interpreter, pushed, run_below
 from maquette.transforms.reverse_level import GradInterpreter, refuse_captured
-from maquette.transforms.rules import operators
+from maquette.transforms.rules import Decomposition, operators, rule_of
 from maquette.transforms.wrappers import DualTensor, Wrapper, dual, revived, tracked
 
 Call = Callable[["JvpInterpreter", Sequence[object]], object]
@@ -159,9 +159,11 @@ def _lay_out_alike(
     p, tangent = params[i], tangents.get(i)
     if isinstance(p, DualTensor) and isinstance(tangent, Tensor):
         value = p._value
-        if value.meta.strides != tangent.meta.strides and value.meta.is_dense:
+        meta = value.meta
+        spread = any(s == 0 and n > 1 for s, n in zip(meta.strides, meta.shape))
+        if meta.strides != tangent.meta.strides and not spread:
             with level.lower():
-                alike = tangent.new_empty_strided(value.meta.shape, value.meta.strides)
+                alike = tangent.new_empty_strided(meta.shape, meta.strides)
                 tangents[i] = p._tangent = alike.copy_(tangent)
 
 
@@ -315,6 +317,9 @@ def _tangents(
         return None
     if not _moves(result):
         return None
+    rule = rule_of(op)
+    if isinstance(rule, Decomposition):
+        return by_definition(rule.function, values, tangents)
     return transposed_backward(op, values, tangents, result)
 
 
@@ -338,6 +343,25 @@ def _trusted(op: OpOverload, values: Sequence[object], positions: Sequence[int])
     if all(r is not None and r.kind is not Kind.FORMULA for r in rules):
         return True
     return not any(isinstance(v, Tensor) and v.meta.dtype.is_complex for v in values)
+
+
+def by_definition(
+    function: Callable[..., object], values: Sequence[object], tangents: dict[int, object]
+) -> object:
+    """The tangent by a definition by other operators, as batching rules have it too."""
+    level = JvpInterpreter()
+    with pushed(level):
+        output = function(*[_dual(v, tangents.get(i), level) for i, v in enumerate(values)])
+        outputs = output if isinstance(output, (tuple, list)) else [output]
+        found = [tangent_at(t, level) for t in outputs]
+    return tuple(found) if isinstance(output, (tuple, list)) else found[0]
+
+
+def _dual(value: object, tangent: object, level: Interpreter) -> object:
+    if isinstance(value, tuple):
+        each = tangent if isinstance(tangent, list) else [None] * len(value)
+        return tuple([_dual(v, t, level) for v, t in zip(value, each)])
+    return dual(value, tangent, level) if isinstance(tangent, Tensor) else value  # type: ignore[arg-type]  # a tensor, as its tangent is
 
 
 def transposed_backward(

@@ -341,6 +341,8 @@ def jacrev(
         outputs, out_spec = checked_outputs(output, "jacrev(f, *args)")
         flat_inputs, in_spec = tree_flatten(chosen_arguments(args, argnums))
         inputs = cast(list[Tensor], flat_inputs)
+        refuse_complex("jacrev", inputs, "input")
+        refuse_complex("jacrev", outputs, "output")
         blocks = _blocks(pull, outputs, out_spec, len(inputs), chunk_size)
         shaped = [
             tree_unflatten(
@@ -353,6 +355,16 @@ def jacrev(
         return (jacobian, found[2]) if has_aux else jacobian
 
     return named_after(func, wrapped)
+
+
+def refuse_complex(api: str, tensors: Sequence[Tensor], what: str) -> None:
+    """Refuse complex tensors, of which a Jacobian would have to be two."""
+    for i, t in enumerate(tensors):
+        if t.is_complex():
+            raise RuntimeError(
+                f"{api}: Expected all {what}s to be real but received complex tensor at flattened "
+                f"{what} idx: {i}"
+            )
 
 
 def _blocks(

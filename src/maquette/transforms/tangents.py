@@ -16,6 +16,7 @@ from maquette.transforms.gradients import (
     lowered,
     lowered_aux,
     named_after,
+    refuse_complex,
     replaced,
     standard_basis,
     vjp,
@@ -79,7 +80,9 @@ def _jvp_with_argnums(
     with pushed(level):
         given = [dual_of(cast(Tensor, p), cast(Tensor, t), level) for p, t in zip(flat, moved)]
         inner = tree_unflatten(given, spec)
-        args = inner if argnums is None else replaced(primals, argnums, inner)
+        args = inner
+        if argnums is not None:
+            args = replaced([_still(p, level) for p in primals], argnums, inner)
         output = func(*cast(tuple[Any, ...], args))
         aux = None
         if has_aux:
@@ -100,6 +103,11 @@ def _jvp_with_argnums(
     zeros = [operators.zeros_like(v) if t is None else t for t, v in zip(found, values)]
     result = tree_unflatten(values, out_spec), tree_unflatten(zeros, out_spec)
     return (*result, lowered_aux(aux, level)) if has_aux else result
+
+
+def _still(tree: Any, level: Interpreter) -> Any:
+    """An argument whose tensors are of the level, and do not move."""
+    return tree_map(lambda t: dual(revived(t), None, level) if isinstance(t, Tensor) else t, tree)
 
 
 def _check_tensors(leaves: Sequence[Any], what: str) -> None:
@@ -185,6 +193,7 @@ def jacfwd(
         chosen = chosen_arguments(args, argnums)
         flat, spec = tree_flatten(chosen)
         inputs = cast(list[Tensor], flat)
+        refuse_complex("jacfwd", inputs, "input")
         seen: dict[str, Any] = {}
 
         def columns(*basis: Tensor) -> Any:
@@ -208,6 +217,7 @@ def jacfwd(
         sizes = [i.numel() for i in inputs]
         shaped = [tree_unflatten(_by_input(t, inputs, sizes), spec) for t in tangents]
         jacobian = tree_unflatten(shaped, seen["spec"])
+        refuse_complex("jacfwd", tangents, "output")
         return (jacobian, aux) if has_aux else jacobian
 
     return named_after(func, wrapped)

@@ -211,7 +211,7 @@ def folded(op: OpOverload) -> Rule:
 
 
 def _unfolded(result: Any, sizes: tuple[int, int] | None) -> Any:
-    if sizes is None:
+    if sizes is None or result is None:
         return result
     if isinstance(result, (tuple, list)):
         return tuple([_unfolded(r, sizes) for r in result])

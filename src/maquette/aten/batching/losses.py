@@ -118,3 +118,44 @@ def _nll_backward(
 
 decomposition_for("nll_loss_forward nll_loss2d_forward")(_nll_forward)
 decomposition_for("nll_loss_backward nll_loss2d_backward")(_nll_backward)
+
+
+# --- margins ----------------------------------------------------------------------------------
+
+
+def _by_row(losses: Tensor, reduction: int) -> Tensor:
+    if reduction == NONE:
+        return losses
+    return losses.mean() if reduction == MEAN else losses.sum()
+
+
+@decomposition_for("multi_margin_loss")
+def multi_margin_loss(
+    self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None, reduction: int
+) -> Tensor:
+    self = self if self.meta.ndim else self.reshape(1)
+    classes = self.shape[-1]
+    target = target.reshape(self.shape[:-1])
+    index = target.unsqueeze(-1)
+    excess = (margin - self.gather(-1, index) + self).clamp_min(0)
+    excess = excess * excess if p == 2 else excess
+    if weight is not None:
+        excess = excess * weight[index]
+    own = aten.arange(classes, device=self.device) == index
+    return _by_row(excess.masked_fill(own, 0).sum(-1) / classes, reduction)
+
+
+@decomposition_for("multilabel_margin_loss_forward")
+def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    classes = self.shape[-1] if self.meta.ndim else 1
+    x, labels = self.reshape(-1, classes), target.reshape(-1, classes)
+    named = (labels < 0).cumsum(-1) == 0
+    index = labels.clamp_min(0)
+    every = aten.arange(classes, device=self.device)
+    hits = (index.unsqueeze(-1) == every) & named.unsqueeze(-1)
+    is_target = hits.any(-2)
+    excess = (1 - x.gather(-1, index).unsqueeze(-1) + x.unsqueeze(-2)).clamp_min(0)
+    counts = named.unsqueeze(-1) & is_target.logical_not().unsqueeze(-2)
+    losses = excess.masked_fill(counts.logical_not(), 0).sum([-1, -2]) / classes
+    losses = losses if self.meta.ndim > 1 else losses.reshape(())
+    return _by_row(losses, reduction), is_target.to(self.dtype).reshape(target.shape)

@@ -230,5 +230,19 @@ _LOWEST_LOG = -1e30  # the exponential of this and of anything added to it is 0
 logcumsumexp.derivative(
     self=lambda grad, self, dim, result: logcumsumexp_grad(grad, self, dim, result)
 )
+
+
+@logcumsumexp.tangent
+def logcumsumexp_tangent(self: Tensor, self_t: Tensor, dim: int) -> Tensor:
+    """The mean of the tangents so far, weighted with the exponentials."""
+    if not self.meta.ndim:
+        return self_t.clone()
+    highest = (self.real if self.is_complex() else self).amax(dim, True).detach()
+    highest = highest.masked_fill(highest.isinf(), 0)
+    weights = (self - highest).exp()
+    moved: Tensor = (self_t * weights).cumsum(dim) / weights.cumsum(dim)
+    return moved
+
+
 logcumsumexp.exact_out()
 logcumsumexp.cost(reduction_cost)

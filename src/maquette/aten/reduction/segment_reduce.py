@@ -18,6 +18,7 @@ from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.library.page import Cost, Variant, define
+from maquette.tensor.tensor import Tensor
 
 Maybe = TensorMeta | None
 MaybeArray = Array | None
@@ -233,6 +234,28 @@ segment_reduce.derivative(
         )
     )
 )
+
+
+@segment_reduce.tangent
+def segment_reduce_tangent(
+    data: Tensor,
+    data_t: Tensor,
+    reduce: str,
+    lengths: Tensor | None,
+    offsets: Tensor | None,
+    axis: int,
+    initial: Number | None,
+    result: Tensor,
+) -> Tensor:
+    """An element has a part in its own segment only: slopes times tangents, summed by segment."""
+    cut = {"lengths": lengths, "offsets": offsets, "axis": axis}
+    slope = _segment_reduce_backward(
+        result.new_ones(result.shape), result, data, reduce, **cut, initial=initial
+    )
+    moved: Tensor = segment_reduce(slope * data_t, "sum", **cut, unsafe=True)
+    return moved
+
+
 segment_reduce.cost(lambda data, *rest: Cost(flops=data.numel))
 
 

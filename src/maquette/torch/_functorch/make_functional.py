@@ -56,12 +56,15 @@ def _call(
 
 
 def _stateless(model: Module) -> Module:
-    """A copy of a model whose parameters hold no data."""
+    """A copy of a model whose parameters hold no data; those that are one stay one."""
     made = copy.deepcopy(model)
+    known: dict[int, Any] = {}
     for module in made.modules():
         for name, p in list(module._parameters.items()):
             if p is not None:
-                module._parameters[name] = type(p)(p.detach().to("meta"), p.requires_grad)
+                if id(p) not in known:
+                    known[id(p)] = type(p)(p.detach().to("meta"), p.requires_grad)
+                module._parameters[name] = known[id(p)]
     return made
 
 
@@ -126,13 +129,13 @@ def functional_init(
             raise ValueError("NYI: ensemble_shape with more than 1 element")
         if not ensemble_shape:
             function, params = make_functional(model_class(*args, **kwargs).to(device))
-            return params, function, function.param_names
+            return params, _of_data(function), function.param_names
         count = _positive(ensemble_shape[0])
         models = [model_class(*args, **kwargs).to(device) for _ in range(count)]
         function = make_functional(models[0])[0]
         every = [tuple(m.parameters()) for m in models]
         params = tuple([mq.stack(list(p)).detach().requires_grad_() for p in zip(*every)])
-        return params, function, function.param_names
+        return params, _of_data(function), function.param_names
 
     return wrapped
 
@@ -149,14 +152,21 @@ def functional_init_with_buffers(
             function, weights, buffers = make_functional_with_buffers(
                 model_class(*args, **kwargs).to(device)
             )
-            return weights, buffers, function, function.param_names, function.buffer_names
+            names = function.param_names, function.buffer_names
+            return weights, buffers, _of_data(function), *names
         count = _positive(ensemble_shape[0])
         models = [model_class(*args, **kwargs).to(device) for _ in range(count)]
         function, params, buffers = combine_state_for_ensemble(models)
         weights = tuple([p.detach().requires_grad_() for p in params])
-        return weights, buffers, function, function.param_names, function.buffer_names
+        names = function.param_names, function.buffer_names
+        return weights, buffers, _of_data(function), *names
 
     return wrapped
+
+
+def _of_data(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The form of a function that takes the model's arguments as one tuple, the last."""
+    return lambda *given: function(*given[:-1], *given[-1])
 
 
 def _positive(count: int) -> int:

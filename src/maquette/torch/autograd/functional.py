@@ -12,6 +12,7 @@ from typing import Any
 from maquette.api import functions as mq
 from maquette.autograd import enable_grad, grad
 from maquette.tensor.tensor import Tensor
+from maquette.transforms import jacfwd
 
 Tensors = Tensor | tuple[Tensor, ...]
 Function = Callable[..., Any]
@@ -65,18 +66,36 @@ def jacobian(
 ) -> Any:
     """Derivatives (*output, *input): a tensor, or tuples by outputs and by inputs.
 
-    vectorize: taken and not used, a loop gives the same. Raises NotImplementedError for the
-    strategy "forward-mode".
+    vectorize: all columns at once, which the strategy "forward-mode" needs; the other gives the
+    same either way. Raises NotImplementedError for forward mode otherwise, or with create_graph.
     """
     if strategy == "forward-mode":
-        raise NotImplementedError(
-            'jacobian(strategy="forward-mode") is not supported yet: take "reverse-mode"'
-        )
+        return _forward(func, inputs, create_graph=create_graph, vectorize=vectorize)
     with enable_grad():
         own, outputs, single_in, single_out = _run(func, inputs, create_graph)
         blocks = [_rows(out, own, create_graph, strict) for out in outputs]
     shaped = [_shaped(block, single_in, create_graph) for block in blocks]
     return shaped[0] if single_out else tuple(shaped)
+
+
+def _forward(func: Function, inputs: Tensors, *, create_graph: bool, vectorize: bool) -> Any:
+    """The Jacobian by forward mode: a tuple by inputs for each output."""
+    if create_graph:
+        raise NotImplementedError(
+            "torch.autograd.functional.jacobian: `create_graph=True` and `strategy='forward-mode'` "
+            "are not supported together (yet): use strategy='reverse-mode'"
+        )
+    if not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+            "implemented for `vectorize=True`: pass that too"
+        )
+    single = isinstance(inputs, Tensor)
+    given: tuple[Tensor, ...] = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    found = jacfwd(func, tuple(range(len(given))))(*[t.detach() for t in given])
+    outputs = [found] if found and isinstance(found[0], Tensor) else list(found)
+    shaped = [block[0] if single else tuple(block) for block in outputs]
+    return shaped[0] if outputs[0] is found else tuple(shaped)
 
 
 def hessian(

@@ -241,6 +241,36 @@ def _embedding_bag_gradients(
 
 _embedding_bag.nondifferentiable(1, 2, 3)
 
+
+@_embedding_bag.tangent
+def _embedding_bag_tangent(
+    weight: Tensor,
+    weight_t: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    per_sample_weights_t: Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int,
+    result2: Tensor,
+    result3: Tensor,
+) -> tuple[Tensor, None, None, None]:
+    """A sum is linear in rows and in their weights; a maximum takes the tangent of its place."""
+    if mode == MAX:
+        rows = result3.clamp_min(0)
+        moved = weight_t.gather(0, rows).masked_fill(result2[: rows.shape[0]].unsqueeze(-1) == 0, 0)
+        return moved, None, None, None
+    bags = (indices, offsets, scale_grad_by_freq, mode, sparse)
+    ends = (include_last_offset, padding_idx)
+    moved = _embedding_bag(weight_t, *bags, per_sample_weights, *ends)[0]
+    if per_sample_weights_t is not None:
+        moved = moved + _embedding_bag(weight, *bags, per_sample_weights_t, *ends)[0]
+    return moved, None, None, None
+
+
 # --- gradients --------------------------------------------------------------------------------
 
 _embedding_bag_backward = define(

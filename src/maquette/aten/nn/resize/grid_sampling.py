@@ -328,6 +328,34 @@ grid_sampler_2d.autocast(cpu="float32")
 grid_sampler_3d, grid_sampler_3d_backward = _grid_sampler(3)
 grid_sampler_3d.autocast(cpu="float32")
 
+
+def _tangent(page: OperatorPage, backward: OperatorPage) -> None:
+    """State the tangent: linear in the input; by the grid, each channel has its own slope."""
+
+    @page.tangent
+    def grid_sampler_tangent(
+        input: Tensor,
+        input_t: Tensor,
+        grid: Tensor,
+        grid_t: Tensor,
+        interpolation_mode: int,
+        padding_mode: int,
+        align_corners: bool,
+    ) -> Tensor:
+        options = (interpolation_mode, padding_mode, align_corners)
+        moved = page(input_t, grid, *options)
+        n, c = moved.shape[:2]
+        each = grid.unsqueeze(1).expand(n, c, *grid.shape[1:]).flatten(0, 1)
+        images = input.flatten(0, 1).unsqueeze(1)
+        ones = moved.new_ones((n * c, 1, *moved.shape[2:]))
+        slope = backward(ones, images, each, *options, [False, True])[1].unflatten(0, (n, c))
+        by_grid: Tensor = (slope * grid_t.unsqueeze(1)).sum(-1)
+        return moved + by_grid
+
+
+_tangent(grid_sampler_2d, grid_sampler_2d_backward)
+_tangent(grid_sampler_3d, grid_sampler_3d_backward)
+
 grid_sampler = define(
     "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
     "bool align_corners) -> Tensor"
