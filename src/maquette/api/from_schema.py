@@ -24,7 +24,7 @@ from maquette.dispatch.operator import WRITTEN_AT, OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet, ops
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.symbolic import SymInt
+from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
 Face = Callable[..., Any]  # what an operator returns, its schema says

@@ -9,6 +9,7 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from maquette import symbolic
 from maquette.autograd.node import RaisingNode, set_history
 from maquette.core.device import canonical, device
 from maquette.core.dtype import float64, int64
@@ -18,9 +19,7 @@ from maquette.dispatch import keysets as K
 from maquette.fake.dynamic import ITEM
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
-from maquette.symbolic import AttrSource, ShapeEnv, SymInt
-from maquette.symbolic.creating import marks_of
-from maquette.symbolic.sources import CallSource, source_of
+from maquette.symbolic.numbers import SymInt
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor, fake_keys_for
 
@@ -96,13 +95,15 @@ def carry_grad(made: Tensor, *, leaf: bool) -> None:
 class Symbols(NamedTuple):
     """How the sizes of a tensor become symbolic: in which environment, found where, which kinds."""
 
-    env: ShapeEnv
+    env: symbolic.ShapeEnv
     source: object = None
     context: object = None
 
     def of_attribute(self, name: str, context: object) -> Symbols:
         """The same for a tensor that belongs to this one."""
-        source = None if self.source is None else AttrSource(source_of(self.source), name)
+        if self.source is None:
+            return Symbols(self.env, None, context)
+        source = symbolic.AttrSource(symbolic.source_of(self.source), name)
         return Symbols(self.env, source, context)
 
     def of_base(self) -> Symbols:
@@ -120,7 +121,7 @@ class Symbols(NamedTuple):
             meta.offset,
             self.source,
             symbolic_context=self.context,
-            marks=marks_of(t),
+            marks=symbolic.marks_of(t),
         )
         return TensorMeta.of(meta.dtype, shape, strides, offset, meta.device, meta.layout)
 
@@ -134,8 +135,8 @@ class Symbols(NamedTuple):
         value = t._data.item()
         if isinstance(value, float) and not math.isfinite(value):
             return
-        env, source = self.env, source_of(self.source)
-        made = env.poly_of(env.create_unspecified_symbol(value, CallSource(source, "item")))
+        env, item = self.env, symbolic.CallSource(symbolic.source_of(self.source), "item")
+        made = env.poly_of(env.create_unspecified_symbol(value, item))
         kind = float if isinstance(value, float) else int
         mode.size_memos.put(fake, ITEM, mode.epoch, [env.node(made, kind).number])
 

@@ -16,12 +16,12 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
 from maquette.library.infer import rule_argument
-from maquette.symbolic import ShapeEnv
-from maquette.symbolic.facts import MAX_INT
+from maquette.symbolic.expr import MAX_INT
 from maquette.tensor.tensor import ADINPLACE
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
+    from maquette.symbolic import ShapeEnv
 
 Numbers = list[object]
 ITEM = "aten::_local_scalar_dense"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from maquette.core.device import device
 from maquette.dispatch import keysets as K
@@ -26,8 +26,10 @@ from maquette.fake.constants import Constants
 from maquette.fake.convert import FakeTensorConverter, Symbols
 from maquette.fake.dynamic import SizeMemos
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
-from maquette.symbolic import ShapeEnv
 from maquette.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from maquette.symbolic import ShapeEnv
 
 FAKE = K.functionality_bits(DispatchKey.Fake)
 

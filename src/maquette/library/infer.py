@@ -9,7 +9,7 @@ of interned metas and small values; nothing in a key or an outcome holds a tenso
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from maquette.core.device import canonical, device
 from maquette.core.device_rules import common_device
@@ -23,9 +23,11 @@ from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import Argument
-from maquette.symbolic import ShapeEnv
 from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.tensor import Tensor, fake_keys_for, keys_for
+
+if TYPE_CHECKING:
+    from maquette.symbolic import ShapeEnv
 
 
 class DependsOnData(RuntimeError):

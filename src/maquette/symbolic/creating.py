@@ -18,8 +18,7 @@ from maquette.symbolic.contexts import (
     StrictMinMaxConstraint,
 )
 from maquette.symbolic.errors import ConstraintViolationError
-from maquette.symbolic.expr import Expr, Numeric, Poly, Symbol, number, relation, symbol
-from maquette.symbolic.facts import MAX_INT
+from maquette.symbolic.expr import MAX_INT, Expr, Numeric, Poly, Symbol, number, relation, symbol
 from maquette.symbolic.forms import sympy_of, text_of
 from maquette.symbolic.guards import SLoc, user_line
 from maquette.symbolic.numbers import SymBool, SymFloat, SymInt

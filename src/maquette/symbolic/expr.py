@@ -21,6 +21,8 @@ Monomial: TypeAlias = tuple["Atom", ...]
 K = TypeVar("K")
 V = TypeVar("V")
 Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
+MAX_INT: Final = 2**63 - 1
+"""The largest size."""
 
 _orders = itertools.count()
 _lock = threading.Lock()

@@ -31,8 +31,6 @@ from maquette.symbolic.expr import (
 from maquette.symbolic.functions import apply, exact_quotient
 from maquette.symbolic.ranges import INFINITY, UNKNOWN, ValueRange, poly_bounds
 
-MAX_INT: Final = 2**63 - 1
-
 
 class Facts:
     """The knowledge of one environment; it only grows.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from maquette.symbolic import functions
 from maquette.symbolic.expr import (
+    MAX_INT,
     Expr,
     Junction,
     Numeric,
@@ -21,7 +22,6 @@ from maquette.symbolic.expr import (
     relation,
     truth,
 )
-from maquette.symbolic.facts import MAX_INT
 from maquette.symbolic.forms import sympy_of, text_of
 
 if TYPE_CHECKING:
