@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from maquette.core.dtype import dtype
 from maquette.dispatch.registry import find_packet
@@ -16,6 +17,21 @@ def _call(operator: str, overload: str, *args: object, **kwargs: object) -> obje
     if packet is None:
         raise NotImplementedError(f"the operator aten::{operator} is not defined")
     return getattr(packet, overload)(*args, **kwargs)
+
+
+def nonzero(
+    input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False
+) -> Tensor | tuple[Tensor, ...]:
+    """The indices of elements that are not zero: rows of an int64 tensor (n, ndim).
+
+    as_tuple: one tensor of n for each dimension, to index with; a number counts as one of one.
+    """
+    if out is not None:
+        return cast(Tensor, _call("nonzero", "out", input, out=out))
+    if as_tuple and not input.meta.shape:
+        input = input.unsqueeze(0)
+    found = cast(Tensor, _call("nonzero", "default", input))
+    return found.unbind(1) if as_tuple else found
 
 
 def norm(

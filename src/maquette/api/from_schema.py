@@ -9,11 +9,13 @@ operator is written again here; names that are no operators are in `creation.py`
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, cast
 
+from maquette.api.other_forms import other_forms
 from maquette.api.signatures import fits, refused
 from maquette.core.device import device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
@@ -64,6 +66,12 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     def told(error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]) -> TypeError:
         return refused(name, overloads, error, args, kwargs, method=method)
 
+    def missed(error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        for positional, named in other_forms(name, args, kwargs):
+            with contextlib.suppress(TypeError):
+                return full(*positional, **named)
+        raise told(error, args, kwargs) from None
+
     def translated(args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         kwargs = _translate(name, kwargs, schemas)
         if isinstance(kwargs.get("out"), (tuple, list)):
@@ -74,7 +82,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         try:
             result = packet(*args, **kwargs) if only is None else only(*args, **kwargs)
         except MatchError as error:
-            raise told(error, args, kwargs) from None
+            result = missed(error, args, kwargs)
         if grad and isinstance(result, Tensor):
             result.requires_grad_()
         return result
@@ -93,7 +101,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
                 raise told(error, args, kwargs) from None
         given = args  # what was written stays in `args`, for who overrides the call
         first = args[at] if listed and len(args) > at else None
-        is_int = isinstance(first, (int, SymInt))
+        is_int = isinstance(first, (int, SymInt)) and first.__class__ is not bool
         if first is not None and (len(args) > at + 1 or is_int):
             if is_int or hasattr(first, "__index__"):
                 given = (*args[:at], args[at:])
@@ -106,7 +114,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
                 return only._call(*given, **kwargs) if kwargs else only._call(*given)
             return packet(*given, **kwargs) if kwargs else packet(*given)
         except MatchError as error:
-            raise told(error, given, kwargs) from None
+            return missed(error, given, kwargs)
         except TypeError as error:
             if not failed_to_bind(error):
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 from maquette.api.choosing_functions import (
     _segment_reduce,
     cdist,
+    nonzero,
     norm,
     stft,
     unique,
@@ -52,8 +53,8 @@ from maquette.dispatch.torch_function import overridable
 # Python over several operators: handlers of ``__torch_function__`` see each as one call.
 for _name in (
     "_segment_reduce", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
-    "cartesian_prod", "cdist", "chain_matmul", "einsum", "lu", "meshgrid", "norm", "split", "stft",
-    "tensordot", "unique", "unique_consecutive",
+    "cartesian_prod", "cdist", "chain_matmul", "einsum", "lu", "meshgrid", "nonzero", "norm",
+    "split", "stft", "tensordot", "unique", "unique_consecutive",
 ):  # fmt: skip
     globals()[_name] = overridable(globals()[_name])
     globals()[_name].__module__ = "maquette"
@@ -102,6 +103,7 @@ __all__ = [
     "frombuffer",
     "get_default_device",
     "lu",
+    "nonzero",
     "norm",
     "set_default_device",
     "stft",

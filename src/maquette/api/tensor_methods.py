@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maquette.api.choosing_functions import stft
+from maquette.api.choosing_functions import nonzero, stft
 from maquette.api.creation import tensor
 from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import _local_scalar_dense, converted
@@ -228,6 +228,23 @@ def _imag(self: Tensor) -> object:
     return aten.imag(self)
 
 
+def _set_real(self: Tensor, value: object) -> None:
+    """Write to the real part: numbers, or a tensor that can be broadcast to it."""
+    _part_set(aten.real(self), value)
+
+
+def _set_imag(self: Tensor, value: object) -> None:
+    """Write to the imaginary part; RuntimeError for a real tensor."""
+    _part_set(aten.imag(self), value)
+
+
+def _part_set(part: object, value: object) -> None:
+    if isinstance(value, Tensor):
+        aten.copy_(part, value)
+    else:
+        aten.fill_(part, value)
+
+
 def attach() -> None:
     """Bind these to `Tensor`."""
     for name, kind in CASTS.items():
@@ -243,6 +260,7 @@ def attach() -> None:
         "is_same_size": is_same_size,
         "is_set_to": is_set_to,
         "stft": stft,
+        "nonzero": nonzero,
     }
     for name, method in methods.items():
         setattr(Tensor, name, method)
@@ -251,11 +269,11 @@ def attach() -> None:
         "mT": mT,
         "mH": mH,
         "H": matrix_H,
-        "real": _real,
-        "imag": _imag,
     }
     for name, getter in properties.items():
         setattr(Tensor, name, property(getter))
+    Tensor.real = property(_real, _set_real)  # type: ignore[assignment]  # as declared
+    Tensor.imag = property(_imag, _set_imag)  # type: ignore[assignment]  # likewise
 
 
 attach()

@@ -29,6 +29,11 @@ _FORMATS: Final = {
 }
 
 
+def _no_dtype(name: str, given: object) -> str:
+    kind = given.__class__.__name__
+    return f"{name}(): argument 'type' (position 1) must be torch.dtype, not {kind}"
+
+
 class finfo:
     """The limits of a floating point type; a complex type has its parts' limits.
 
@@ -39,6 +44,7 @@ class finfo:
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
     def __init__(self, type: dtype | None = None) -> None:
+        check_type(type is None or isinstance(type, dtype), lambda: _no_dtype("finfo", type))
         real = (get_default_dtype() if type is None else type).to_real()
         check_type(
             real in _FORMATS,
@@ -76,6 +82,7 @@ class iinfo:
     __slots__ = ("bits", "dtype", "max", "min")
 
     def __init__(self, type: dtype) -> None:
+        check_type(isinstance(type, dtype), lambda: _no_dtype("iinfo", type))
         check_type(
             not (type.is_floating_point or type.is_complex),
             lambda: (

@@ -24,6 +24,9 @@ _SEEDS = 2**64
 FIRST_SEED = 67280421310721  # PyTorch's, so that a fresh process says the same initial_seed()
 
 
+_DEVICES = ("cpu", "cuda", "meta", "mps", "xpu", "mtia", "privateuseone")
+
+
 class Generator:
     """A stream of random numbers; equal seeds give equal streams.
 
@@ -32,6 +35,10 @@ class Generator:
 
     def __init__(self, device: Device | str = "cpu") -> None:
         self._device = canonical(Device(device))
+        check(
+            self._device.type in _DEVICES,
+            lambda: f"{self._device.type} device type not an accelerator: no Generator draws on it",
+        )
         self._seed = FIRST_SEED
         # Made at the first draw: numpy.random is a tenth of what `import maquette` may take.
         self._drawn: MersenneStream | None = None

@@ -141,9 +141,10 @@ def argmax(
     dtype: DType | None = None,
     mask: Mask = None,
 ) -> Tensor:
-    """The index of the largest of what is kept: int64 (PyTorch casts it to the input's dtype)."""
+    """The index of the largest of what is kept, in ``dtype`` or, as in PyTorch, the input's."""
     given = _cast(input, dtype)
-    return cast(Tensor, mq.argmax(_kept(given, mask, _lowest(given.dtype)), dim, keepdim))
+    found = mq.argmax(_kept(given, mask, _lowest(given.dtype)), dim, keepdim)
+    return cast(Tensor, found.to(given.dtype))
 
 
 def argmin(
@@ -154,9 +155,10 @@ def argmin(
     dtype: DType | None = None,
     mask: Mask = None,
 ) -> Tensor:
-    """The index of the smallest of what is kept: int64, as `argmax`."""
+    """The index of the smallest of what is kept, in a dtype as `argmax`'s."""
     given = _cast(input, dtype)
-    return cast(Tensor, mq.argmin(_kept(given, mask, _highest(given.dtype)), dim, keepdim))
+    found = mq.argmin(_kept(given, mask, _highest(given.dtype)), dim, keepdim)
+    return cast(Tensor, found.to(given.dtype))
 
 
 def mean(
@@ -207,7 +209,7 @@ def logsumexp(
     """log(sum(exp(x))) of what is kept."""
     given = _cast(input, dtype)
     kept = _kept(given, mask, _lowest(given.dtype))
-    return cast(Tensor, mq.logsumexp(kept, _dims(dim, input.ndim), keepdim))
+    return cast(Tensor, mq.logsumexp(kept, _dims(dim, input.ndim), keepdim).to(given.dtype))
 
 
 def logaddexp(
@@ -277,11 +279,11 @@ def var(
         given = cast(Tensor, given.float())
     dims = _dims(dim, input.ndim)
     if mask is None:
-        return cast(Tensor, mq.var(given, dims, correction=less, keepdim=keepdim))
+        return cast(Tensor, mq.var(given, dims, correction=less, keepdim=keepdim).to(given.dtype))
     away = given - mean(given, dims, keepdim=True, mask=mask)
     total = mq.sum(_kept((away * away.conj()).real, mask, 0), dims, keepdim)
     count = _count(given, mask, dims, keepdim)
-    return cast(Tensor, mq.div(total, (count - less).clamp(min=0)))
+    return cast(Tensor, mq.div(total, (count - less).clamp(min=0)).to(given.dtype))
 
 
 # --- along a dimension ---------------------------------------------------------------

@@ -185,7 +185,14 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(num: int) -> None:
-    """Kept; NumPy's own settings decide (OMP_NUM_THREADS and the like)."""
+    """Kept; NumPy's own settings decide (OMP_NUM_THREADS and the like).
+
+    Raises TypeError unless it is an int, RuntimeError unless it is positive.
+    """
+    if not isinstance(num, int):
+        raise TypeError(f"set_num_threads expects an int, but got {type(num).__name__}")
+    if num <= 0:
+        raise RuntimeError(f"set_num_threads expects a positive integer, got {num}")
     _Settings.threads = num
 
 

@@ -13,6 +13,12 @@ class TensorType(type):
 
     dtype: dtype
 
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, object]) -> TensorType:
+        """TypeError for a class derived from one of these: derive from `torch.Tensor`."""
+        if bases:
+            raise TypeError(f"type '{bases[0]!r}' is not an acceptable base type: use torch.Tensor")
+        return super().__new__(cls, name, bases, members)
+
     def __instancecheck__(cls, instance: object) -> bool:
         if not isinstance(instance, Tensor):
             return False

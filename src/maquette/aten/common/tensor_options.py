@@ -82,13 +82,18 @@ def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
 
 
 def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) -> Array:
-    """Truncate by way of int64, as C++ does where a narrow type cannot hold the value."""
+    """Truncate as C++ does where the type cannot hold the value: by a register's 32 or 64 bits.
+
+    A value beyond those, infinity and NaN give the least number: -2**31 for int32.
+    """
     with np.errstate(all="ignore"):
         if array.dtype.kind == "V":
             array = array.astype(xp.float32)
         if wanted == np.uint64:
             return array.astype(wanted)
-        return array.astype(xp.int64, order="K").astype(wanted, order="K")
+        narrow = wanted.name in ("int8", "int16", "int32", "uint16")
+        register = xp.int32 if narrow else xp.int64
+        return array.astype(register, order="K").astype(wanted, order="K")
 
 
 def result_dtype(value: Number, kind: DType) -> Number:

@@ -1,0 +1,73 @@
+"""Calls in forms that no schema says and PyTorch still takes.
+
+They are looked at when a call fits no overload, so calls that do cost nothing: numbers given as
+tensors without dimensions (``ones(tensor(3))``, ``cumsum(x, tensor(0))``), the old order of
+``add(a, 2, b)``, and ``dtype`` or ``device`` beside ``out``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+from maquette.core.device import device as Device
+from maquette.tensor.tensor import Tensor
+
+Call = tuple[tuple[object, ...], dict[str, object]]
+
+# Functions whose factor once stood before the tensors that it belongs to, and the factor's name.
+_OLD_ORDER = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
+_OPTIONS = ("dtype", "device", "layout")
+
+
+def other_forms(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Iterator[Call]:
+    """The call in other forms, each to be tried; ``args`` begin with the tensor itself if any.
+
+    Raises RuntimeError where ``out`` contradicts the dtype or device that is given.
+    """
+    factor = _OLD_ORDER.get(name.removesuffix("_"))
+    if factor is not None and factor not in kwargs and _is_old_order(args):
+        warnings.warn(
+            f"This overload of {name} is deprecated: give {factor}= by keyword, after the tensors",
+            UserWarning,
+            stacklevel=4,
+        )
+        yield (args[0], *args[2:]), {**kwargs, factor: args[1]}
+    out = kwargs.get("out")
+    if isinstance(out, Tensor) and any(option in kwargs for option in _OPTIONS):
+        _check_options(out, kwargs)
+        yield args, {key: value for key, value in kwargs.items() if key not in _OPTIONS}
+    yield from _with_numbers(args, kwargs)
+
+
+def _is_old_order(args: tuple[object, ...]) -> bool:
+    numbers = len(args) > 2 and isinstance(args[1], int | float | complex)
+    return numbers and isinstance(args[0], Tensor) and all(isinstance(a, Tensor) for a in args[2:])
+
+
+def _check_options(out: Tensor, kwargs: dict[str, object]) -> None:
+    dtype, device = kwargs.get("dtype"), kwargs.get("device")
+    if dtype is not None and dtype is not out.dtype:
+        raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+    if device is not None and Device(str(device)).type != out.device.type:
+        raise RuntimeError(f"device {device} does not match device of out parameter ({out.device})")
+
+
+def _with_numbers(args: tuple[object, ...], kwargs: dict[str, object]) -> Iterator[Call]:
+    """Tensors of one element as numbers: those by keyword, then, from the last, by position."""
+    changed = {key: _number(value) for key, value in kwargs.items() if key != "out"}
+    changed |= {"out": kwargs["out"]} if "out" in kwargs else {}
+    if any(changed[key] is not kwargs[key] for key in kwargs):
+        yield args, changed
+    made = list(args)
+    for place in reversed(range(len(args))):
+        number = _number(args[place])
+        if number is not args[place]:
+            made[place] = number
+            yield tuple(made), changed
+
+
+def _number(value: object) -> object:
+    if isinstance(value, Tensor) and not value.meta.shape and not value.requires_grad:
+        return value.item()
+    return value

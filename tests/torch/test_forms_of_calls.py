@@ -1,0 +1,113 @@
+"""Forms of calls and attributes that PyTorch takes (findings 7, 8, 9, 39, 42, 45)."""
+
+import pytest
+
+import maquette.torch as torch
+
+THREE = torch.tensor(3)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: torch.ones(THREE), [1.0, 1.0, 1.0]),
+        (lambda: torch.full((2,), THREE), [3, 3]),
+        (lambda: torch.arange(THREE), [0, 1, 2]),
+        (lambda: torch.add(torch.ones(2), torch.ones(2), alpha=THREE), [4.0, 4.0]),
+        (lambda: torch.ones(2).cumsum(torch.tensor(0)), [1.0, 2.0]),
+    ],
+)
+def test_a_tensor_stands_for_a_number(made: object, expected: list[float]) -> None:
+    """Finding 39."""
+    assert made().tolist() == expected
+
+
+def test_nonzero_gives_rows_or_a_tuple() -> None:
+    """Finding 39."""
+    x = torch.tensor([[0, 1], [2, 0]])
+    assert torch.nonzero(x).tolist() == [[0, 1], [1, 0]]
+    assert [t.tolist() for t in x.nonzero(as_tuple=True)] == [[0, 1], [1, 0]]
+    assert [t.tolist() for t in torch.nonzero(THREE, as_tuple=True)] == [[0]]
+
+
+def test_parts_of_complex_tensors_are_written() -> None:
+    """Finding 39."""
+    x = torch.ones(2, dtype=torch.complex64)
+    x.real, x.imag = torch.tensor([0.0, 5.0]), 3
+    assert x.tolist() == [3j, 5 + 3j]
+    with pytest.raises(RuntimeError, match="imag"):
+        torch.ones(2).imag = 3
+
+
+def test_gradients_are_deleted_and_set_by_their_private_name() -> None:
+    """Findings 7 and 39."""
+    x = torch.ones(2, requires_grad=True)
+    x._grad = torch.ones(2)
+    assert x.grad.tolist() == [1.0, 1.0]
+    del x.grad
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
+def test_numbers_out_of_range_become_the_least_integer(kind: torch.dtype) -> None:
+    """Finding 8."""
+    x = torch.tensor([3e9, float("inf"), float("nan"), -3e9], dtype=kind)
+    assert x.to(torch.int32).tolist() == [-(2**31)] * 4
+    assert x.to(torch.int16).tolist() == [0] * 4
+    assert torch.tensor([300.0, -1.5]).to(torch.int8).tolist() == [44, -1]
+
+
+def test_results_of_masked_functions_have_pytorchs_dtypes() -> None:
+    """Finding 9."""
+    ints, parts = torch.tensor([1, 2], dtype=torch.int32), torch.ones(2, dtype=torch.complex64)
+    assert torch.masked.argmin(ints).dtype is torch.int32
+    assert torch.masked.argmax(torch.ones(2)).dtype is torch.float32
+    assert torch.masked.var(parts, unbiased=False).dtype is torch.complex64
+    assert torch.masked.std(parts, unbiased=False).dtype is torch.complex64
+    assert torch.masked.logsumexp(ints, 0).dtype is torch.int32
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "addcmul", "addcdiv"])
+def test_the_factor_may_come_first_as_it_did(name: str) -> None:
+    """Finding 45."""
+    x = torch.tensor([2.0])
+    others = (x, x) if name.startswith("addc") else (x,)
+    factor = "value" if name.startswith("addc") else "alpha"
+    expected = getattr(torch, name)(x, *others, **{factor: 3}).item()
+    for call in (getattr(x, name), lambda *args: getattr(torch, name)(x, *args)):
+        with pytest.warns(UserWarning, match="deprecated"):
+            assert call(3, *others).item() == expected
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **o: torch.linspace(0, 1, 2, **o),
+        lambda **o: torch.logspace(0, 1, 2, **o),
+        lambda **o: torch.zeros(2, **o),
+        lambda **o: torch.normal(0.0, 1.0, (2,), **o),
+    ],
+)
+def test_out_may_stand_beside_its_dtype(call: object) -> None:
+    """Finding 45."""
+    out = torch.empty(2)
+    assert call(out=out, dtype=torch.float32, device="cpu") is out
+    with pytest.raises(RuntimeError, match="does not match dtype of out"):
+        call(out=out, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: torch.empty(True), TypeError, "must be tuple of ints, not bool"),
+        (lambda: torch.finfo(torch.ones(1)), TypeError, "must be torch.dtype, not Tensor"),
+        (lambda: torch.iinfo(torch.ones(1)), TypeError, "must be torch.dtype, not Tensor"),
+        (lambda: torch.set_num_threads(0), RuntimeError, "positive integer"),
+        (lambda: torch.Generator("opengl"), RuntimeError, "not an accelerator"),
+        (lambda: type("T", (torch.FloatTensor,), {}), TypeError, "not an acceptable base type"),
+    ],
+)
+def test_what_pytorch_refuses_is_refused(call: object, error: type[Exception], text: str) -> None:
+    """Finding 42."""
+    with pytest.raises(error, match=text):
+        call()
