@@ -31,6 +31,7 @@ from typing import NamedTuple
 import maquette
 import on_device
 import strict_arrays
+from maquette.backends.cupy import CupyBackend
 from maquette.backends.jax import JaxBackend
 from maquette.library import register_backend
 
@@ -129,7 +130,7 @@ def on_backend(name: str, patterns: Sequence[str], shown: int, required: float, 
     if name == "strict":
         strict_arrays.register()
     else:
-        register_backend("cuda", JaxBackend)
+        register_backend("cuda", {"cupy": CupyBackend, "jax": JaxBackend}[name])
     backend = on_device.on_device(checker, "cuda")
     checker.__dict__["Backend"] = lambda: backend
     on_device.rename_devices(checker, "cuda")
@@ -145,9 +146,10 @@ def on_backend(name: str, patterns: Sequence[str], shown: int, required: float, 
         return 1
     passed, count = map(int, found.groups())
     failed = {failure.name for failure in failures}
+    refused = sum(failure.outcome == "unsupported" for failure in failures)
     names = {case["op"] for _, case in checker.read(CALLS) if wanted(case["op"], patterns)}
     print(
-        f"on {name}: {passed / count:.1%} of {count} calls, "
+        f"on {name}: {passed / count:.1%} of {count} calls ({refused} refused as unsupported), "
         f"{1 - len(failed) / len(names):.1%} of {len(names)} overloads without a failure"
     )
     return int(passed / count < required)

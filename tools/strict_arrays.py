@@ -287,9 +287,6 @@ class StrictBackend(Backend):
         made.real, made.imag = real.host, imag.host
         return Array(made)
 
-    def scan(self, name: str, array: Any, axis: int, kind: Any = None) -> Any:
-        return _strict(getattr(np, name).accumulate(array.host, axis=axis, dtype=kind))
-
     def windows(self, array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         return Array(np.lib.stride_tricks.as_strided(array.host, shape, strides, writeable=False))
 

@@ -21,11 +21,10 @@ from maquette.tensor import backend as backends
 
 @pytest.fixture(autouse=True)
 def strict() -> Iterator[None]:
+    before = backends._PROVIDERS["cuda"]
     strict_arrays.register("cuda")
     yield
-    for table in (backends._PROVIDERS, backends._BACKENDS):
-        table.pop("cuda", None)
-    register_backend("cpu", backends._PROVIDERS["cpu"])
+    register_backend("cuda", before)
 
 
 def test_T3_data_lives_in_the_arrays_of_the_registered_library() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from maquette.core.meta import TensorMeta
-from maquette.tensor.backend import Array, Backend
+from maquette.tensor.backend import Array, Backend, backend_of
 
 
 class JaxBackend(Backend):
@@ -34,6 +34,7 @@ class JaxBackend(Backend):
         self.jax = jax
         self.array_type = jax.Array
         self.namespace = jax.numpy
+        self.runner = backend_of("cpu").runner  # for what a kernel computes on the host
 
     # --- memory ----------------------------------------------------------------------
 

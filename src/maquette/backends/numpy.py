@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import importlib
 import threading
 from collections.abc import Callable
+from functools import cached_property
+from types import ModuleType
 
 import numpy
 
@@ -48,7 +51,6 @@ class NumpyBackend(Backend):
     """NumPy's arrays; SciPy's special functions."""
 
     name = "NumPy"
-    special_module = "scipy.special"
     array_type = numpy.ndarray
     namespace = numpy
 
@@ -63,6 +65,11 @@ class NumpyBackend(Backend):
     def from_host(self, array: Array, on: device | None = None) -> Array:
         """The array itself: it is on the host."""
         return array
+
+    @cached_property
+    def special(self) -> ModuleType:
+        """SciPy's, without a look aside: erf and its like are on hot paths."""
+        return importlib.import_module("scipy.special")
 
     def copy_to(self, target: Array, values: Array) -> None:
         run_kernel(self.runner, numpy.copyto, target, values, casting="unsafe")

@@ -80,7 +80,7 @@ class Backend:
     name: ClassVar[str]
     """What errors call the library."""
     special_module: ClassVar[str] = ""
-    """The module of special functions (erf, gamma ...) on its arrays; empty: it has none."""
+    """The module of special functions (erf, gamma ...) on its arrays; empty: SciPy's serve."""
     unsupported: ClassVar[frozenset[str]] = frozenset()
     """Names of dtypes that the library has no arrays of."""
     mutable: ClassVar[bool] = True
@@ -165,8 +165,20 @@ class Backend:
 
     def scan(self, name: str, array: Array, axis: int, kind: Any = None) -> Array:
         """The running sum ("add"), product, maximum, ... along an axis, computed in a dtype."""
-        found: Array = getattr(self.namespace, name).accumulate(array, axis=axis, dtype=kind)
-        return found
+        values = array if kind is None else array.astype(kind)
+        if name in ("add", "multiply"):
+            summed: Array = (values.cumsum if name == "add" else values.cumprod)(axis=axis)
+            return summed
+        return self._doubling_scan(getattr(self.namespace, name), values, axis)
+
+    def _doubling_scan(self, combine: Callable[..., Array], values: Array, axis: int) -> Array:
+        """Each element combined with the one 1, then 2, then 4 ... before it."""
+        xp, step = self.namespace, 1
+        found = xp.moveaxis(values, axis, 0)
+        while step < found.shape[0]:
+            found = xp.concatenate([found[:step], combine(found[step:], found[:-step])])
+            step *= 2
+        return xp.moveaxis(found, 0, axis)
 
     def windows(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """An array of another shape and byte strides over the memory of one; only read."""
@@ -182,8 +194,8 @@ class Backend:
     def _at_host(self, value: object) -> object:
         if isinstance(value, self.array_type):
             return self.to_host(value)  # type: ignore[arg-type]  # its arrays
-        if isinstance(value, list):
-            return [self._at_host(v) for v in value]
+        if isinstance(value, (list, tuple)):
+            return type(value)([self._at_host(v) for v in value])
         return value
 
     def _from_kernel(self, value: object) -> object:
@@ -197,18 +209,46 @@ class Backend:
 
     @cached_property
     def special(self) -> ModuleType:
-        """The special functions on its arrays; NotImplementedError if it has none."""
-        if not self.special_module:
-            raise NotImplementedError(f"{self.name} has no special functions (erf, gamma ...)")
-        return importlib.import_module(self.special_module)
+        """The special functions on its arrays, with SciPy's names."""
+        return _SpecialFunctions(self)
+
+    def refusal(self, kind: str) -> NotImplementedError:
+        """The error for a dtype that the library has no arrays of, by its name."""
+        return NotImplementedError(
+            f"{self.name} has no {kind} arrays; convert to a dtype that it has, or compute on cpu"
+        )
 
     def check_dtype(self, kind: dtype) -> None:
         """NotImplementedError for a dtype that the library has no arrays of."""
         if kind.name in self.unsupported:
-            raise NotImplementedError(
-                f"{self.name} has no {kind.name} arrays; convert to a dtype that it has, or "
-                f"compute on cpu"
-            )
+            raise self.refusal(kind.name)
+
+
+class _SpecialFunctions(ModuleType):
+    """A backend's special functions; those that its library lacks are SciPy's, on the host."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(f"special functions of {backend.name}")
+        self._backend = backend
+        home = backend.special_module
+        self._own = importlib.import_module(home) if home else ModuleType("none")
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        found: Callable[..., object] | None = getattr(self._own, name, None)
+        if found is None:
+            found = self._host_function(name)
+        setattr(self, name, found)
+        return found
+
+    def _host_function(self, name: str) -> Callable[..., object]:
+        backend = self._backend
+        scipy_function = getattr(importlib.import_module("scipy.special"), name)
+
+        def kernel(xp: ModuleType, *arrays: object) -> object:
+            return scipy_function(*arrays)
+
+        kernel.__name__ = name
+        return lambda *arrays: backend.on_host(kernel, arrays)
 
 
 def is_array(value: object) -> TypeGuard[Array]:

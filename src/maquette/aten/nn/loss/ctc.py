@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
-from maquette.aten.common.array_libraries import to_host
+from maquette.aten.common.array_libraries import from_host, to_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.likelihood import MEAN, SUM
@@ -197,7 +197,7 @@ def _ctc_loss_kernel(
     zero_infinity: bool,
 ) -> tuple[Array, Array]:
     x = wide(log_probs)
-    states = _labels(to_host(xp, targets), target_lengths, blank)
+    states = from_host(xp, _labels(to_host(xp, targets), target_lengths, blank))
     goal, end = xp.asarray(target_lengths), xp.asarray(input_lengths)
     with np.errstate(all="ignore"):
         alpha = _forward_variables(xp, _emissions(xp, x, states), goal, _skips(xp, states, blank))
@@ -272,7 +272,7 @@ def _shares(
 ) -> Array:
     """For each frame, sequence and class: log of the sum of alpha * beta over its states."""
     found = xp.full(x.shape, -xp.inf, x.dtype)
-    states = _labels(to_host(xp, targets), target_lengths, blank)
+    states = from_host(xp, _labels(to_host(xp, targets), target_lengths, blank))
     for row, (frames, length) in enumerate(zip(input_lengths, target_lengths, strict=True)):
         labels = states[row, : 2 * length + 1]
         emitted = x[:frames, row][:, labels]
