@@ -139,7 +139,7 @@ def test_T60_a_retained_graph_runs_again() -> None:
 def test_T60_unused_inputs() -> None:
     a, b = leaf(1.0), leaf(1.0)
     out = (a * 2).sum()
-    with pytest.raises(RuntimeError, match=r"input 1.*allow_unused=True"):
+    with pytest.raises(RuntimeError, match=r"index 1.*allow_unused=True"):
         mq.autograd.grad(out, [a, b], retain_graph=True)
     assert mq.autograd.grad(out, [a, b], allow_unused=True, retain_graph=True)[1] is None
     assert mq.autograd.grad(out, [a, b], materialize_grads=True)[1].tolist() == [0.0]
@@ -256,14 +256,8 @@ def test_T59_only_inputs_is_the_sixth_argument_of_grad() -> None:
 
 def test_T60_materialized_gradients_of_inputs_that_may_not_be_unused_are_refused() -> None:
     x = leaf(2.0)
-    with pytest.raises(ValueError, match="allow_unused must be True"):
+    with pytest.raises(ValueError, match="Expected allow_unused to be True"):
         mq.autograd.grad(x.sum(), x, materialize_grads=True, allow_unused=False)
-
-
-def test_gradients_of_batches_are_refused_with_what_to_do() -> None:
-    x = leaf(2.0)
-    with pytest.raises(NotImplementedError, match=r"call grad\(\) once for each row"):
-        mq.autograd.grad(x * 1, x, mq.ones(3, 1), is_grads_batched=True)
 
 
 def test_a_leaf_used_twice_gets_its_gradient_once_and_whole() -> None:

@@ -2,10 +2,12 @@
 
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
 import maquette as mq
+from maquette import Tensor
 from maquette.autograd.function import Function, once_differentiable
 
 
@@ -233,7 +235,7 @@ def test_T67_a_dirty_input_is_returned_itself():
     y = made.apply(z)
     assert y is z
     assert z.grad_fn.name() == "MadeBackward"
-    assert z._version == 1
+    assert z._version == 2  # the write, and that it was marked
     z.sum().backward()
     assert numbers(x.grad) == [3, 3]
 
@@ -300,3 +302,67 @@ def test_T67_a_saved_output_leaves_no_cycle():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_T67_setup_context_gets_default_arguments_too() -> None:
+    """Finding 13."""
+
+    class Scale(mq.autograd.Function):
+        @staticmethod
+        def forward(x: Tensor, factor: float = 3.0) -> Tensor:
+            return x * factor
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+            ctx.factor = inputs[1]
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+            return grad * ctx.factor, None
+
+    x = mq.ones(1, requires_grad=True)
+    Scale.apply(x).backward()
+    assert x.grad.tolist() == [3.0]
+
+
+class SameTensor(mq.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def test_T67_a_subclass_returned_as_it_is_keeps_its_class() -> None:
+    """Finding 13."""
+
+    class Named(Tensor):
+        pass
+
+    x = mq.ones(1, requires_grad=True).as_subclass(Named)
+    assert type(SameTensor.apply(x)) is Named
+
+
+def test_T67_without_recording_what_is_returned_as_it_is_requires_no_grad() -> None:
+    with mq.no_grad():
+        y = SameTensor.apply(mq.ones(1, requires_grad=True))
+    assert not y.requires_grad
+    assert not y._is_view()
+
+
+def test_T67_marking_as_dirty_counts_a_write() -> None:
+    class Bump(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad
+
+    x = mq.ones(1)
+    Bump.apply(x)
+    assert x._version == 1

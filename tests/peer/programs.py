@@ -128,7 +128,8 @@ OUT_OF_PLACE: dict[str, Operation] = {
     "to_float": lambda T, x, y, p: x.to(T.float32),
     "zeros_like": lambda T, x, y, p: T.zeros_like(x),
     "ones_grad": lambda T, x, y, p: T.ones_like(
-        x, requires_grad=not (p[0] % 2 or T.is_inference_mode_enabled())
+        x,
+        requires_grad=not (p[0] % 2 or T.is_inference_mode_enabled() or type(x) is not T.Tensor),
     ),
     "matmul": lambda T, x, y, p: x @ y,
 }
@@ -314,6 +315,9 @@ class Run:
             with self.mode(step.get("mode", "")):
                 if step["op"] in INPLACE or step["op"] in METADATA:
                     self.check_mutation(x, y)
+                if step["op"] in KINDS:
+                    # PyTorch refuses to ask for the node of these, once such a leaf is mutated.
+                    need(x._base is None or x._base.requires_grad or not x.requires_grad)
                 if step["op"] in OUT_OF_PLACE and (x.is_inference() or y.is_inference()):
                     need(
                         self.torch.is_inference_mode_enabled()

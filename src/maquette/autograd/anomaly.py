@@ -9,8 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from maquette.autograd.graph import watch
 from maquette.autograd.node import Grad, Node
+from maquette.autograd.saved_hooks import watch
 
 
 class set_detect_anomaly:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from maquette.autograd.engine import run_backward
+from maquette.autograd.gradient_edges import GradientEdge
 from maquette.autograd.hooks import RemovableHandle, TensorHook
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Nowhere, grad_edge, hooks_of
 from maquette.core.layout import preserve_format
@@ -15,17 +16,18 @@ from maquette.dispatch.registry import ops
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 
-Tensors = Tensor | Sequence[Tensor]
+Place = Tensor | GradientEdge
+Tensors = Place | Sequence[Place]
 
 
-def _listed(value: Tensors | None) -> list[Tensor]:
+def _listed(value: Tensors | None) -> list[Place]:
     if value is None:
         return []
-    return [value] if isinstance(value, Tensor) else list(value)
+    return [value] if isinstance(value, (Tensor, GradientEdge)) else list(value)
 
 
 def _start(
-    outputs: list[Tensor], grads: Sequence[Grad] | Tensor | None
+    outputs: list[Place], grads: Sequence[Grad] | Tensor | None
 ) -> tuple[list[Edge], list[Grad]]:
     """Edges and gradients to start from, each checked against its output."""
     given: list[Grad]
@@ -38,6 +40,12 @@ def _start(
     edges: list[Edge] = []
     starts: list[Grad] = []
     for i, (out, grad) in enumerate(zip(outputs, given, strict=True)):
+        if isinstance(out, GradientEdge):
+            if grad is None:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            edges.append((out.node, out.output_nr))
+            starts.append(grad)
+            continue
         edge = grad_edge(out)
         if edge is None:
             raise RuntimeError(
@@ -102,11 +110,16 @@ def backward(
         edges, grads, retain_graph=keep, create_graph=create_graph, wanted=wanted, accumulate=False
     )
     for t, g in zip(targets, found, strict=True):
-        if g is not None:
-            t._autograd().grad = g if t.grad is None else t.grad + g
+        if g is not None and isinstance(t, Tensor):
+            ag = t._autograd()
+            ag.grad = g if ag.grad is None else ag.grad + g
+            for hook in list((ag.post_accumulate_hooks or {}).values()):
+                hook(t)
 
 
-def _edge_of_input(t: Tensor, i: int) -> Edge:
+def _edge_of_input(t: Place, i: int) -> Edge:
+    if isinstance(t, GradientEdge):
+        return t.node, t.output_nr
     edge = grad_edge(t)
     if edge is None and t.requires_grad:
         return Nowhere(), 0  # only its base, a leaf, requires grad: no gradient comes
@@ -132,7 +145,8 @@ def grad(
 
     only_inputs: True, as it always is by now; False warns. Raises RuntimeError for an input that
     the outputs do not depend on, unless ``allow_unused`` (then None) or ``materialize_grads`` (then
-    zeros), and NotImplementedError for ``is_grads_batched``.
+    zeros). is_grads_batched: each of ``grad_outputs`` has one more dimension, the first, and so
+    have the gradients, which are computed a row at a time.
     """
     if not only_inputs:
         warnings.warn(
@@ -141,36 +155,72 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    if is_grads_batched:
-        raise NotImplementedError(
-            "is_grads_batched needs batching rules, which are not there yet; call grad() once for "
-            "each row of grad_outputs, with retain_graph=True, and stack the results"
-        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
-            "materialize_grads=True gives zeros for unused inputs, so allow_unused must be True or "
-            "not passed, got allow_unused=False"
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
         )
     targets = _listed(inputs)
     if not targets:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
-    edges, grads = _start(_listed(outputs), grad_outputs)
-    wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
     keep = create_graph if retain_graph is None else retain_graph
-    found = run_backward(
-        edges, grads, retain_graph=keep, create_graph=create_graph, wanted=wanted, accumulate=False
-    )
-    for i, g in enumerate(found):
+    if is_grads_batched:
+        found = _by_rows(_listed(outputs), targets, grad_outputs, keep, create_graph)
+    else:
+        edges, grads = _start(_listed(outputs), grad_outputs)
+        wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
+        found = run_backward(
+            edges,
+            grads,
+            retain_graph=keep,
+            create_graph=create_graph,
+            wanted=wanted,
+            accumulate=False,
+        )
+    for i, (t, g) in enumerate(zip(targets, found, strict=True)):
         if g is not None:
             continue
-        if materialize_grads:
-            found[i] = targets[i].new_zeros(targets[i].meta.shape)
-        elif not allow_unused:
+        if materialize_grads and isinstance(t, Tensor):
+            found[i] = t.new_zeros(t.meta.shape)
+        elif not (allow_unused or materialize_grads):
             raise RuntimeError(
-                f"One of the differentiated Tensors appears to not have been used in the graph "
-                f"(input {i}). Set allow_unused=True if this is the desired behavior."
+                f"The differentiated Tensor at index {i} appears to not have been used in the "
+                f"graph. Set allow_unused=True if this is the desired behavior."
             )
     return tuple(found)
+
+
+def _by_rows(
+    outputs: list[Place],
+    inputs: list[Place],
+    grad_outputs: Sequence[Grad] | Tensor | None,
+    retain_graph: bool,
+    create_graph: bool,
+) -> list[Grad]:
+    """Gradients for each row of ``grad_outputs``, stacked."""
+    given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
+    if not given or any(g is None for g in given):
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    batch = {g.meta.shape[:1] for g in given if g is not None}
+    if len(batch) != 1 or () in batch:
+        raise RuntimeError(
+            "is_grads_batched: each of grad_outputs needs a first dimension, of one size; got "
+            f"{[None if g is None else list(g.shape) for g in given]}"
+        )
+    (count,) = batch.pop()
+    rows: list[tuple[Grad, ...]] = []
+    for n in range(count):
+        start = [None if g is None else g[n] for g in given]
+        keep = retain_graph or n < count - 1
+        rows.append(grad(outputs, inputs, start, keep, create_graph, allow_unused=True))
+    return [_stacked(column) for column in zip(*rows, strict=True)]
+
+
+def _stacked(grads: tuple[Grad, ...]) -> Grad:
+    if all(g is None for g in grads):
+        return None
+    stacked: Tensor = ops.aten.stack.default(grads)
+    return stacked
 
 
 def register_hook(self: Tensor, hook: TensorHook) -> RemovableHandle:
@@ -214,7 +264,8 @@ def retain_grad(self: Tensor) -> None:
         )
     if not self._keys & K.REQUIRES_GRAD:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if self.is_leaf or self.retains_grad:
+    known = self._ag
+    if known is None or known.grad_fn is None or known.retains:
         return
     tensor = weakref.ref(self)
 

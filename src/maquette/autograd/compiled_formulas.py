@@ -10,10 +10,9 @@ each to the node it is for, as the engine does. All are made when first needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from maquette.autograd.engine import Run, conform
-from maquette.autograd.graph import PackedTensor, watch
 from maquette.autograd.node import (
     AccumulateGrad,
     Grad,
@@ -25,6 +24,8 @@ from maquette.autograd.node import (
     reattached,
 )
 from maquette.autograd.node_names import node_name
+from maquette.autograd.saved_hooks import PackedTensor, watch
+from maquette.autograd.saved_values import saved_properties
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
@@ -72,6 +73,7 @@ class DerivativePlan:
         self.saves_result = any(n.startswith("result") for n in saved)
         self.saves_written = any(self.names[i] in saved for i in self.written)
         self.classes: dict[int, type[OpNode]] = {}
+        self.watched_twin: DerivativePlan | None = None
         self._check_names()
 
     def _check_names(self) -> None:
@@ -122,6 +124,7 @@ class _Maker:
 
     def __init__(self, plan: DerivativePlan, mask: int) -> None:
         self.plan = plan
+        self.mask = mask
         self.wanted = {plan.names[i] for bit, i in enumerate(plan.wrt) if mask >> bit & 1}
         self.active = [r for r in plan.rules if not self.wanted.isdisjoint(r.wrt)]
         names = dict.fromkeys(n for r in self.active for n in r.needs)
@@ -144,7 +147,9 @@ class _Maker:
         op = self.plan.op
         label = node_name(op)
         kind = label.rpartition("::")[2]
-        made: Any = type(kind, (OpNode,), {"__slots__": (), "op": op, "label": label})
+        shown = saved_properties(self.saved, self._watched_class)
+        made: Any = type(kind, (OpNode,), {"__slots__": (), "op": op, "label": label, **shown})
+        made.open_saved = staticmethod(self._late(made, "open_saved", self._open_saved_source))
         made.plain = self.plan.one_output
         made.saves_tensors = any(s.tensor for s in self.saved.values())
         made.save = staticmethod(self._function("_save", self._save_source()))
@@ -163,7 +168,32 @@ class _Maker:
         node_class: type[OpNode] = made
         return node_class
 
+    def _late(
+        self, owner: Any, name: str, source: Callable[[], list[str]]
+    ) -> Callable[..., tuple[object, ...]]:
+        """A function that makes itself, as an attribute of ``owner``, when first called."""
+
+        def late(node: OpNode) -> tuple[object, ...]:
+            function = self._function(f"_{name}", source())
+            setattr(owner, name, staticmethod(function))
+            return cast(tuple[object, ...], function(node))
+
+        return late
+
+    def _watched_class(self) -> type[OpNode]:
+        """The class of watched nodes for the same call."""
+        plan = self.plan
+        if plan.watched_twin is None:
+            plan.watched_twin = DerivativePlan(plan.op, watched=True)
+        return plan.watched_twin.node_class(self.mask)
+
     # --- source ----------------------------------------------------------------------
+
+    def _open_saved_source(self) -> list[str]:
+        """``_open_saved(node)``: what is saved, each value checked and opened."""
+        names = [s.names[0] for s in self.saved.values()]
+        answer = f"    return ({', '.join(names)}{',' if names else ''})"
+        return ["def _open_saved(_node):", *self._open(), answer]
 
     def save_source(self) -> str:
         """Source of the tuple to keep, over ``_r`` and parameters ``p0, p1, ...``."""

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn, cast
 
 from maquette.autograd.anomaly import remember_call
-from maquette.autograd.graph import PackedTensor, watch
 from maquette.autograd.inplace import rebase_history
 from maquette.autograd.node import (
     Grad,
@@ -25,10 +24,11 @@ from maquette.autograd.node import (
     grad_edge,
     set_history,
 )
+from maquette.autograd.saved_hooks import PackedTensor, watch
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import Tensor, alias
+from maquette.tensor.tensor import ADINPLACE, Tensor, alias, of_class
 
 Backward = Callable[..., object]
 Saved = SavedTensor | SavedOutput | PackedTensor
@@ -62,8 +62,8 @@ class FunctionCtx:
         for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
-                    f"save_for_backward can only save tensors and None, but argument {i} is of "
-                    f"type {type(t).__name__}; keep other values as attributes of ctx"
+                    f"save_for_backward can only save variables, but argument {i} is of type "
+                    f"{type(t).__name__}; keep other values as attributes of ctx"
                 )
         self._to_save = tensors
 
@@ -189,7 +189,7 @@ class CustomNode(Node):
         if len(answer) != count:
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected "
-                f"{count}, one for each argument, got {len(answer)})"
+                f"{count}, got {len(answer)})"
             )
         flat: list[Grad] = []
         for i, (size, grad) in enumerate(zip(self._inputs, answer, strict=True)):
@@ -216,8 +216,8 @@ class CustomNode(Node):
         if grad is None or isinstance(grad, Tensor):
             return grad
         raise RuntimeError(
-            f"function {self.name()}: expected a tensor or None as the gradient of {where} (got "
-            f"{_structure(grad)})"
+            f"expected Variable or None (got {_structure(grad)}) as the gradient of {where} of "
+            f"{self.name()}"
         )
 
     def _check(self, i: int, grad: Tensor) -> None:
@@ -347,12 +347,15 @@ def connect(
 
 
 def _check_dirty(ctx: FunctionCtx, outputs: Sequence[object]) -> None:
+    """Count the writes to what is marked as dirty, which no operator need have done."""
     for t in ctx._dirty:
         if not _among(t, outputs):
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as "
                 "output. The inputs that are modified inplace must all be outputs of the Function."
             )
+        if t._keys & ADINPLACE:
+            t._version_counter().value += 1
 
 
 def _connected(
@@ -367,13 +370,13 @@ def _connected(
     fixed = _among(out, ctx._non_differentiable)
     if node is None or fixed or not is_floating(out):
         if not written and _among(out, inputs):
-            return _as_view(out)
+            return _as_view(out) if tls.st.grad_enabled else _as_alias(out)
         return alias(out) if fixed and out.requires_grad else out
     if written:
         if out.is_leaf and out.requires_grad:
             raise RuntimeError(
                 f"{node.name()}: a leaf Variable that requires grad has been used in an in-place "
-                f"operation ({out.meta}). Write under no_grad, or to a clone()."
+                f"operation. ({out.meta}; write under no_grad, or to a clone().)"
             )
         rebase_history(out, node, number)
         return out
@@ -381,7 +384,8 @@ def _connected(
         out = _as_view(out)
     set_history(out, node, number)
     if out._base is not None:
-        out._autograd().creation_meta = "CUSTOM_FUNCTION"
+        several = node.output_count() > 1
+        out._autograd().creation_meta = "MULTI_OUTPUT_NODE" if several else "CUSTOM_FUNCTION"
     return out
 
 
@@ -393,9 +397,18 @@ def _among(out: Tensor, tensors: Sequence[object]) -> bool:
 
 
 def _as_view(t: Tensor) -> Tensor:
-    view = alias(t)
+    """A view of all of a tensor, of its class."""
+    view = _as_alias(t)
     view._base = t if t._base is None else t._base
     return view
+
+
+def _as_alias(t: Tensor) -> Tensor:
+    """The same memory outside autograd, as a tensor of the same class."""
+    made = alias(t)
+    if made.__class__ is Tensor and t.__class__ is not Tensor and not t._is_param:
+        return cast(Tensor, of_class(made, t.__class__))
+    return made
 
 
 def is_floating(t: Tensor) -> bool:

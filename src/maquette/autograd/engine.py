@@ -10,13 +10,15 @@ nobody else holds it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import cast
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_tensor_hooks
 from maquette.autograd.node import NOWHERE, AccumulateGrad, Edge, Grad, Node
+from maquette.autograd.saved_hooks import watch
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
@@ -42,16 +44,32 @@ def run_backward(
 
     With ``accumulate`` leaves get their ``.grad``; else nothing but the answer changes.
     """
+    runs = _active.runs
+    if len(runs) % _DEPTH == _DEPTH - 1 and runs[-1].__class__ is not _Deeper:
+        return _deeper(
+            lambda: run_backward(
+                roots,
+                root_grads,
+                retain_graph=retain_graph,
+                create_graph=create_graph,
+                wanted=wanted,
+                accumulate=accumulate,
+            )
+        )
     run = Run(roots, wanted, retain_graph, create_graph, accumulate)
     for (node, number), grad in zip(roots, root_grads, strict=True):
         run.deposit(node, number, grad)
     st = tls.st
     grad_before = st.grad_enabled
     context_before = st.node_context
+    runs.append(run)
     try:
         st.set_grad_enabled(create_graph)
         run.through()
+        for callback in run.callbacks or ():
+            callback()
     finally:
+        runs.pop()
         st.node_context = context_before
         try:
             st.set_grad_enabled(grad_before)
@@ -59,6 +77,63 @@ def run_backward(
             st.set_grad_enabled(grad_before)
             raise
     return run.found
+
+
+# --- runs within runs ----------------------------------------------------------------------------
+
+
+class _Deeper:
+    """Marks, among the active runs, where they go on in a thread of their own."""
+
+
+class _Active(threading.local):
+    """The runs of the engine that are under way in a thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run | _Deeper] = []
+
+
+_active = _Active()
+_DEPTH = 24  # runs within runs in one thread: each takes about 15 of Python's 1,000 frames
+
+
+def current_run() -> Run | None:
+    """The innermost run of the engine in this thread; None outside of backward."""
+    runs = _active.runs
+    return runs[-1] if runs and isinstance(runs[-1], Run) else None
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call ``callback`` at the end of the backward that is under way; else RuntimeError."""
+    run = current_run()
+    if run is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    run.callbacks = [*(run.callbacks or ()), callback]
+
+
+def _deeper(work: Callable[[], list[Grad]]) -> list[Grad]:
+    """Run a backward in a thread with a stack of its own, in this thread's state, and wait."""
+    runs, st, watching = [*_active.runs, _Deeper()], tls.st, vars(watch)
+    answer: list[list[Grad]] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        tls.st, _active.runs = st, runs
+        vars(watch).update(watching)
+        try:
+            answer.append(work())
+        except BaseException as error:  # noqa: BLE001  # raised where the thread was started
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return answer[0]
+
+
+# --- a run ---------------------------------------------------------------------------------------
 
 
 class Run:
@@ -69,7 +144,8 @@ class Run:
     """
 
     __slots__ = (
-        "accumulate", "anomaly", "arrivals", "buffers", "captures", "complete", "create_graph",
+        "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
+        "create_graph",
         "found", "needed", "order", "retain_graph",
     )  # fmt: skip
 
@@ -84,6 +160,7 @@ class Run:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.accumulate = accumulate
+        self.callbacks: list[Callable[[], None]] | None = None
         self.anomaly = is_anomaly_enabled()
         self.buffers: dict[Node, object] = {}
         self.needed = None if wanted is None else _needed(roots, wanted)
@@ -121,6 +198,12 @@ class Run:
                     stack.append(target)
         order.sort(key=_by_sequence, reverse=True)
         return order
+
+    def will_run(self, node: Node) -> bool:
+        """Whether the run comes by a node."""
+        if node.__class__ is AccumulateGrad:
+            return node in self.arrivals
+        return node in self.order
 
     def through(self) -> None:
         """Run every node, and give the leaves their gradients."""

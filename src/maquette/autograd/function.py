@@ -104,7 +104,7 @@ class Function:
                     f"{cls.__name__}.apply: kwarg-only Tensor args are not supported under "
                     f"function transforms: pass tensors positionally"
                 )
-        if kwargs:
+        if kwargs or split:
             args = _bound(cls, args, kwargs, split)
         st = tls.st
         if st.transforms and not st.single_level_function:
@@ -137,9 +137,14 @@ def _bound(
             f"{cls.__name__}.apply() takes no keyword arguments (got {', '.join(kwargs)}); they "
             f"work for functions that define setup_context"
         )
-    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+    bound = _signature(cls.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.args
+
+
+@functools.lru_cache(256)
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def _finish(

@@ -134,6 +134,36 @@ class inference_mode(_Mode):  # PyTorch's name
         st.set_exclude(exclude)
 
 
+class set_multithreading_enabled(_Mode):  # PyTorch's name
+    """Whether backward may use threads, one a device: at once, and until the end of a block.
+
+    The flag is kept for programs that ask for it; backward runs in the thread that calls it.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = bool(mode)
+        self._saved.append(_threads[0])
+        _threads[0] = self.mode
+
+    def clone(self) -> _Mode:
+        return set_multithreading_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _threads[0] = bool(self._saved.pop())
+
+
+_threads = [True]
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` was told last."""
+    return _threads[0]
+
+
 def is_grad_enabled() -> bool:
     """Whether operations on tensors that require grad are recorded in this thread."""
     return tls.st.grad_enabled
@@ -149,6 +179,8 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "is_multithreading_enabled",
     "no_grad",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]

@@ -26,19 +26,20 @@ _next_id = itertools.count().__next__
 class NodeHooks:
     """The hooks of one node; those that can be taken away by the number of their handle."""
 
-    __slots__ = ("after", "before", "retained", "tensor")
+    __slots__ = ("after", "before", "metadata", "retained", "tensor")
 
     def __init__(self) -> None:
         self.tensor: dict[int, tuple[int, TensorHook]] = {}
         self.retained: dict[int, Callable[[Tensor], None]] = {}  # by output
         self.before: dict[int, Callable[..., object]] = {}
         self.after: dict[int, Callable[..., object]] = {}
+        self.metadata: dict[str, object] = {}  # the user's
 
 
 class RemovableHandle:
     """Takes a hook away again with `remove`, or at the end of a ``with`` block."""
 
-    __slots__ = ("_hooks", "id")
+    __slots__ = ("__weakref__", "_hooks", "id")
 
     def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
         self.id = _next_id()

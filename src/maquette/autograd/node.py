@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maquette.autograd.hooks import NodeHooks
+from maquette.autograd.hooks import NodeHooks, RemovableHandle
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import node_observers, tls
@@ -86,6 +86,25 @@ class Node:
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         return tuple((None, 0) if e is None else e for e in self.edges)
+
+    @property
+    def metadata(self) -> dict[str, object]:
+        """A dict for the user's notes."""
+        return hooks_of(self).metadata
+
+    def register_hook(self, fn: Callable[..., object]) -> RemovableHandle:
+        """Call ``fn(grad_inputs, grad_outputs)`` after the node ran: gradients that go, that came.
+
+        Both are tuples; a tuple that it returns takes the place of those that go.
+        """
+        return RemovableHandle(hooks_of(self).after, fn)
+
+    def register_prehook(self, fn: Callable[..., object]) -> RemovableHandle:
+        """Call ``fn(grad_outputs)`` before the node runs; it may return a tuple to take instead."""
+        return RemovableHandle(hooks_of(self).before, fn)
+
+    def _sequence_nr(self) -> int:
+        return self.sequence
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {hex(id(self))}>"
@@ -175,6 +194,7 @@ class OpNode(Node, History):
     label: ClassVar[str]
     saves_tensors: ClassVar[bool]
     save: ClassVar[Callable[..., tuple[object, ...]]]
+    open_saved: ClassVar[Callable[[OpNode], tuple[object, ...]]]
     formulas: Callable[[list[Grad]], list[Grad]]
     saved: tuple[object, ...] | None
     count: int  # of outputs, where that is not 1 by the schema

@@ -759,10 +759,10 @@ def _converted(t: TensorBase, cls: type) -> object:
 
 def _as_subclass(t: TensorBase, cls: type) -> object:
     """`Tensor.as_subclass`, where subclasses' handlers are off: an alias of the class."""
-    return _of_class(cast(Tensor, t).alias(), cls)
+    return of_class(cast(Tensor, t).alias(), cls)
 
 
-def _of_class(t: TensorBase, cls: type) -> object:
+def of_class(t: TensorBase, cls: type) -> object:
     """A result as an object of ``cls`` with the same parts; a fake or another subclass's stays."""
     if type(t) is not Tensor:
         return t

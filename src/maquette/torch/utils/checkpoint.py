@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn
 
 from maquette.autograd import Function, backward, enable_grad, is_grad_enabled
-from maquette.autograd.graph import saved_tensors_hooks
+from maquette.autograd.saved_hooks import saved_tensors_hooks
 from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.tensor.generator import fork_rng, generator_of
