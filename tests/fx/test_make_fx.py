@@ -183,3 +183,39 @@ def test_an_unknown_mode_is_refused() -> None:
     make: Callable[..., Any] = fx.make_fx
     with pytest.raises(AssertionError, match="Unexpected tracing type: 'pale'"):
         make(lambda x: x, tracing_mode="pale")
+
+
+# --- symbolic sizes --------------------------------------------------------------------------
+
+
+def test_sizes_are_asked_for_in_the_graph() -> None:
+    def program(x: mq.Tensor) -> mq.Tensor:
+        return x.view(-1, x.shape[1] * 2).sum(0)
+
+    graph = fx.make_fx(program, tracing_mode="symbolic")(mq.ones(4, 6))
+    assert graph(mq.ones(8, 3)).shape == (6,)
+    assert targets(graph)[0] is aten.sym_size.int
+    assert '"Sym(2*s1)" = 2 * sym_size_int' in graph.print_readable(print_output=False)
+
+
+def test_expressions_of_sizes_are_computed_once() -> None:
+    def program(x: mq.Tensor) -> list[mq.Tensor]:
+        half = x.shape[0] // 2
+        return [x.new_zeros(half + 1), x.new_zeros(half + 1), x.new_zeros(half)]
+
+    graph = fx.make_fx(program, tracing_mode="symbolic")(mq.ones(6))
+    assert [t.numel() for t in graph(mq.ones(9))] == [5, 5, 4]
+    assert [getattr(t, "__name__", "") for t in targets(graph)].count("floordiv") == 1
+
+
+def test_integer_arguments_are_symbols() -> None:
+    graph = fx.make_fx(lambda x, n: x.expand(n, x.shape[0]), tracing_mode="symbolic")
+    assert graph(mq.ones(4), 3)(mq.ones(7), 2).shape == (2, 7)
+
+
+def test_numbers_from_data_are_symbols() -> None:
+    def program(x: mq.Tensor) -> mq.Tensor:
+        return mq.full((2,), x.sum().item()) + x[x > 1].sum()
+
+    graph = fx.make_fx(program, tracing_mode="symbolic")(mq.ones(3, dtype=mq.int64))
+    assert graph(mq.tensor([1, 2, 3])).tolist() == [11, 11]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Literal
 
+import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
 from maquette.core import pytree
 from maquette.core.symbols import node_of
 from maquette.dispatch.overrides import enable_python_dispatcher
@@ -243,11 +244,8 @@ class _MakeFx:
                 "fakes of a mode without one"
             )
             return found
-        environment = SYMBOLIC_ENVIRONMENT[0]
-        if environment is None:
-            raise NotImplementedError("make_fx(tracing_mode='symbolic') needs maquette.symbolic")
         return FakeTensorMode(
-            allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=environment()
+            allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=symbolic.ShapeEnv()
         )
 
     def _as_fakes(self, mode: FakeTensorMode, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -260,6 +258,8 @@ class _MakeFx:
                 if self.tracing_mode == "symbolic":
                     return mode.from_tensor(x, source=f"input{count}")
                 return mode.from_tensor(x)
+            if self.tracing_mode == "symbolic" and type(x) is int:
+                return _as_symbol(mode, x, f"input{count}")
             return x
 
         mapped = pytree.tree_map(as_fake, args)
@@ -267,8 +267,11 @@ class _MakeFx:
         return mapped
 
 
-SYMBOLIC_ENVIRONMENT: list[Callable[[], Any] | None] = [None]
-"""What makes the environment of symbols of a trace, once there are symbols."""
+def _as_symbol(mode: FakeTensorMode, value: int, source: str) -> Any:
+    """A symbolic number for an integer argument; itself where there is nothing to learn of it."""
+    environment: Any = mode.shape_env
+    symbol = environment.create_unspecified_symbol(value, source)
+    return environment.create_symintnode(symbol, hint=value)
 
 
 def _entering(

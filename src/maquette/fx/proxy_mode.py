@@ -112,7 +112,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         node_kwargs = call.named(kwargs) if kwargs else _NO_KEYWORDS
         known = None
         if plan.asks_data:
-            if not call.constant and self._error_on_data_dependent_ops and call.inputs:
+            if not call.constant and call.inputs and self._refuses(func):
                 self._refuse_number(func, args)
         elif call.constant and call.inputs and not plan.random:
             known = self._known_answer(func, args, kwargs)
@@ -201,6 +201,12 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         table = self.tracer.tensor_table
         with disable_current_modes():
             return func(*_with_constants(args, table), **_with_constants(kwargs, table))
+
+    def _refuses(self, func: OpOverload) -> bool:
+        """Whether a number that only data could tell cannot be a symbol instead."""
+        environment = getattr(tls.st.fake_mode, "shape_env", None)
+        symbolic = func is _to_number and environment is not None
+        return self._error_on_data_dependent_ops and not symbolic
 
     def _refuse_number(self, func: OpOverload, args: tuple[Any, ...]) -> NoReturn:
         frame = user_frame(sys._getframe(1))

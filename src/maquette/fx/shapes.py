@@ -32,6 +32,8 @@ _MOST = 65536
 def tensor_metadata(t: Tensor) -> TensorMetadata:
     """The `TensorMetadata` of a tensor."""
     key = (t.meta, t.requires_grad)
+    if t.meta.is_symbolic:
+        return _made(*key, formats=())  # to compare symbols would guard
     found = _known.get(key)
     if found is None:
         if len(_known) >= _MOST:
@@ -43,8 +45,12 @@ def tensor_metadata(t: Tensor) -> TensorMetadata:
 _extract_tensor_metadata = tensor_metadata
 
 
-def _made(meta: TensorMeta, requires_grad: bool) -> TensorMetadata:
-    formats = (contiguous_format, channels_last, channels_last_3d)
+_FORMATS = (contiguous_format, channels_last, channels_last_3d)
+
+
+def _made(
+    meta: TensorMeta, requires_grad: bool, formats: tuple[memory_format, ...] = _FORMATS
+) -> TensorMetadata:
     ranks = {channels_last: 4, channels_last_3d: 5}
     fitting = (
         f for f in formats if ranks.get(f, meta.ndim) == meta.ndim and meta.is_contiguous_in(f)

@@ -8,11 +8,12 @@ added, once for each expression.
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from maquette.core.symbols import SymbolicNode, node_of
+from maquette.core.symbols import node_of
 from maquette.dispatch.registry import ops
 from maquette.fx.node import Node
 from maquette.tensor.tensor import Tensor
@@ -28,80 +29,132 @@ class SymbolNodes:
 
     def __init__(self) -> None:
         self.graph: Graph | None = None
-        self._nodes: dict[Hashable, Node] = {}
-        # Where a number is to be had that no node gives yet.
-        self._sources: dict[Hashable, tuple[Any, Node, Callable[..., Any], int | None, Any]] = {}
+        self._nodes: dict[Any, Node] = {}  # by expression
+        self._sources: dict[Any, _Source] = {}  # by expression, what no node gives yet
 
     def note(self, number: Any, node: Node) -> None:
         """Say that ``node`` gives a symbolic number."""
-        self._nodes.setdefault(_key(number), node)
+        self._nodes.setdefault(_expression(number), node)
 
     def note_sizes(self, t: Tensor, node: Node) -> None:
         """Say that ``node`` gives a tensor, whose sizes, strides and offset may be symbols."""
         meta = t.meta
         for dim, size in enumerate(meta.shape):
             if size.__class__ is not int:
-                self._note_source(size, node, aten.sym_size.int, dim)
+                self._note_source(size, aten.sym_size.int, (node, dim))
         for dim, stride in enumerate(meta.strides):
             if stride.__class__ is not int:
-                self._note_source(stride, node, aten.sym_stride.int, dim)
+                self._note_source(stride, aten.sym_stride.int, (node, dim))
         if meta.offset.__class__ is not int:
-            self._note_source(meta.offset, node, aten.sym_storage_offset.default, None)
+            self._note_source(meta.offset, aten.sym_storage_offset.default, (node,))
 
-    def _note_source(
-        self, number: Any, node: Node, query: Callable[..., Any], dim: int | None
-    ) -> None:
-        key = _key(number)
-        self._sources.setdefault(key, (number, node, query, dim, None))
+    def _note_source(self, number: Any, query: Any, args: tuple[Any, ...]) -> None:
+        expression = _expression(number)
+        if expression not in self._nodes:
+            self._sources.setdefault(expression, _Source(number, query, args))
 
     def find(self, number: Any) -> Node | None:
         """The node that gives a symbolic number, made if need be; None where nothing gives it."""
-        key = _key(number)
-        known = self._nodes.get(key)
-        if known is not None:
-            return known
-        made = self._from_source(key) or self._from_expression(number)
+        made = self._node_of(_expression(number))
         if made is not None:
-            self._nodes[key] = made
+            made.meta.setdefault("val", number)
         return made
 
-    def _from_source(self, key: Hashable) -> Node | None:
-        found = self._sources.get(key)
-        if found is None:
-            return None
-        number, node, query, dim, _ = found
+    def _node_of(self, expression: Any) -> Node | None:
+        known = self._nodes.get(expression)
+        if known is None:
+            source = self._sources.get(expression)
+            known = self._computed(expression) if source is None else self._asked(source)
+            if known is not None:
+                self._nodes[expression] = known
+        return known
+
+    def _asked(self, source: _Source) -> Node:
         assert self.graph is not None
-        made = self.graph.call_function(
-            query, (node,) if dim is None else (node, dim), name=_name_of(query)
-        )
-        made.meta["val"] = number
+        name = str(source.query.__name__).replace(".", "_").removesuffix("_default")
+        # Where a tensor is made its size may be asked for, whatever is traced now.
+        made = self.graph.call_function(source.query, source.args, name=name)
+        made.meta["val"] = source.number
         return made
 
-    def _from_expression(self, number: Any) -> Node | None:
-        """Nodes that compute an expression from its parts."""
-        node: SymbolicNode | None = node_of(number)
-        parts = getattr(node, "as_calls", None)
-        if parts is None or self.graph is None:
+    # --- expressions -----------------------------------------------------------------
+
+    def _computed(self, expression: Any) -> Node | None:
+        """Nodes that compute a polynomial of what nodes give; None where a part has no node."""
+        total: Any = None
+        for atoms, factor in getattr(expression, "terms", {}).items():
+            term: Any = None
+            for atom in atoms:
+                part = self._atom(atom)
+                if part is None:
+                    return None
+                term = part if term is None else self._call(operator.mul, term, part)
+            if term is None:
+                term = factor
+            elif factor != 1:
+                term = self._call(operator.mul, factor, term)
+            total = term if total is None else self._call(operator.add, total, term)
+        return total if isinstance(total, Node) else None
+
+    def _atom(self, atom: Any) -> Node | None:
+        alone = atom.poly
+        if alone in self._nodes or alone in self._sources:
+            return self._node_of(alone)
+        function = _FUNCTIONS.get(getattr(atom, "func", ""))
+        if function is None:
             return None
-        graph = self.graph
-
-        def call(function: Callable[..., Any], args: tuple[Any, ...]) -> Node:
-            return graph.call_function(function, args)
-
-        made: Node | None = parts(self.find, call)
-        if made is not None:
-            made.meta["val"] = number
+        args = [_constant(arg) for arg in atom.args]
+        nodes = [self._node_of(a) if c is None else c for a, c in zip(atom.args, args)]
+        if None in nodes:
+            return None
+        made = self._nodes[alone] = self._call(function, *nodes)
         return made
 
-
-def _name_of(query: Any) -> str:
-    return str(query.__name__).replace(".", "_").removesuffix("_default")
-
-
-def _key(number: Any) -> Hashable:
-    node = node_of(number)
-    assert node is not None
-    return node.intern_key()
+    def _call(self, function: Callable[..., Any], *args: Any) -> Node:
+        assert self.graph is not None
+        return self.graph.call_function(function, args)
 
 
-__all__ = ["SymbolNodes", "operator"]
+class _Source(NamedTuple):
+    """Where a symbolic number is to be had: what is called, with what."""
+
+    number: Any
+    query: Any
+    args: tuple[Any, ...]
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "Max": max,
+    "Min": min,
+    "IntTrueDiv": operator.truediv,
+    "FloatTrueDiv": operator.truediv,
+    "PowByNatural": operator.pow,
+    "FloatPow": operator.pow,
+    "ToFloat": float,
+    "TruncToInt": math.trunc,
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
+    "RoundToInt": round,
+    "Abs": abs,
+    "LShift": operator.lshift,
+    "RShift": operator.rshift,
+    "BitwiseFn_bitwise_and": operator.and_,
+    "BitwiseFn_bitwise_or": operator.or_,
+    "BitwiseFn_bitwise_xor": operator.xor,
+}
+"""What computes a call in an expression, on plain numbers."""
+
+
+def _expression(number: Any) -> Any:
+    """A symbolic number's expression as it is known now; equal ones are one object."""
+    node: Any = node_of(number)
+    assert node is not None, f"expected a symbolic number, got {number!r}"
+    return getattr(node, "current", None) or node.intern_key()
+
+
+def _constant(expression: Any) -> Any:
+    return getattr(expression, "constant", None)
