@@ -8,6 +8,11 @@ from functional_programs import differences, make
 import maquette as mq
 import maquette.torch as torch
 from maquette.fx.proxy_tensor import make_fx
+from maquette.torch._subclasses.functional_tensor import (
+    FunctionalTensor,
+    FunctionalTensorMode,
+    dispatch_functionalize,
+)
 from maquette.transforms import functionalize, grad, jvp, vmap
 from maquette.transforms.functional import (
     disable_functionalization,
@@ -266,3 +271,38 @@ def test_a_view_without_inverse_says_what_to_register():
         assert functionalize(lambda x: half(x) + 1)(mq.ones(4)).shape == (2,)
         with pytest.raises(RuntimeError, match="no inverse"):
             functionalize(lambda x: half(x).add_(1))(mq.ones(4))
+
+
+# --- functional tensors under their mode --------------------------------------------------------
+
+
+def viewing(x):
+    y = x.view(-1)
+    y[0].add_(1)
+    x.t_()
+    return x * 2, mq.zeros(2).add_(y[:2])
+
+
+def test_a_mode_functionalizes_for_the_modes_below_it():
+    found = operators_of(dispatch_functionalize(viewing), mq.ones(2, 2))
+    assert not [name for name in found if name.partition(".")[0].endswith("_")]
+    expected = [t.tolist() for t in viewing(mq.ones(2, 2))]
+    assert [t.tolist() for t in dispatch_functionalize(viewing)(mq.ones(2, 2))] == expected
+
+
+def test_autograd_records_on_functional_tensors():
+    plain = mq.ones(2, requires_grad=True)
+    with FunctionalTensorMode():
+        x = FunctionalTensor.to_functional(plain)
+        y = x * 2
+        y[0].mul_(3)
+        y.sum().backward()
+        assert x.grad.from_functional().tolist() == [6, 2]
+
+
+def test_functional_tensors_need_their_mode():
+    plain = mq.ones(2)
+    with FunctionalTensorMode():
+        x = FunctionalTensor.to_functional(plain)
+    with pytest.raises(RuntimeError, match="on its own"):
+        x.add(1)

@@ -8,7 +8,9 @@ or lists them, finds them (`dispatch.packet.find_packet`).
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 
+from maquette.dispatch.base import FUNCTIONALIZE_IMPLS, OperatorBase
 from maquette.dispatch.packet import LATE, LATE_RULES
 
 FAMILIES = (
@@ -55,3 +57,12 @@ def load_rules() -> None:
 
 
 LATE_RULES.append(load_rules)
+
+
+def register_functionalization(op: OperatorBase, rule: Callable[..., object]) -> None:
+    """Register a functionalization rule, once what it is registered with has been read."""
+    importlib.import_module("maquette.transforms.functional.contexts")
+    FUNCTIONALIZE_IMPLS[0](op, rule)
+
+
+FUNCTIONALIZE_IMPLS.append(register_functionalization)

@@ -22,6 +22,7 @@ from maquette.dispatch.guards import (
     tls_set_dispatch_key_included,
 )
 from maquette.dispatch.handlers import autograd_would_have_decomposed, enable_reentrant_dispatch
+from maquette.dispatch.higher_order import HigherOrderOperator
 from maquette.dispatch.kernels import fallthrough_kernel
 from maquette.dispatch.keysets import (
     DispatchKey,
@@ -116,6 +117,7 @@ __all__ = [
     "DispatchKeySet",
     "ExcludeDispatchKeyGuard",
     "ForceDispatchKeyGuard",
+    "HigherOrderOperator",
     "IncludeDispatchKeyGuard",
     "OpOverload",
     "OpOverloadPacket",

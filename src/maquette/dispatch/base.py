@@ -32,6 +32,10 @@ Overridable = DispatchKey | type | TransformType
 """What `OperatorBase.py_impl` takes."""
 
 
+FUNCTIONALIZE_IMPLS: list[Callable[[OperatorBase, Callable[..., object]], None]] = []
+"""What registers a functionalization rule of an operator: a layer above gives it."""
+
+
 class OperatorBase:
     """An operator: something with a name that can be called and given Python kernels."""
 
@@ -69,11 +73,22 @@ class OperatorBase:
 
         return register
 
+    def py_functionalize_impl(self, fn: F) -> F:
+        """Register ``fn(ctx, *args, **kwargs)`` for functionalization in its three forms (D69).
+
+        They are the key Functionalize, `FunctionalTensorMode` and the transform `functionalize`;
+        ``ctx`` says which by what it does (D70).
+        """
+        FUNCTIONALIZE_IMPLS[0](self, fn)
+        return fn
+
     def _register_python(self, kind: Overridable, function: Callable[..., object]) -> None:
         if isinstance(kind, TransformType):
             assert kind not in self.functorch_table, f"{self.name()} has a rule for {kind} already"
             self.functorch_table[kind] = function
-        elif isinstance(kind, type) and issubclass(kind, TorchDispatchMode | TensorBase):
+        elif isinstance(kind, type) and (
+            issubclass(kind, TorchDispatchMode | TensorBase) or hasattr(kind, "_mode_key")
+        ):
             assert kind not in self.python_key_table, f"{self.name()} has a rule for {kind} already"
             self.python_key_table[kind] = function
             self._forget_dispatch()

@@ -11,9 +11,11 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from maquette.core.errors import MissingName
 from maquette.dispatch.facts import OperatorFacts
+from maquette.dispatch.higher_order import REGISTERED
 from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload
 from maquette.dispatch.packet import (
     LATE,
@@ -93,6 +95,28 @@ def _what_is_missing(namespace: str, name: str) -> str:
     )
 
 
+class HigherOrderNamespace(OpNamespace):
+    """``ops.higher_order``: the newest higher-order operator of each name (D91)."""
+
+    def __getattr__(self, name: str) -> Any:  # an operator, of a class of its own
+        found = None if name.startswith("__") else REGISTERED.get(name)
+        if found is None and not name.startswith("__"):
+            load_late(self._namespace)  # the built-in ones
+            found = REGISTERED.get(name)
+        if found is None:
+            raise AttributeError(
+                f"'{self._namespace}' has no operator '{name}': no HigherOrderOperator of that "
+                f"name has been made"
+            )
+        if name not in self._bound:
+            self._bound.append(name)
+        return found
+
+    def __dir__(self) -> list[str]:
+        load_late(self._namespace)
+        return sorted({*types.ModuleType.__dir__(self), *REGISTERED})
+
+
 class Ops(types.ModuleType):
     """The root, ``maquette.ops``: an attribute of any name is a namespace."""
 
@@ -110,7 +134,8 @@ class Ops(types.ModuleType):
         with LOCK:
             namespace = self.__dict__.get(name)
             if not isinstance(namespace, OpNamespace):
-                namespace = self.__dict__[name] = OpNamespace(name)
+                kind = HigherOrderNamespace if name == "higher_order" else OpNamespace
+                namespace = self.__dict__[name] = kind(name)
                 self._bound.append(name)
         return namespace
 

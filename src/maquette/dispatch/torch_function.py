@@ -156,14 +156,22 @@ def overriding_classes(args: Sequence[object], kwargs: Mapping[str, object]) -> 
 
 
 def call_torch_function(
-    func: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+    func: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    types: tuple[type, ...] | None = None,
 ) -> object:
     """Offer a call to the top function mode, then to argument classes; NO_OVERRIDE if none is.
+
+    types: the classes, where they are not those of the arguments and lists among them.
 
     Raises TypeError, naming those asked, if every one gave NotImplemented (D135).
     """
     st = tls.st
-    types = overriding_classes(args, kwargs) if st.subclass_functions else ()
+    if not st.subclass_functions:
+        types = ()
+    elif types is None:
+        types = overriding_classes(args, kwargs)
     asked: list[object] = []
     if st.function_modes:
         mode = _pop(st)

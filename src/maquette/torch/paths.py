@@ -24,6 +24,7 @@ PACKAGES = {
     "_library": "maquette.library",
     "_library.infer_schema": "maquette.library.infer_schema",
     "_subclasses.fake_tensor": "maquette.fake",
+    "_subclasses.functional_tensor": "maquette.torch.functional_tensors",
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.tensor.printing",
     "autograd.anomaly_mode": "maquette.autograd.anomaly",

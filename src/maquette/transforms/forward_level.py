@@ -44,6 +44,11 @@ class JvpInterpreter(Interpreter):
     def call_of(cls, op: OpOverload) -> Call:
         return forward_call(op)
 
+    def lifted(self, t: Tensor) -> Tensor:
+        """A tensor at this level: itself, or one that does not move with the inputs."""
+        own = t.__class__ is DualTensor and cast(Wrapper, t)._interpreter is self
+        return t if own else dual(t, None, self)
+
     def process(self, op: OpOverload, params: Sequence[object]) -> object:
         return forward_call(op)(self, params)
 

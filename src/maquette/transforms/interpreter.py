@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import TransformType
@@ -85,6 +85,10 @@ class Interpreter:
     def check_state(self, state: object) -> bool:
         """Whether the interpreter is in a state that `get_state` gave."""
         return self.get_state() == state
+
+    def lifted(self, t: Any) -> Any:
+        """A tensor, of a live level, as this level takes it from a higher-order operator."""
+        return t
 
     def lower(self) -> _Lowered:
         """For a ``with`` block: the stack without this level and what is above it."""

@@ -10,8 +10,9 @@ tensors whose transform is over.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
+from maquette.dispatch.higher_order import AT_TRANSFORM, REVIVE, HigherOrderOperator
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, keys_of, set_fallback
@@ -19,6 +20,7 @@ from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter, batched_call
+from maquette.transforms.functional.wrapper import each
 from maquette.transforms.interpreter import (
     BACK,
     BATCHED,
@@ -124,6 +126,24 @@ def run_revived(op: OpOverload, params: Sequence[object]) -> object:
     ]
     return op.run(tls.st.effective_keys(keys_of(plain)), plain)
 
+
+def at_transform(op: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a higher-order operator under the top transform: its rule for that (D123)."""
+    if not tls.st.transforms:  # the key alone was included
+        raise NotImplementedError(f"{op.name()}: no function transform is in force")
+    level = cast(Interpreter, tls.st.transforms[-1])
+    rule = op.functorch_table.get(level.key())
+    if rule is None:
+        raise NotImplementedError(
+            f"the HigherOrderOperator {op.name()} has no rule for {level.key()}: register one with "
+            f"{op.name()}.py_impl({level.key()})"
+        )
+    given = each(Tensor, lambda t: level.lifted(revived(t)), (args, kwargs))
+    return rule(level, *given[0], **given[1])
+
+
+AT_TRANSFORM[:] = [at_transform]
+REVIVE[:] = [lambda values: each(Tensor, revived, values)]
 
 for _key, _factory in (
     (DispatchKey.FuncTorchDynamicLayerFrontMode, front_kernel),

@@ -49,6 +49,11 @@ class GradInterpreter(Interpreter):
         ks = (keys | BACK | st.include & _CARRIED) & (st.keep | K.AUTOGRAD) & _DROPPED
         return (op._table.get(ks) or op.resolve(ks))(ks, *given)
 
+    def lifted(self, t: Tensor) -> Tensor:
+        """A tensor at this level: itself, or a leaf that does not require grad."""
+        own = t.__class__ is GradTrackingTensor and cast(Wrapper, t)._interpreter is self
+        return t if own else tracked(t, self)
+
     def _lifted(self, op: OpOverload, i: int, p: object) -> tuple[object, int]:
         """A parameter with its tensors at this level, and their keys."""
         if p.__class__ is tuple:

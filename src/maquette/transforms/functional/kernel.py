@@ -129,7 +129,7 @@ def _functional(op: OpOverload) -> Handler:
 def _wrapped(result: Any, owner: Owner, mine: dict[int, FunctionalWrapper]) -> Any:
     """A result with its tensors wrapped; one that is the value of an argument is that argument."""
     if isinstance(result, Tensor):
-        return mine.get(id(result)) or wrap(result, owner)
+        return mine[id(result)] if id(result) in mine else wrap(result, owner)
     if isinstance(result, (tuple, list)):
         return type(result)([_wrapped(r, owner, mine) for r in result])
     return result

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from maquette.core.pytree import tree_flatten, tree_map_only
+from maquette.core.pytree import tree_flatten
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import TransformType
 from maquette.dispatch.guards import ExcludeDispatchKeyGuard
@@ -27,6 +27,7 @@ from maquette.transforms.functional.kernel import Handler, functionalized
 from maquette.transforms.functional.wrapper import (
     FUNCTIONALIZE,
     FunctionalWrapper,
+    each,
     is_functional,
     wrap,
 )
@@ -234,13 +235,13 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
                     made[id(t)] = wrap(revived(t), level)
                 return made[id(t)]
 
-            inner: Any = tree_map_only(Tensor, into, (args, kwargs))
+            inner: Any = each(Tensor, into, (args, kwargs))
             out = func(*inner[0], **inner[1])
             given = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)]
             with level.lower():
                 for t in given:
                     write_back(t, made[id(t)])
-            return tree_map_only(Tensor, lambda t: t.sync() if is_functional(t, level) else t, out)
+            return each(Tensor, lambda t: t.sync() if is_functional(t, level) else t, out)
 
     return wrapped
 

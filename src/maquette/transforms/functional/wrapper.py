@@ -7,10 +7,12 @@ whose they are: of the key Functionalize, or of one level of the transform.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeGuard, cast
 
 from maquette.core.meta import TensorMeta
+from maquette.core.pytree import tree_map_only
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -176,6 +178,11 @@ def value_of(t: Any, owner: Owner) -> Any:
     if t.__class__ is FunctionalWrapper and t._interpreter is owner:
         return t.sync()
     return t
+
+
+def each(cls: type, function: Callable[[Any], Any], tree: Any) -> Any:
+    """A tree with ``function`` of every leaf of a class in its place."""
+    return tree_map_only(cls, function, tree)
 
 
 def is_functional(t: object, owner: Owner) -> TypeGuard[FunctionalWrapper]:
