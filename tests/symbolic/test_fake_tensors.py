@@ -220,6 +220,27 @@ def test_F17_F120_programs_run_on_symbols_without_a_guard(
     assert ms.shape_env.guards == []
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, n: x * n, lambda x, n: n - x, lambda x, n: x / n, lambda x, n: x.add_(n),
+        lambda x, n: x > n, lambda x, n: mq.full_like(x, n), lambda x, n: x.clamp(min=n),
+    ],
+)  # fmt: skip
+def test_F115_numbers_beside_tensors_leave_no_guard(ms: mq.FakeTensorMode, program: Any) -> None:
+    x = ms.from_tensor(mq.ones(8, 5))
+    value = ms.from_tensor(mq.ones(3))[0].item()
+    for number in (x.shape[0], value):
+        assert shape(program(x, number)) == "(s0, s1)"
+    assert ms.shape_env is not None
+    assert ms.shape_env.guards == []
+
+
+def test_F117_the_pieces_of_a_split_are_counted_by_a_guard(ms: mq.FakeTensorMode) -> None:
+    pieces = ms.from_tensor(mq.ones(9)).chunk(2)
+    assert [str(p.shape[0]) for p in pieces] == ["((s0 + 1)//2)", "s0 - ((s0 + 1)//2)"]
+
+
 def test_F17_bytes_are_symbolic_when_sizes_are(ms: mq.FakeTensorMode) -> None:
     x = ms.from_tensor(mq.ones(8, 5))
     assert str(x.untyped_storage().nbytes()) == "4*s0*s1"

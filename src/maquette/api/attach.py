@@ -17,9 +17,10 @@ from maquette.dispatch.operator import WRITTEN_AT, OpOverload
 from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.torch_function import call_torch_function
+from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.tensor import LateMethod, Tensor
 
-_NUMBERS = (int, float, bool, complex)
+_NUMBERS = (int, float, bool, complex, SymNumber)
 
 
 def _binary(

@@ -84,16 +84,25 @@ class _Answers(dict[Any, Any]):
     def __missing__(self, arguments: tuple[object, ...]) -> object:
         since = _epoch[0]
         answer = self.function(*arguments)
+        if any(getattr(a, "is_symbolic", False) for a in arguments):
+            return answer  # remembered, it would keep a shape environment alive
         remember(self, arguments, answer, since)
         return answer
 
 
 def remembered(function: Callable[[*Ts], R]) -> Callable[[*Ts], R]:
-    """Remember what a pure function returned for hashable positional arguments."""
+    """Remember what a pure function returned for positional arguments.
+
+    Symbolic sizes have no hash, and their metas belong to an environment: nothing is remembered of
+    either.
+    """
     table = _Answers(function)
 
     @functools.wraps(function)
     def asked(*args: *Ts) -> R:
-        return table[args]  # type: ignore[no-any-return]  # what the function returned
+        try:
+            return table[args]  # type: ignore[no-any-return]  # what the function returned
+        except TypeError:  # something without a hash, or the function's own refusal
+            return function(*args)
 
     return asked

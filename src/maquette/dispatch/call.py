@@ -25,12 +25,15 @@ from maquette.dispatch.generated import PREFIX, compiled, generate
 from maquette.dispatch.schema import Argument
 from maquette.dispatch.schema_types import SchemaType
 from maquette.dispatch.tls import tls
-from maquette.symbolic.numbers import SymInt
+from maquette.symbolic.numbers import SymBool, SymFloat, SymInt
 
 if TYPE_CHECKING:
     from maquette.dispatch.operator import OpOverload
 
-NUMBERS = frozenset((int, float, bool, complex))
+NUMBERS = frozenset((int, float, bool, complex, SymInt, SymFloat, SymBool))
+# Those that kernels may use in keys. To hash a SymFloat or a SymBool is to guard: a call with one
+# takes the slow way, which marks it as symbolic.
+_HASHED = NUMBERS - {SymFloat, SymBool}
 _CLASSES: dict[str, object] = {
     "int": int,
     "symint": int,
@@ -143,6 +146,7 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
         "_resolve": op.resolve,
         "_tls": tls,
         "_NUMBERS": NUMBERS,
+        "_HASHED": _HASHED,
         "_Size": Size,
         "_SymInt": SymInt,
         "_LIMIT": _LIMIT,
@@ -258,7 +262,7 @@ def _guard(argument: Argument, *, bounded: bool = False) -> list[str] | None:
         # A generator is any object; None is the common case.
         return [f"if {name} is not None:", "    SLOW"]
     elif base.kind == "scalar":
-        lines = [f"if {name}.__class__ not in _NUMBERS:", "    SLOW"]
+        lines = [f"if {name}.__class__ not in _HASHED:", "    SLOW"]
     elif base.kind in _CLASSES:
         lines = [f"if {_not_exact(name, base.kind, bounded)}:", *_unless_symbolic(name, base.kind)]
     else:
@@ -299,7 +303,7 @@ def _list_guard(name: str, elem: SchemaType, bounded: bool) -> list[str]:
         unless = [f"    {line}" for line in _unless_symbolic("_i", inner.kind)]
         lines += [f"for _i in {name}:", f"    if {wrong}:", *unless]
     elif inner.kind == "scalar" and not elem.is_optional:
-        lines += [f"for _i in {name}:", "    if _i.__class__ not in _NUMBERS:", "        SLOW"]
+        lines += [f"for _i in {name}:", "    if _i.__class__ not in _HASHED:", "        SLOW"]
     elif inner.kind == "tensor":
         lines += [f"_keys_{name} = 0", f"for _i in {name}:"]
         if elem.is_optional:

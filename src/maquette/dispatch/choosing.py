@@ -18,6 +18,7 @@ from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import FunctionSchema
 from maquette.dispatch.schema_types import SchemaType
+from maquette.symbolic.numbers import SymBool, SymFloat, SymInt
 
 
 class _Sized(Protocol):
@@ -30,7 +31,7 @@ class _Sized(Protocol):
 
 
 _None: Final = type(None)
-_NUMBERS: Final[frozenset[type]] = frozenset((int, float, bool, complex))
+_NUMBERS: Final[frozenset[type]] = frozenset((int, float, bool, complex, SymInt, SymFloat, SymBool))
 _WHOLE: Final[frozenset[type]] = frozenset((int, bool, TensorBase))
 _REAL: Final = _WHOLE | {float}
 # The classes that are judged, tensor classes as TensorBase; of any other nothing is said.

@@ -43,6 +43,7 @@ from maquette.dispatch.torch_function import (
     call_torch_function,
     overriding_classes,
 )
+from maquette.symbolic.numbers import SymNumber
 
 if TYPE_CHECKING:
     from maquette.autograd.formulas import Derivatives
@@ -552,13 +553,17 @@ def as_written(frame: FrameType | None) -> _Written | None:
 
 
 def argument_keys(op: OpOverload, params: Sequence[object]) -> int:
-    """The or of the key sets of canonical parameters that the schema calls tensors (D21)."""
+    """The or of the key sets of canonical parameters that the schema calls tensors (D21).
+
+    Symbolic numbers among the others add the hidden bit that symbolic tensors have.
+    """
     schema = op._schema
     positions = schema.memo.get("tensors")
     if positions is None:
         kinds = [a.type.base.kind for a in schema.arguments]
         positions = schema.memo["tensors"] = [i for i, k in enumerate(kinds) if k == "tensor"]
-    return keys_of([params[i] for i in cast(list[int], positions)])
+    ks = keys_of([params[i] for i in cast(list[int], positions)])
+    return ks | K.SYMBOLIC if any(isinstance(p, SymNumber) for p in params) else ks
 
 
 def keys_of(params: Iterable[object]) -> int:

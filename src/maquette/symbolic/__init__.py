@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from maquette.symbolic.errors import (
         ConstraintViolationError,
         GuardOnDataDependentSymNode,
+        NotEqualError,
         PendingUnbackedSymbolNotFound,
         ShapeEnvGuardError,
     )
@@ -116,7 +117,8 @@ _NAMES = {
         "SubclassSymbolicContext SymbolicContext SymIntSymbolicContext"
     ),
     "errors": (
-        "ConstraintViolationError GuardOnDataDependentSymNode PendingUnbackedSymbolNotFound "
+        "ConstraintViolationError GuardOnDataDependentSymNode NotEqualError "
+        "PendingUnbackedSymbolNotFound "
         "ShapeEnvGuardError"
     ),
     "guards": "RuntimeAssert ShapeGuard SLoc",
@@ -144,8 +146,8 @@ def __getattr__(name: str) -> object:
 __all__ = [
     "AttrSource", "CallSource", "ConstantSource", "Constraint", "ConstraintViolationError",
     "DimDynamic", "EqualityConstraint", "GlobalSource", "GuardOnDataDependentSymNode",
-    "LocalSource", "PendingUnbackedSymbolNotFound", "RelaxedUnspecConstraint", "RuntimeAssert",
-    "SLoc", "ShapeEnv", "ShapeEnvGuardError", "ShapeEnvSettings", "ShapeGuard", "Source",
+    "LocalSource", "NotEqualError", "PendingUnbackedSymbolNotFound", "RelaxedUnspecConstraint",
+    "RuntimeAssert", "SLoc", "ShapeEnv", "ShapeEnvGuardError", "ShapeEnvSettings", "ShapeGuard", "Source",
     "StatefulSymbolicContext", "StatelessSymbolicContext", "StrictMinMaxConstraint",
     "SubclassSymbolicContext", "SymBool", "SymFloat", "SymInt", "SymIntEqByExpr",
     "SymIntSymbolicContext", "SymNode", "SymbolicContext", "TensorProperty",

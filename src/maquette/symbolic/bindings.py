@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from maquette.symbolic.errors import PendingUnbackedSymbolNotFound
-from maquette.symbolic.expr import Expr, Poly, Relation, Symbol, number
+from maquette.symbolic.expr import Expr, Poly, Relation, Symbol, number, relation
 from maquette.symbolic.facts import symbol_alone
 from maquette.symbolic.forms import sympy_of
 from maquette.symbolic.functions import exact_quotient
@@ -145,6 +145,29 @@ def _bound(form: Expr) -> tuple[Symbol | None, Path]:
     if isinstance(form, Relation) and form.op == "==" and form.rhs.constant == 1:
         return symbol_alone(form.lhs), (ConvertIntKey(),)
     return None, ()
+
+
+def rebind_unbacked(shape_env: ShapeEnv | None, node: Any, result: Any) -> None:
+    """Let the symbols that running a node of a graph made again be those of the first time.
+
+    node: has ``meta["unbacked_bindings"]``, as `compute_unbacked_bindings` gives them.
+    """
+    bindings = node.meta.get("unbacked_bindings") or {}
+    if shape_env is None:
+        return
+    for symbol, path in bindings.items():
+        value = result
+        for key in path:
+            value = key.get(value)
+        (old,) = shape_env.form_of(symbol).symbols
+        now = shape_env.poly_of(value)
+        own = symbol_alone(now)
+        if own is old:
+            continue
+        if own is not None and own.is_unbacked:
+            shape_env.rename_unbacked(own, old)
+        else:
+            shape_env.learn(relation("==", old.poly, now))
 
 
 def resolve_unbacked_bindings(

@@ -19,5 +19,9 @@ class PendingUnbackedSymbolNotFound(RuntimeError):
     """An operator made an unbacked symbol that its results do not show."""
 
 
+class NotEqualError(Exception):
+    """Two shape environments do not know the same; the text lists what differs."""
+
+
 class ShapeEnvGuardError(RuntimeError):
     """A guard was asked for where `error_on_new_guards` forbids new ones."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from maquette.symbolic import functions
 from maquette.symbolic.contexts import RelaxedUnspecConstraint, StrictMinMaxConstraint
-from maquette.symbolic.errors import ConstraintViolationError
+from maquette.symbolic.errors import ConstraintViolationError, NotEqualError
 from maquette.symbolic.expr import (
     FLIPPED,
     TRUE,
@@ -417,7 +417,7 @@ def bind_symbols(
 
 
 def check_equal(env: ShapeEnv, other: ShapeEnv) -> None:
-    """Raise RuntimeError, listing what differs, unless two environments know the same."""
+    """Raise NotEqualError, listing what differs, unless two environments know the same."""
     differences: list[str] = []
     for name in ("settings", "guards", "hints", "ranges", "replacements", "divisible", "size_like"):
         mine, theirs = (_comparable(e, name) for e in (env, other))
@@ -425,7 +425,7 @@ def check_equal(env: ShapeEnv, other: ShapeEnv) -> None:
             differences.append(f"{name}: {mine} != {theirs}")
     if differences:
         listed = "\n".join(differences)
-        raise RuntimeError(f"ShapeEnv not equal: field values don't match:\n{listed}")
+        raise NotEqualError(f"ShapeEnv not equal: field values don't match:\n{listed}")
 
 
 def _comparable(env: ShapeEnv, name: str) -> object:

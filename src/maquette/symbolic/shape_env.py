@@ -413,6 +413,13 @@ class ShapeEnv(SymbolMaker):
         for child in sorted(by.symbols, key=lambda s: s.name):
             self._settle(child)
 
+    def rename_unbacked(self, fresh: Symbol, old: Symbol) -> None:
+        """Let a fresh unbacked symbol be an older one, which keeps what is known of both."""
+        self.facts.ranges[old] = self.facts.range_of(old) & self.facts.range_of(fresh)
+        if fresh in self.pending_fresh_unbacked_symbols:
+            self.pending_fresh_unbacked_symbols.remove(fresh)
+        self.facts.set_replacement(fresh, old.poly)
+
     def _check_frozen(self, form: Expr, hint: Any) -> None:
         if self._error_on_new_guards:
             raise ShapeEnvGuardError(
@@ -636,7 +643,7 @@ class ShapeEnv(SymbolMaker):
         return eval(code, producing.functions_for_guards(), values)
 
     def check_equal(self, other: ShapeEnv) -> None:
-        """Raise RuntimeError, listing the differences, unless both know the same (F130)."""
+        """Raise NotEqualError, listing the differences, unless both know the same (F130)."""
         producing.check_equal(self, other)
 
 

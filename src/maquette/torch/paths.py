@@ -51,6 +51,7 @@ PACKAGES = {
     "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx.proxy_tensor",
     "fx.experimental._config": "maquette.torch.symbolic_config",
+    "fx.experimental.recording": "maquette.symbolic.errors",
     "fx.experimental.sym_node": "maquette.torch.symbolic_shapes",
     "fx.experimental.symbolic_shapes": "maquette.torch.symbolic_shapes",
     "library": "maquette.library",

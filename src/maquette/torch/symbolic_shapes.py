@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from maquette import symbolic as _symbolic
+from maquette.fake.detecting import detect_fake_mode
+from maquette.fx.interpreter import Interpreter
 from maquette.symbolic import *  # noqa: F403 — this module is that one by another name
 from maquette.symbolic import (
     ShapeEnv,
@@ -27,6 +29,7 @@ from maquette.symbolic.bindings import (
     DivideByKey,
     InnerTensorKey,
     compute_unbacked_bindings,
+    rebind_unbacked,
     resolve_unbacked_bindings,
 )
 from maquette.symbolic.checks import has_hint, hint_int
@@ -138,6 +141,17 @@ def bind_symbols(gm: Any, *args: Any) -> dict[Any, Any]:
     return env.bind_symbols(_values(gm), args)
 
 
+class PropagateUnbackedSymInts(Interpreter):
+    """Runs a graph again; the unbacked symbols that a node makes become those of its first run."""
+
+    def run_node(self, n: Any) -> Any:
+        """The value of a node, with its symbols renamed."""
+        result = super().run_node(n)
+        mode = detect_fake_mode(None)
+        rebind_unbacked(None if mode is None else mode.shape_env, n, result)
+        return result
+
+
 def create_contiguous(shape: Sequence[Any]) -> list[Any]:
     """Row-major strides."""
     strides: list[Any] = [1]
@@ -161,5 +175,6 @@ __all__ = [
     "bind_symbols", "canonicalize_bool_expr", "check_consistent", "compute_unbacked_bindings",
     "constrain_range", "create_contiguous", "definitely_false", "definitely_true", "eval_guards",
     "fx_placeholder_vals", "has_hint", "hint_int", "is_accessor_node", "is_nested_int",
-    "lru_cache", "parallel_and", "parallel_or", "resolve_unbacked_bindings", "safe_expand",
+    "lru_cache", "parallel_and", "parallel_or", "rebind_unbacked", "resolve_unbacked_bindings",
+    "safe_expand",
 ]  # fmt: skip

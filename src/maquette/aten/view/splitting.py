@@ -55,9 +55,9 @@ def even_sizes(self: TensorMeta, split_size: int, dim: int) -> Ints:
     )
     if is_true(size == 0):
         return (0,)
-    # How many pieces there are must be a number: a symbolic size is guarded here.
-    whole, rest = divmod(operator.index(size), operator.index(split_size))
-    return (split_size,) * whole + ((rest,) if rest else ())
+    # How many pieces there are must be a number: of symbolic sizes that is guarded here.
+    count = operator.index((size + split_size - 1) // split_size)
+    return (split_size,) * (count - 1) + (size - split_size * (count - 1),)
 
 
 def pieces(self: TensorMeta, sizes: Ints, dim: int) -> Metas:
@@ -182,7 +182,8 @@ def _in_sections(self: Tensor, sections: int, dim: int) -> list[object]:
     _check_dimensional(self.meta)
     axis = wrap_dim(dim, self.meta.ndim)
     check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")
-    least, larger = divmod(self.meta.shape[axis], sections)
+    size = self.meta.shape[axis]
+    least, larger = size // sections, size % sections
     begin = 0
     found: list[object] = []
     for section in range(sections):
