@@ -185,6 +185,22 @@ def test_F81_a_symbolic_call_is_remembered_by_its_environment(ms: mq.FakeTensorM
     assert len(ms.shape_env.fake_tensor_cache) == 1
 
 
+def test_F83_a_symbolic_float_passes_the_cache_by(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(3))
+    value = x[0].item()
+    mq.FakeTensorMode.cache_clear()
+    x * value
+    assert mq.FakeTensorMode.cache_info().bypasses == {"symbolic shape": 1}
+
+
+def test_F81_symbolic_calls_are_counted_as_others(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(4, 5))
+    mq.FakeTensorMode.cache_clear()
+    x + x, x + x
+    info = mq.FakeTensorMode.cache_info()
+    assert (info.hits, info.misses) == (1, 1)
+
+
 def test_F90_an_environment_ends_with_its_last_user() -> None:
     env = ShapeEnv()
     x = mq.FakeTensorMode(shape_env=env).from_tensor(mq.ones(4, 5))

@@ -21,6 +21,7 @@ from maquette.dispatch.tls import tls
 from maquette.fake.call_sites import rendered_call
 from maquette.fake.tensor import tensors_in
 from maquette.library.infer import Outcome, infer, known
+from maquette.symbolic import SymBool, SymFloat
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
@@ -184,6 +185,8 @@ def _reason_to_bypass(params: Sequence[object], mode: FakeTensorMode) -> str | N
             return "not our fake"
         if t.meta.layout is not strided:
             return f"{t.meta.layout} tensor"
+    if any(isinstance(p, (SymFloat, SymBool)) for p in params):
+        return "symbolic shape"
     return None
 
 

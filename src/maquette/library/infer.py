@@ -178,9 +178,14 @@ def key_function(op: OpOverload, *, symbolic: bool = False) -> Callable[..., obj
 
 def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:
     """The outcome for ``params`` if the cache has it; nothing is inferred."""
+    env = shape_env_of(params)
     try:
-        make_key = op.__dict__.get("_key_function") or key_function(op)
-        found = op.infer_cache.get(make_key(*params))
+        if env is not None:
+            key = (op.shape_rule, op, key_function(op, symbolic=True)(*params))
+            found = env.fake_tensor_cache.get(key)
+        else:
+            make_key = op.__dict__.get("_key_function") or key_function(op)
+            found = op.infer_cache.get(make_key(*params))
     except TypeError:
         return None
     return found if isinstance(found, Outcome) else None
