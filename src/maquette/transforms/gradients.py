@@ -73,8 +73,7 @@ def _grad_and_value(
     with pushed(level):
         chosen = chosen_arguments(args, argnums)
         leaves, spec = differentiable(chosen, level)
-        inner = [_at(a, level) for a in args]
-        inner = replaced(inner, argnums, tree_unflatten(leaves, spec))
+        inner = _inner(args, argnums, tree_unflatten(leaves, spec), level)
         output = func(*inner, **{k: _at(v, level) for k, v in kwargs.items()})
         aux = None
         if has_aux:
@@ -86,9 +85,8 @@ def _grad_and_value(
             output, aux = output
         _check_scalar(output)
         edge = grad_edge(output) if _of(output, level) else None
-        wanted = [grad_edge(t) for t in leaves]
     value = lowered(output, level)
-    found = _pulled([edge], [_ones(value) if edge else None], wanted, leaves, level)
+    found = _pulled([edge], [_ones(value) if edge else None], leaves, level)
     gradients = tree_unflatten(found, spec)
     if has_aux:
         return gradients, (value, lowered_aux(aux, level))
@@ -145,6 +143,13 @@ def replaced(args: Sequence[Any], argnums: Argnums, chosen: Any) -> list[Any]:
         for n, value in zip(argnums, chosen):
             made[n] = value
     return made
+
+
+def _inner(args: tuple[Any, ...], argnums: Argnums, chosen: Any, level: Interpreter) -> list[Any]:
+    """The arguments at a level, the chosen ones exchanged."""
+    if argnums == 0 and len(args) == 1:
+        return [chosen]
+    return replaced([_at(a, level) for a in args], argnums, chosen)
 
 
 def differentiable(tree: Any, level: Interpreter) -> tuple[list[Tensor], TreeSpec]:
@@ -207,27 +212,32 @@ def lowered_aux(aux: Any, level: Interpreter) -> Any:
 def _pulled(
     edges: Sequence[Edge | None],
     starts: Sequence[Tensor | None],
-    wanted: Sequence[Edge | None],
     leaves: Sequence[Tensor],
     level: Interpreter,
     *,
     retain_graph: bool = False,
 ) -> list[Tensor]:
-    """Gradients of leaves of a level that is over; zeros where nothing depends on them."""
+    """Gradients of leaves of a level that is over; zeros where nothing depends on them.
+
+    The leaves of a level are its own, so the engine may give them their gradients as ever: it need
+    not look for the way to them.
+    """
     given = [(e, s) for e, s in zip(edges, starts) if e is not None]
-    found: Sequence[Tensor | None] = [None] * len(leaves)
+    for leaf in leaves:
+        leaf._autograd().grad = None
     if given:
-        goals: list[Edge] = [w for w in wanted if w is not None]
-        found = run_backward(
+        run_backward(
             [e for e, _ in given],
             [s for _, s in given],
             retain_graph=retain_graph,
             create_graph=tls.st.grad_enabled,
-            wanted=goals,
-            accumulate=False,
         )
-    values = [lowered(t, level) for t in leaves]
-    return [operators.zeros_like(v) if g is None else g for g, v in zip(found, values)]
+    found = []
+    for leaf in leaves:
+        state = leaf._autograd()
+        gradient, state.grad = state.grad, None
+        found.append(operators.zeros_like(lowered(leaf, level)) if gradient is None else gradient)
+    return found
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
@@ -261,9 +271,8 @@ def _vjp_with_argnums(
             output, aux = output
         outputs, out_spec = checked_outputs(output, "vjp(f, *primals)")
         edges = [grad_edge(t) if _of(t, level) else None for t in outputs]
-        wanted = [grad_edge(t) for t in leaves]
     values = [lowered(t, level) for t in outputs]
-    pull = _pullback(level, edges, wanted, leaves, values, out_spec, spec)
+    pull = _pullback(level, edges, leaves, values, out_spec, spec)
     result = tree_unflatten(values, out_spec)
     if has_aux:
         return result, pull, lowered_aux(aux, level)
@@ -273,7 +282,6 @@ def _vjp_with_argnums(
 def _pullback(
     level: Interpreter,
     edges: Sequence[Edge | None],
-    wanted: Sequence[Edge | None],
     leaves: Sequence[Tensor],
     values: Sequence[Tensor],
     out_spec: TreeSpec,
@@ -293,7 +301,7 @@ def _pullback(
                     f"Mismatch in shape: grad_output[{i}] has a shape of {start.shape} and "
                     f"output[{i}] has a shape of {value.shape}."
                 )
-        found = _pulled(edges, flat, wanted, leaves, level, retain_graph=retain_graph)
+        found = _pulled(edges, flat, leaves, level, retain_graph=retain_graph)
         return tree_unflatten(found, spec)
 
     return pull

@@ -9,7 +9,7 @@ level below and wraps what that gives. So the autograd of a level is the autogra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from maquette.dispatch import keysets as K
@@ -31,6 +31,23 @@ class GradInterpreter(Interpreter):
     __slots__ = ()
 
     transform = TransformType.Grad
+
+    @classmethod
+    def call_of(cls, op: OpOverload) -> Callable[..., object]:
+        table, resolve = op._table, op.resolve
+
+        def call(level: GradInterpreter, params: Sequence[object]) -> object:
+            keys = 0
+            for p in params:
+                if p.__class__ is GradTrackingTensor and p._interpreter is level:
+                    keys |= p._keys
+                elif p.__class__ is tuple or isinstance(p, Tensor):
+                    return level.process(op, params)
+            st = tls.st
+            ks = (keys | BACK | st.include & _CARRIED) & (st.keep | K.AUTOGRAD) & _DROPPED
+            return (table.get(ks) or resolve(ks))(ks, *params)
+
+        return call
 
     def process(self, op: OpOverload, params: Sequence[object]) -> object:
         """Record and run a call whose tensors, lifted, are all of this level."""
