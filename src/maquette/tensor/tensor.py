@@ -189,6 +189,7 @@ class Tensor(TensorSurface):
     constant: Tensor | None = None
     _class_bits: ClassVar[int] = 0
     _is_param: bool = False
+    _inside: int = 0  # how many tensors it wraps, each over the same storage
     _differs: bool = False  # whether it stands for several tensors, as under vmap: no one number
     __array_priority__ = 1000
     __torch_dispatch__: ClassVar[object] = disabled_torch_dispatch
@@ -681,7 +682,9 @@ def tell_requires_grad(t: Tensor, sharing: int = 1) -> None:
     """
     before = t._keys
     _sync_requires_grad(t)
-    if t._keys != before and t._base is None and not held_only(t._storage, sharing):
+    if t._keys == before or t._base is not None:
+        return
+    if not held_only(t._storage, sharing + t._inside):
         ask_tensors_first()
 
 

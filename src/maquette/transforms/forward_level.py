@@ -25,7 +25,7 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import definition_of
 from maquette.transforms.interpreter import Interpreter, pushed, run_below
-from maquette.transforms.reverse_level import GradInterpreter, refuse_captured
+from maquette.transforms.reverse_level import GradInterpreter, refuse_captured, require_grad
 from maquette.transforms.rules import Decomposition, operators, rule_of
 from maquette.transforms.wrappers import DualTensor, Wrapper, dual, revived, tracked
 
@@ -390,7 +390,7 @@ def transposed_backward(
     zeros = [None if e is None else operators.zeros_like(t) for t, e in zip(outputs, edges)]
     second = GradInterpreter()
     with pushed(second):
-        starts = [None if z is None else tracked(z, second)._require_grad() for z in zeros]
+        starts = [None if z is None else require_grad(tracked(z, second)) for z in zeros]
         pulled = run_backward(
             [e for e in edges if e is not None],
             [s for s in starts if s is not None],
@@ -425,7 +425,7 @@ def _leaf(
         each = tangent if isinstance(tangent, list) else [None] * len(value)
         return tuple([_leaf(v, t, level, leaves, moved) for v, t in zip(value, each)])
     if isinstance(value, Tensor) and isinstance(tangent, Tensor):
-        leaves.append(tracked(value, level)._require_grad())
+        leaves.append(require_grad(tracked(value, level)))
         moved.append(tangent)
         return leaves[-1]
     return value

@@ -16,7 +16,7 @@ from maquette.core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatte
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import Interpreter, pushed
-from maquette.transforms.reverse_level import GradInterpreter
+from maquette.transforms.reverse_level import GradInterpreter, require_grad
 from maquette.transforms.rules import operators
 from maquette.transforms.vmap import vmap
 from maquette.transforms.wrappers import GradTrackingTensor, Wrapper, revived, tracked
@@ -166,11 +166,6 @@ def differentiable(tree: Any, level: Interpreter) -> tuple[list[Tensor], TreeSpe
             )
         made.append(require_grad(tracked(revived(t), level)))
     return made, spec
-
-
-def require_grad(t: Tensor) -> Tensor:
-    """Make a wrapper a leaf that requires grad, which programs may not do inside of a transform."""
-    return t._require_grad()
 
 
 def _at(tree: Any, level: Interpreter) -> Any:

@@ -90,6 +90,13 @@ class GradInterpreter(Interpreter):
         return made, made._keys
 
 
+def require_grad(t: Tensor) -> Tensor:
+    """Make a wrapper a leaf that requires grad, which programs may not do inside of a transform."""
+    t._autograd().requires_grad = True
+    t._keys |= K.REQUIRES_GRAD  # it is new: there are no views to be told
+    return t
+
+
 def refuse_captured(op: OpOverload) -> None:
     """Refuse to write to what a function under a transform of derivatives did not make or get."""
     raise RuntimeError(
@@ -172,4 +179,4 @@ def _same_or_wrapped(
     return one(result)
 
 
-__all__ = ["GradInterpreter", "back_kernel", "refuse_captured"]
+__all__ = ["GradInterpreter", "back_kernel", "refuse_captured", "require_grad"]

@@ -44,6 +44,10 @@ class Wrapper(Tensor):
         return None
 
     @property
+    def _inside(self) -> int:  # type: ignore[override]  # nobody sets it
+        return 1 + self._value._inside
+
+    @property
     def _differs(self) -> bool:  # type: ignore[override]  # nobody sets it
         return self._value._differs
 
