@@ -129,6 +129,8 @@ def _function(function: Callable[..., object]) -> Callable[..., object]:
 def _method(name: str) -> Callable[..., object]:
     def method(self: Array, *args: object, **kwargs: object) -> object:
         function = getattr(self.host, name)
+        if "initial" in kwargs:
+            raise StrictError("initial= is not for all array libraries")
         found = function(*map(_host, args), **{k: _host(v) for k, v in kwargs.items()})
         return found if name in ("item", "tolist") else _strict(found)
 

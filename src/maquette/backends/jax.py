@@ -14,7 +14,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from math import prod
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class JaxBackend(Backend):
     name = "JAX"
     special_module = "jax.scipy.special"
     mutable = False
+    eigh_options: ClassVar[dict[str, object]] = {"symmetrize_input": False}
 
     def __init__(self) -> None:
         jax = _imported()
@@ -133,6 +134,10 @@ class JaxBackend(Backend):
             "logaddexp": "cumlogsumexp",
         }
         found: Array = getattr(self.jax.lax, steps[name])(values, axis=axis % array.ndim)
+        return found
+
+    def stable_argsort(self, array: Array, axis: int) -> Array:
+        found: Array = self.namespace.argsort(array, axis=axis, stable=True)
         return found
 
     def windows(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:

@@ -86,6 +86,9 @@ class Backend:
     mutable: ClassVar[bool] = True
     """Whether elements of an array can be assigned; else only functional operators run."""
 
+    eigh_options: ClassVar[dict[str, object]] = {}
+    """What `linalg.eigh` must be told so that it reads one triangle alone."""
+
     array_type: type
     namespace: ModuleType
     runner: Runner = PlainRunner()
@@ -179,6 +182,11 @@ class Backend:
             found = xp.concatenate([found[:step], combine(found[step:], found[:-step])])
             step *= 2
         return xp.moveaxis(found, 0, axis)
+
+    def stable_argsort(self, array: Array, axis: int) -> Array:
+        """The order of elements along an axis, equal ones as they stand."""
+        found: Array = self.namespace.argsort(array, axis=axis, kind="stable")
+        return found
 
     def windows(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """An array of another shape and byte strides over the memory of one; only read."""

@@ -24,11 +24,16 @@ __all__ = [
     "byte_strides",
     "combined_at",
     "complex_of",
+    "eigh",
+    "eigvalsh",
+    "exp_in",
     "from_host",
     "into_on_host",
     "is_array",
     "on_host",
+    "product_at",
     "running",
+    "stable_argsort",
     "to_host",
 ]
 
@@ -104,12 +109,53 @@ def assigned_at(xp: ModuleType, target: Array, index: Any, values: Any) -> Array
     return backend_for(xp).assign_at(target, index, values)
 
 
+def stable_argsort(xp: ModuleType, array: Array, axis: int) -> Array:
+    """The order of elements along an axis, equal ones as they stand."""
+    if xp is np:
+        return np.argsort(array, axis=axis, kind="stable")
+    return backend_for(xp).stable_argsort(array, axis)
+
+
+def exp_in(xp: ModuleType, array: Array) -> Array:
+    """The exponential in the array's own memory where its library can write there."""
+    if xp is np:
+        np.exp(array, out=array)
+        return array
+    found: Array = xp.exp(array)
+    return found
+
+
+def eigh(xp: ModuleType, A: Array, UPLO: str) -> tuple[Array, Array]:
+    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices of which a triangle is read.
+
+    UPLO: "L" or "U".
+    """
+    options = {} if xp is np else backend_for(xp).eigh_options
+    values, vectors = xp.linalg.eigh(A, UPLO, **options)
+    return values, vectors
+
+
+def eigvalsh(xp: ModuleType, A: Array, UPLO: str) -> Array:
+    """`eigh` without the vectors."""
+    options = {} if xp is np else backend_for(xp).eigh_options
+    values: Array = xp.linalg.eigvalsh(A, UPLO, **options)
+    return values
+
+
 def added_to(xp: ModuleType, target: Array, index: Any, values: Any) -> Array:
     """``target[index] += values`` where each position comes once; the array to go on with."""
     if xp is np:
         target[index] += values
         return target
     return backend_for(xp).assign_at(target, index, target[index] + values)
+
+
+def product_at(xp: ModuleType, target: Array, index: Any, a: Array, b: Array) -> Array:
+    """``target[index] = a @ b``, without a copy where the library can; the array to go on with."""
+    if xp is np:
+        np.matmul(a, b, out=target[index])
+        return target
+    return backend_for(xp).assign_at(target, index, xp.matmul(a, b))
 
 
 def assigned_where(xp: ModuleType, target: Array, mask: Array, values: Array) -> Array:

@@ -73,7 +73,7 @@ def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
         )
         array = array.real
     if array.dtype == wanted:
-        copied: Array = xp.array(array, order="K", copy=True)
+        copied: Array = xp.array(array, copy=True)
         return copied
     if kind.category == 1 and array.dtype.kind not in "iub":
         return _float_to_int(xp, array, wanted)

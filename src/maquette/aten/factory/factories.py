@@ -19,7 +19,7 @@ from maquette.aten.common.tensor_options import (
     new_meta,
     result_dtype,
 )
-from maquette.aten.view.copies import write
+from maquette.aten.view.copies import filled, write
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
@@ -302,9 +302,7 @@ def full_like_shape(
 def full_like_kernel(
     xp: ModuleType, self: Array, fill_value: Number, dtype: DType | None, *options: object
 ) -> Array:
-    made: Array = xp.empty_like(self, self.dtype if dtype is None else dtype.numpy)
-    write(xp, made, fill_value)
-    return made
+    return filled(xp, self.shape, self.dtype if dtype is None else dtype.numpy, fill_value)
 
 
 # --- beside another tensor -----------------------------------------------------------
@@ -380,9 +378,7 @@ def new_full_kernel(
     dtype: DType | None,
     *options: object,
 ) -> Array:
-    made: Array = xp.empty(size, self.dtype if dtype is None else dtype.numpy)
-    write(xp, made, fill_value)
-    return made
+    return filled(xp, size, self.dtype if dtype is None else dtype.numpy, fill_value)
 
 
 new_empty_strided = define(

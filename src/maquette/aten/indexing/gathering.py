@@ -11,6 +11,7 @@ from math import prod
 from types import ModuleType
 from typing import cast
 
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.factory.factories import resized
@@ -453,8 +454,7 @@ def nonzero_static_kernel(xp: ModuleType, self: Array, size: int, fill_value: in
     found = _positions(xp, self).T
     padded: Array = xp.full((size, self.ndim), fill_value, xp.int64)
     count = min(size, len(found))
-    padded[:count] = found[:count]
-    return padded
+    return assigned_at(xp, padded, slice(count), found[:count])
 
 
 def _dynamic_out(base: OperatorPage, schema: str) -> None:

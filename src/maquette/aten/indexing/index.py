@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.core.broadcast import broadcast_shapes, expand_strides
@@ -364,12 +364,12 @@ def index_put__kernel(
     values: Array,
     accumulate: bool,
     unsafe: bool = False,
-) -> None:
+) -> Array:
     where = in_bounds(xp, self, indices)
     if accumulate:
-        combined_at(xp, "add", self, where, values)
-    else:
-        self[where] = values if values.dtype == self.dtype else values.astype(self.dtype)
+        return combined_at(xp, "add", self, where, values)
+    given = values if values.dtype == self.dtype else values.astype(self.dtype)
+    return assigned_at(xp, self, where, given)
 
 
 @index_put.kernel
@@ -380,9 +380,8 @@ def index_put_kernel(
     values: Array,
     accumulate: bool,
 ) -> Array:
-    made: Array = xp.array(self, order="K", copy=True)
-    index_put__kernel(xp, made, indices, values, accumulate)
-    return made
+    made: Array = xp.array(self, copy=True)
+    return index_put__kernel(xp, made, indices, values, accumulate)
 
 
 _unsafe_index_put.shape(index_put_shape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -26,7 +26,7 @@ from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor
 
 Check = Callable[..., None]
-Write = Callable[..., None]
+Write = Callable[..., Array]
 
 
 def _written(
@@ -56,9 +56,8 @@ def _written(
 
     @plain.kernel
     def plain_kernel(xp: ModuleType, self: Array, *params: object) -> Array:
-        made: Array = xp.array(self, order="K", copy=True)
-        write(xp, made, *params)
-        return made
+        made: Array = xp.array(self, copy=True)
+        return write(xp, made, *params)
 
     @inplace.shape
     def inplace_shape(self: TensorMeta, *params: object) -> TensorMeta:
@@ -164,6 +163,12 @@ def lines(xp: ModuleType, array: Array, dim: int) -> Array:
     return moved
 
 
+def out_of_lines(xp: ModuleType, lined: Array, like: Array, dim: int) -> Array:
+    """The inverse of `lines`, for an array like this one."""
+    moved: Array = lined.reshape(()) if like.ndim == 0 else xp.moveaxis(lined, 0, dim)
+    return moved
+
+
 def _in_lines(index: Array, size: int) -> Array:
     flat = index.reshape(-1)
     if flat.size:
@@ -190,12 +195,16 @@ def _check_add(
     )
 
 
-def _add(xp: ModuleType, self: Array, dim: int, index: Array, source: Array, alpha: Number) -> None:
+def _add(
+    xp: ModuleType, self: Array, dim: int, index: Array, source: Array, alpha: Number
+) -> Array:
     target = lines(xp, self, dim)
     where = _in_lines(index, len(target))
     factor = result_dtype(alpha, from_numpy_dtype(source.dtype))
     scaled = source if alpha == 1 else source * source.dtype.type(factor)
-    combined_at(xp, "add", target, where, lines(xp, scaled, dim))
+    return out_of_lines(
+        xp, combined_at(xp, "add", target, where, lines(xp, scaled, dim)), self, dim
+    )
 
 
 index_add, index_add_, index_add_out = _written(
@@ -245,9 +254,10 @@ def _check_copy(self: TensorMeta, dim: int, index: TensorMeta, source: TensorMet
     _check_source("index_copy_", self, axis, index, source)
 
 
-def _copy(xp: ModuleType, self: Array, dim: int, index: Array, source: Array) -> None:
+def _copy(xp: ModuleType, self: Array, dim: int, index: Array, source: Array) -> Array:
     target = lines(xp, self, dim)
-    target[_in_lines(index, len(target))] = lines(xp, source, dim)
+    where = _in_lines(index, len(target))
+    return out_of_lines(xp, assigned_at(xp, target, where, lines(xp, source, dim)), self, dim)
 
 
 index_copy, index_copy_, index_copy_out = _written(
@@ -292,11 +302,13 @@ def _check_fill(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta
         check_fits(value, self.dtype)
 
 
-def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Number) -> None:
+def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Number) -> Array:
     target = lines(xp, self, dim)
     number = value.item() if hasattr(value, "item") else value
     kind = from_numpy_dtype(self.dtype)
-    target[_in_lines(index, len(target))] = result_dtype(number, kind)
+    where = _in_lines(index, len(target))
+    filled = assigned_at(xp, target, where, result_dtype(number, kind))
+    return out_of_lines(xp, filled, self, dim)
 
 
 index_fill_scalar = _written(
@@ -355,11 +367,14 @@ def _reduce(
     source: Array,
     reduce: str,
     include_self: bool,
-) -> None:
+) -> Array:
     target = lines(xp, self, dim)
     where = _in_lines(index, len(target))
-    if where.size:
-        reduce_into(xp, target, (where,), lines(xp, source, dim), reduce, include_self=include_self)
+    if not where.size:
+        return self
+    given = lines(xp, source, dim)
+    reduced = reduce_into(xp, target, (where,), given, reduce, include_self=include_self)
+    return out_of_lines(xp, reduced, self, dim)
 
 
 index_reduce = _written(
@@ -424,17 +439,17 @@ def _check_put(self: TensorMeta, index: TensorMeta, source: TensorMeta, accumula
     )
 
 
-def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: bool) -> None:
+def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: bool) -> Array:
     check_flat(index, self.size)
     if index.size == 0:
-        return
+        return self
     where = xp.unravel_index(index.reshape(-1) % self.size, self.shape) if self.ndim else ()
     if not accumulate:
-        self[where] = source.reshape(-1) if self.ndim else source.reshape(-1)[-1]
-    elif self.ndim:
-        combined_at(xp, "add", self, where, source.reshape(-1))
-    else:
-        self[...] = self + source.sum()
+        given = source.reshape(-1) if self.ndim else source.reshape(-1)[-1]
+        return assigned_at(xp, self, where, given)
+    if self.ndim:
+        return combined_at(xp, "add", self, where, source.reshape(-1))
+    return assigned_at(xp, self, ..., self + source.sum())
 
 
 put, put_ = _written(
@@ -468,7 +483,7 @@ def _check_masked(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> Non
     )
 
 
-def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> None:
+def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> Array:
     where = xp.broadcast_to(mask, self.shape)
     count = int(where.sum())
     check_data(
@@ -478,7 +493,7 @@ def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> None:
             f"the mask has true ones: {source.size} and {count}"
         ),
     )
-    self[where] = source.reshape(-1)[:count]
+    return assigned_at(xp, self, where, source.reshape(-1)[:count])
 
 
 masked_scatter = define(
@@ -499,9 +514,8 @@ def masked_scatter_shape(self: TensorMeta, mask: TensorMeta, source: TensorMeta)
 @masked_scatter.kernel
 def masked_scatter_kernel(xp: ModuleType, self: Array, mask: Array, source: Array) -> Array:
     shape = xp.broadcast_shapes(self.shape, mask.shape)
-    made: Array = xp.array(xp.broadcast_to(self, shape), order="C", copy=True)
-    _masked(xp, made, mask, source)
-    return made
+    made: Array = xp.array(xp.broadcast_to(self, shape), copy=True)
+    return _masked(xp, made, mask, source)
 
 
 @masked_scatter_.shape
@@ -551,8 +565,8 @@ def masked_scatter_backward_kernel(
             f"{list(sizes)} hold"
         ),
     )
-    made.reshape(-1)[: taken.size] = taken
-    return made
+    flat = assigned_at(xp, made.reshape(-1), slice(taken.size), taken)
+    return flat.reshape(made.shape)
 
 
 masked_scatter_backward.linear(

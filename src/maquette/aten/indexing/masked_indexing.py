@@ -74,10 +74,9 @@ def masked_index_put_shape(
 def masked_index_put_kernel(
     xp: ModuleType, self: Array, mask: Array, indices: Sequence[Array | None], values: Array
 ) -> Array:
-    made: Array = xp.array(self, order="K", copy=True)
+    made: Array = xp.array(self, copy=True)
     given = xp.where(mask, values, xp.zeros((), values.dtype))
-    index_put__kernel(xp, made, _clamped(xp, self, indices), given, accumulate=True)
-    return made
+    return index_put__kernel(xp, made, _clamped(xp, self, indices), given, accumulate=True)
 
 
 masked_index.linear(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -62,10 +62,13 @@ def scatter_into(
     reduce: str | None = None,
     *,
     include_self: bool = True,
-) -> None:
-    """Write ``values`` into ``target`` at the positions of ``index`` along ``dim``."""
+) -> Array:
+    """Write ``values`` into ``target`` at the positions of ``index`` along ``dim``.
+
+    The result is the array to go on with.
+    """
     if index.size == 0:
-        return
+        return target
     whole = target.reshape(sized(target.shape)) if target.ndim == 0 else target
     where = index.reshape(sized(index.shape))
     axis = dim % whole.ndim
@@ -79,9 +82,10 @@ def scatter_into(
         part = values.reshape(sized(values.shape))
         given = part[tuple([slice(0, n) for n in where.shape])]
     if reduce is None:
-        whole[at] = given
+        written = assigned_at(xp, whole, at, given)
     else:
-        reduce_into(xp, whole, at, given, reduce, include_self=include_self)
+        written = reduce_into(xp, whole, at, given, reduce, include_self=include_self)
+    return written.reshape(target.shape)
 
 
 def reduce_into(
@@ -92,21 +96,25 @@ def reduce_into(
     reduce: str,
     *,
     include_self: bool,
-) -> None:
-    """Let ``values`` meet at positions of ``target``; in wide types, rounded once."""
+) -> Array:
+    """Let ``values`` meet at positions of ``target``; in wide types, rounded once.
+
+    The result is the array to go on with.
+    """
     work = target.astype(accumulation(xp, target))
     given = values.astype(work.dtype)
     if not include_self:
-        work[at] = _start(xp, reduce, work)
+        work = assigned_at(xp, work, at, _start(xp, reduce, work))
     if reduce in ("sum", "add", "mean"):
-        combined_at(xp, "add", work, at, given)
+        work = combined_at(xp, "add", work, at, given)
     elif reduce in ("prod", "multiply"):
-        combined_at(xp, "multiply", work, at, given)
+        work = combined_at(xp, "multiply", work, at, given)
     else:
-        combined_at(xp, "maximum" if reduce == "amax" else "minimum", work, at, given)
+        extreme = "maximum" if reduce == "amax" else "minimum"
+        work = combined_at(xp, extreme, work, at, given)
     if reduce == "mean":
         work = _averaged(xp, work, at, include_self=include_self)
-    target[...] = work.astype(target.dtype)
+    return assigned_at(xp, target, ..., work.astype(target.dtype))
 
 
 def accumulation(xp: ModuleType, array: Array) -> np.dtype[Any]:
@@ -125,8 +133,7 @@ def _start(xp: ModuleType, reduce: str, work: Array) -> object:
 
 def _averaged(xp: ModuleType, work: Array, at: tuple[Array, ...], *, include_self: bool) -> Array:
     count = xp.full(work.shape, int(include_self), xp.int64)
-    combined_at(xp, "add", count, at, 1)
-    count = xp.maximum(count, 1)
+    count = xp.maximum(combined_at(xp, "add", count, at, 1), 1)
     if work.dtype.kind in "iu":
         return work // count
     averaged: Array = work / count.astype(work.dtype)
@@ -239,8 +246,8 @@ def _family(
         src: Array | Number,
         reduce: str | None = fixed,
         include_self: bool = True,
-    ) -> None:
-        scatter_into(xp, target, dim, index, src, reduce, include_self=include_self)
+    ) -> Array:
+        return scatter_into(xp, target, dim, index, src, reduce, include_self=include_self)
 
     @plain.shape
     def plain_shape(self: TensorMeta, *params: object) -> TensorMeta:
@@ -249,9 +256,8 @@ def _family(
 
     @plain.kernel
     def plain_kernel(xp: ModuleType, self: Array, *params: object) -> Array:
-        made: Array = xp.array(self, order="C", copy=True)
-        written(xp, made, *params)  # type: ignore[arg-type]  # by the schema
-        return made
+        made: Array = xp.array(self, copy=True)
+        return written(xp, made, *params)  # type: ignore[arg-type]  # by the schema
 
     @inplace.shape
     def inplace_shape(self: TensorMeta, *params: object) -> TensorMeta:

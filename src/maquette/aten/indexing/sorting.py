@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
-from maquette.aten.common.array_libraries import running
+from maquette.aten.common.array_libraries import running, stable_argsort
 from maquette.aten.common.axes import Array, check_reducible, reduced
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
@@ -37,11 +37,11 @@ def order_of(xp: ModuleType, x: Array, axis: int, descending: bool) -> Array:
     """The indices that sort along an axis; equal elements stay in their order."""
     x = wide(x)
     if not descending:
-        ascending: Array = xp.argsort(x, axis=axis, kind="stable")
+        ascending: Array = stable_argsort(xp, x, axis)
         return ascending
     # Stable and falling: sort the reversed elements rising, and reverse that.
     last = x.shape[axis] - 1
-    falling: Array = last - xp.flip(xp.argsort(xp.flip(x, axis), axis=axis, kind="stable"), axis)
+    falling: Array = last - xp.flip(stable_argsort(xp, xp.flip(x, axis), axis), axis)
     return falling
 
 
@@ -293,7 +293,7 @@ def mode_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[A
     if not self.ndim:
         return self.copy(), xp.zeros((), xp.int64)
     lines = xp.moveaxis(wide(self), dim, -1)
-    order = xp.argsort(lines, axis=-1, kind="stable")
+    order = stable_argsort(xp, lines, -1)
     rising = xp.take_along_axis(lines, order, -1)
     steps = xp.arange(lines.shape[-1])
     first = xp.ones((*rising.shape[:-1], 1), bool)

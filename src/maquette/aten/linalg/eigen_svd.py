@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array
-from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.array_libraries import eigh, eigvalsh, on_host
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
@@ -83,7 +85,7 @@ def svd_kernel(
         if not compute_uv:
             return none, xp.linalg.svd(A, compute_uv=False), none
         left, values, right = xp.linalg.svd(A, full_matrices=full_matrices)
-    except xp.linalg.LinAlgError:
+    except np.linalg.LinAlgError:
         raise LinAlgError(
             "linalg.svd: The algorithm failed to converge because the input matrix is "
             "ill-conditioned or has too many repeated singular values"
@@ -354,9 +356,9 @@ def eigh_shape(A: TensorMeta, UPLO: str, compute_v: bool) -> Metas:
 def eigh_kernel(xp: ModuleType, A: Array, UPLO: str, compute_v: bool) -> Arrays:
     try:
         if not compute_v:
-            return xp.linalg.eigvalsh(A, UPLO.upper()), xp.zeros(0, A.dtype)
-        values, vectors = xp.linalg.eigh(A, UPLO.upper())
-    except xp.linalg.LinAlgError:
+            return eigvalsh(xp, A, UPLO.upper()), xp.zeros(0, A.dtype)
+        values, vectors = eigh(xp, A, UPLO.upper())
+    except np.linalg.LinAlgError:
         raise LinAlgError(
             "linalg.eigh: The algorithm failed to converge because the input matrix is "
             "ill-conditioned or has too many repeated eigenvalues"
@@ -441,7 +443,7 @@ def eig_kernel(xp: ModuleType, self: Array) -> Arrays:
     )
     try:
         values, vectors = xp.linalg.eig(self)
-    except xp.linalg.LinAlgError:
+    except np.linalg.LinAlgError:
         raise LinAlgError("linalg.eig: The algorithm failed to converge") from None
     return values, vectors
 

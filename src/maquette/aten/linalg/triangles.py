@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.view.copies import write_exact_out
 from maquette.aten.view.joining import in_dtype, result_type
@@ -72,7 +73,7 @@ def diag_embed_kernel(xp: ModuleType, self: Array, offset: int, dim1: int, dim2:
     for dim in sorted((dim1 % ndim, dim2 % ndim)):
         shape.insert(dim, size)
     whole: Array = xp.zeros(shape, self.dtype)
-    write_diagonal(xp, whole, self, offset, dim1 % ndim, dim2 % ndim)
+    whole = write_diagonal(xp, whole, self, offset, dim1 % ndim, dim2 % ndim)
     return whole
 
 
@@ -139,7 +140,8 @@ def block_diag_kernel(xp: ModuleType, tensors: Sequence[Array]) -> Array:
     row = column = 0
     for block in blocks:
         rows, columns = block.shape
-        whole[row : row + rows, column : column + columns] = block
+        at = (slice(row, row + rows), slice(column, column + columns))
+        whole = assigned_at(xp, whole, at, block)
         row, column = row + rows, column + columns
     return whole
 

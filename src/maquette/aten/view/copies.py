@@ -6,8 +6,11 @@ writing a slice of a copy in `view_scatters.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
+
+import numpy as np
 
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import Number, cast, check_layout, result_dtype
@@ -43,7 +46,7 @@ def clone_shape(self: TensorMeta, memory_format: memory_format | None) -> Tensor
 
 @clone.kernel
 def clone_kernel(xp: ModuleType, self: Array, memory_format: memory_format | None) -> Array:
-    copied: Array = xp.array(self, order="K", copy=True)
+    copied: Array = xp.array(self, copy=True)
     return copied
 
 
@@ -101,6 +104,18 @@ def write(xp: ModuleType, target: Array, values: Array | Number) -> None:
         target[...] = values if values.dtype == target.dtype else cast(xp, values, kind)
 
 
+def filled(
+    xp: ModuleType, shape: Sequence[int], kind: np.dtype[Any], values: Array | Number
+) -> Array:
+    """A new array of ``values``, cast and broadcast."""
+    if isinstance(values, (bool, int, float, complex)):
+        made: Array = xp.full(shape, result_dtype(values, from_numpy_dtype(kind)), kind)
+        return made
+    given = values if values.dtype == kind else cast(xp, values, from_numpy_dtype(kind))
+    copied: Array = xp.array(xp.broadcast_to(given, shape), copy=True)
+    return copied
+
+
 def write_out(out: object, result: object) -> Tensor:
     """Write a result to what ``out=`` names, resized where its shape differs (T36)."""
     assert isinstance(out, Tensor)
@@ -145,9 +160,7 @@ def copy_shape(self: TensorMeta, src: TensorMeta | Number, non_blocking: bool) -
 
 @copy.kernel
 def copy_kernel(xp: ModuleType, self: Array, src: Array | Number, non_blocking: bool) -> Array:
-    copied: Array = xp.empty(self.shape, self.dtype)
-    write(xp, copied, src)
-    return copied
+    return filled(xp, self.shape, self.dtype, src)
 
 
 copy.flat("self")
@@ -358,9 +371,7 @@ def _fill(xp: ModuleType, self: Array, value: Array | Number) -> None:
 
 
 def _filled(xp: ModuleType, self: Array, value: Array | Number) -> Array:
-    made: Array = xp.empty_like(self)
-    write(xp, made, value)
-    return made
+    return filled(xp, self.shape, self.dtype, value)
 
 
 for _page in (fill__scalar, fill__tensor):

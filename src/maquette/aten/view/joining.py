@@ -7,6 +7,7 @@ from functools import partial
 from math import prod
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.tensor_options import cast
@@ -222,7 +223,7 @@ def chunk_cat_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int, num_chu
         size = t.shape[axis]
         whole = (*t.shape[:axis], _per_chunk(size, num_chunks) * num_chunks, *t.shape[axis + 1 :])
         padded = xp.zeros(whole, t.dtype)
-        padded[(slice(None),) * axis + (slice(size),)] = t
+        padded = assigned_at(xp, padded, (slice(None),) * axis + (slice(size),), t)
         rows.append(padded.reshape(*t.shape[:axis], num_chunks, -1))
     joined: Array = xp.concatenate(rows, -1)
     return joined

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.core.broadcast import wrap_dims
@@ -224,8 +225,7 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
         target[dim] = slice(max(before, 0), shape[dim] - max(after, 0))
     fill = result_dtype(value, from_numpy_dtype(self.dtype))
     padded: Array = xp.full(shape, fill, self.dtype)
-    padded[tuple(target)] = self[tuple(source)]
-    return padded
+    return assigned_at(xp, padded, tuple(target), self[tuple(source)])
 
 
 constant_pad_nd.linear(

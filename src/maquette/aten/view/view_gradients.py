@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import added_to, assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.factory.ranges import arange
@@ -46,8 +47,8 @@ def select_backward_kernel(
     xp: ModuleType, grad_output: Array, input_sizes: Ints, dim: int, index: int
 ) -> Array:
     whole = _zeros(xp, grad_output, input_sizes)
-    xp.moveaxis(whole, dim, 0)[index] = grad_output
-    return whole
+    at = (*[slice(None)] * (dim % len(input_sizes)), index)
+    return assigned_at(xp, whole, at, grad_output)
 
 
 select_backward.linear(grad_output=lambda grad, dim, index: grad.select(dim, index))
@@ -79,8 +80,7 @@ def slice_backward_kernel(
     whole = _zeros(xp, grad_output, input_sizes)
     index = [slice(None)] * len(input_sizes)
     index[dim] = slice(start, end, step)
-    whole[tuple(index)] = grad_output
-    return whole
+    return assigned_at(xp, whole, tuple(index), grad_output)
 
 
 slice_backward.linear(
@@ -106,19 +106,22 @@ def diagonal_backward_kernel(
     xp: ModuleType, grad_output: Array, input_sizes: Ints, offset: int, dim1: int, dim2: int
 ) -> Array:
     whole = _zeros(xp, grad_output, input_sizes)
-    write_diagonal(xp, whole, grad_output, offset, dim1, dim2)
-    return whole
+    return write_diagonal(xp, whole, grad_output, offset, dim1, dim2)
 
 
 def write_diagonal(
     xp: ModuleType, target: Array, values: Array, offset: int, dim1: int, dim2: int
-) -> None:
-    """Write ``values`` to a diagonal of two dimensions; it is the last one of ``values``."""
+) -> Array:
+    """Write ``values`` to a diagonal of two dimensions; it is the last one of ``values``.
+
+    The result is the array to go on with.
+    """
     last = xp.moveaxis(target, (dim1, dim2), (-2, -1))
     count = values.shape[-1]
     rows = xp.arange(count) + max(-offset, 0)
     columns = xp.arange(count) + max(offset, 0)
-    last[..., rows, columns] = values
+    written = assigned_at(xp, last, (..., rows, columns), values)
+    return xp.moveaxis(written, (-2, -1), (dim1, dim2))
 
 
 diagonal_backward.linear(
@@ -151,8 +154,9 @@ def unfold_backward_kernel(
     windows = xp.moveaxis(grad_in, axis, -2)
     for window in range(windows.shape[-2]):
         # Windows overlap, but no window meets itself: adding one at a time is exact.
-        lines[..., window * step : window * step + size] += windows[..., window, :]
-    return whole
+        at = (..., slice(window * step, window * step + size))
+        lines = added_to(xp, lines, at, windows[..., window, :])
+    return xp.moveaxis(lines, -1, axis)
 
 
 unfold_backward.linear(grad_in=lambda grad, dim, size, step: grad.unfold(dim, size, step))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
-from maquette.aten.view.copies import write
 from maquette.aten.view.view_gradients import on_storage, write_diagonal
 from maquette.aten.view.views import (
     as_strided_shape,
@@ -60,8 +60,8 @@ def select_scatter_shape(self: TensorMeta, src: TensorMeta, dim: int, index: int
 @select_scatter.kernel
 def select_scatter_kernel(xp: ModuleType, self: Array, src: Array, dim: int, index: int) -> Array:
     whole = xp.array(self, copy=True)
-    write(xp, xp.moveaxis(whole, dim, 0)[index : index + 1 or None], src[None])
-    return whole
+    at = (*[slice(None)] * (dim % whole.ndim), index)
+    return assigned_at(xp, whole, at, src.astype(whole.dtype))
 
 
 select_scatter.linear(
@@ -103,8 +103,7 @@ def slice_scatter_kernel(
     whole = xp.array(self, copy=True)
     index = [slice(None)] * whole.ndim
     index[dim] = slice(start, end, step)
-    write(xp, whole[tuple(index)], src)
-    return whole
+    return assigned_at(xp, whole, tuple(index), src.astype(whole.dtype))
 
 
 slice_scatter.linear(
@@ -133,7 +132,7 @@ def diagonal_scatter_kernel(
 ) -> Array:
     whole = xp.array(self, copy=True)
     if src.size:
-        write_diagonal(xp, whole, src.astype(whole.dtype), offset, dim1, dim2)
+        whole = write_diagonal(xp, whole, src.astype(whole.dtype), offset, dim1, dim2)
     return whole
 
 

@@ -42,8 +42,10 @@ def _softmax_meta(name: str, self: TensorMeta, dim: int, half_to_float: bool) ->
 
 def _exponentials(xp: ModuleType, x: Array, axis: int) -> tuple[Array, Array]:
     """The input less its maximum, and the exponential of that: no overflow."""
+    if not x.size:
+        return x, x
     with np.errstate(invalid="ignore", over="ignore"):
-        shifted = x - x.max(axis=axis, keepdims=True, initial=-xp.inf)
+        shifted = x - x.max(axis=axis, keepdims=True)
         return shifted, xp.exp(shifted)
 
 

@@ -11,6 +11,7 @@ from math import inf, sqrt
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import assigned_at, exp_in
 
 #: Scores held at once; 16 million float32 are 64 MiB.
 _SCORES_AT_ONCE = 1 << 24
@@ -63,10 +64,10 @@ class Scores:
         xp = self.xp
         scores = xp.matmul(self.q[..., run, :], self.transposed)
         if self.mask is not None:
-            scores += self.mask if self.mask.shape[-2] == 1 else self.mask[..., run, :]
+            scores = scores + (self.mask if self.mask.shape[-2] == 1 else self.mask[..., run, :])
         if self.causal:
             hidden = xp.arange(scores.shape[-1]) > xp.arange(run.start, run.stop)[:, None]
-            scores[..., hidden] = -xp.inf
+            scores = xp.where(hidden, scores.dtype.type(-xp.inf), scores)
         return scores
 
 
@@ -93,14 +94,14 @@ def attend(
     shape = (*scores.q.shape[:-1], value.shape[-1])
     out, sums = xp.empty(shape, k.dtype), xp.empty(shape[:-1], k.dtype)
     for run, s in scores.runs():
-        top = s.max(axis=-1, keepdims=True, initial=-xp.inf)
+        top = s.max(axis=-1, keepdims=True) if s.shape[-1] else s.sum(axis=-1, keepdims=True)
         top = xp.where(xp.isneginf(top), 0, top)
         s -= top
-        xp.exp(s, out=s)
+        s = exp_in(xp, s)
         total = s.sum(axis=-1, keepdims=True)
         total = xp.where(total == 0, 1, total)
-        out[..., run, :] = xp.matmul(s, v) / total
-        sums[..., run] = (top + xp.log(total))[..., 0]
+        out = assigned_at(xp, out, (..., run, slice(None)), xp.matmul(s, v) / total)
+        sums = assigned_at(xp, sums, (..., run), (top + xp.log(total))[..., 0])
     return out.reshape(*query.shape[:3], shape[-1]), sums.reshape(query.shape[:3])
 
 
@@ -128,16 +129,16 @@ def attend_backward(
     scores = Scores(xp, q, k, _grouped_mask(mask, heads), causal, factor)
     for run, s in scores.runs():
         s -= sums[..., run, :]
-        p = xp.exp(s, out=s)
+        p = exp_in(xp, s)
         rows = g[..., run, :]
         grad_v += xp.matmul(xp.swapaxes(p, -1, -2), rows).sum(axis=2)
         ds = xp.matmul(rows, xp.swapaxes(v, -1, -2))
         ds -= delta[..., run, :]
         ds *= p
         if grad_mask is not None:
-            grad_mask[..., run, :] = ds
+            grad_mask = assigned_at(xp, grad_mask, (..., run, slice(None)), ds)
         ds *= factor
-        grad_q[..., run, :] = xp.matmul(ds, k)
+        grad_q = assigned_at(xp, grad_q, (..., run, slice(None)), xp.matmul(ds, k))
         grad_k += xp.matmul(xp.swapaxes(ds, -1, -2), q[..., run, :]).sum(axis=2)
     if grad_mask is not None:
         grad_mask = grad_mask.reshape(*query.shape[:3], -1)

@@ -13,6 +13,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import assigned_at, product_at
 from maquette.aten.nn.conv.sliding_windows import cropped, expanded, fold, padded, reach, windows
 from maquette.core.dtype import bool_, float64
 from maquette.core.errors import check, check_not_implemented
@@ -261,9 +262,8 @@ def correlate(
     matrix, grouped = _weight_matrix(wide(weight), groups), _by_group(wide(x), groups)
     out = xp.empty((x.shape[0], groups, matrix.shape[1], prod(places)), matrix.dtype)
     for part in _samples(x.shape[0], groups * matrix.shape[2] * prod(places)):
-        xp.matmul(
-            matrix, _columns(xp, grouped[part], weight.shape[2:], places, geometry), out=out[part]
-        )
+        columns = _columns(xp, grouped[part], weight.shape[2:], places, geometry)
+        out = product_at(xp, out, part, matrix, columns)
     result: Array = out.reshape(x.shape[0], weight.shape[0], *places)
     return result
 
@@ -285,7 +285,8 @@ def spread(
     for part in _samples(y.shape[0], groups * matrix.shape[1] * prod(places)):
         columns = xp.matmul(matrix, grouped[part])
         columns = columns.reshape(*columns.shape[:2], weight.shape[1], *size, *places)
-        out[part] = cropped(fold(xp, columns, around, stride, dilation), padding, space)
+        folded = fold(xp, columns, around, stride, dilation)
+        out = assigned_at(xp, out, part, cropped(folded, padding, space))
     return out.reshape(y.shape[0], groups * weight.shape[1], *space)
 
 

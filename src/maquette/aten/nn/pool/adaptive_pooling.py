@@ -11,6 +11,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index, wide
+from maquette.aten.common.array_libraries import added_to, assigned_at
 from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import check_kind, pool_meta, scattered
 from maquette.core.dtype import int64
@@ -124,7 +125,8 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             shape[axis] = self.shape[axis]
             spread, lead = xp.zeros(shape, grad.dtype), (slice(None),) * axis
             for i, (start, end) in enumerate(_bounds(self.shape[axis], grad.shape[axis])):
-                spread[(*lead, slice(start, end))] += grad[(*lead, slice(i, i + 1))] / (end - start)
+                share = grad[(*lead, slice(i, i + 1))] / (end - start)
+                spread = added_to(xp, spread, (*lead, slice(start, end)), share)
             grad = spread
         return grad
 
@@ -212,7 +214,7 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     @page.kernel
     def adaptive_max_kernel(xp: ModuleType, self: Array, output_size: Ints) -> tuple[Array, Array]:
         x, space = wide(self), self.shape[-dims:]
-        numbers = xp.arange(int(xp.prod(xp.asarray(space)))).reshape(space)
+        numbers = xp.arange(prod(space)).reshape(space)
         best = xp.empty((*x.shape[:-dims], *output_size), x.dtype)
         index = xp.empty(best.shape, xp.int64)
         bounds = [_bounds(n, count) for n, count in zip(space, output_size)]
@@ -222,8 +224,9 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
             values = x[part]
             values = values.reshape(*x.shape[:-dims], prod(values.shape[x.ndim - dims :]))
             where = _last_nan_or_first_largest(xp, values)
-            best[(..., *at)] = xp.take_along_axis(values, where[..., None], -1)[..., 0]
-            index[(..., *at)] = numbers[window].reshape(-1)[where]
+            largest = xp.take_along_axis(values, where[..., None], -1)[..., 0]
+            best = assigned_at(xp, best, (..., *at), largest)
+            index = assigned_at(xp, index, (..., *at), numbers[window].reshape(-1)[where])
         return best, index
 
     page.derivative(self=lambda grad, self, result1: backward(grad, self, result1))

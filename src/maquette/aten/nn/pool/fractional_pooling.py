@@ -12,6 +12,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import check_kind, lowest, scattered
 from maquette.core.dtype import int64
@@ -60,8 +61,7 @@ def _starts(xp: ModuleType, samples: Array, size: int, out: int, kernel: int) ->
     step = samples.dtype.type(size - kernel) / samples.dtype.type(out - 1)
     numbers = xp.arange(out, dtype=samples.dtype) + samples[..., None]
     starts: Array = (numbers * step).astype(xp.int64) - (samples * step).astype(xp.int64)[..., None]
-    starts[..., -1:] = size - kernel
-    return starts
+    return assigned_at(xp, starts, (..., -1), size - kernel)
 
 
 def _fractional_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:

@@ -7,6 +7,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.nn.pool.pool_windows import (
     all_dims,
     check_kind,
@@ -274,7 +275,8 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
             )
         result: Array = xp.zeros((prod(leading), plane), self.dtype)
         rows = xp.arange(prod(leading))[:, None]
-        result[rows, indices.reshape(prod(leading), -1)] = self.reshape(prod(leading), -1)
+        at = (rows, indices.reshape(prod(leading), -1))
+        result = assigned_at(xp, result, at, self.reshape(prod(leading), -1))
         return result.reshape(*leading, *output_size)
 
     page.linear(self=lambda grad, indices: gathered(grad, indices, dims))

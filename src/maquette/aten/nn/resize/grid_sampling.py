@@ -13,7 +13,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.array_libraries import added_to, combined_at
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
@@ -314,7 +314,7 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
             pull = (_gathered(xp, flat, index, inside) * g).sum(axis=1)
             for d in range(dims):
                 others = [*weights[:d], slopes[d], *weights[d + 1 :]]
-                by_grid[..., dims - 1 - d] += pull * _product(others)
+                by_grid = added_to(xp, by_grid, (..., dims - 1 - d), pull * _product(others))
         return (
             by_input.reshape(input.shape) if output_mask[0] else None,
             by_grid.reshape(grid.shape),
