@@ -265,6 +265,21 @@ ROWS = (
     Row("fake view, cuda", 50, "a.view(16)", fake_pair("cuda")),
     Row("from_tensor, plain", 40, "from_tensor(next(t))", plain_sources, "t = make(number)"),
     Row("from_tensor, view", 50, "from_tensor(next(t))", view_sources, "t = make(number)"),
+    Row("symbolic add, seen", 150, "a + a", symbolic_pair),
+    Row("symbolic mm, seen", 150, "mm(a, b)", symbolic_pair),
+    Row("symbolic reshape, seen", 150, "a.reshape(n)", symbolic_pair),
+    Row("symbolic add, first", 20, "a, b = next(t); a + a", new_symbolic_pairs, "t = make(number)"),
+    Row(
+        "symbolic mm, first", 20, "a, b = next(t); mm(a, b)", new_symbolic_pairs, "t = make(number)"
+    ),
+    Row(
+        "symbolic reshape, first",
+        20,
+        "a, b = next(t); a.reshape(-1)",
+        new_symbolic_pairs,
+        "t = make(number)",
+    ),
+    Row("from_tensor, symbolic", 5, "from_tensor(next(t))", symbolic_sources, "t = make(number)"),
     Row("make_fx real, 100 ops", 40, "trace(x)", tracing("real")),
     Row("make_fx fake, 100 ops", 40, "trace(x)", tracing("fake")),
     Row("Llama 70B fake forward", 50, "model(tokens)", llama_forward),
