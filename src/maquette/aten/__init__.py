@@ -80,7 +80,6 @@ from maquette.aten.indexing import repeat_interleave as _repeat_interleave  # no
 from maquette.aten.view import size_queries as _size_queries  # noqa: F401
 from maquette.aten.view import view_inverses as _view_inverses  # noqa: F401
 from maquette.aten.reduction import histograms as _histograms  # noqa: F401
-from maquette.aten.reduction import numerical_gradient as _numerical_gradient  # noqa: F401
 from maquette.aten.reduction import segment_reduce as _segment_reduce  # noqa: F401
 from maquette.aten.linalg import eigen_svd as _eigen_svd  # noqa: F401
 from maquette.aten.linalg import cholesky as _cholesky  # noqa: F401
@@ -92,7 +91,6 @@ from maquette.aten.linalg import matrix_functions as _matrix_functions  # noqa: 
 from maquette.aten.nn.resize import padding as _padding  # noqa: F401
 from maquette.aten.factory import assertions as _assertions  # noqa: F401
 from maquette.aten.fft import spectrograms as _spectrograms  # noqa: F401
-from maquette.aten.random import poisson_binomial as _poisson_binomial  # noqa: F401
 from maquette.aten.linalg import diagonals as _diagonals  # noqa: F401
 from maquette.aten.fft import fourier as _fourier  # noqa: F401
 from maquette.aten.nn.loss import likelihood as _likelihood  # noqa: F401

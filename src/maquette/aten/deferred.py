@@ -24,6 +24,8 @@ FAMILIES = (
     "nn.resize.grid_sampling",
     "linalg.ldl",
     "linalg.least_squares",
+    "reduction.numerical_gradient",
+    "random.poisson_binomial",
     "nn.loss.margin_losses",
     "nn.activation.rrelu",
     "nn.recurrent.recurrence",

@@ -61,33 +61,31 @@ class OperatorFacts:
     ``without_functional``: why its forms that write have no functional twin; "" where they have.
     """
 
-    __slots__ = (
-        "__weakref__", "allows_overlap", "batching", "conjugate_refusal", "cost", "derivatives",
-        "free_devices", "inverse", "kernel", "links_views", "memoised", "negative_refusal",
-        "overloads", "shape", "sharding", "takes_numbers", "tangent", "through_others", "unbacked",
-        "without_functional",
-    )  # fmt: skip
+    # Defaults stand on the class: most facts of most operators are never said, and a thousand
+    # objects that name each cost 1 % of `import maquette`.
+    shape: Callable[..., object] | None = None
+    unbacked: Callable[..., object] | None = None
+    memoised = False
+    through_others: Callable[..., object] | None = None
+    kernel: Callable[..., object] | None = None
+    derivatives: Derivatives | None = None
+    tangent: Rule | None = None
+    batching: Rule | None = None
+    inverse: Rule | None = None
+    sharding: Rule | None = None
+    cost: Callable[..., Cost] | None = None
+    takes_numbers = False
+    free_devices: bool | Callable[..., bool] = False
+    links_views = True
+    allows_overlap = False
+    conjugate_refusal = ""
+    negative_refusal = ""
+    without_functional = ""
 
     def __init__(self, *, takes_numbers: bool = False) -> None:
         self.overloads: list[OpOverload] = []
-        self.shape: Callable[..., object] | None = None
-        self.unbacked: Callable[..., object] | None = None
-        self.memoised = False
-        self.through_others: Callable[..., object] | None = None
-        self.kernel: Callable[..., object] | None = None
-        self.derivatives: Derivatives | None = None
-        self.tangent: Rule | None = None
-        self.batching: Rule | None = None
-        self.inverse: Rule | None = None
-        self.sharding: Rule | None = None
-        self.cost: Callable[..., Cost] | None = None
-        self.takes_numbers = takes_numbers
-        self.free_devices: bool | Callable[..., bool] = False
-        self.links_views = True
-        self.allows_overlap = False
-        self.conjugate_refusal = ""
-        self.negative_refusal = ""
-        self.without_functional = ""
+        if takes_numbers:
+            self.takes_numbers = True
 
     def changed(self) -> None:
         """Have every overload forget what it remembers: a fact is another now."""

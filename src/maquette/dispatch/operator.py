@@ -81,6 +81,10 @@ class OpOverload(OperatorBase):
     autocast_policies: Mapping[str, AutocastPolicy] = MappingProxyType({})
     """What autocast regions of a device do to the arguments (`OperatorPage.autocast`)."""
 
+    alive = True
+    _defined_in_python = False
+    _parsed: FunctionSchema | None = None
+
     def __init__(
         self,
         packet: OpOverloadPacket,
@@ -100,12 +104,8 @@ class OpOverload(OperatorBase):
         self.__module__ = f"maquette.ops.{self.namespace}"
         self.tags: list[Tag] = list(tags)
         self.place = place
-        self.alive = True
-        self._defined_in_python = False
         self._schema_text = schema_text
-        self._parsed: FunctionSchema | None = None
         self._kernels: dict[DispatchKey, list[Kernel]] = {}
-        self._registered = _Registered(self)
         self._table: dict[int, Boxed] = {}
         self.facts = OperatorFacts() if facts is None else facts
         self.facts.overloads.append(self)
@@ -243,7 +243,7 @@ class OpOverload(OperatorBase):
 
     def find_key(self, key: DispatchKey) -> DispatchKey | None:
         """The key whose registered kernel, or fallback, serves ``key`` (D55-D60)."""
-        found = serving_key(self._registered, key)
+        found = serving_key(_Registered(self), key)
         return key if found is None and key in FALLBACKS else found
 
     def _get_dispatch(self, key: KeyLike) -> DispatchKey | Callable[..., object]:
@@ -302,7 +302,7 @@ class OpOverload(OperatorBase):
 
     def has_kernel_for_any_dispatch_key(self, keys: DispatchKeySet) -> bool:
         """Whether a kernel, Python override included, is at a runtime key of the set (D68)."""
-        registered = self._registered.has_kernel_for_any_dispatch_key(keys)
+        registered = _Registered(self).has_kernel_for_any_dispatch_key(keys)
         return registered or super().has_kernel_for_any_dispatch_key(keys)
 
     # --- facts -----------------------------------------------------------------------

@@ -7,7 +7,6 @@ internal overlap), their kernel the page's kernel followed by a copy into the ta
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import cast
@@ -44,7 +43,7 @@ def out_schema(schema: str, overload: str | None = None) -> str:
     base, _, own = head.partition(".")
     name = overload or ("out" if own in ("", "Tensor") else f"{own}_out")
     arguments = rest.rpartition("->")[0].rstrip().removesuffix(")")
-    star = ", " if re.search(r"(^|,)\s*\*\s*,", arguments) else ", *, "
+    star = ", " if "*," in arguments.replace(" ", "") else ", *, "
     if not arguments:
         star = "*, "
     return f"{base}.{name}({arguments}{star}Tensor(a!) out) -> Tensor(a!)"

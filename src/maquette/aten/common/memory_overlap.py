@@ -30,11 +30,11 @@ def refuse_overlap(
     unless: asked with all parameters whether the call may do so this time.
     """
     target_op = page if isinstance(page, OpOverload) else page.op
-    arguments = target_op._schema.arguments
-    targets = [i for i, a in enumerate(arguments) if a.is_write]
-    read = [i for i, a in enumerate(arguments) if a.name in names]
 
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        arguments = op._schema.arguments
+        targets = [i for i, a in enumerate(arguments) if a.is_write]
+        read = [i for i, a in enumerate(arguments) if a.name in names]
         below = alias_kernel(op, ks)
         assert below is not None
 
