@@ -16,7 +16,7 @@ from maquette.dispatch.abstract import tensors_in
 from maquette.dispatch.guards import ForceDispatchKeyGuard
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
-from maquette.dispatch.matching import check_result, normalise
+from maquette.dispatch.matching import check_result, normaliser
 from maquette.dispatch.modes import (
     ABOVE_PYTHON,
     ACTIVE_MODES,
@@ -34,6 +34,7 @@ def python_kernel(op: OpOverload, ks: int) -> Boxed:
     """The kernel at Python: the top mode, then the subclasses among the arguments (D99)."""
     schema = op._schema
     below = ~_MODE_BITS
+    as_seen = normaliser(schema)
 
     def kernel(ks: int, *params: object) -> object:
         types = python_classes(params)
@@ -41,7 +42,7 @@ def python_kernel(op: OpOverload, ks: int) -> Boxed:
         modes = st.dispatch_modes
         if not modes and not types:  # the key alone was included
             return op.run(ks & below, params)
-        args, kwargs = normalise(schema, params)
+        args, kwargs = as_seen(params)
         mode = modes[-1] if modes else None
         if mode is not None:
             result = _ask_mode(st, mode, op, types, args, kwargs)
@@ -78,7 +79,7 @@ def _ask_mode(
         )
     modes = st.dispatch_modes
     modes.pop()
-    exclude = st.exclude
+    exclude, before = st.exclude, st.derived()
     # One change of both sets, where popping, excluding and their undoing would be four.
     include = st.include if modes else st.include & ~_MODE_BITS
     st.set_both(include, exclude | ABOVE_PYTHON)
@@ -86,7 +87,7 @@ def _ask_mode(
         return handler(op, types, args, kwargs)
     finally:
         st.dispatch_modes.append(mode)
-        st.set_both(st.include | _MODE_BITS, exclude)
+        st.set_back(st.include | _MODE_BITS, exclude, before)
 
 
 def _handler_of(cls: type) -> Callable[..., object]:

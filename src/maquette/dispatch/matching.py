@@ -145,10 +145,15 @@ _Call = tuple[tuple[object, ...], dict[str, object]]
 
 def normalise(schema: FunctionSchema, params: tuple[object, ...]) -> _Call:
     """The call that handlers see: defaults dropped where they may be, lists as lists (D50)."""
+    return normaliser(schema)(params)
+
+
+def normaliser(schema: FunctionSchema) -> Callable[[tuple[object, ...]], _Call]:
+    """`normalise` for one schema, for who calls it often."""
     made = schema.memo.get("normalise")
     if made is None:
         made = schema.memo["normalise"] = _normaliser(schema)
-    return cast(Callable[[tuple[object, ...]], _Call], made)(params)
+    return cast(Callable[[tuple[object, ...]], _Call], made)
 
 
 def _normaliser(schema: FunctionSchema) -> Callable[[tuple[object, ...]], _Call]:

@@ -10,13 +10,13 @@ is not on that list since it has a dispatch key of its own, counts as the lowest
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch import pre_dispatch
-from maquette.dispatch.abstract import TensorBase, distinct_classes, tensors_in
+from maquette.dispatch.abstract import TensorBase, distinct_classes
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tls import DispatchState, tls
@@ -242,8 +242,29 @@ def get_current_dispatch_mode() -> object | None:
 
 def python_classes(values: object) -> tuple[type[TensorBase], ...]:
     """The distinct classes of arguments with a ``__torch_dispatch__``, subclasses first (D98)."""
-    classes = [type(t) for t in tensors_in(values)]
-    return distinct_classes([cls for cls in classes if cls._class_bits & PYTHON])
+    found = _python_classes(values) if isinstance(values, list | tuple) else _one_class(values)
+    return distinct_classes(found) if found else ()
+
+
+def _python_classes(values: Iterable[object]) -> list[type[TensorBase]]:
+    # Without generators: modes ask this of every call, and mostly find none.
+    found: list[type[TensorBase]] = []
+    for value in values:
+        cls = value.__class__
+        if cls in _NO_TENSORS:
+            continue
+        if cls is tuple or cls is list or isinstance(value, list | tuple):
+            found += _python_classes(cast("Iterable[object]", value))
+        elif isinstance(value, TensorBase) and value._class_bits & PYTHON:
+            found.append(type(value))
+    return found
+
+
+def _one_class(value: object) -> list[type[TensorBase]]:
+    return _python_classes((value,))
+
+
+_NO_TENSORS = frozenset((int, float, bool, str, type(None)))
 
 
 # --- without modes for a block ---------------------------------------------------------------

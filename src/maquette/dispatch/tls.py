@@ -133,6 +133,21 @@ class DispatchState:
         self.exclude = exclude
         self._derive()
 
+    def derived(self) -> tuple[int, bool, int, dict[int, int]]:
+        """What follows from the sets as they are, for `set_back`."""
+        return self.include, self.grad_enabled, self.keep, self.effective
+
+    def set_back(
+        self, include: int, exclude: int, before: tuple[int, bool, int, dict[int, int]]
+    ) -> None:
+        """`set_both` to what was there when `derived` was asked, unless something has changed."""
+        self.include = include
+        self.exclude = exclude
+        if include == before[0] and self.grad_enabled is before[1]:
+            self.keep, self.effective = before[2], before[3]
+        else:
+            self._derive()
+
     def effective_keys(self, arguments: int) -> int:
         """The effective key set of a call whose arguments have these keys."""
         return (arguments | self.include) & self.keep

@@ -200,7 +200,13 @@ class Graph:
 
     def _add(self, node: Node) -> None:
         """Put a new node at the insert point."""
-        self._link(self._insert_before._prev, node)
+        if self._insert_before is self._root:  # `_link` at the end, where most nodes go
+            last = self._root._prev
+            last._next = self._root._prev = node
+            node._prev, node._next = last, self._root
+            node._place = last._place + _GAP
+        else:
+            self._link(self._insert_before._prev, node)
         self._len += 1
         for hook in self._create_node_hooks:
             hook(node)

@@ -60,10 +60,11 @@ class Namespace:
     def _free(self, name: str, obj: object | None) -> str:
         if name not in self._used and not is_illegal(name, obj):
             return name
-        numbered = _NUMBERED.match(name)
+        numbered = _NUMBERED.match(name) if name[-1].isdigit() else None
         base = name if numbered is None else numbered[1]
-        number = self._last.get(base, 0) if numbered is None else int(numbered[2])
-        number = max(number, self._last.get(base, 0))
+        number = self._last.get(base, 0)
+        if numbered is not None:
+            number = max(number, int(numbered[2]))
         while True:
             number += 1
             name = f"{base}_{number}"

@@ -163,7 +163,8 @@ def dispatch_trace(
 ) -> GraphModule:
     """Trace a function of proxies; the module of its graph, without sizes that nothing uses."""
     graph = tracer.trace(root, concrete_args)
-    graph.eliminate_dead_code(_is_needed)
+    if tracer.symbol_nodes:  # else there is no arithmetic on sizes
+        graph.eliminate_dead_code(_is_needed)
     name = root.__class__.__name__ if isinstance(root, Module) else root.__name__
     return GraphModule(tracer.root, graph, name)
 

@@ -272,7 +272,21 @@ class _Arguments:
 
     def all_of(self, args: tuple[Any, ...]) -> tuple[Argument, ...]:
         """Positional arguments."""
-        return tuple([a if a.__class__ in _PLAIN else self.one(a) for a in args])
+        made: list[Argument] = []
+        get = self.mode.tracer.tensor_table.get
+        for a in args:
+            if a.__class__ in _PLAIN:
+                made.append(a)
+                continue
+            known = get(a) if a.__class__ in _TENSORS else None
+            if known is None:
+                made.append(self.one(a))
+                continue
+            self.inputs[known.node] = None
+            if known.constant is None:
+                self.constant = False
+            made.append(known.node)
+        return tuple(made)
 
     def named(self, kwargs: dict[str, Any]) -> dict[str, Argument]:
         """Keyword arguments."""

@@ -8,6 +8,7 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format, memory_format
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
+from maquette.dispatch.keysets import REQUIRES_GRAD
 from maquette.fx.compatibility import compatibility
 from maquette.tensor.tensor import Tensor
 
@@ -31,7 +32,7 @@ _MOST = 65536
 
 def tensor_metadata(t: Tensor) -> TensorMetadata:
     """The `TensorMetadata` of a tensor."""
-    key = (t.meta, t.requires_grad)
+    key = (t.meta, bool(t._keys & REQUIRES_GRAD))
     if t.meta.is_symbolic:
         return _made(*key, formats=())  # to compare symbols would guard
     found = _known.get(key)

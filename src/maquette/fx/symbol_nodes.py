@@ -32,6 +32,9 @@ class SymbolNodes:
         self._nodes: dict[Any, Node] = {}  # by expression
         self._sources: dict[Any, _Source] = {}  # by expression, what no node gives yet
 
+    def __bool__(self) -> bool:
+        return bool(self._nodes)
+
     def note(self, number: Any, node: Node) -> None:
         """Say that ``node`` gives a symbolic number."""
         self._nodes.setdefault(_expression(number), node)
