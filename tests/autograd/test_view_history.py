@@ -1,5 +1,7 @@
 """Views under mutation: gradients go through what a view changes, dtype and bits included."""
 
+from typing import Any
+
 import pytest
 
 import maquette as mq
@@ -200,3 +202,55 @@ def test_T56_nodes_have_the_names_of_pytorch(make: object, name: str) -> None:
     """Finding 61."""
     x = mq.ones(2, 2, requires_grad=True)
     assert make(x).grad_fn.name() == name  # type: ignore[operator]
+
+
+def test_T25_a_function_that_mutates_a_view_is_in_the_history_of_the_view() -> None:
+    """The view kept the history that it had: half of the gradient, silently."""
+
+    class Double(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * 2
+
+    a = mq.ones(1, requires_grad=True)
+    view = a.clone()[:]
+    Double.apply(view).backward()
+    assert a.grad.tolist() == [2.0]
+
+
+def test_T25_the_gradient_of_a_gradient_through_a_mutated_view() -> None:
+    x = mq.tensor([1.0, -2.0], requires_grad=True)
+    y = x.clone().view_as(x).exp_()
+    (g,) = mq.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = mq.autograd.grad(g.sum(), x)
+    assert mq.allclose(second, x.detach().exp())
+
+
+def test_T58_hooks_see_that_no_gradient_came() -> None:
+    seen = []
+    first, second = mq.ones(2, requires_grad=True).unbind()
+    first.register_hook(lambda g: seen.append(g))
+    second.backward()
+    assert seen == [None]
+
+
+def test_T60_backward_to_inputs_runs_the_hooks_of_leaves() -> None:
+    seen = []
+    x, other = mq.ones(1, requires_grad=True), mq.ones(1, requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
+    (x * 2 + other).sum().backward(inputs=[x])
+    assert seen == [2.0]
+    assert other.grad is None
+
+
+def test_T49_a_view_that_was_mutated_against_the_rules_can_be_printed() -> None:
+    a = mq.ones(1, requires_grad=True)
+    with mq.no_grad():
+        b = a[:]
+        b *= 2
+    assert repr(b) == "tensor([2.], grad_fn=<Invalid>)"

@@ -106,15 +106,12 @@ def backward(
     if not targets:
         raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
     wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
-    found = run_backward(
-        edges, grads, retain_graph=keep, create_graph=create_graph, wanted=wanted, accumulate=False
-    )
-    for t, g in zip(targets, found, strict=True):
-        if g is not None and isinstance(t, Tensor):
+    found = run_backward(edges, grads, retain_graph=keep, create_graph=create_graph, wanted=wanted)
+    for t, (node, _), g in zip(targets, wanted, found, strict=True):
+        # Leaves have got theirs from the engine.
+        if g is not None and isinstance(t, Tensor) and node.__class__ is not AccumulateGrad:
             ag = t._autograd()
             ag.grad = g if ag.grad is None else ag.grad + g
-            for hook in list((ag.post_accumulate_hooks or {}).values()):
-                hook(t)
 
 
 def _edge_of_input(t: Place, i: int) -> Edge:
@@ -181,7 +178,8 @@ def grad(
         if g is not None:
             continue
         if materialize_grads and isinstance(t, Tensor):
-            found[i] = t.new_zeros(t.meta.shape)
+            zeros: Tensor = t.new_zeros(t.meta.shape)
+            found[i] = zeros.requires_grad_() if create_graph else zeros
         elif not (allow_unused or materialize_grads):
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the "

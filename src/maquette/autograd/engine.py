@@ -66,8 +66,8 @@ def run_backward(
     try:
         st.set_grad_enabled(create_graph)
         run.through()
-        for callback in run.callbacks or ():
-            callback()
+        while run.callbacks:
+            run.callbacks.pop(0)()
     finally:
         runs.pop()
         st.node_context = context_before

@@ -75,11 +75,9 @@ def run_tensor_hooks(node: Node, grads: list[Grad]) -> None:
     if hooks is None:
         return
     for number, hook in list(hooks.tensor.values()):
-        grad = grads[number]
-        if grad is not None:
-            answer = hook(grad)
-            if answer is not None:
-                grads[number] = _replacement(hook, grad, answer)
+        answer = hook(grads[number])  # type: ignore[arg-type]  # None too, as in PyTorch
+        if answer is not None:
+            grads[number] = _replacement(hook, grads[number], answer)
     for number, keep in list(hooks.retained.items()):
         grad = grads[number]
         if grad is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from maquette.autograd.engine import current_run
 from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained
 from maquette.autograd.view_history import Look, empty_as, look_of, refuse_mutation, see
 from maquette.core.layout import contiguous_format
@@ -50,6 +51,7 @@ def rebase_history(target: Tensor, node: Node, number: int) -> None:
     slices = CopySlices(look_of(base), target, node, number)
     _set_node(base, slices, 0, sharing=2)
     target._keys |= K.REQUIRES_GRAD
+    target._autograd().view_version = -1  # its history is old, whatever the version says
     target.grad_fn  # noqa: B018  # brings the view up to date
 
 
@@ -84,7 +86,11 @@ class CopySlices(Node):
         return "torch::autograd::CopySlices"
 
     def release(self) -> None:
-        self.function.release()
+        # A saved result leads to the write itself, where backward is differentiated: it then runs
+        # again in this run, and is released there.
+        run = current_run()
+        if run is None or self.function not in run.buffers:
+            self.function.release()
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         grad = grads[0]

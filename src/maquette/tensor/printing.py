@@ -288,9 +288,12 @@ def _shape_text(shape: Sequence[object]) -> str:
 
 
 def _history(t: Tensor) -> str | None:
-    node = t.grad_fn
+    try:
+        node = t.grad_fn
+    except RuntimeError:  # of a view whose memory was mutated against the rules
+        return "grad_fn=<Invalid>"
     if node is not None:
-        return f"grad_fn=<{node.name()}>"
+        return f"grad_fn=<{node.name().rpartition('::')[2]}>"
     return "requires_grad=True" if t.requires_grad else None
 
 

@@ -66,7 +66,7 @@ def gradgradcheck(
         starts = [mq.randn_like(out).requires_grad_() for out in outputs]
     else:
         given = (grad_outputs,) if isinstance(grad_outputs, Tensor) else tuple(grad_outputs)
-        starts = [start.detach().requires_grad_() for start in given]
+        starts = [start.detach().requires_grad_(start.requires_grad) for start in given]
 
     def gradients(*args: Any) -> tuple[Tensor, ...]:
         own, their = args[: len(listed)], args[len(listed) :]
