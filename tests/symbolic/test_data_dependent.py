@@ -181,3 +181,41 @@ def test_F80_branching_on_data_is_an_error(ms: mq.FakeTensorMode) -> None:
 def test_F10_lists_of_numbers(ms: mq.FakeTensorMode) -> None:
     x = ms.from_tensor(mq.ones(3, dtype=mq.int64), static_shapes=True)
     assert [str(i) for i in x.tolist()] == ["u0", "u1", "u2"]
+
+
+@pytest.fixture
+def dynamic_op() -> Any:
+    lib = mq.library.Library("symbolic_sizes", "DEF")
+    lib.define("kept(Tensor x, int least, int? most) -> Tensor")
+
+    @mq.library.register_fake("symbolic_sizes::kept", lib=lib)
+    def kept(x: Any, least: int, most: int | None) -> Any:
+        context = mq.library.get_ctx()
+        assert context is not None
+        return x.new_empty(context.new_dynamic_size(min=least, max=most))
+
+    yield mq.ops.symbolic_sizes.kept
+    lib._destroy()
+
+
+def test_F93_a_fake_implementation_makes_sizes(ms: mq.FakeTensorMode, dynamic_op: Any) -> None:
+    x = ms.from_tensor(mq.ones(3))
+    size = dynamic_op(x, 2, 9).shape[0]
+    assert str(size) == "u0"
+    assert bounds(size) == (2, 9)
+    assert mq.library.get_ctx() is None
+
+
+@pytest.mark.parametrize("least, most", [(-1, None), (5, 3)])
+def test_F93_a_range_must_be_one(
+    ms: mq.FakeTensorMode, dynamic_op: Any, least: int, most: int | None
+) -> None:
+    with pytest.raises(ValueError, match="new_dynamic_size"):
+        dynamic_op(ms.from_tensor(mq.ones(3)), least, most)
+
+
+def test_F93_without_an_environment_there_are_no_sizes(dynamic_op: Any) -> None:
+    with pytest.raises(DynamicOutputShapeException, match="kept"):
+        dynamic_op(mq.FakeTensorMode().from_tensor(mq.ones(3)), 0, None)
+    with pytest.raises(RuntimeError, match="fake tensors"):
+        dynamic_op(mq.ones(3, device="meta"), 0, None)

@@ -43,7 +43,7 @@ from maquette.fake.mode import (
 )
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake, maker
 from maquette.library.arrays import build, resize_outputs
-from maquette.library.fakes import FAKE_RUNNER
+from maquette.library.fakes import FAKE_RUNNER, running_fake
 from maquette.library.infer import (
     DependsOnData,
     Outcome,
@@ -54,6 +54,7 @@ from maquette.library.infer import (
     metas_in,
     rule_argument,
 )
+from maquette.symbolic.expr import MAX_INT
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
 from maquette.tensor.tensor import NOT_INHERITED, Tensor
 
@@ -178,10 +179,18 @@ def run_users_fake(
     op: OpOverload, inner: Callable[..., object], place: str, ks: int
 ) -> Callable[..., object]:
     """The kernel at Fake of a registered fake implementation; its results must be fakes (L85)."""
-    under_mode = _under_mode(op, inner)
 
     def kernel(ks: int, *params: object) -> object:
-        result = under_mode(ks, *params)
+        mode, given = arguments_in_one_mode(op, params)
+
+        def size(least: int, largest: int | None) -> object:
+            env = mode.shape_env
+            if env is None or not env.settings.allow_dynamic_output_shape_ops:
+                raise DynamicOutputShapeException(op)
+            return env.new_size(least, MAX_INT if largest is None else largest)
+
+        with mode, AutoDispatchBelowAutograd(), running_fake(size):
+            result = inner(ks, *given)
         _check_fake(op, result, place)
         return result
 

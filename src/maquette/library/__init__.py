@@ -5,6 +5,7 @@ from maquette.library import page
 from maquette.library.backends import register_backend
 from maquette.library.costs import cost_of
 from maquette.library.custom_op import CustomOpDef, custom_op
+from maquette.library.fakes import get_ctx
 from maquette.library.functions import (
     define,
     get_kernel,
@@ -38,6 +39,7 @@ __all__ = [
     "cost_of",
     "define",
     "define_page",
+    "get_ctx",
     "fallthrough_kernel",
     "get_kernel",
     "impl",

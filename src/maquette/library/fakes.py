@@ -7,7 +7,9 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from maquette.dispatch.kernels import Kernel
@@ -20,6 +22,56 @@ if TYPE_CHECKING:
     from maquette.library.library import Library
 
 Function = Callable[..., object]
+_running = threading.local()
+
+
+class FakeContext:
+    """What a fake implementation may ask for while it runs: sizes that only data could tell."""
+
+    def __init__(self, make: Callable[[int, int | None], object]) -> None:
+        self._make = make
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> object:
+        """A fresh unbacked size from ``min`` to ``max`` (F93).
+
+        Raises ValueError for a range that is none, or is symbolic; DynamicOutputShapeException in
+        a mode without a shape environment; RuntimeError on meta tensors.
+        """
+        for bound in (min, max):
+            if bound is not None and type(bound) is not int:
+                raise ValueError(f"new_dynamic_size: bounds are plain ints, got {min} and {max}")
+        if min < 0:
+            raise ValueError(f"new_dynamic_size: expected min to be 0 or more, got {min}")
+        if max is not None and max < min:
+            raise ValueError(f"new_dynamic_size: expected max >= min, got {min} and {max}")
+        return self._make(min, max)
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def get_ctx() -> FakeContext | None:
+    """The context of the fake implementation that runs in this thread; None outside of one."""
+    return getattr(_running, "context", None)
+
+
+@contextmanager
+def running_fake(make: Callable[[int, int | None], object]) -> Iterator[None]:
+    """Let `get_ctx` give a context whose sizes ``make`` makes."""
+    before = get_ctx()
+    _running.context = FakeContext(make)
+    try:
+        yield
+    finally:
+        _running.context = before
+
+
+def _no_size_on_meta(least: int, largest: int | None) -> object:
+    raise RuntimeError(
+        "new_dynamic_size: a meta tensor cannot have a size that depends on data; use fake tensors "
+        "in a FakeTensorMode(shape_env=ShapeEnv())"
+    )
+
+
 # runner(op, kernel, place, ks): the kernel at Fake that runs ``kernel`` on fakes, in their mode.
 Runner = Callable[[OpOverload, Function, str, int], Function]
 FAKE_RUNNER: list[Runner | None] = [None]
@@ -35,9 +87,18 @@ def fake_kernels(function: Function, place: str) -> list[tuple[DispatchKey, Kern
             raise RuntimeError(f"{op}: fake tensors are not loaded: import maquette first")
         return runner(op, plain(op, ks), place, ks)
 
+    def on_meta(op: OpOverload, ks: int) -> Function:
+        inner = plain(op, ks)
+
+        def kernel(*params: object) -> object:
+            with running_fake(_no_size_on_meta):
+                return inner(*params)
+
+        return kernel
+
     return [
         (DispatchKey.Fake, Kernel(on_fakes, python=function, place=place)),
-        (DispatchKey.Meta, Kernel(plain, python=function, place=place)),
+        (DispatchKey.Meta, Kernel(on_meta, python=function, place=place)),
     ]
 
 

@@ -221,7 +221,9 @@ class SymNode:
         """Assert the condition: at once if it can be decided, else when the program runs."""
         if self.answer is True:
             return True
-        return self.shape_env.guard_or_defer_runtime_assert(self.form, f"{file}:{line}")
+        return self.shape_env.guard_or_defer_runtime_assert(
+            self.form, f"{file}:{line}" if file else ""
+        )
 
     def guard_size_oblivious(self, file: Text = "", line: int = 0) -> bool:
         """The truth, with unbacked sizes taken for neither 0 nor 1."""
