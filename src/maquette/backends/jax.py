@@ -111,6 +111,8 @@ class JaxBackend(Backend):
     # --- what libraries do in different ways ------------------------------------------
 
     def combine_at(self, name: str, target: Any, index: Any, values: Any) -> Array:
+        if target.dtype.kind == "b":  # whose sum is "or" and product "and"
+            name = {"add": "maximum", "multiply": "minimum"}.get(name, name)
         method = {"maximum": "max", "minimum": "min"}.get(name, name)
         made: Array = getattr(target.at[index], method)(values)
         return made

@@ -93,7 +93,7 @@ def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) ->
             return array.astype(wanted)
         narrow = wanted.name in ("int8", "int16", "int32", "uint16")
         register = xp.int32 if narrow else xp.int64
-        return array.astype(register, order="K").astype(wanted, order="K")
+        return array.astype(register).astype(wanted)
 
 
 def result_dtype(value: Number, kind: DType) -> Number:

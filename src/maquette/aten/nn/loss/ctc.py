@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
-from maquette.aten.common.array_libraries import from_host, to_host
+from maquette.aten.common.array_libraries import assigned_at, from_host, to_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.likelihood import MEAN, SUM
@@ -146,15 +146,15 @@ def _labels(targets: Array, target_lengths: Lengths, blank: int) -> Array:
 def _skips(xp: ModuleType, states: Array, blank: int) -> Array:
     """The states that may be entered from two before."""
     allowed = xp.zeros(states.shape, bool)
-    allowed[:, 2:] = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
-    return allowed
+    entered = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
+    return assigned_at(xp, allowed, (slice(None), slice(2, None)), entered)
 
 
 def _shifted(xp: ModuleType, values: Array, by: int) -> Array:
     moved = xp.full(values.shape, -xp.inf, values.dtype)
-    if values.shape[1] > by:
-        moved[:, by:] = values[:, :-by]
-    return moved
+    if values.shape[1] <= by:
+        return moved
+    return assigned_at(xp, moved, (slice(None), slice(by, None)), values[:, :-by])
 
 
 def _log_sum(xp: ModuleType, *terms: Array) -> Array:
@@ -170,13 +170,15 @@ def _forward_variables(xp: ModuleType, emitted: Array, lengths: Array, skips: Ar
     alpha = xp.full((batch, frames, states), -xp.inf, emitted.dtype)
     if not frames:
         return alpha
-    alpha[:, 0, 0] = emitted[0, :, 0]
+    alpha = assigned_at(xp, alpha, (slice(None), 0, 0), emitted[0, :, 0])
     if states > 1:
-        alpha[:, 0, 1] = xp.where(lengths > 0, emitted[0, :, 1], -xp.inf)
+        spoken = xp.where(lengths > 0, emitted[0, :, 1], -xp.inf)
+        alpha = assigned_at(xp, alpha, (slice(None), 0, 1), spoken)
     for t in range(1, frames):
         before = alpha[:, t - 1]
         two = xp.where(skips, _shifted(xp, before, 2), -xp.inf)
-        alpha[:, t] = _log_sum(xp, before, _shifted(xp, before, 1), two) + emitted[t]
+        now = _log_sum(xp, before, _shifted(xp, before, 1), two) + emitted[t]
+        alpha = assigned_at(xp, alpha, (slice(None), t), now)
     return alpha
 
 
