@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
 import pathlib
 import re
 import traceback
@@ -9,7 +11,7 @@ import traceback
 import pytest
 
 import maquette as mq
-from maquette.dispatch.generated import generate
+from maquette.dispatch.generated import _CODE, generate
 
 PACKAGE = pathlib.Path(mq.__file__).parent
 
@@ -19,6 +21,17 @@ def test_tracebacks_show_generated_lines() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         fail(1)
     assert "return x / 0  # here" in "".join(traceback.format_tb(caught.value.__traceback__))
+
+
+def test_lines_go_with_the_last_function_that_has_them() -> None:
+    source = "def f():\n    return 'shown for a while'\n"
+    f = generate(source, "f", "test", {})
+    file = f.__code__.co_filename
+    _CODE.pop(source)  # as when newer code takes its place among what is remembered
+    assert linecache.getline(file, 2) == "    return 'shown for a while'\n"
+    del f
+    gc.collect()
+    assert file not in linecache.cache
 
 
 def test_one_code_object_serves_equal_sources() -> None:

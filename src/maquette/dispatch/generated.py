@@ -3,13 +3,15 @@
 A few hot functions are written out for one operator, because a loop over its parameters would cost
 more than its work; beside each stands the plain form that says what it does and is the tests'
 oracle. The one idea: one code object a distinct text, however many operators share it, under a file
-name of its own that `linecache` knows, so that tracebacks and debuggers show the generated lines.
+name of its own that `linecache` knows, so that tracebacks and debuggers show the generated lines. A
+code object that nobody runs any more takes its lines along.
 """
 
 from __future__ import annotations
 
 import itertools
 import linecache
+import weakref
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -34,12 +36,14 @@ def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Cal
 
 
 def compiled(source: str, kind: str) -> CodeType:
-    """Compile generated source once per distinct text."""
+    """Compile generated source, the definition of a function, once per distinct text."""
     code = _CODE.get(source)
     if code is None:
         file = f"{PREFIX}{kind} {next(_numbers)}>"
         code = compile(source, file, "exec")
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        functions = [c for c in code.co_consts if isinstance(c, CodeType)]
+        weakref.finalize(functions[0], linecache.cache.pop, file, None).atexit = False
         remember(_CODE, source, code, epoch())
     return code
 
