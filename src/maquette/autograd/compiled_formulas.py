@@ -4,7 +4,8 @@
 them that requires grad, `node_class` makes a class of nodes with generated functions: ``save``
 packs exactly the values that the formulas in play name; ``formulas`` and ``step`` unpack them
 (checking versions) and call the formulas. ``formulas`` gives the list of gradients, ``step`` hands
-each to the node it is for, as the engine does. All are made when first needed.
+each to the node it is for, as the engine does. All are made when first needed. `plain_gradients`
+says in plain Python what both compute.
 """
 
 from __future__ import annotations
@@ -117,6 +118,35 @@ class DerivativePlan:
         if known is None:
             known = self.classes[mask] = _Maker(self, mask).node_class()
         return known
+
+
+def plain_gradients(
+    plan: DerivativePlan,
+    mask: int,
+    params: Sequence[object],
+    result: object,
+    grads: Sequence[Grad],
+) -> list[Any]:
+    """What the generated ``formulas`` and ``step`` of a node compute, in plain Python.
+
+    The gradient of each differentiable parameter, a list for a list; None for what ``mask`` leaves
+    out. Nothing is saved or checked: params and result are those of the call. The tests' oracle.
+    """
+    results = [result] if plan.one_output else cast(Sequence[object], result)
+    values: dict[str, object] = {"grad": grads[0], "grads": grads, "result": results[0]}
+    values |= {f"result{n}": r for n, r in enumerate(results)}
+    for name, param in zip(plan.names, params, strict=True):
+        values |= {name: param, f"{name}_meta": _metas(param)}
+    wanted = {plan.names[i] for bit, i in enumerate(plan.wrt) if mask >> bit & 1}
+    found: dict[str, object] = {}
+    for rule in plan.rules:
+        if not wanted.isdisjoint(rule.wrt):
+            values["needs"] = [name in wanted for name in rule.wrt]
+            answer = rule.function(*[values[name] for name in rule.needs])
+            each = cast("tuple[object, ...]", answer) if rule.joint else (answer,)
+            found.update(zip(rule.wrt, each, strict=True))
+    names = [plan.names[i] for i in plan.wrt]
+    return [found.get(name) if name in wanted else None for name in names]
 
 
 class _Maker:
