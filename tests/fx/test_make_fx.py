@@ -219,3 +219,10 @@ def test_numbers_from_data_are_symbols() -> None:
 
     graph = fx.make_fx(program, tracing_mode="symbolic")(mq.ones(3, dtype=mq.int64))
     assert graph(mq.tensor([1, 2, 3])).tolist() == [11, 11]
+
+
+def test_factories_say_where_their_results_are() -> None:
+    graph = fx.make_fx(lambda x: mq.zeros(2, dtype=mq.int64) + mq.arange(2) + x)(mq.ones(2))
+    zeros, arange, *_ = [n for n in graph.graph.nodes if n.op == "call_function"]
+    assert zeros.kwargs == {"dtype": mq.int64, "device": mq.device("cpu"), "pin_memory": False}
+    assert arange.kwargs == {"device": mq.device("cpu"), "pin_memory": False}

@@ -176,3 +176,33 @@ def test_assertions_are_recorded_after_rewriting() -> None:
     assert traced(mq.ones(2)).tolist() == [2.0, 2.0]
     with pytest.raises(AssertionError, match="too small"):
         traced(-mq.ones(2))
+
+
+class Seen(mq.Tensor):
+    """Notes the functions that are called on it."""
+
+    functions: list[Any] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.functions.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_D135_handlers_are_told_the_public_function() -> None:
+    seen: Any = mq.ones(3).as_subclass(Seen)
+    Seen.functions.clear()
+    results = [mq.sin(seen), seen + 1, 1 - seen, F.relu(seen), F.softmax(seen, 0), seen.add(1)]
+    methods = [mq.Tensor.add, mq.Tensor.rsub]
+    assert Seen.functions == [mq.sin, *methods, F.relu, F.softmax, mq.Tensor.add]
+    assert all(isinstance(r, Seen) for r in results)
+
+
+@pytest.mark.parametrize("name", ["floordiv", "mod", "matmul", "rshift", "pow", "sub"])
+def test_reflected_operators_leave_what_they_do_not_know_to_it(name: str) -> None:
+    class Other:
+        pass
+
+    function: Callable[..., Any] = getattr(operator, name)
+    with pytest.raises(TypeError, match="unsupported operand type"):
+        function(Other(), mq.ones(2))
