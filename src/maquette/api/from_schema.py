@@ -148,7 +148,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         except MatchError as error:
             if only is None and not fits(chosen, given, kwargs):
                 return full(*args, **kwargs)
-            raise told(error, given, kwargs) from None
+            return missed(error, given, kwargs)
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
@@ -160,7 +160,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     named = _named_results(name, overloads)
     if named:
         face = _giving_names(face, named)
-    told.face = face  # type: ignore[attr-defined]  # read off frames by `_call_of_face`
+    told.face = missed.face = face  # type: ignore[attr-defined]  # read off frames by `_call_of_face`
     WRITTEN_AT[quick.__code__] = WRITTEN_AT[full.__code__] = _call_of_face
     WRITTEN_AT[translated.__code__] = None
     face.__name__ = face.__qualname__ = name
@@ -174,7 +174,7 @@ def _call_of_face(
 ) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
     """The call that runs in a frame of `quick` or `full`."""
     names = frame.f_locals
-    return names["told"].face, names["args"], names["kwargs"]
+    return names["missed" if "missed" in names else "told"].face, names["args"], names["kwargs"]
 
 
 def _named_results(name: str, overloads: list[OpOverload]) -> dict[int, type[tuple[object, ...]]]:

@@ -2,7 +2,7 @@
 
 They are looked at when a call fits no overload, so calls that do cost nothing: numbers given as
 tensors without dimensions (``ones(tensor(3))``, ``cumsum(x, tensor(0))``), the old order of
-``add(a, 2, b)``, and ``dtype`` or ``device`` beside ``out``.
+``add(a, 2, b)``, ``dtype`` or ``device`` beside ``out``, None for no dimensions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ Call = tuple[tuple[object, ...], dict[str, object]]
 
 # Functions whose factor once stood before the tensors that it belongs to, and the factor's name.
 _OLD_ORDER = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
+_DIMS = ("dim", "dims")
 _OPTIONS = ("dtype", "device", "layout")
 
 
@@ -37,6 +38,10 @@ def other_forms(name: str, args: tuple[object, ...], kwargs: dict[str, object]) 
     if isinstance(out, Tensor) and any(option in kwargs for option in _OPTIONS):
         _check_options(out, kwargs)
         yield args, {key: value for key, value in kwargs.items() if key not in _OPTIONS}
+    if any(kwargs.get(key, key) is None for key in _DIMS) or (len(args) > 1 and args[-1] is None):
+        # ``amax(x, None)``, ``roll(x, 1, None)``: no dimensions given are all of them.
+        kept = {k: v for k, v in kwargs.items() if not (k in _DIMS and v is None)}
+        yield (args[:-1] if args[-1] is None else args), kept
     yield from _with_numbers(args, kwargs)
 
 

@@ -4,7 +4,19 @@ Names only. The base of all modules is in `base/`, the layers in `modules/`, the
 in `functional/`, initial values in `init.py`, gradient clipping and the like in `utils/`.
 """
 
-from maquette.nn import attention, functional, init, modules, parallel, parameter, utils
+from maquette.nn import (
+    _reduction as _reduction,
+)
+from maquette.nn import (
+    attention,
+    functional,
+    grad,
+    init,
+    modules,
+    parallel,
+    parameter,
+    utils,
+)
 from maquette.nn.base import Module
 from maquette.nn.base.hooks import (
     register_module_forward_hook,

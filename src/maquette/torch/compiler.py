@@ -41,6 +41,36 @@ def assume_constant_result(fn: F) -> F:
     return fn
 
 
+class set_stance:  # PyTorch's name
+    """How compiled functions are to run: kept for a block or a function, and without effect.
+
+    stance: default, force_eager, eager_on_recompile, fail_on_recompile or
+    eager_then_compile; ValueError for another.
+    """
+
+    _STANCES = (
+        "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        stance: str = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: object = None,
+    ) -> None:
+        if stance not in self._STANCES:
+            raise ValueError(f"stance must be one of {', '.join(self._STANCES)}, got {stance!r}")
+        self.stance = stance
+
+    def __call__(self, fn: F) -> F:
+        return fn
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
 def cudagraph_mark_step_begin() -> None:
     """Nothing."""
 

@@ -17,6 +17,10 @@ F = TypeVar("F")
 Final = typing.Final
 
 
+class TracerWarning(Warning):
+    """What PyTorch's tracer warns with; programs name it to silence it. Nothing here raises it."""
+
+
 def is_scripting() -> bool:
     """False."""
     return False

@@ -47,6 +47,8 @@ def cat_shape(tensors: Metas, dim: int) -> TensorMeta:
         if t.ndim == 0:
             raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
     first = next((t for t in tensors if not _is_skipped(t.shape)), tensors[0])
+    if _is_skipped(first.shape):
+        dim = 0  # nothing is joined: as PyTorch, any dimension will do
     axis = wrap_dim(dim, first.ndim)
     total = 0
     for i, t in enumerate(tensors):
@@ -89,7 +91,7 @@ def cat_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
     kind = result_type(tensors)
     parts = [in_dtype(xp, t, kind) for t in tensors if not _is_skipped(t.shape)]
     if not parts:
-        parts = [in_dtype(xp, tensors[0], kind)]
+        return xp.zeros((0,), kind.numpy)
     joined: Array = xp.concatenate(parts, dim)
     return joined
 
@@ -110,7 +112,8 @@ def in_dtype(xp: ModuleType, array: Array, kind: DType) -> Array:
 
 @cat.linear("tensors")
 def cat_grad(grad: Tensor, tensors_meta: Metas, dim: int) -> tuple[object]:
-    axis = wrap_dim(dim, grad.meta.ndim)
+    joined = any(not _is_skipped(meta.shape) for meta in tensors_meta)
+    axis = wrap_dim(dim, grad.meta.ndim) if joined else 0
     grads: list[Tensor] = []
     begin = 0
     for meta in tensors_meta:

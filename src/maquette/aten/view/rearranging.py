@@ -268,8 +268,11 @@ def _circular(self: Tensor, pad: Ints) -> Tensor:
     """Each padded dimension continues from its other end; negative pads cut."""
     shape, ndim = self.meta.shape, self.meta.ndim
     check(
-        len(pad) == 2 * (ndim - 2),
-        lambda: f"Invalid padding size, expected {2 * (ndim - 2)} but got {len(pad)}",
+        len(pad) in (2 * (ndim - 2), 2 * (ndim - 1)) and len(pad) in (2, 4, 6),
+        lambda: (
+            f"Invalid padding size, expected {2 * (ndim - 2)}, or {2 * (ndim - 1)} without a "
+            f"batch, but got {len(pad)}"
+        ),
     )
     sizes = padded_shape(shape, pad)
     out: Tensor = self.new_empty(sizes)

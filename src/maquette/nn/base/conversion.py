@@ -7,6 +7,7 @@ no data can be shared, a new parameter takes the old one's place.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,6 +56,13 @@ class Conversion(Traversal):
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, but got desired "
                 f"dtype={kind}"
+            )
+        if kind is not None and kind.is_complex:
+            warnings.warn(
+                "Complex modules are a new feature: some modules may not work with complex "
+                "parameters or buffers",
+                UserWarning,
+                stacklevel=2,
             )
         return self._apply(target.apply)
 

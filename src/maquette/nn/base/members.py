@@ -80,12 +80,27 @@ class Members:
     """The base of `Module` that knows which attributes are members."""
 
     training: bool
+    call_super_init = False
+    """Whether `__init__` goes on to the next class of a cooperative inheritance."""
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if not self.call_super_init:
+            if kwargs:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() got an unexpected keyword argument "
+                    f"'{next(iter(kwargs))}'"
+                )
+            if args:
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() takes 1 positional argument but "
+                    f"{len(args) + 1} were given"
+                )
         attributes = self.__dict__
         attributes["training"] = True
         for kind in _KINDS:
             attributes[kind] = {}
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__

@@ -45,8 +45,8 @@ def dropout1d(
     check_probability(p)
     if input.dim() not in (2, 3):
         raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, got {input.dim()}D. It drops whole channels; "
-            "use dropout to drop elements."
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. It "
+            "drops whole channels; use dropout to drop elements."
         )
     if input.dim() == 3:
         return _drop_channels(input, p, training, inplace)

@@ -294,7 +294,11 @@ class RNN(RNNBase):
         bidirectional: bool = False,
         device: DeviceLike | None = None,
         dtype: dtype_ | None = None,
+        *,
+        proj_size: int = 0,
     ) -> None:
+        if proj_size:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         super().__init__(
             f"RNN_{_checked_nonlinearity(nonlinearity).upper()}",
             input_size,
@@ -378,7 +382,11 @@ class GRU(RNNBase):
         bidirectional: bool = False,
         device: DeviceLike | None = None,
         dtype: dtype_ | None = None,
+        *,
+        proj_size: int = 0,
     ) -> None:
+        if proj_size:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         super().__init__(
             "GRU",
             input_size,

@@ -143,8 +143,8 @@ def _check_lengths(sizes: list[int], steps: Tensor) -> None:
         )
     if any(later > earlier for earlier, later in pairwise(sizes)):
         raise RuntimeError(
-            f"`lengths` must be sorted in decreasing order when `enforce_sorted` is True; got "
-            f"{sizes}. Pass enforce_sorted=False to have the batch sorted."
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True; got "
+            f"{sizes}. You can pass `enforce_sorted=False` to have the batch sorted."
         )
     if sizes[-1] <= 0:
         raise RuntimeError(

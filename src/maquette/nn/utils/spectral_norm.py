@@ -5,7 +5,7 @@ New programs take `parametrizations.spectral_norm`.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
@@ -52,6 +52,18 @@ class SpectralNorm:
         return result
 
 
+class SpectralNormStateDictHook:
+    """Notes in a state dict that a weight was normed in this way: PyTorch asks when it loads."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self, module: Module, state_dict: object, prefix: str, local_metadata: dict[str, Any]
+    ) -> None:
+        local_metadata.setdefault("spectral_norm", {})[f"{self.fn.name}.version"] = 1
+
+
 def spectral_norm(
     module: T,
     name: str = "weight",
@@ -86,6 +98,7 @@ def spectral_norm(
     module.register_buffer(f"{name}_u", u)
     module.register_buffer(f"{name}_v", v)
     module.register_forward_pre_hook(hook)
+    module._register_state_dict_hook(SpectralNormStateDictHook(hook))
     return module
 
 

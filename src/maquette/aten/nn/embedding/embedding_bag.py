@@ -116,7 +116,7 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
         bags = offsets.shape[0] - include_last_offset
         bag = _bag_of_each(xp, offsets[:bags], indices.shape[0])
         kept = indices != padding_idx
-        rows = checked_rows(xp, indices, weight.shape[0])[kept]
+        rows = _checked(xp, indices, weight.shape[0])[kept]
         values = wide(weight)[rows]
         if per_sample_weights is not None:
             values = values * wide(per_sample_weights)[kept][:, None]
@@ -158,6 +158,20 @@ def _array_sums_fast(weight: Array, scale: Array | None, padding_idx: int) -> bo
         and (scale is None or byte_strides(scale)[0] == scale.itemsize)
         and padding_idx < 0
     )
+
+
+def _checked(xp: ModuleType, indices: Array, rows: int) -> Array:
+    """The indices; RuntimeError names the first that is not of the table."""
+    wrong = xp.flatnonzero((indices < 0) | (indices >= rows))
+    if wrong.size:
+        at = int(wrong[0])
+        raise of_data(
+            RuntimeError(
+                f"Index {at} of input takes value {int(indices[at])} which is not in the valid "
+                f"range [0, {rows})"
+            )
+        )
+    return indices
 
 
 def _bag_of_each(xp: ModuleType, offsets: Array, count: int) -> Array:

@@ -325,9 +325,13 @@ _ctc_loss.cost(lambda log_probs, *rest: Cost(flops=log_probs.numel))
 
 
 def _lengths(lengths: Tensor) -> Lengths:
-    values: object = lengths.tolist()
-    assert isinstance(values, list)
-    return tuple(int(n) for n in values)
+    kind = lengths.dtype
+    check(
+        kind.category == 1,
+        lambda: f"ctc_loss: input_lengths and target_lengths must be integral, got {kind}",
+    )
+    values: list[int] = lengths.reshape(-1).tolist()
+    return tuple(values)
 
 
 _ctc_loss_tensor.composite(

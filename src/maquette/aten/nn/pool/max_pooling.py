@@ -275,8 +275,8 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
             )
         result: Array = xp.zeros((prod(leading), plane), self.dtype)
         rows = xp.arange(prod(leading))[:, None]
-        at = (rows, indices.reshape(prod(leading), -1))
-        result = assigned_at(xp, result, at, self.reshape(prod(leading), -1))
+        flat = (prod(leading), prod(self.shape[-dims:]))
+        result = assigned_at(xp, result, (rows, indices.reshape(flat)), self.reshape(flat))
         return result.reshape(*leading, *output_size)
 
     page.linear(self=lambda grad, indices: gathered(grad, indices, dims))

@@ -1,0 +1,66 @@
+"""Calls at the corners of operators (findings 44, 46, 47, 48)."""
+
+import pytest
+
+import maquette.torch as torch
+import maquette.torch.nn.functional as F
+from maquette.torch import nn
+
+
+def test_no_dimensions_are_all() -> None:
+    """Finding 44."""
+    x = torch.arange(6.0).reshape(2, 3)
+    assert torch.amax(x, dim=None).item() == x.amin(None).item() + 5
+    assert torch.roll(torch.arange(3), 1, None).tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("dim", [0, 1, -3])
+def test_empty_tensors_are_joined_along_any_dimension(dim: int) -> None:
+    """Finding 44."""
+    x = torch.empty(0, requires_grad=True)
+    joined = torch.cat([x, torch.empty(0)], dim=dim)
+    joined.sum().backward()
+    assert joined.shape == x.grad.shape == (0,)
+
+
+def test_unpooling_takes_an_empty_batch() -> None:
+    """Finding 44."""
+    places = torch.ones(0, 1, 2, 2, dtype=torch.int64)
+    assert F.max_unpool2d(torch.ones(0, 1, 2, 2), places, 2).shape == (0, 1, 4, 4)
+
+
+def test_embedding_bag_names_the_index_that_is_not_there() -> None:
+    """Finding 46."""
+    with pytest.raises(RuntimeError, match=r"Index 1 of input takes value 5 .* range \[0, 3\)"):
+        F.embedding_bag(torch.tensor([[0, 5]]), torch.ones(3, 2))
+
+
+def test_ctc_lengths_are_integers_of_any_shape() -> None:
+    """Finding 46."""
+    scores = torch.zeros(5, 3).log_softmax(-1)
+    targets = torch.tensor([1, 2])
+    found = F.ctc_loss(scores, targets, torch.tensor(5), torch.tensor(2))
+    assert found.item() == pytest.approx(F.ctc_loss(scores, targets, (5,), (2,)).item())
+    with pytest.raises(RuntimeError, match="must be integral"):
+        F.ctc_loss(scores[:, None], targets[None], torch.tensor([5.0]), torch.tensor([2]))
+
+
+def test_a_number_may_be_read_from_what_is_written() -> None:
+    """Finding 47."""
+    x = torch.arange(4.0).reshape(2, 2)
+    x[1] = x[1][1]
+    assert x.tolist() == [[0.0, 1.0], [3.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.CircularPad1d(1), (2, 3)),
+        (nn.CircularPad2d(1), (2, 3, 3)),
+        (nn.CircularPad3d(1), (2, 3, 3, 3)),
+    ],
+)
+def test_circular_padding_needs_no_batch(layer: nn.Module, shape: tuple[int, ...]) -> None:
+    """Finding 48."""
+    x = torch.rand(shape)
+    assert torch.equal(layer(x), layer(x[None])[0])

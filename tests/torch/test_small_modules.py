@@ -1,0 +1,78 @@
+"""Modules of PyTorch's that programs import (finding 52), and words that they match (59)."""
+
+import pytest
+
+import maquette.torch as torch
+from maquette.torch import nn
+
+
+def test_gradients_of_convolutions_by_themselves() -> None:
+    """Finding 52."""
+    x = torch.rand(1, 2, 5, 5, requires_grad=True)
+    w = torch.rand(3, 2, 3, 3, requires_grad=True)
+    out = nn.functional.conv2d(x, w, stride=2, padding=1)
+    out.sum().backward()
+    ones = torch.ones_like(out)
+    found = nn.grad.conv2d_input(x.shape, w.detach(), ones, stride=2, padding=1)
+    assert torch.allclose(found, x.grad)
+    found = nn.grad.conv2d_weight(x.detach(), w.shape, ones, stride=2, padding=1)
+    assert torch.allclose(found, w.grad)
+
+
+def test_reductions_by_their_old_flags() -> None:
+    """Finding 52."""
+    assert nn._reduction.get_enum("sum") == 2
+    with pytest.warns(UserWarning, match="reduction='none'"):
+        assert nn._reduction.legacy_get_string(None, False) == "none"
+
+
+def test_settings_that_programs_ask_for() -> None:
+    """Finding 52."""
+    assert torch.__future__.get_swap_module_params_on_conversion() is False
+    assert "NumPy" in torch.__config__.show()
+    assert torch._VF.relu is torch.relu
+    assert torch.cuda.is_tf32_supported() is False
+    assert issubclass(torch.jit.TracerWarning, Warning)
+    with torch.compiler.set_stance("force_eager"):
+        pass
+    with pytest.raises(ValueError, match="stance must be one of"):
+        torch.compiler.set_stance("still")
+
+
+def test_modules_may_go_on_to_the_next_class() -> None:
+    """Finding 50."""
+
+    class Named:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    class Both(nn.Module, Named):
+        call_super_init = True
+
+    assert Both("x").name == "x"
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
+        nn.Module("x")
+
+
+def test_what_only_an_lstm_takes() -> None:
+    """Finding 50."""
+    with pytest.raises(ValueError, match="only supported for LSTM"):
+        nn.RNN(1, 1, proj_size=1)
+
+
+def test_spectral_norm_notes_itself_in_the_state() -> None:
+    """Finding 50."""
+    state = nn.utils.spectral_norm(nn.Linear(2, 2)).state_dict()
+    assert state._metadata[""]["spectral_norm"] == {"weight.version": 1}
+
+
+def test_complex_modules_are_warned_of() -> None:
+    """Finding 58."""
+    with pytest.warns(UserWarning, match="Complex modules are a new feature"):
+        assert nn.Linear(1, 1).to(torch.complex64).weight.dtype is torch.complex64
+
+
+def test_sequences_out_of_order_are_refused_in_pytorchs_words() -> None:
+    """Finding 59."""
+    with pytest.raises(RuntimeError, match="You can pass `enforce_sorted=False`"):
+        nn.utils.rnn.pack_padded_sequence(torch.ones(2, 2), torch.tensor([1, 2]))
