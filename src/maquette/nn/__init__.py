@@ -187,6 +187,7 @@ from maquette.nn.parallel import DataParallel
 from maquette.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
+    "grad",
     "Buffer", "Module", "Parameter", "functional", "init", "modules", "parameter", "utils",
     "register_module_forward_hook", "register_module_forward_pre_hook",
     "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
