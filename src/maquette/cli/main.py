@@ -7,11 +7,15 @@ well, 1 the program or plan failed, 2 the command line is wrong.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from maquette.cli import ops_command, plan_command, run_command
 from maquette.cli.errors import CommandError
+
+__version__ = version("maquette")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -19,17 +23,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="maquette", description="Run PyTorch programs without data: memory, FLOPs, operators."
     )
+    parser.add_argument("--version", action="version", version=f"maquette {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in (plan_command, run_command, ops_command):
         command.add_parser(commands)
     options = parser.parse_args(argv)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
     except CommandError as error:
         print(f"maquette: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
+        # Whoever read the output has closed it; Python would try again, and fail, as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from maquette.cli.errors import CommandError
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.registry import all_overloads
+from maquette.dispatch.registry import all_overloads, ops
 
 if TYPE_CHECKING:
     Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -25,6 +25,7 @@ def add_parser(commands: Parsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the operators that fit the pattern; in full if they are few."""
+    dir(ops.aten)  # those that few programs call are defined when they are asked for
     found = [o for o in all_overloads() if _fits(o, options.pattern)]
     if not found:
         raise CommandError(
@@ -47,7 +48,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fits(operator: OpOverload, pattern: str) -> bool:
-    names = (str(operator), str(operator).removeprefix("aten."), operator._opname)
+    # ``aten::mm``, as schemas write it, and ``aten.mm``, as programs do, are one name.
+    pattern = pattern.replace("::", ".")
+    name = str(operator)
+    packet = name.rpartition(".")[0]
+    names = (name, packet, name.removeprefix("aten."), operator._opname)
     return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -55,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
     kind = _dtype(options.dtype)
     if options.optimizer and not options.train:
         raise CommandError("--optimizer needs --train", 2)
+    if options.depth < 0:
+        raise CommandError(f"--depth is a number of levels from 0 on, not {options.depth}", 2)
     started = time.perf_counter()
     made, title = _plan(options, where, kind)
     seconds = time.perf_counter() - started
@@ -62,14 +65,40 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(made.to_dict(), indent=1))
         return 0
     if options.json:
-        made.to_json(options.json)
+        try:
+            made.to_json(options.json)
+        except OSError as error:
+            raise CommandError(
+                f"--json {options.json}: cannot be written: {error.strerror}"
+            ) from None
     from rich.console import Console
 
-    width = min(Console().width, 100) if sys.stdout.isatty() else 100
+    asked = os.environ.get("COLUMNS", "")
+    width = min(Console().width, 100) if sys.stdout.isatty() or asked.isdigit() else 100
     console = Console(width=width, highlight=False)
-    print_report(made, console, title=title, depth=options.depth)
-    console.print(f"\nplanned in {seconds:.1f} s with fake tensors: no data was allocated")
+    with console.capture() as captured:
+        print_report(made, console, title=title, depth=options.depth)
+        console.print(f"\nplanned in {seconds:.1f} s with fake tensors: no data was allocated")
+    # Tables are padded to their width with blanks, which only a terminal's lines should have.
+    text = captured.get()
+    if not sys.stdout.isatty():
+        text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    print(_printable(text), end="")
     return 0
+
+
+def _printable(text: str) -> str:
+    """The text with what the output's encoding lacks replaced: bars by ``#``, the rest by ``?``."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        shown = text.translate(_ASCII)
+        return shown.encode(encoding, "replace").decode(encoding)
+    return text
+
+
+_ASCII = {ord(c): "#" for c in "▁▂▃▄▅▆▇█"} | {ord(c): "-" for c in "─━╌"} | {ord("│"): "|"}
 
 
 def _plan(
@@ -81,9 +110,7 @@ def _plan(
     with mode, where:
         model = evaluate(module, options.model, "model", "--model")
         if not isinstance(model, Module):
-            raise CommandError(
-                f"--model must give an nn.Module, got {type(model).__name__}", 2
-            )
+            raise CommandError(f"--model must give an nn.Module, got {type(model).__name__}", 2)
         args = evaluate(module, options.args, "args", "--args")
         if isinstance(args, Tensor):
             args = (args,)
@@ -131,7 +158,7 @@ def _dtype(text: str | None) -> dtypes.dtype | None:
     if text is None:
         return None
     for kind in dtypes.all_dtypes:
-        if kind.name == text.removeprefix("torch."):
+        if kind.name == text.removeprefix("torch.") and kind.category >= 2:
             return kind
     names = ", ".join(d.name for d in dtypes.all_dtypes if d.is_floating_point)
     raise CommandError(f"--dtype {text!r} is unknown: expected one of {names}", 2)

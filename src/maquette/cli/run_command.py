@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 def add_parser(commands: Parsers) -> None:
     """Add the command to the parser of ``maquette``."""
     parser = commands.add_parser("run", help="run an unmodified PyTorch script on maquette")
-    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("script", metavar="SCRIPT", nargs="?", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the script as ``__main__``; its errors are its own."""
+    if options.script is None:
+        raise CommandError("run needs a script: maquette run SCRIPT.py [ARGS...]", 2)
     if not pathlib.Path(options.script).is_file():
         raise CommandError(f"there is no file '{options.script}'; give the path of a script", 2)
     install()

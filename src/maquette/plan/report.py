@@ -55,16 +55,16 @@ def sparkline(timeline: list[tuple[int, int]], width: int = 80) -> str:
 
 def print_report(plan: Plan, console: Console, *, title: str, depth: int = 3) -> None:
     """Print the whole plan."""
-    for part in report(plan, title=title, depth=depth):
+    for part in report(plan, title=title, depth=depth, width=console.width - 4):
         console.print(part)
 
 
-def report(plan: Plan, *, title: str, depth: int = 3) -> list[RenderableType]:
+def report(plan: Plan, *, title: str, depth: int = 3, width: int = 80) -> list[RenderableType]:
     """The parts of the report, in order."""
     from rich.padding import Padding
 
     parts: list[RenderableType] = [f"[bold]{title}[/bold]", _summary(plan)]
-    spark = sparkline(plan.timeline)
+    spark = sparkline(plan.timeline, max(min(80, width), 1))  # within its padding
     parts.append(f"\n[bold]Memory over the step[/bold]  (peak {bytes_text(plan.peak_bytes)})")
     parts.append(Padding(f"[cyan]{spark}[/cyan]", (0, 2)))
     parts.append(Padding(_phases_line(plan, len(spark)), (0, 2)))
