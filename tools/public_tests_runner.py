@@ -44,6 +44,10 @@ class Absent:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    @property
+    def __name__(self) -> str:
+        return self._name.rpartition(".")[2]
+
     def __getattr__(self, name: str) -> Absent:
         if name.startswith("__") or name == "parametrize_fn":
             raise AttributeError(name)
