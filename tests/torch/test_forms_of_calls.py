@@ -111,3 +111,20 @@ def test_what_pytorch_refuses_is_refused(call: object, error: type[Exception], t
     """Finding 42."""
     with pytest.raises(error, match=text):
         call()
+
+
+def test_a_parameter_gets_another_storage_without_grad() -> None:
+    """Finding 43."""
+    p = torch.nn.Parameter(torch.ones(2))
+    with pytest.raises(RuntimeError, match="cannot set the storage"):
+        p.set_(torch.zeros(3))
+    with torch.no_grad():
+        p.set_(torch.zeros(3))
+    assert p.tolist() == [0.0] * 3
+    assert p.requires_grad
+
+
+def test_a_capsule_is_read_as_an_array() -> None:
+    """Finding 40."""
+    x = torch.ones(2)
+    assert torch.asarray(torch.utils.dlpack.to_dlpack(x)).data_ptr() == x.data_ptr()

@@ -32,6 +32,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.dispatch.tls import tls
+from maquette.tensor.interchange import from_dlpack
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce, observers_paused
 from maquette.tensor.tensor import (
     TENSOR_CONSTRUCTOR,
@@ -325,6 +326,8 @@ def asarray(
     requires_grad: bool = False,
 ) -> Tensor:
     """``obj`` as a tensor; ``copy`` True always copies, False never (ValueError if it must)."""
+    if type(obj).__name__ == "PyCapsule":
+        obj = from_dlpack(obj)
     buffer = not isinstance(obj, (Tensor, np.ndarray)) and _is_buffer(obj)
     source = frombuffer(obj, dtype=dtype or get_default_dtype()) if buffer else obj
     made = as_tensor(source, dtype, device)

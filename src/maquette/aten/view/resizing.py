@@ -17,6 +17,7 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.aliasing import alias_kernel
 from maquette.tensor.storage import UntypedStorage
@@ -48,13 +49,20 @@ def resize__shape(self: TensorMeta, size: Ints, memory_format: MemoryFormat | No
     return TensorMeta.of(self.dtype, size, strides, self.offset, self.device)
 
 
-def _refuse_grad(page: OperatorPage, words: str) -> None:
-    """Autograd does not follow a tensor whose sizes change."""
+def _refuse_grad(page: OperatorPage, words: str, *, leaves: bool = False) -> None:
+    """Autograd does not follow a tensor whose sizes change.
+
+    leaves: one that requires grad may be changed under no_grad. So parameters get other storages: ``with torch.no_grad(): p.set_(t)``.
+    """
     below = ~(K.AUTOGRAD | K.REQUIRES_GRAD)
 
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
         def kernel(ks: int, self: Tensor, *rest: object) -> object:
-            check(not self.requires_grad, lambda: f"{words}; detach() or clone() {self.meta} first")
+            let = leaves and self.is_leaf and not tls.st.grad_enabled
+            check(
+                let or not self.requires_grad,
+                lambda: f"{words}; detach() or clone() {self.meta} first",
+            )
             return op.run(ks & below, (self, *rest))
 
         return kernel
@@ -120,7 +128,7 @@ def _set_page(schema: str, replace: Callable[..., None]) -> OperatorPage:
 
     for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, DispatchKey.Fake):
         page.op.register(key, Kernel(factory))
-    _refuse_grad(page, "cannot set the storage of variables that require grad")
+    _refuse_grad(page, "cannot set the storage of variables that require grad", leaves=True)
     return page
 
 
