@@ -52,7 +52,7 @@ def resize__shape(self: TensorMeta, size: Ints, memory_format: MemoryFormat | No
 def _refuse_grad(page: OperatorPage, words: str, *, leaves: bool = False) -> None:
     """Autograd does not follow a tensor whose sizes change.
 
-    leaves: one that requires grad may be changed under no_grad. So parameters get other storages: ``with torch.no_grad(): p.set_(t)``.
+    leaves: one that requires grad may be changed under no_grad, as parameters by ``p.set_(t)``.
     """
     below = ~(K.AUTOGRAD | K.REQUIRES_GRAD)
 
