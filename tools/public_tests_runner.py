@@ -387,6 +387,8 @@ def main() -> None:
         become_maquette()
     else:
         sys.meta_path.append(AbsentFinder(*OUTSIDE))
+    for name in FROM_WHEEL[::-1]:  # so that they are attributes of torch.testing, too
+        importlib.import_module(name)
     importlib.import_module("torch.testing._internal.common_utils")
     module = load_file(request["file"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)

@@ -2,6 +2,7 @@
 
 from maquette.nn.base import Module
 from maquette.nn.modules import module as module
+from maquette.nn.modules import utils as utils
 from maquette.nn.modules.activation import (
     CELU,
     ELU,
