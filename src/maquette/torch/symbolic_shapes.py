@@ -73,10 +73,10 @@ def check_consistent(new: Any, old: Any) -> None:
     if hasattr(new, "shape"):
         assert new.ndim == old.ndim, f"{new.ndim} and {old.ndim} dimensions"
         for a, b in zip(new.shape, old.shape, strict=True):
-            _symbolic.check(a == b, functools.partial("{} != {} (old)".format, a, b))
+            _symbolic.check(a == b, functools.partial("{} != {} (old)".format, b, a))
     else:
         assert type(new) is type(old), f"{type(new)} and {type(old)}"
-        _symbolic.check(new == old, lambda: f"{new} != {old} (old)")
+        _symbolic.check(new == old, lambda: f"{old} != {new} (old)")
 
 
 def is_accessor_node(node: Any) -> bool:
