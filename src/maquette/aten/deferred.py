@@ -68,3 +68,12 @@ def register_functionalization(op: OperatorBase, rule: Callable[..., object]) ->
 
 
 FUNCTIONALIZE_IMPLS.append(register_functionalization)
+
+
+def load_higher_order() -> bool:
+    """Define the higher-order operators; whether that is done."""
+    importlib.import_module("maquette.higher_order")
+    return True
+
+
+LATE["higher_order"] = load_higher_order

@@ -70,6 +70,7 @@ class HigherOrderOperator(OperatorBase):
             )
         self._name = self.__name__ = name
         self._ns = self.namespace
+        self.__module__ = "maquette.ops.higher_order"  # where generated code finds it
         self._cacheable = cacheable
         self.supports_training_input_mutation = supports_training_input_mutation
         skipped = DispatchKeySet.from_raw_repr(

@@ -188,6 +188,7 @@ _HERE = {
         ),
         "functionalization",
     ),
+    "cond": "control_flow",
     "to_dlpack": "utils.dlpack",
     "load": "serialization",
     "save": "serialization",

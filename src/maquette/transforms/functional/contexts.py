@@ -14,6 +14,7 @@ from typing import Any
 from maquette.dispatch.base import FUNCTIONALIZE_IMPLS, OperatorBase, TransformType
 from maquette.dispatch.guards import ExcludeDispatchKeyGuard
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
+from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional import inspection
 from maquette.transforms.functional.level import (
@@ -28,7 +29,13 @@ from maquette.transforms.functional.mode import (
     FunctionalTensorMode,
     dispatch_functionalize,
 )
-from maquette.transforms.functional.wrapper import FunctionalWrapper, each, is_functional, wrap
+from maquette.transforms.functional.wrapper import (
+    FUNCTIONALIZE,
+    FunctionalWrapper,
+    each,
+    is_functional,
+    wrap,
+)
 
 Function = Callable[..., Any]
 
@@ -119,11 +126,15 @@ class CppFunctionalizeAPI(BaseFunctionalizeAPI):
     def functionalize(self, inner_f: Function) -> Function:
         def functional(*args: Any, **kwargs: Any) -> Any:
             given, named = self.wrap_tensors((args, kwargs))
+            st = tls.st
+            before = st.exclude
+            st.set_exclude(before & ~FUNCTIONALIZE)
             enable_functionalization(reapply_views=True)
             try:
                 return self.unwrap_tensors(inner_f(*given, **named))
             finally:
                 disable_functionalization()
+                st.set_exclude(before)
 
         return functional
 

@@ -1,0 +1,204 @@
+"""What the higher-order operators share: one registration for every key, mode and transform.
+
+An operator here is a subclass of `FunctionalHop` with a plain definition, ``eager``, which calls
+its functions, and where that asks for data another, ``outline``, for tensors without. Autograd,
+vmap and jvp need no rules: they see what the definition calls. Functionalization passes functions
+on functionalized; a trace makes each a graph and records one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from maquette.core.pytree import TreeSpec, keystr, tree_flatten, tree_flatten_with_path
+from maquette.dispatch import keysets as K
+from maquette.dispatch.base import TransformType
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
+from maquette.dispatch.higher_order import HigherOrderOperator
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.tls import tls
+from maquette.fake.mode import FakeTensorMode
+from maquette.fx.graph_module import GraphModule
+from maquette.fx.operator_tracing import make_fx
+from maquette.fx.proxy_mode import ProxyTorchDispatchMode, _Arguments
+from maquette.fx.tracked import track
+from maquette.tensor.tensor import ADINPLACE, Tensor
+
+Function = Callable[..., Any]
+
+
+class FunctionalHop(HigherOrderOperator):
+    """A higher-order operator that is defined by what it calls."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self.py_impl(DispatchKey.CompositeExplicitAutograd)(self.defined)
+        self.py_impl(DispatchKey.Autograd)(self.recorded)
+        self.py_impl(FakeTensorMode)(self.on_fakes)
+        self.py_impl(ProxyTorchDispatchMode)(self.traced)
+        for transform in (TransformType.Vmap, TransformType.Grad, TransformType.Jvp):
+            self.py_impl(transform)(self.under_transform)
+        self.py_functionalize_impl(self.functional)
+
+    # --- what a subclass says --------------------------------------------------------
+
+    def eager(self, *args: Any, **kwargs: Any) -> Any:
+        """The definition: what the operator does with its arguments."""
+        raise NotImplementedError(type(self).__name__)
+
+    def outline(self, *args: Any, **kwargs: Any) -> Any:
+        """The definition for tensors without data; it asks for no number of theirs."""
+        return self.eager(*args, **kwargs)
+
+    def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What the function at a position of the arguments is called with, for tracing it."""
+        raise NotImplementedError(f"{self.name()}: tracing a function that it takes")
+
+    # --- what it does where ------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+    def defined(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the definition that fits the tensors."""
+        without_data = _any_without_data((args, kwargs))
+        return (self.outline if without_data else self.eager)(*args, **kwargs)
+
+    def recorded(self, *args: Any, **kwargs: Any) -> Any:
+        """At Autograd: the definition is recorded operator by operator, unless a mode watches."""
+        if not tls.st.dispatch_modes:
+            return self.defined(*args, **kwargs)
+        if tls.st.grad_enabled and _any_requires_grad((args, kwargs)):
+            return self.defined(*args, **kwargs)
+        with AutoDispatchBelowAutograd():
+            return self(*args, **kwargs)
+
+    def on_fakes(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
+        """Under a fake mode, with real tensors made fake by it."""
+        with mode:
+            return self.outline(*args, **kwargs)
+
+    def under_transform(self, level: Any, *args: Any, **kwargs: Any) -> Any:
+        """Under vmap, grad or jvp: the definition's operators are transformed."""
+        return self.defined(*args, **kwargs)
+
+    def functional(self, ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        """Functionalized: on values, with functions that mutate nothing."""
+        given = [ctx.functionalize(a) if _is_function(a) else ctx.unwrap_tensors(a) for a in args]
+        named = ctx.unwrap_tensors(kwargs)
+        with ctx.redispatch_to_next():
+            result = self(*given, **named)
+        return ctx.wrap_tensors(result)
+
+    def traced(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
+        """In a trace: a node that names a graph for each function."""
+        given = list(args)
+        for at, a in enumerate(args):
+            if _is_function(a):
+                given[at] = subgraph(mode, a, self.operands_of(at, args), self.name())
+        return record(mode, self, tuple(given), kwargs)
+
+
+def _is_function(a: Any) -> bool:
+    return callable(a) and not isinstance(a, (Tensor, HigherOrderOperator, type))
+
+
+def flattened(tree: Any) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a tree, and its structure."""
+    return tree_flatten(tree)
+
+
+def _leaves(values: Any) -> list[Any]:
+    return tree_flatten(values)[0]
+
+
+def _any_without_data(values: Any) -> bool:
+    if tls.st.fake_mode is not None:
+        return True
+    tensors = [t for t in _leaves(values) if isinstance(t, Tensor)]
+    return any(t.fake_mode is not None or t.is_meta for t in tensors)
+
+
+def _any_requires_grad(values: Any) -> bool:
+    return any(isinstance(t, Tensor) and t.requires_grad for t in _leaves(values))
+
+
+@contextmanager
+def autograd_acting() -> Iterator[None]:
+    """For a block below autograd: what is called records again, for gradients taken in it."""
+    st = tls.st
+    before = st.exclude
+    st.set_exclude(before & ~(K.AUTOGRAD | ADINPLACE))
+    try:
+        yield
+    finally:
+        st.set_exclude(before)
+
+
+# --- tracing ------------------------------------------------------------------------------------
+
+
+def subgraph(
+    mode: ProxyTorchDispatchMode, function: Function, operands: Sequence[Any], name: str
+) -> GraphModule:
+    """The graph of a function, an attribute of the module that is being traced."""
+    with autograd_acting():
+        made = make_fx(function, mode.decompositions, pre_dispatch=mode.pre_dispatch)(*operands)
+    root: Any = mode.tracer.root
+    number = 0
+    while hasattr(root, f"{name}_graph_{number}"):
+        number += 1
+    setattr(root, f"{name}_graph_{number}", made)
+    return made
+
+
+def record(
+    mode: ProxyTorchDispatchMode,
+    op: HigherOrderOperator,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Add the node of a call, run the call below the trace; its result."""
+    call = _Arguments(mode)
+    graph = mode.tracer.graph
+    node = graph.create_node(
+        "call_function", op, call.all_of(args), dict(call.named(kwargs)), op.name()
+    )
+    result = op(*args, **kwargs)
+    track(mode.tracer, result, node)
+    return result
+
+
+# --- checks -------------------------------------------------------------------------------------
+
+
+def paths_of(tree: Any) -> list[str]:
+    """How each leaf of a tree is reached, ``['a'][0]``."""
+    return [keystr(path) for path, _ in tree_flatten_with_path(tree)[0]]
+
+
+def check_same_tree(what: str, expected: TreeSpec, found: TreeSpec, op: str) -> None:
+    """RuntimeError unless two trees have one structure."""
+    if expected != found:
+        raise RuntimeError(
+            f"{op}: {what} must have the same pytree structure: expected {expected}, got {found}"
+        )
+
+
+def check_same_metadata(
+    what: str, expected: Sequence[Any], found: Sequence[Any], paths: Sequence[str], op: str
+) -> None:
+    """RuntimeError unless tensors agree in shape, dtype and device; names the first leaf."""
+    for path, a, b in zip(paths, expected, found, strict=True):
+        if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+            if type(a) is not type(b):
+                raise RuntimeError(f"{op}: {what}: leaf {path or 'itself'} is {a!r} and {b!r}")
+            continue
+        for name in ("shape", "dtype", "device"):
+            if getattr(a, name) != getattr(b, name):
+                raise RuntimeError(
+                    f"{op}: expected {what} to have the same metadata, but leaf "
+                    f"{path or 'itself'} differs in {name}: {a.meta} and {b.meta}"
+                )

@@ -1,0 +1,182 @@
+"""`cond`: one of two functions, as a tensor says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.autograd import Function as AutogradFunction
+from maquette.autograd import enable_grad
+from maquette.autograd import grad as gradients
+from maquette.core.pytree import tree_map, tree_unflatten
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
+from maquette.dispatch.tls import tls
+from maquette.higher_order.common import (
+    Function,
+    FunctionalHop,
+    _any_requires_grad,
+    autograd_acting,
+    check_same_metadata,
+    flattened,
+    paths_of,
+)
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.batch import VmapInterpreter
+from maquette.transforms.rules import operators
+from maquette.transforms.wrappers import BatchedTensor
+
+
+def cond(
+    pred: bool | int | float | Tensor, true_fn: Function, false_fn: Function, operands: Any = ()
+) -> Any:
+    """``true_fn(*operands)`` if ``pred`` holds, else ``false_fn(*operands)``.
+
+    pred: a bool, or a tensor of one element. operands: a tuple of trees of tensors. Both functions
+    must give trees of one structure, whose tensors agree in shape and dtype, else RuntimeError.
+
+    >>> import maquette as mq
+    >>> cond(mq.tensor(True), lambda x: x + 1, lambda x: x - 1, (mq.zeros(2),))
+    tensor([1., 1.])
+    """
+    if not isinstance(pred, (bool, int, float, Tensor)) and not hasattr(pred, "node"):
+        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
+    if isinstance(pred, Tensor) and pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    if not callable(true_fn) or not callable(false_fn):
+        raise RuntimeError("Expect both branches to be callable.")
+    leaves = flattened(operands)[0]
+    if not isinstance(operands, (tuple, list)) or not all(_is_operand(t) for t in leaves):
+        raise RuntimeError(
+            "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists "
+            f"of tensor leaves, but got {operands}."
+        )
+    return cond_op(pred, true_fn, false_fn, tuple(operands))
+
+
+def _is_operand(t: Any) -> bool:
+    return isinstance(t, (Tensor, int)) or hasattr(t, "node")
+
+
+class CondOp(FunctionalHop):
+    """``torch.ops.higher_order.cond(pred, true_fn, false_fn, operands)``."""
+
+    def __init__(self) -> None:
+        super().__init__("cond")
+
+    def eager(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
+        return (true_fn if pred else false_fn)(*operands)
+
+    def outline(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
+        if not isinstance(pred, Tensor):
+            return self.eager(pred, true_fn, false_fn, operands)
+        return self._agreed(true_fn(*operands), false_fn(*operands))
+
+    def _agreed(self, result: Any, other: Any) -> Any:
+        (leaves, spec), (others, other_spec) = flattened(result), flattened(other)
+        if spec != other_spec:
+            raise RuntimeError(
+                f"Unmatched output spec from torch.cond branches: true branch tree_spec {spec} vs "
+                f"false branch tree_spec {other_spec}."
+            )
+        check_same_metadata(
+            "the outputs of true_fn and false_fn", leaves, others, paths_of(result), "cond"
+        )
+        return result
+
+    def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(args[3]) if len(args) > 3 else ()
+
+    def traced(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
+        pred, true_fn, false_fn, *rest = args
+        if not isinstance(pred, Tensor):
+            with mode:
+                return self.eager(pred, true_fn, false_fn, *rest)
+        return super().traced(mode, pred, true_fn, false_fn, *(rest or ((),)))
+
+    def recorded(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
+        watched = tls.st.dispatch_modes and isinstance(pred, Tensor)
+        if watched and tls.st.grad_enabled and _any_requires_grad(operands):
+            return _recorded_whole(pred, true_fn, false_fn, operands)
+        return super().recorded(pred, true_fn, false_fn, operands)
+
+    def under_transform(self, level: Any, *args: Any, **kwargs: Any) -> Any:
+        pred = args[0]
+        batched = isinstance(pred, BatchedTensor) and pred._interpreter is level
+        if not batched or not isinstance(level, VmapInterpreter):
+            return super().under_transform(level, *args, **kwargs)
+        _, true_fn, false_fn, operands = (*args, ()) if len(args) == 3 else args
+        result, other = true_fn(*operands), false_fn(*operands)
+        self._agreed(result, other)
+        return tree_map(lambda a, b: operators.where(pred, a, b), result, other)
+
+
+cond_op = CondOp()
+
+
+class _CondAutograd(AutogradFunction):
+    """The whole call as one node, for traces: backward is a `cond` of the branches' backwards."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]  # as `apply` calls it
+        ctx: Any, branches: Any, pred: Any, *leaves: Any
+    ) -> Any:
+        ctx.branches, ctx.spec = branches
+        ctx.save_for_backward(pred, *leaves)
+        true_fn, false_fn = ctx.branches
+        operands: Any = tree_unflatten(leaves, ctx.spec)
+        with AutoDispatchBelowAutograd():
+            result = cond_op(pred, true_fn, false_fn, operands)
+        return tuple(flattened(result)[0])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        pred, *leaves = ctx.saved_tensors
+        true_fn, false_fn = ctx.branches
+        count = len(leaves)
+
+        def backward_of(function: Function) -> Function:
+            def run(*given: Any) -> Any:
+                inputs = [t.detach().requires_grad_(t.is_floating_point()) for t in given[:count]]
+                operands: Any = tree_unflatten(inputs, ctx.spec)
+                with enable_grad(), autograd_acting():
+                    outputs = flattened(function(*operands))[0]
+                pairs = [(o, g) for o, g in zip(outputs, given[count:]) if o.requires_grad]
+                wanted = [t for t in inputs if t.requires_grad]
+                found: Any = [None] * len(wanted)
+                if pairs and wanted:
+                    outs, upstream = zip(*pairs)
+                    found = gradients(outs, wanted, upstream, allow_unused=True)
+                filled = iter(found)
+                return tuple(
+                    _or_zeros(next(filled), t) if t.requires_grad else operators.zeros_like(t)
+                    for t in inputs
+                )
+
+            return run
+
+        operands = (*leaves, *grads)
+        answers = cond_op(pred, backward_of(true_fn), backward_of(false_fn), operands)
+        return (None, None, *answers)
+
+
+def _or_zeros(grad: Any, t: Tensor) -> Any:
+    return operators.zeros_like(t) if grad is None else grad
+
+
+def _recorded_whole(pred: Any, true_fn: Function, false_fn: Function, operands: Any) -> Any:
+    leaves, spec = flattened(tuple(operands))
+    seen: list[Any] = []
+
+    def noting(function: Function) -> Function:
+        def run(*args: Any) -> Any:
+            flat, out_spec = flattened(function(*args))
+            seen.append(out_spec)
+            return tuple(flat)
+
+        return run
+
+    branches = [noting(true_fn), noting(false_fn)]
+    outs: Any = _CondAutograd.apply((branches, spec), pred, *leaves)
+    return tree_unflatten(outs, seen[0])
+
+
+__all__ = ["CondOp", "cond", "cond_op"]

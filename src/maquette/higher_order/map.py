@@ -1,0 +1,68 @@
+"""`map`: a function of each slice along the first dimension, the results stacked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.core.pytree import tree_unflatten
+from maquette.higher_order.common import Function, FunctionalHop, flattened
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import operators
+
+
+def map(f: Function, xs: Any, *args: Any) -> Any:
+    """``f(x, *args)`` for each slice ``x`` of ``xs`` along the first dimension, stacked.
+
+    xs: a tree of tensors of one length. Outputs are trees of tensors, of the same shapes each time.
+
+    >>> import maquette as mq
+    >>> map(lambda x, y: x + y, mq.tensor([[1.0], [2.0]]), mq.tensor(10.0))
+    tensor([[11.],
+            [12.]])
+    """
+    flat, spec = flattened(xs)
+    if not flat or not all(isinstance(t, Tensor) for t in flat):
+        raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {flat}.")
+    shapes = [x.shape for x in flat]
+    lengths = {shape[0] if shape else 0 for shape in shapes}
+    if 0 in lengths:
+        raise RuntimeError(
+            f"map() cannot operate on scalar tensors or zero dimension tensors. Got shapes {shapes}"
+        )
+    if len(lengths) > 1:
+        raise RuntimeError(
+            f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}"
+        )
+    out_spec: list[Any] = []
+
+    def flat_fn(*given: Any) -> Any:
+        out, found = flattened(f(tree_unflatten(given[: len(flat)], spec), *given[len(flat) :]))
+        out_spec[:] = [found]
+        return out
+
+    return tree_unflatten(map_impl(flat_fn, flat, list(args)), out_spec[0])
+
+
+class MapImpl(FunctionalHop):
+    """``higher_order.map_impl(f, xs, pos_args)``."""
+
+    def __init__(self) -> None:
+        super().__init__("map_impl")
+
+    def eager(self, f: Function, xs: Any, pos_args: Any) -> Any:
+        rows = [operators.unbind(x, 0) for x in xs]
+        outs = [f(*step, *pos_args) for step in zip(*rows)]
+        return [operators.stack(list(each)) for each in zip(*outs)]
+
+    def outline(self, f: Function, xs: Any, pos_args: Any) -> Any:
+        length = xs[0].shape[0]
+        outs = f(*[operators.select(x, 0, 0) for x in xs], *pos_args)
+        return [operators.expand(o, [length, *o.shape]).contiguous() for o in outs]
+
+    def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*[operators.select(x, 0, 0) for x in args[1]], *args[2])
+
+
+map_impl = MapImpl()
+
+__all__ = ["MapImpl", "map", "map_impl"]

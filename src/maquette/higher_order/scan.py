@@ -1,0 +1,137 @@
+"""`scan`: a function along a dimension, which carries a state and gives an output at each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.core.broadcast import wrap_dim
+from maquette.core.pytree import tree_unflatten
+from maquette.higher_order.common import (
+    Function,
+    FunctionalHop,
+    check_same_metadata,
+    check_same_tree,
+    flattened,
+    paths_of,
+)
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import operators
+
+
+def scan(
+    combine_fn: Function, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
+) -> tuple[Any, Any]:
+    """``carry, y = combine_fn(carry, x)`` along ``dim`` of ``xs``; the last carry and all ``y``.
+
+    init: a tree of tensors, whose structure, shapes and dtypes every carry has. xs: a tree of
+    tensors of one length along ``dim``. The outputs are stacked along a new first dimension.
+    reverse: go from the last to the first.
+
+    >>> import maquette as mq
+    >>> scan(lambda c, x: (c + x, c * x), mq.tensor(1.0), mq.tensor([1.0, 2.0, 3.0]))
+    (tensor(7.), tensor([ 1.,  4., 12.]))
+    """
+    if not callable(combine_fn):
+        raise RuntimeError(f"Combine_fn must be a callable, but got {combine_fn}")
+    if not isinstance(dim, int):
+        raise RuntimeError(f"Dim must be an int, but got {type(dim)}")
+    if not isinstance(reverse, bool):
+        raise RuntimeError(f"Reverse must be a bool, but got {type(reverse)}")
+    carry, carry_spec = flattened(init)
+    flat, spec = flattened(xs)
+    _check_leaves(carry, flat)
+    if not flat:
+        return init, xs
+    rows = [_rows(x, wrap_dim(dim, x.dim()), reverse) for x in flat]
+    if len({x.shape[0] for x in rows}) > 1:
+        raise RuntimeError(
+            f"scan: all xs leaves must have the same size along the scan dimension {dim}, got "
+            f"{[x.shape[0] for x in rows]}"
+        )
+    out_spec: list[Any] = []
+
+    def flat_fn(*given: Any) -> Any:
+        state: Any = tree_unflatten(given[: len(carry)], carry_spec)
+        step: Any = tree_unflatten(given[len(carry) : len(carry) + len(flat)], spec)
+        new, out = _pair(combine_fn(state, step))
+        news, new_spec = flattened(new)
+        check_same_tree("init and the carry", carry_spec, new_spec, "scan")
+        check_same_metadata("init and carry", given[: len(carry)], news, paths_of(new), "scan")
+        outs, found = flattened(out)
+        out_spec[:] = [found]
+        return [*news, *outs]
+
+    result = scan_op(flat_fn, list(carry), rows, ())
+    final, ys = result[: len(carry)], result[len(carry) :]
+    if reverse:
+        ys = [operators.flip(y, [0]) for y in ys]
+    return tree_unflatten(final, carry_spec), tree_unflatten(ys, out_spec[0])
+
+
+def _check_leaves(carry: list[Any], flat: list[Any]) -> None:
+    if not carry:
+        raise RuntimeError("scan() operator requires init leaves.")
+    for name, leaves in (("init", carry), ("xs", flat)):
+        for x in leaves:
+            if not isinstance(x, Tensor):
+                raise RuntimeError(f"All {name} leaves must be a Tensor but got {x}")
+    if any(x.dim() == 0 for x in flat):
+        raise RuntimeError(
+            "All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0"
+        )
+    if any(x.shape[0] == 0 for x in flat):
+        raise RuntimeError("scan() operator doesn't support scanning over no elements")
+
+
+def _rows(x: Tensor, dim: int, reverse: bool) -> Tensor:
+    moved = x if dim == 0 else x.movedim(dim, 0)
+    return operators.flip(moved, [0]) if reverse else moved
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise RuntimeError(
+            f"scan: combine_fn must give a pair, (carry, output), but gave {type(result).__name__}"
+        )
+    return result[0], result[1]
+
+
+class ScanOp(FunctionalHop):
+    """``higher_order.scan(combine_fn, init, xs, additional_inputs)``, along the first dimension."""
+
+    def __init__(self) -> None:
+        super().__init__("scan")
+
+    def eager(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+        carry, count = list(init), len(init)
+        rows = [operators.unbind(x, 0) for x in xs]
+        outs: list[list[Any]] = []
+        for step in zip(*rows):
+            result = list(combine_fn(*carry, *step, *additional_inputs))
+            carry = result[:count]
+            outs.append(result[count:])
+        return [*carry, *[operators.stack(list(each)) for each in zip(*outs)]]
+
+    def outline(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+        length = xs[0].shape[0]
+        first = [operators.select(x, 0, 0) for x in xs]
+        result = list(combine_fn(*init, *first, *additional_inputs))
+        carry, outs = result[: len(init)], result[len(init) :]
+        check_same_metadata("init and carry", init, carry, paths_of(carry), self.name())
+        stacked = [operators.new_empty(o, [length, *o.shape]) for o in outs]
+        if any(t.requires_grad for t in result):
+            stacked = [
+                operators.expand(o, [length, *o.shape]).contiguous() for o in outs
+            ]  # has a history
+        return [*carry, *stacked]
+
+    def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        _, init, xs, *more = args
+        first = [operators.select(x, 0, 0) for x in xs]
+        return (*init, *first, *(more[0] if more else ()))
+
+
+scan_op = ScanOp()
+
+
+__all__ = ["ScanOp", "scan", "scan_op"]

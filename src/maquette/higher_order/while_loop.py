@@ -1,0 +1,124 @@
+"""`while_loop`: a function of what it carries, again as long as another one says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.core.pytree import tree_unflatten
+from maquette.higher_order.common import (
+    Function,
+    FunctionalHop,
+    check_same_metadata,
+    flattened,
+    paths_of,
+)
+from maquette.tensor.tensor import Tensor
+
+
+def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Any) -> Any:
+    """Run ``carried = body_fn(*carried)`` while ``cond_fn(*carried)`` holds; the last ``carried``.
+
+    carried_inputs: a tuple of trees of tensors and ints; ``body_fn`` gives a tuple of the same
+    structure, shapes and dtypes. ``cond_fn`` gives a bool or a boolean tensor without dimensions.
+
+    >>> import maquette as mq
+    >>> while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (mq.tensor(0), mq.ones(1)))
+    (tensor(3), tensor([8.]))
+    """
+    if not callable(cond_fn):
+        raise RuntimeError("Expect cond_fn to be callable.")
+    if not callable(body_fn):
+        raise RuntimeError("Expect body_fn to be callable.")
+    leaves = flattened(carried_inputs)[0]
+    if not isinstance(carried_inputs, (tuple, list)) or not all(_is_carried(t) for t in leaves):
+        raise RuntimeError(
+            "Expect carried_inputs to be a tuple of possibly nested dict/list/tuple that only "
+            f"consists of tensor or int leaves, but got {carried_inputs}."
+        )
+    flat, spec = flattened(tuple(carried_inputs))
+
+    def flat_cond(*given: Any) -> Any:
+        return cond_fn(*_tuple(tree_unflatten(given, spec)))
+
+    def flat_body(*given: Any) -> Any:
+        result = body_fn(*_tuple(tree_unflatten(given, spec)))
+        if not isinstance(result, (tuple, list)):
+            raise RuntimeError(
+                f"body_fn should return a tuple but got {type(result)}, which cannot be carried"
+            )
+        found, found_spec = flattened(tuple(result))
+        if found_spec != spec:
+            raise RuntimeError(
+                f"body_fn should return the same structure as carried_inputs: {spec}, but gave "
+                f"{found_spec}"
+            )
+        check_same_metadata(
+            "carried_inputs and body_output", list(given), found, paths_of(result), "while_loop"
+        )
+        return tuple(found)
+
+    return tree_unflatten(while_loop_op(flat_cond, flat_body, tuple(flat), ()), spec)
+
+
+def _is_carried(t: Any) -> bool:
+    return isinstance(t, (Tensor, int)) or hasattr(t, "node")
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    assert isinstance(value, tuple)
+    return value
+
+
+class WhileLoopOp(FunctionalHop):
+    """``higher_order.while_loop(cond_fn, body_fn, carried_inputs, additional_inputs)``."""
+
+    def __init__(self) -> None:
+        super().__init__("while_loop")
+
+    def eager(
+        self, cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any = ()
+    ) -> Any:
+        carried = tuple(carried_inputs)
+        while _holds(cond_fn(*carried, *additional_inputs)):
+            result = body_fn(*carried, *additional_inputs)
+            if not isinstance(result, (tuple, list)):
+                raise RuntimeError(f"body_fn should return a tuple but got {type(result)}")
+            if len(result) != len(carried):
+                raise RuntimeError(
+                    f"body_fn should return the same number of elements as carried_inputs: "
+                    f"{len(carried)}, but gave {len(result)}"
+                )
+            carried = tuple(result)
+        return carried
+
+    def outline(
+        self, cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any = ()
+    ) -> Any:
+        carried = tuple(carried_inputs)
+        _check_pred(cond_fn(*carried, *additional_inputs))
+        result = tuple(body_fn(*carried, *additional_inputs))
+        check_same_metadata(
+            "carried_inputs and body_output", carried, result, paths_of(result), self.name()
+        )
+        return result
+
+    def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*args[2], *(args[3] if len(args) > 3 else ()))
+
+
+def _check_pred(pred: Any) -> None:
+    scalar = isinstance(pred, Tensor) and pred.dim() == 0 and str(pred.dtype) == "torch.bool"
+    if not scalar and not isinstance(pred, bool) and not hasattr(pred, "node"):
+        raise RuntimeError(
+            f"cond_fn must return a boolean scalar tensor or a boolean but got {pred}"
+        )
+
+
+def _holds(pred: Any) -> bool:
+    _check_pred(pred)
+    return bool(pred)
+
+
+while_loop_op = WhileLoopOp()
+
+__all__ = ["WhileLoopOp", "while_loop", "while_loop_op"]
