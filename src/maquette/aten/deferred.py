@@ -11,7 +11,9 @@ import importlib
 from collections.abc import Callable
 
 from maquette.dispatch.base import FUNCTIONALIZE_IMPLS, OperatorBase
+from maquette.dispatch.higher_order import EFFECTS
 from maquette.dispatch.packet import LATE, LATE_RULES
+from maquette.library.effects import get_effect
 
 FAMILIES = (
     "nn.resize.affine_grids",
@@ -68,6 +70,17 @@ def register_functionalization(op: OperatorBase, rule: Callable[..., object]) ->
 
 
 FUNCTIONALIZE_IMPLS.append(register_functionalization)
+
+
+def functionalize_effect(mode: object, op: OperatorBase, args: object, kwargs: object) -> object:
+    """Call an operator with an effect under a functional mode; NotImplemented if it has none."""
+    if get_effect(op) is None:
+        return NotImplemented
+    importlib.import_module("maquette.higher_order.effects")  # which takes this one's place
+    return EFFECTS[0](mode, op, args, kwargs)
+
+
+EFFECTS.append(functionalize_effect)
 
 
 def load_higher_order() -> bool:

@@ -48,6 +48,11 @@ REVIVE: list[Callable[[Any], Any]] = []
 """What gives the arguments with tensors of transforms that are over replaced by their values."""
 
 
+EFFECTS: list[Callable[[Any, OperatorBase, Any, Any], Any]] = []
+"""What threads the tokens of effects through calls that a functional mode sees; NotImplemented for
+an operator without effect. Layers above fill it in."""
+
+
 class HigherOrderOperator(OperatorBase):
     """An operator that takes functions: subclass it and define ``__call__``.
 

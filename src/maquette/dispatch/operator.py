@@ -32,7 +32,12 @@ from maquette.dispatch.forms import Form, FunctionalCall, form_of, functional_ca
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 from maquette.dispatch.matching import bind, normalise
-from maquette.dispatch.overrides import PYTHON_DISPATCHER, compute_dispatch, overridden_kernel
+from maquette.dispatch.overrides import (
+    PYTHON_DISPATCHER,
+    compute_dispatch,
+    enable_python_dispatcher,
+    overridden_kernel,
+)
 from maquette.dispatch.resolution import FALLBACKS, serving_key
 from maquette.dispatch.schema import FunctionSchema
 from maquette.dispatch.schema_parser import parse_schema
@@ -460,6 +465,31 @@ class _Registered:
     def has_kernel_for_any_dispatch_key(self, keys: DispatchKeySet) -> bool:
         stacks = self._op._kernels.items()
         return any(stack and not key.is_alias and keys.has(key) for key, stack in stacks)
+
+
+class TorchBindOpOverload(OpOverload):
+    """An overload with a script object, an optional one or a list of them as argument (D126).
+
+    With real objects it is called as any other. With a fake one among its arguments Python
+    overrides act, and keys that it has no kernel for are passed over (D130).
+    """
+
+    __slots__ = ()
+
+    def call_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Match exactly, then dispatch; there is no faster way with an object."""
+        if not _any_fake_object((args, kwargs)):
+            return super().call_slow(args, kwargs)
+        with enable_python_dispatcher():
+            return super().call_slow(args, kwargs)
+
+
+def _any_fake_object(values: object) -> bool:
+    if isinstance(values, (tuple, list)):
+        return any(_any_fake_object(v) for v in values)
+    if isinstance(values, dict):
+        return any(_any_fake_object(v) for v in values.values())
+    return type(values).__name__ == "FakeScriptObject"
 
 
 class OperatorHandle:

@@ -16,7 +16,7 @@ from typing import Any
 from maquette.core.errors import MissingName
 from maquette.dispatch.facts import OperatorFacts
 from maquette.dispatch.higher_order import REGISTERED
-from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload
+from maquette.dispatch.operator import LOCK, OperatorHandle, OpOverload, TorchBindOpOverload
 from maquette.dispatch.packet import (
     LATE,
     PACKETS,
@@ -24,6 +24,7 @@ from maquette.dispatch.packet import (
     find_packet,
     load_late,
 )
+from maquette.dispatch.schema_types import names_script_type
 from maquette.dispatch.tags import Tag
 
 __all__ = [
@@ -213,7 +214,8 @@ def define_overload(
                 f"{qualified} is defined already, at {existing.place}, as "
                 f"{existing._schema_text}; the second definition is at {place}"
             )
-        overload = OpOverload(packet, schema_text, tags, place, facts)
+        kind = TorchBindOpOverload if names_script_type(schema_text) else OpOverload
+        overload = kind(packet, schema_text, tags, place, facts)
         overload._defined_in_python = in_python
         packet.add(overload)
         PACKETS[base] = packet

@@ -19,6 +19,7 @@ __all__ = [
     "constructed",
     "fits_script_type",
     "list_of",
+    "names_script_type",
     "optional_of",
     "register_script_type",
     "script_type",
@@ -190,6 +191,12 @@ def register_script_type(name: str, accepts: Callable[[object], bool]) -> None:
     accepts: tells whether an object may be passed where a schema asks for this type.
     """
     _SCRIPT_TYPES[name] = accepts
+
+
+def names_script_type(schema_text: str) -> bool:
+    """Whether a schema's text has an argument of a registered script type."""
+    arguments = schema_text.partition("->")[0]
+    return any(name in arguments for name in _SCRIPT_TYPES)
 
 
 def unregister_script_type(name: str) -> None:

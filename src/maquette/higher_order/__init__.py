@@ -7,6 +7,7 @@ their arguments in front of it, and its place under ``ops.higher_order``.
 from maquette.higher_order.associative_scan import associative_scan, associative_scan_op
 from maquette.higher_order.auto_functionalize import auto_functionalized
 from maquette.higher_order.cond import cond, cond_op
+from maquette.higher_order.effects import with_effects
 from maquette.higher_order.flex_attention import flex_attention
 from maquette.higher_order.map import map, map_impl
 from maquette.higher_order.out_dtype import out_dtype
@@ -36,5 +37,6 @@ __all__ = [
     "scan_op",
     "while_loop",
     "while_loop_op",
+    "with_effects",
     "wrap",
 ]

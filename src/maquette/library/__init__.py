@@ -1,10 +1,13 @@
 """Registering operators: `Library`, `define`, `impl`, `custom_op`, `register_*`; and `page`."""
 
+import importlib
+
 from maquette.dispatch.kernels import fallthrough_kernel
 from maquette.library import page
 from maquette.library.backends import register_backend
 from maquette.library.costs import cost_of
 from maquette.library.custom_op import CustomOpDef, custom_op
+from maquette.library.effects import EffectType, get_effect, register_effectful_op
 from maquette.library.fakes import get_ctx
 from maquette.library.functions import (
     define,
@@ -27,9 +30,12 @@ from maquette.library.page import Cost, OperatorPage, Variant
 from maquette.library.page import define as define_page
 from maquette.tensor.backend import Backend
 
+_LATER = "maquette.library.script_objects"
+
 __all__ = [
     "Backend",
     "Cost",
+    "EffectType",
     "CustomOpDef",
     "Library",
     "OperatorPage",
@@ -41,6 +47,7 @@ __all__ = [
     "define_page",
     "get_ctx",
     "fallthrough_kernel",
+    "get_effect",
     "get_kernel",
     "impl",
     "impl_abstract",
@@ -49,6 +56,7 @@ __all__ = [
     "register_autograd",
     "register_backend",
     "register_cost",
+    "register_effectful_op",
     "register_derivative",
     "register_fake",
     "register_kernel",
@@ -57,3 +65,13 @@ __all__ = [
     "register_tangent",
     "register_vmap",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Few programs have script objects.
+    if name.startswith("_"):
+        raise AttributeError(f"module 'maquette.library' has no attribute '{name}'")
+    module = importlib.import_module(_LATER)
+    if name not in module.__all__:
+        raise AttributeError(f"module 'maquette.library' has no attribute '{name}'")
+    return getattr(module, name)

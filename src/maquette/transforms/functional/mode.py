@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from maquette.core.pytree import tree_flatten
 from maquette.dispatch import keysets as K
+from maquette.dispatch.higher_order import EFFECTS
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.matching import bind
 from maquette.dispatch.modes import (
@@ -231,10 +232,6 @@ def _functional_tensors(values: Any) -> list[FunctionalTensor]:
     return [t for t in tree_flatten(values)[0] if isinstance(t, FunctionalTensor)]
 
 
-EFFECTS: list[Callable[[FunctionalTensorMode, OpOverload, Any, Any], Any]] = []
-"""What threads the tokens of effects through calls; higher-order operators fill it in."""
-
-
 @contextmanager
 def _functionalizing() -> Iterator[None]:
     """For a block inside of a handler: the key acts again, and values may share memory."""
@@ -276,7 +273,6 @@ def dispatch_functionalize(
 
 
 __all__ = [
-    "EFFECTS",
     "FunctionalTensor",
     "FunctionalTensorMode",
     "disable_functional_mode",
