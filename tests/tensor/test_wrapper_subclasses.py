@@ -1,0 +1,70 @@
+"""Wrappers without data and memory of other tensors, as tensors of a subclass (finding 26)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+from maquette import Tensor
+
+
+class Wrapper(Tensor):
+    @staticmethod
+    def __new__(cls: type, inner: Tensor, requires_grad: bool = False) -> Any:
+        made = Tensor._make_wrapper_subclass(
+            cls, inner.size(), strides=inner.stride(), requires_grad=requires_grad
+        )
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        tree_map = torch.utils._pytree.tree_map
+        given = tree_map(lambda t: t.inner if isinstance(t, Wrapper) else t, args)
+        result = func(*given, **(kwargs or {}))
+        return tree_map(lambda t: Wrapper(t) if isinstance(t, Tensor) else t, result)
+
+
+def test_T12_a_wrapper_has_sizes_and_no_data() -> None:
+    w = Wrapper(mq.ones(2, 3).t())
+    assert w.shape == (3, 2)
+    assert w.stride() == (1, 3)
+    assert w.data_ptr() == 0
+
+
+def test_T12_gradients_go_through_wrappers() -> None:
+    w = Wrapper(mq.ones(2), requires_grad=True)
+    (w * 2).sum().backward()
+    assert type(w.grad) is Wrapper
+    assert w.grad.inner.tolist() == [2.0, 2.0]
+
+
+def test_T12_a_wrapper_needs_a_handler() -> None:
+    class Plain(Tensor):
+        pass
+
+    with pytest.raises(TypeError, match="Plain must define __torch_dispatch__"):
+        Tensor._make_wrapper_subclass(Plain, (2,))
+
+
+def test_T12_memory_of_a_tensor_as_a_leaf_of_a_subclass() -> None:
+    class Named(Tensor):
+        pass
+
+    x = mq.ones(2)
+    made = Tensor._make_subclass(Named, x, True)
+    assert type(made) is Named
+    assert made.is_leaf
+    assert made.requires_grad
+    assert made.data_ptr() == x.data_ptr()
+
+
+def test_T12_the_data_of_a_subclass_is_of_the_subclass() -> None:
+    class Named(Tensor):
+        pass
+
+    assert type(mq.ones(2).as_subclass(Named).data) is Named
