@@ -95,11 +95,22 @@ def _generated_viewing(
         if op._opname in _SEEN_OTHERWISE:
             lines += [f"    _remember(_r, {origin}, '{op._opname}')"]
         else:
-            lines += ["    if _vc.value or not _tls.st.grad_enabled:"]
-            lines += [f"        _remember(_r, {origin}, '')"]
+            # `_remember`, written out for the two common cases: backward makes many views.
+            lines += [
+                "    _st = _tls.st",
+                "    if _st.grad_enabled:",
+                "        if _vc.value:",
+                f"            _remember(_r, {origin}, '')",
+                "    elif _vc.value or _st.inference or _r._base._keys & _req:",
+                f"        _remember(_r, {origin}, '')",
+                "    elif _r._ag is None:",
+                "        _r._ag = _in_no_grad",
+            ]
     space: dict[str, object] = {
         "_below": op.resolved(ks),
         "_counts": ADINPLACE,
+        "_in_no_grad": _OF_UNWRITTEN["NO_GRAD_MODE"],
+        "_req": K.REQUIRES_GRAD,
         "_remember": _remember,
         "_tls": tls,
     }
