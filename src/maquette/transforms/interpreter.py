@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, ClassVar, cast
 
 from maquette.dispatch import keysets as K
+from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.base import TransformType
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, keys_of
@@ -135,8 +136,13 @@ def _restore(st: DispatchState, saved: Saved) -> None:
 def run_below(level: Interpreter, op: OpOverload, values: Sequence[object]) -> object:
     """Call an operator on the level below, with canonical parameters."""
     st = tls.st
-    keys = keys_of(values)
-    if op.shape_rule is not None and st.exclude == level.exclude:
+    keys = 0
+    for v in values:
+        if isinstance(v, TensorBase):
+            keys |= v._keys
+        elif v.__class__ is tuple or v.__class__ is list:
+            keys |= keys_of(v)
+    if st.exclude == level.exclude and op.facts.shape is not None:
         if level.keeps_grad_mode or st.grad_enabled == level.grad_before:
             ks = (keys | st.include & ~TOP | level.include_below) & st.keep
             if not ks & ~PLAIN:

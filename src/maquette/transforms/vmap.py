@@ -17,7 +17,7 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.interpreter import RANDOMNESS, Interpreter, pushed
 from maquette.transforms.rules import operators
-from maquette.transforms.wrappers import BatchedTensor, batched, revived
+from maquette.transforms.wrappers import BatchedTensor, Wrapper, batched, revived
 
 Dims = Any
 """An int, None, or a tree of them that is a prefix of the inputs' or outputs' tree."""
@@ -84,8 +84,12 @@ def vmap_impl(
 ) -> Any:
     """`vmap` of a function, called with these arguments."""
     if chunk_size is None and in_dims.__class__ is int and not kwargs and out_dims == 0:
-        if args and all(isinstance(a, Tensor) for a in args):
-            return _of_tensors(func, in_dims, randomness, args)
+        for a in args:
+            if not isinstance(a, Tensor):
+                break
+        else:
+            if args:
+                return _of_tensors(func, in_dims, randomness, args)
     size, flat_dims, flat_args, spec = process_batched_inputs(in_dims, args, func)
     if chunk_size is not None:
         return _chunked(
@@ -105,7 +109,10 @@ def _of_tensors(func: Function, dim: int, randomness: str, args: tuple[Tensor, .
     assert size is not None
     level = VmapInterpreter(size, randomness)
     with pushed(level):
-        inner = [batched(revived(t), dim % t.meta.ndim, level) for t in args]
+        inner = [
+            batched(revived(t) if isinstance(t, Wrapper) else t, dim % t.meta.ndim, level)
+            for t in args
+        ]
         result = func(*inner)
     if isinstance(result, Tensor):
         return _unhidden(result, 0, level)

@@ -166,15 +166,15 @@ for _class in (BatchedTensor, GradTrackingTensor, DualTensor):
 
 # --- making them ------------------------------------------------------------------------------
 
-_KEYS: dict[tuple[int, int], int] = {}
+_TRACKED = GRAD_WRAPPER | BACK
+_HIDING = BATCHED | BACK
+# The key sets of wrappers by those of their values: what says device and autograd, and their own.
+_TRACKED_KEYS: dict[int, int] = {}
+_HIDING_KEYS: dict[int, int] = {}
 
 
-def _keys(value: Tensor, added: int) -> int:
-    """The key set of a wrapper: of the value's only what says device and autograd."""
-    found = _KEYS.get((value._keys, added))
-    if found is None:
-        found = value._keys & _SHOWN & NOT_INHERITED | added
-        _KEYS[value._keys, added] = found
+def _keys(value: Tensor, known: dict[int, int], added: int) -> int:
+    found = known[value._keys] = value._keys & _SHOWN & NOT_INHERITED | added
     return found
 
 
@@ -194,10 +194,7 @@ def _made(cls: type[W], value: Tensor, meta: TensorMeta, keys: int, level: Inter
     t.meta = meta
     t._keys = keys
     t._storage = value._storage
-    t._data = None
-    t._vc = None
-    t._base = None
-    t._ag = None
+    t._data = t._vc = t._base = t._ag = None
     t._value = value
     t._interpreter = level
     return t
@@ -205,27 +202,24 @@ def _made(cls: type[W], value: Tensor, meta: TensorMeta, keys: int, level: Inter
 
 def batched(value: Tensor, dim: int, level: Interpreter) -> BatchedTensor:
     """``value`` with its dimension ``dim`` hidden at a level of vmap."""
-    t = _made(BatchedTensor, value, hidden(value.meta, dim), _keys(value, _HIDING), level)
+    keys = _HIDING_KEYS.get(value._keys) or _keys(value, _HIDING_KEYS, _HIDING)
+    t = _made(BatchedTensor, value, hidden(value.meta, dim), keys, level)
     t._bdim = dim
     return t
 
 
 def tracked(value: Tensor, level: Interpreter) -> GradTrackingTensor:
     """``value`` at a level of grad: a leaf there that does not require grad."""
-    keys = _KEYS.get((value._keys, _TRACKED)) or _keys(value, _TRACKED)
-    t = _made(GradTrackingTensor, value, value.meta, keys, level)
-    return t
+    keys = _TRACKED_KEYS.get(value._keys) or _keys(value, _TRACKED_KEYS, _TRACKED)
+    return _made(GradTrackingTensor, value, value.meta, keys, level)
 
 
 def dual(value: Tensor, tangent: Tensor | None, level: Interpreter) -> DualTensor:
     """``value`` with a tangent of its shape at a level of jvp."""
-    t = _made(DualTensor, value, value.meta, _keys(value, _TRACKED), level)
+    keys = _TRACKED_KEYS.get(value._keys) or _keys(value, _TRACKED_KEYS, _TRACKED)
+    t = _made(DualTensor, value, value.meta, keys, level)
     t._tangent = tangent
     return t
-
-
-_TRACKED = GRAD_WRAPPER | BACK
-_HIDING = BATCHED | BACK
 
 
 # --- looking into them ------------------------------------------------------------------------
