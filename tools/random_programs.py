@@ -25,10 +25,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "peer"))
 
-import programs  # noqa: E402  # found by the line above
+import programs  # type: ignore[import-not-found]  # noqa: E402  # found by the line above
 from programs import ACTIONS, INPLACE, KINDS, METADATA, OUT_OF_PLACE, VIEWS, Program  # noqa: E402
 
-SHAPES = ([2, 2], [4], [3, 2], [2, 3, 2], [2], [], [1, 2], [2, 1, 2])
+SHAPES: tuple[list[int], ...] = ([2, 2], [4], [3, 2], [2, 3, 2], [2], [], [1, 2], [2, 1, 2])
 DTYPES = ("float64",) * 8 + ("complex128",) * 4 + ("float32", "complex64", "int64")
 FAMILIES = (
     (list(OUT_OF_PLACE), 5),
