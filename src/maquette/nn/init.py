@@ -72,9 +72,9 @@ def trunc_normal_(
 ) -> Tensor:
     """Normal, confined to [a, b].
 
-    Uniform probabilities between those of a and b go through the inverse of the distribution
-    function. PyTorch draws again what falls outside until nothing does, for which it must read the
-    values: that way fake tensors could not be initialized.
+    What falls outside is drawn again until nothing does, as in PyTorch. Fake and meta tensors have
+    no values to look at; they, and bounds that hold less than a quarter of the values, go by the
+    inverse of the distribution function.
     """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
@@ -85,11 +85,15 @@ def trunc_normal_(
     low = math.erf((a - mean) / (std * math.sqrt(2.0)))
     high = math.erf((b - mean) / (std * math.sqrt(2.0)))
     with no_grad():
-        tensor.uniform_(low, high, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        return tensor.clamp_(min=a, max=b)
+        if tensor.is_meta or tensor.fake_mode is not None or high - low < 0.5:
+            tensor.uniform_(low, high, generator=generator)
+            tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean)
+            return tensor.clamp_(min=a, max=b)
+        kept = tensor.normal_(mean, std, generator=generator)
+        while bool((outside := (kept < a) | (kept > b)).any()):
+            again = mq.empty_like(tensor).normal_(mean, std, generator=generator)
+            kept = mq.where(outside, again, kept)
+        return tensor if kept is tensor else tensor.copy_(kept)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

@@ -56,8 +56,8 @@ def _check_fractional(
 
 def _starts(xp: ModuleType, samples: Array, size: int, out: int, kernel: int) -> Array:
     """Where the windows of each plane begin: (*planes, windows)."""
-    if out == 1:
-        return xp.full((*samples.shape, 1), size - kernel, xp.int64)
+    if out <= 1:
+        return xp.full((*samples.shape, out), size - kernel, xp.int64)
     step = samples.dtype.type(size - kernel) / samples.dtype.type(out - 1)
     numbers = xp.arange(out, dtype=samples.dtype) + samples[..., None]
     starts: Array = (numbers * step).astype(xp.int64) - (samples * step).astype(xp.int64)[..., None]
