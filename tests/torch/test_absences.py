@@ -98,3 +98,10 @@ def test_constraints_say_which_values_they_allow(constraint, good, bad):
     allowed = getattr(torch.distributions.constraints, constraint)
     assert bool(allowed.check(torch.tensor(good)).all())
     assert not bool(allowed.check(torch.tensor(bad)).all())
+
+
+def test_marks_for_the_script_compiler_can_be_imported():
+    from maquette.torch.jit.annotations import BroadcastingList2, is_function_or_method
+
+    assert BroadcastingList2[int] is None
+    assert is_function_or_method(test_marks_for_the_script_compiler_can_be_imported)
