@@ -44,7 +44,6 @@ def test_low_rank_factors_give_the_matrix_back(shape):
     [
         (lambda: torch.sparse_coo_tensor([[0]], [1.0]), "no sparse tensors"),
         (lambda: torch.quantize_per_tensor(torch.ones(2), 1.0, 0, None), "no quantized tensors"),
-        (lambda: torch.cond(True, abs, abs, ()), "Python if"),
     ],
 )
 def test_what_is_not_there_says_what_to_do(call, words):
