@@ -19,7 +19,7 @@ from maquette.aten.random.box_muller import (
     normal_blocks_double,
     normal_blocks_half,
 )
-from maquette.aten.random.fused import fused_double
+from maquette.aten.random.fused import fused_double, fused_single
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import finfo, float32, float64
 from maquette.tensor.mersenne import MersenneStream
@@ -37,8 +37,7 @@ def uniform(stream: MersenneStream, count: int, low: float, high: float, kind: D
         return fused_double(stream.doubles(count), high - low, low)
     # The bounds in single precision; product and sum rounded once.
     least, most = np.float32(low), np.float32(high)
-    wide = stream.floats(count).astype(np.float64)
-    values: Array = (wide * np.float32(most - least) + least).astype(np.float32)
+    values: Array = fused_single(stream.floats(count), most - least, least)
     if kind is not float32:
         values = values.astype(kind.numpy)
         # Rounding must not reach the upper bound, which is excluded.

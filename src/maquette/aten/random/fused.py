@@ -9,7 +9,7 @@ Single = npt.NDArray[np.float32]
 Double = npt.NDArray[np.float64]
 
 
-def fused_single(a: Single, b: Single | float, c: Single | np.float32) -> Single:
+def fused_single(a: Single, b: Single | np.float32 | float, c: Single | np.float32) -> Single:
     """In single precision: the product of two floats is exact in a double."""
     product = a.astype(np.float64)
     product *= np.asarray(b, np.float32)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 from maquette.nn.base import Module
@@ -47,13 +46,3 @@ def optimize(backend: object = None, **options: object) -> Callable[[F], F]:
 
 class OptimizedModule(Module):
     """The class of compiled modules, of which there are none: to be asked after only."""
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
-def set_stance(stance: str = "default", **options: object) -> object:
-    """Nothing for the block: there is one way to run."""
-    return _nothing()
