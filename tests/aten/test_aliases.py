@@ -77,7 +77,7 @@ def test_overrides_see_the_name_that_was_called() -> None:
     assert mq.ops.aten.arcsin(x) == mq.ops.aten.arcsin.__name__
 
 
-def test_an_alias_in_outline_is_its_target_in_outline() -> None:
+def test_an_alias_in_fake_mode_is_its_target_in_fake_mode() -> None:
     with mq.FakeTensorMode():
         x = mq.empty(2, 3, dtype=mq.int64)
         assert mq.special_expit(x).dtype == mq.float32

@@ -151,7 +151,7 @@ def test_F65_constants_follow_writes_through_views() -> None:
         assert v.item() == 3
 
 
-def test_T10_a_cuda_tensor_in_outline_needs_no_hardware() -> None:
+def test_T10_a_cuda_tensor_in_fake_mode_needs_no_hardware() -> None:
     with mq.FakeTensorMode():
         x = mq.empty(2, device="cuda")
         assert str(x.device) == "cuda:0"

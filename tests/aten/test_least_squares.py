@@ -192,7 +192,7 @@ def test_gels_refuses_a_matrix_without_full_rank() -> None:
         aten.linalg_lstsq(batch, batch, driver="gels")
 
 
-def test_F69_lstsq_in_outline_depends_on_the_data() -> None:
+def test_F69_lstsq_in_fake_mode_depends_on_the_data() -> None:
     mode = mq.FakeTensorMode()
     x = mode.from_tensor(tensor(matrix(3, 2)))
     with mode, pytest.raises(RuntimeError) as caught:
@@ -209,7 +209,7 @@ def test_an_unknown_driver_is_refused() -> None:
         unknown_driver(tensor(matrix(3, 2)))
 
 
-def test_F22_an_unknown_driver_is_refused_in_outline_too() -> None:
+def test_F22_an_unknown_driver_is_refused_in_fake_mode_too() -> None:
     mode = mq.FakeTensorMode()
     with mode, pytest.raises(RuntimeError, match="driver` should be one of"):
         unknown_driver(mode.from_tensor(tensor(matrix(3, 2))))

@@ -32,7 +32,7 @@ def test_F41_mm_refuses_mixed_dtypes() -> None:
         aten.mm(tensor(A), tensor(B.astype(np.float32)))
 
 
-def test_F41_mm_refuses_mixed_dtypes_in_outline() -> None:
+def test_F41_mm_refuses_mixed_dtypes_in_fake_mode() -> None:
     mode = mq.FakeTensorMode()
     x, y = mode.from_tensor(tensor(A)), mode.from_tensor(tensor(B.astype(np.float32)))
     with pytest.raises(RuntimeError, match="same dtype"):

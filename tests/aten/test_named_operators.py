@@ -212,7 +212,7 @@ def test_binomial_refuses_dtypes(count, prob, error, words):
         lambda x: mq.matrix_power(x[:, :2], 3),
     ],
 )
-def test_in_outline_results_are_as_in_earnest(call):
+def test_in_fake_mode_results_are_as_in_earnest(call):
     x = mq.randn(2, 3)
     mode = mq.FakeTensorMode()
     real = call(x)

@@ -113,7 +113,7 @@ def test_gradients_reach_every_weight():
     ],
 )
 @pytest.mark.parametrize("fake", [False, True])
-def test_ill_formed_calls_are_refused_in_outline_too(call, words, fake):
+def test_ill_formed_calls_are_refused_in_fake_mode_too(call, words, fake):
     x, h, w = mq.randn(5, 2, SIZE), mq.zeros(1, 2, HIDDEN), [t.float() for t in weights("gru")]
     if fake:
         mode = mq.FakeTensorMode()

@@ -136,7 +136,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_F22_ill_formed_reflectors_are_refused_in_outline_too(name: str) -> None:
+def test_F22_ill_formed_reflectors_are_refused_in_fake_mode_too(name: str) -> None:
     x = tensor(matrix(5, 3))
     with pytest.raises(RuntimeError) as eager:
         REFUSED[name](x)

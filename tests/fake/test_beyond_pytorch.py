@@ -24,7 +24,7 @@ def test_F7_autograd_on_cuda_fakes_needs_no_cuda() -> None:
     assert str(w.grad.device) == "cuda:0"
 
 
-def test_F8_a_vit_is_built_in_outline_with_its_truncated_normals() -> None:
+def test_F8_a_vit_is_built_in_fake_mode_with_its_truncated_normals() -> None:
     example = load_example("vit")
     with mq.FakeTensorMode():
         model = example.ViT(example.ViTConfig.tiny())
@@ -37,7 +37,7 @@ def test_F27_a_terabyte_is_made_at_once() -> None:
     assert t.untyped_storage().nbytes() == 4 * 10**12
 
 
-def test_F65_a_step_counter_counts_in_outline() -> None:
+def test_F65_a_step_counter_counts_in_fake_mode() -> None:
     with mq.FakeTensorMode():
         step = mq.tensor(0.0)
         step += 1

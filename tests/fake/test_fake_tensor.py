@@ -78,7 +78,7 @@ def test_F8_a_fake_of_a_parameter_is_a_parameter(mode: mq.FakeTensorMode) -> Non
     assert isinstance(weight, mq.nn.Parameter)
 
 
-def test_F8_an_optimizer_steps_in_outline(mode: mq.FakeTensorMode) -> None:
+def test_F8_an_optimizer_steps_in_fake_mode(mode: mq.FakeTensorMode) -> None:
     with mode:
         model = mq.nn.Linear(2, 2)
         optimizer = mq.optim.AdamW(model.parameters())

@@ -37,7 +37,7 @@ def test_LX1_a_users_page_is_differentiated(example):
     assert weight.grad.numpy().tolist() == pytest.approx([2] * 8)
 
 
-def test_LX1_a_users_page_answers_in_outline_as_eager_does(example):
+def test_LX1_a_users_page_answers_in_fake_mode_as_eager_does(example):
     args = mq.ones(2, 3, 8, dtype=mq.bfloat16), mq.ones(8, dtype=mq.bfloat16)
     eager = example.rms_norm(*args)
     mode = mq.FakeTensorMode()

@@ -180,7 +180,7 @@ def test_a_loaded_optimizer_goes_on_as_the_saved_one(name):
 
 
 @pytest.mark.parametrize("name", ["Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Adafactor"])
-def test_steps_run_in_outline(name):
+def test_steps_run_in_fake_mode(name):
     with mq.FakeTensorMode():
         p = nn.Parameter(mq.ones(2, 3))
         optimizer = getattr(optim, name)([p])

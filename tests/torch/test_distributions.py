@@ -133,7 +133,7 @@ def test_pairs_without_a_rule_say_how_to_add_one():
         d.kl_divergence(d.Normal(0.0, 1.0), d.Laplace(0.0, 1.0))
 
 
-def test_distributions_work_in_outline():
+def test_distributions_work_in_fake_mode():
     with mq.FakeTensorMode():
         p = d.Categorical(logits=mq.empty(4, 3))
         assert p.log_prob(p.sample()).shape == (4,)

@@ -1,7 +1,7 @@
 """What the higher-order operators share: one registration for every key, mode and transform.
 
 An operator here is a subclass of `FunctionalHop` with a plain definition, ``eager``, which calls
-its functions, and where that asks for data another, ``outline``, for tensors without. Autograd,
+its functions, and where that asks for data another, ``fake``, for tensors without. Autograd,
 vmap and jvp need no rules: they see what the definition calls. Functionalization passes functions
 on functionalized; a trace makes each a graph and records one node.
 """
@@ -48,7 +48,7 @@ class FunctionalHop(HigherOrderOperator):
         """The definition: what the operator does with its arguments."""
         raise NotImplementedError(type(self).__name__)
 
-    def outline(self, *args: Any, **kwargs: Any) -> Any:
+    def fake(self, *args: Any, **kwargs: Any) -> Any:
         """The definition for tensors without data; it asks for no number of theirs."""
         return self.eager(*args, **kwargs)
 
@@ -64,7 +64,7 @@ class FunctionalHop(HigherOrderOperator):
     def defined(self, *args: Any, **kwargs: Any) -> Any:
         """Run the definition that fits the tensors."""
         without_data = _any_without_data((args, kwargs))
-        return (self.outline if without_data else self.eager)(*args, **kwargs)
+        return (self.fake if without_data else self.eager)(*args, **kwargs)
 
     def recorded(self, *args: Any, **kwargs: Any) -> Any:
         """At Autograd: the definition is recorded operator by operator, unless a mode watches."""
@@ -78,7 +78,7 @@ class FunctionalHop(HigherOrderOperator):
     def on_fakes(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
         """Under a fake mode, with real tensors made fake by it."""
         with mode:
-            return self.outline(*args, **kwargs)
+            return self.fake(*args, **kwargs)
 
     def under_transform(self, level: Any, *args: Any, **kwargs: Any) -> Any:
         """Under vmap, grad or jvp: the definition's operators are transformed."""

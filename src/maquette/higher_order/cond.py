@@ -65,7 +65,7 @@ class CondOp(FunctionalHop):
     def eager(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
         return (true_fn if pred else false_fn)(*operands)
 
-    def outline(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
+    def fake(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
         if not isinstance(pred, Tensor):
             return self.eager(pred, true_fn, false_fn, operands)
         return self._agreed(true_fn(*operands), false_fn(*operands))

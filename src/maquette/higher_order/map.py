@@ -54,7 +54,7 @@ class MapImpl(FunctionalHop):
         outs = [f(*step, *pos_args) for step in zip(*rows)]
         return [operators.stack(list(each)) for each in zip(*outs)]
 
-    def outline(self, f: Function, xs: Any, pos_args: Any) -> Any:
+    def fake(self, f: Function, xs: Any, pos_args: Any) -> Any:
         length = xs[0].shape[0]
         outs = f(*[operators.select(x, 0, 0) for x in xs], *pos_args)
         return [operators.expand(o, [length, *o.shape]).contiguous() for o in outs]

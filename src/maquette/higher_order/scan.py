@@ -112,7 +112,7 @@ class ScanOp(FunctionalHop):
             outs.append(result[count:])
         return [*carry, *[operators.stack(list(each)) for each in zip(*outs)]]
 
-    def outline(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
+    def fake(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
         length = xs[0].shape[0]
         first = [operators.select(x, 0, 0) for x in xs]
         result = list(combine_fn(*init, *first, *additional_inputs))

@@ -91,7 +91,7 @@ class WhileLoopOp(FunctionalHop):
             carried = tuple(result)
         return carried
 
-    def outline(
+    def fake(
         self, cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any = ()
     ) -> Any:
         carried = tuple(carried_inputs)
