@@ -27,6 +27,7 @@ PACKAGES = {
     "_subclasses.functional_tensor": "maquette.torch.functional_tensors",
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.tensor.printing",
+    "amp": "maquette.amp",
     "autograd.anomaly_mode": "maquette.autograd.anomaly",
     "autograd.forward_ad": "maquette.transforms.forward_ad",
     "autograd.function": "maquette.autograd.function",

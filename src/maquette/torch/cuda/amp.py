@@ -45,4 +45,4 @@ custom_fwd = functools.partial(amp.custom_fwd, device_type="cuda")
 custom_bwd = functools.partial(amp.custom_bwd, device_type="cuda")
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
-__getattr__ = forward(__name__, "maquette.torch.amp")
+__getattr__ = forward(__name__, "maquette.amp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.torch.amp.autocast_mode import (
+from maquette.amp.autocast_mode import (
     autocast,
     custom_bwd,
     custom_fwd,
@@ -10,8 +10,7 @@ from maquette.torch.amp.autocast_mode import (
     is_autocast_available,
     is_autocast_enabled,
 )
-from maquette.torch.amp.grad_scaler import GradScaler
-from maquette.torch.forwarding import forward
+from maquette.amp.grad_scaler import GradScaler
 
 __all__ = [
     "GradScaler",
@@ -22,4 +21,3 @@ __all__ = [
     "is_autocast_available",
     "is_autocast_enabled",
 ]
-__getattr__ = forward(__name__, "maquette")

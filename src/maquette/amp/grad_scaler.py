@@ -11,7 +11,10 @@ import warnings
 from collections import defaultdict
 from typing import Any
 
-import maquette as mq
+from maquette.api import functions as mq
+from maquette.autograd import no_grad
+from maquette.core.device import device
+from maquette.core.dtype import float16
 from maquette.optim import Optimizer
 from maquette.tensor.tensor import Tensor
 
@@ -27,7 +30,7 @@ class OptState(enum.Enum):
 class _PerOptimizer:
     def __init__(self) -> None:
         self.stage = OptState.READY
-        self.found_inf: dict[mq.device, Tensor] = {}
+        self.found_inf: dict[device, Tensor] = {}
 
 
 class GradScaler:
@@ -101,14 +104,14 @@ class GradScaler:
         mine.found_inf = self._unscaled(optimizer, scale)
         mine.stage = OptState.UNSCALED
 
-    def _unscaled(self, optimizer: Optimizer, scale: Tensor) -> dict[mq.device, Tensor]:
+    def _unscaled(self, optimizer: Optimizer, scale: Tensor) -> dict[device, Tensor]:
         """Unscale in place; for each device whether a gradient was not finite."""
         inverse = scale.double().reciprocal().float()
-        found: dict[mq.device, Tensor] = {}
+        found: dict[device, Tensor] = {}
         params = [p for group in optimizer.param_groups for p in group["params"]]
-        with mq.no_grad():
+        with no_grad():
             for grad in (p.grad for p in params if p.grad is not None):
-                if grad.dtype is mq.float16:
+                if grad.dtype is float16:
                     raise ValueError(
                         "Attempting to unscale FP16 gradients. Keep the parameters in float32; "
                         "autocast casts them where that is safe."
