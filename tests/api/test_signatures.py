@@ -61,6 +61,15 @@ def test_the_argument_its_place_and_both_types_are_named(call: Call, message: st
     assert str(refusal(call)) == message
 
 
+def test_a_refused_call_asks_no_fake_for_its_value() -> None:
+    with mq.FakeTensorMode():
+        number = mq.ones(())
+        with pytest.raises(TypeError, match="missing 1 required positional arguments"):
+            number.permute()
+        with pytest.raises(TypeError, match="must be tuple of ints"):
+            mq.ones(3).permute(number)
+
+
 def test_the_signature_that_was_meant_is_in_a_note() -> None:
     error = refusal(lambda t: mq.atan2(2, t))
     assert error.__notes__ == ["It is atan2(Tensor input, Tensor other, *, Tensor out = None)."]

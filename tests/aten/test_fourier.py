@@ -27,9 +27,7 @@ def test_transform_is_numpys(name: str, norm: str | None) -> None:
 def test_transform_of_several_dimensions_is_numpys(name: str) -> None:
     x = RANDOM.standard_normal((3, 4, 5))
     found = getattr(F, f"fft_{name}")(mq.from_numpy(x), (6, 4), (0, 2))
-    np.testing.assert_allclose(
-        found.numpy(), getattr(np.fft, name)(x, (6, 4), (0, 2)), atol=1e-12
-    )
+    np.testing.assert_allclose(found.numpy(), getattr(np.fft, name)(x, (6, 4), (0, 2)), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["fft_rfft", "fft_irfft", "fft_hfft", "fft_ihfft", "fft_fft2"])

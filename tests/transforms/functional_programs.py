@@ -145,12 +145,27 @@ def differences(
     fake: run the transformed form on fake tensors, so values do not count. strides: whether strides
     and offsets count.
     """
-    if fake:
-        steps = [step for step in program["steps"] if step[1] != "take_mask"]  # sized by data
-        program = {**program, "steps": steps}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if fake:
+            program = without_data_dependence(program)
         return _differences(program, transform, fake=fake, strides=strides)
+
+
+def without_data_dependence(program: Program) -> Program:
+    """The program without the steps that ask fakes for their data, run plainly."""
+    steps = [step for step in program["steps"] if step[1] != "take_mask"]  # sized by data
+    program = {**program, "steps": steps}
+    seen: dict[str, Any] = {}
+    with mq.FakeTensorMode() as mode:
+        function_of(program, seen)(*[mode.from_tensor(x) for x in inputs_of(program)])
+    asked = [name for name, what in seen.items() if what in _DATA_DEPENDENT]
+    if not asked:
+        return program
+    return without_data_dependence({**program, "steps": [s for s in steps if s[0] != asked[0]]})
+
+
+_DATA_DEPENDENT = ("refused: DataDependentOutputException", "refused: DynamicOutputShapeException")
 
 
 def _differences(

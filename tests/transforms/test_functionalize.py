@@ -80,14 +80,34 @@ def test_random_programs_have_the_same_metadata_functionalized_on_fakes():
 @pytest.mark.verify
 @pytest.mark.parametrize("how", TRANSFORMS)
 def test_many_random_programs_do_the_same_functionalized(how):
-    check_programs(range(1000, 4000), how)
+    check_programs(range(1000, 5000), how)
 
 
 @pytest.mark.verify
 def test_many_random_programs_have_the_same_metadata_functionalized_on_fakes():
-    seeds = range(1000, 3000)
+    seeds = range(1000, 5000)
     wrong = {s: d for s in seeds if (d := differences(make(s), functionalize, fake=True))}
     assert not wrong
+
+
+@pytest.mark.parametrize("how", ["mutations", "mutations_and_views"])
+def test_resolved_values_have_no_lazy_bits(how):
+    def f(x):
+        assert not x.conj().resolve_conj().is_conj()
+        assert not x.imag._neg_view().resolve_neg().is_neg()
+        return x.conj()
+
+    assert functionalize(f, remove=how)(mq.ones(2, dtype=mq.complex64)).is_conj() == (
+        how == "mutations"
+    )
+
+
+@pytest.mark.parametrize("how", ["mutations", "mutations_and_views"])
+def test_what_refuses_conjugates_refuses_what_the_program_sees_as_one(how):
+    with pytest.raises(RuntimeError, match="unresolved conjugated"):
+        functionalize(lambda x: torch.view_as_real(x.conj()), remove=how)(
+            mq.ones(2, dtype=mq.complex64)
+        )
 
 
 # --- graphs -----------------------------------------------------------------------------------

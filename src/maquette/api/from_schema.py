@@ -68,7 +68,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         return refused(name, overloads, error, args, kwargs, method=method)
 
     def missed(error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        for positional, named in other_forms(name, args, kwargs):
+        for positional, named in other_forms(name, args, kwargs, overloads):
             with contextlib.suppress(TypeError):
                 return full(*positional, **named)
         raise told(error, args, kwargs) from None

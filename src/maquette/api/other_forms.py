@@ -8,9 +8,10 @@ tensors without dimensions (``ones(tensor(3))``, ``cumsum(x, tensor(0))``), the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from maquette.core.device import device as Device
+from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
 
 Call = tuple[tuple[object, ...], dict[str, object]]
@@ -21,7 +22,12 @@ _DIMS = ("dim", "dims")
 _OPTIONS = ("dtype", "device", "layout")
 
 
-def other_forms(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Iterator[Call]:
+def other_forms(
+    name: str,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    overloads: Sequence[OpOverload],
+) -> Iterator[Call]:
     """The call in other forms, each to be tried; ``args`` begin with the tensor itself if any.
 
     Raises RuntimeError where ``out`` contradicts the dtype or device that is given.
@@ -42,7 +48,7 @@ def other_forms(name: str, args: tuple[object, ...], kwargs: dict[str, object]) 
         # ``amax(x, None)``, ``roll(x, 1, None)``: no dimensions given are all of them.
         kept = {k: v for k, v in kwargs.items() if not (k in _DIMS and v is None)}
         yield (args[:-1] if args[-1] is None else args), kept
-    yield from _with_numbers(args, kwargs)
+    yield from _with_numbers(args, kwargs, overloads)
 
 
 def _is_old_order(args: tuple[object, ...]) -> bool:
@@ -58,21 +64,39 @@ def _check_options(out: Tensor, kwargs: dict[str, object]) -> None:
         raise RuntimeError(f"device {device} does not match device of out parameter ({out.device})")
 
 
-def _with_numbers(args: tuple[object, ...], kwargs: dict[str, object]) -> Iterator[Call]:
+def _with_numbers(
+    args: tuple[object, ...], kwargs: dict[str, object], overloads: Sequence[OpOverload]
+) -> Iterator[Call]:
     """Tensors of one element as numbers: those by keyword, then, from the last, by position."""
-    changed = {key: _number(value) for key, value in kwargs.items() if key != "out"}
-    changed |= {"out": kwargs["out"]} if "out" in kwargs else {}
+    changed = {
+        key: value if key == "out" else _number(value, _kinds(overloads, key))
+        for key, value in kwargs.items()
+    }
     if any(changed[key] is not kwargs[key] for key in kwargs):
         yield args, changed
     made = list(args)
     for place in reversed(range(len(args))):
-        number = _number(args[place])
+        number = _number(args[place], _kinds(overloads, place))
         if number is not args[place]:
             made[place] = number
             yield tuple(made), changed
 
 
-def _number(value: object) -> object:
-    if isinstance(value, Tensor) and not value.meta.shape and not value.requires_grad:
-        return value.item()
-    return value
+def _kinds(overloads: Sequence[OpOverload], place: int | str) -> set[str]:
+    """The kinds of type that overloads take at a position or, by name, as a keyword."""
+    arguments = [o._schema.arguments for o in overloads]
+    if isinstance(place, int):
+        return {a[place].type.base.kind for a in arguments if place < len(a)}
+    return {a.type.base.kind for listed in arguments for a in listed if a.name == place}
+
+
+def _number(value: object, kinds: set[str]) -> object:
+    """The number that a tensor holds, where one of ``kinds`` may be it: a fake's is unknown."""
+    if not isinstance(value, Tensor) or value.meta.shape or value.requires_grad:
+        return value
+    wanted = _FRACTIONS if value.is_floating_point() or value.is_complex() else _NUMBERS
+    return value.item() if kinds & wanted else value
+
+
+_FRACTIONS = {"float", "symfloat", "complex", "scalar"}
+_NUMBERS = _FRACTIONS | {"int", "symint", "bool", "symbool"}

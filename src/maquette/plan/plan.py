@@ -273,9 +273,7 @@ def plan(
     return made
 
 
-def _mode_of(
-    model: Module, args: Sequence[object], kwargs: Mapping[str, object]
-) -> FakeTensorMode:
+def _mode_of(model: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> FakeTensorMode:
     """The mode that the model or its inputs are fake in, or a new one."""
     everything = [*model.parameters(), *model.buffers(), *tensors_in([*args, *kwargs.values()])]
     modes = [t.fake_mode for t in everything if t.fake_mode is not None]

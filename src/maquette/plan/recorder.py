@@ -83,9 +83,7 @@ class Recorder(TorchDispatchMode):
     def allocated(self, storage: UntypedStorage, nbytes: int) -> None:
         """A storage was made."""
         number = storage.id
-        self.allocations[number] = Allocation(
-            number, nbytes, len(self.operations), self.phase
-        )
+        self.allocations[number] = Allocation(number, nbytes, len(self.operations), self.phase)
         self._live[number] = None
         self._change(nbytes)
 

@@ -79,9 +79,9 @@ _neg_view.linear(self=lambda grad: -grad)
 conj = define("aten::conj(Tensor(a) self) -> Tensor(a)")
 conj.composite(lambda self: _conj(self) if self.meta.dtype.is_complex else self)
 resolve_conj = define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
-resolve_conj.composite(lambda self: self.clone() if self._keys & CONJUGATE else self)
+resolve_conj.composite(lambda self: self.clone() if self.is_conj() else self)
 resolve_neg = define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
-resolve_neg.composite(lambda self: self.clone() if self._keys & NEGATIVE else self)
+resolve_neg.composite(lambda self: self.clone() if self.is_neg() else self)
 
 
 # --- the values -----------------------------------------------------------------------

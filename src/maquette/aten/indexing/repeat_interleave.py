@@ -85,9 +85,7 @@ def _on_data(op: OpOverload, ks: int) -> Callable[..., object]:
     return kernel
 
 
-repeats_to_positions.op.register_for_good(
-    (DispatchKey.CPU, DispatchKey.CUDA), Kernel(_on_data)
-)
+repeats_to_positions.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), Kernel(_on_data))
 repeats_to_positions.nondifferentiable()
 
 

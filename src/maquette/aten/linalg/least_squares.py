@@ -282,9 +282,7 @@ def lstsq_shape(
     raise DependsOnData("the rank of the matrices")
 
 
-linalg_lstsq.op.register_for_good(
-    (DispatchKey.CPU, DispatchKey.CUDA), Kernel(lstsq_on_data)
-)
+linalg_lstsq.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), Kernel(lstsq_on_data))
 linalg_lstsq.op.register(DispatchKey.Meta, Kernel(lstsq_without_data))
 linalg_lstsq.facts.shape = lstsq_shape
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from maquette.aten.elementwise import conjugate
 from maquette.aten.elementwise.complex_parts import view_as_complex, view_as_real
 from maquette.aten.view import views
 from maquette.aten.view.copies import clone, write_exact_out
@@ -125,6 +126,10 @@ for _view in (
     views.unfold,
     views.unsqueeze,
     views.detach,
+    views.view_as_dtype,
+    views._reshape_alias,
+    conjugate._conj,
+    conjugate._neg_view,
     view_as_complex,
     view_as_real,
     split,
@@ -138,6 +143,7 @@ _copy_page(views.view, reshape)
 
 lift_fresh_copy = define("aten::lift_fresh_copy(Tensor self) -> Tensor", tags=[Tag.view_copy])
 lift_fresh_copy.explicit(_copied)
+_out_page(lift_fresh_copy, lift_fresh_copy.op._schema_text)
 lift_fresh_copy.facts.derivatives = views.alias.facts.derivatives
 
 narrow_copy = define(

@@ -41,6 +41,13 @@ def functionalized(op: OpOverload) -> Handler:
     own = _OWN.get(op.name().partition(".")[0])
     if own is not None:
         return lambda owner, params: own(op, owner, params)
+    facts = op.facts
+    if facts.conjugate_refusal or facts.negative_refusal:
+        return _refusing_bits(op, _handler(op))
+    return _handler(op)
+
+
+def _handler(op: OpOverload) -> Handler:
     if op._can_decompose():
         return _composite(op)
     if not op._schema.is_mutable:
@@ -50,6 +57,21 @@ def functionalized(op: OpOverload) -> Handler:
     if Tag.inplace_view in op.tags and twin is not None and twin.twin.is_view:
         return _relaying(op, twin.twin)
     return _mutating(op, twin)
+
+
+def _refusing_bits(op: OpOverload, handler: Handler) -> Handler:
+    """Refuse what the program sees as lazily conjugated: its value may be so no longer."""
+    facts = op.facts
+
+    def checked(owner: Owner, params: Params) -> object:
+        for t in tensors_of(params):
+            if facts.conjugate_refusal and t.is_conj():
+                raise RuntimeError(facts.conjugate_refusal)
+            if facts.negative_refusal and t.is_neg():
+                raise RuntimeError(facts.negative_refusal)
+        return handler(owner, params)
+
+    return checked
 
 
 # --- arguments --------------------------------------------------------------------------------
