@@ -1,11 +1,15 @@
 """Views under mutation: gradients go through what a view changes, dtype and bits included."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import maquette as mq
 from maquette import Tensor
+
+tensors = sys.modules["maquette.tensor.tensor"]  # the package's function of that name hides it
 
 
 def pairs() -> Tensor:
@@ -125,6 +129,35 @@ def test_T25_views_require_grad_as_soon_as_their_base_does() -> None:
     assert view.requires_grad
     base.requires_grad_(False)
     assert not view.requires_grad
+
+
+def _parameter() -> object:
+    memory = mq.empty(2)
+    return mq.nn.Parameter(memory), memory
+
+
+def _detached() -> object:
+    return mq.ones(2).detach().requires_grad_()
+
+
+def _written() -> object:
+    whole = mq.zeros(2)
+    whole[0] = mq.ones((), requires_grad=True)
+    return whole
+
+
+@pytest.mark.parametrize("make", [_parameter, _detached, _written])
+def test_T25_memory_that_is_shared_costs_later_calls_nothing(
+    make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(tensors, "ask_tensors_first", lambda: asked.append(True))
+    make()
+    assert not asked  # every operator would ask its arguments, for good
+    base = mq.ones(2)
+    view = base[0]
+    base.requires_grad_()
+    assert asked == [True], view
 
 
 def test_T64_views_of_inference_tensors_have_no_base() -> None:

@@ -28,7 +28,7 @@ from maquette.autograd.saved_hooks import PackedTensor, watch
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor, alias, of_class
+from maquette.tensor.tensor import ADINPLACE, Tensor, alias, make_view, of_class
 
 Backward = Callable[..., object]
 Saved = SavedTensor | SavedOutput | PackedTensor
@@ -399,7 +399,7 @@ def _among(out: Tensor, tensors: Sequence[object]) -> bool:
 def _as_view(t: Tensor) -> Tensor:
     """A view of all of a tensor, of its class."""
     view = _as_alias(t)
-    view._base = t if t._base is None else t._base
+    make_view(view, t)
     return view
 
 

@@ -238,6 +238,7 @@ class FakeTensorConverter:
         fake = make_fake(mode, meta, storage, keys)
         if base is not None:
             fake._base = base
+            base._viewed = True
             fake._vc = base._version_counter()
         if t._is_param:
             fake._is_param = True

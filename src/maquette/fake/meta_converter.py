@@ -21,7 +21,15 @@ from maquette.fake.describe import CreationMeta, MetaTensorDesc, MetaTensorDescr
 from maquette.fake.tensor import FakeTensor, fake_view
 from maquette.library.arrays import view_of
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor, keys_for, wrap
+from maquette.tensor.tensor import (
+    ADINPLACE,
+    CONJUGATE,
+    NEGATIVE,
+    Tensor,
+    keys_for,
+    make_view,
+    wrap,
+)
 
 _BITS = {"is_conj": CONJUGATE, "is_neg": NEGATIVE}
 
@@ -147,7 +155,7 @@ class MetaConverter:
         made = fake_view(base, meta) if isinstance(base, FakeTensor) else view_of(base, meta)
         for name, bit in _BITS.items():
             made._keys = made._keys | bit if getattr(d, name) else made._keys & ~bit
-        made._base = base
+        make_view(made, base)
         made._vc = base._version_counter()
         return made
 

@@ -20,7 +20,7 @@ from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor, ViewHistory, keys_for_device
+from maquette.tensor.tensor import ADINPLACE, Tensor, ViewHistory, keys_for_device, make_view
 
 BELOW = ~ADINPLACE
 
@@ -86,6 +86,7 @@ def _generated_viewing(
             f"    _base = {origin}._base",
             "    if _base is None:",
             f"        _r._base = {origin}",
+            f"        {origin}._viewed = True",
             "    else:",
             "        _r._base = _base",
             f"        if {origin}._ag is not None and {origin}._ag.creation_meta:",
@@ -125,7 +126,7 @@ def _link(view: object, origin: object, base: bool, *, several: bool = False) ->
     vc = origin._vc
     view._vc = origin._version_counter() if vc is None else vc
     if base:
-        view._base = origin if origin._base is None else origin._base
+        make_view(view, origin)
         _remember(view, origin, "", several=several)
 
 

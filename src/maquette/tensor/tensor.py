@@ -174,7 +174,8 @@ class Tensor(TensorSurface):
     # asks every isinstance, the long way (40 ns instead of 5, 100 instead of 35).
 
     __slots__ = (
-        "__dict__", "__weakref__", "_ag", "_base", "_data", "_keys", "_storage", "_vc", "meta",
+        "__dict__", "__weakref__", "_ag", "_base", "_data", "_keys", "_storage", "_vc", "_viewed",
+        "meta",
     )  # fmt: skip
 
     _keys: int
@@ -183,6 +184,7 @@ class Tensor(TensorSurface):
     _data: Array | None
     _vc: VersionCounter | None
     _base: Tensor | None
+    _viewed: bool  # set, to True, when the first view of it is made
     _ag: History | None
 
     fake_mode: object | None = None
@@ -682,10 +684,16 @@ def tell_requires_grad(t: Tensor, sharing: int = 1) -> None:
     """
     before = t._keys
     _sync_requires_grad(t)
-    if t._keys == before or t._base is not None:
+    if t._keys == before or t._base is not None or not hasattr(t, "_viewed"):
         return
     if not held_only(t._storage, sharing + t._inside):
         ask_tensors_first()
+
+
+def make_view(t: Tensor, origin: Tensor) -> None:
+    """Have ``t`` be a view of ``origin``: of its base, if that is a view itself."""
+    t._base = base = origin if origin._base is None else origin._base
+    base._viewed = True
 
 
 def _sync_requires_grad(t: Tensor) -> None:

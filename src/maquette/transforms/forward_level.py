@@ -22,7 +22,7 @@ from maquette.dispatch.matching import normalise
 from maquette.dispatch.operator import OpOverload, keys_of
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import Tensor, make_view
 from maquette.transforms.batch import definition_of
 from maquette.transforms.interpreter import Interpreter, pushed, run_below
 from maquette.transforms.reverse_level import GradInterpreter, refuse_captured, require_grad
@@ -194,7 +194,7 @@ def _link(made: object, origin: object, result: object, value: object) -> None:
         if isinstance(result, Tensor) and isinstance(value, Tensor):
             same = result.dtype is value.dtype and result.is_conj() == value.is_conj()
             if same and result._storage is value._storage and result.is_neg() == value.is_neg():
-                made._base = origin if origin._base is None else origin._base
+                make_view(made, origin)
 
 
 def _closed(result: object, tangents: object, level: Interpreter) -> object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from maquette.autograd import is_grad_enabled
 from maquette.autograd.node import Node, grad_edge, set_history
 from maquette.tensor import Tensor
-from maquette.tensor.tensor import alias
+from maquette.tensor.tensor import alias, make_view
 
 if TYPE_CHECKING:
     from maquette.nn.base.module import Module
@@ -132,7 +132,7 @@ def _through_gate(
     for number, (place, tensor) in enumerate(zip(places, tensors)):
         passed[place] = alias(tensor)
         if tensor.requires_grad:  # what was detached arrives detached
-            passed[place]._base = tensor if tensor._base is None else tensor._base
+            make_view(passed[place], tensor)
             set_history(passed[place], gate, number)
             # Writing to it would be seen outside the module, behind the gate's back.
             passed[place]._autograd().creation_meta = "CUSTOM_FUNCTION"
