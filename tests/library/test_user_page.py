@@ -81,3 +81,46 @@ def test_L43_an_answer_of_a_rule_that_is_replaced_meanwhile_is_not_remembered():
     page.set_shape_rule(op, old_rule)
     assert op(x).shape == (1,)
     assert op(x).shape == (2, 2)
+
+
+def test_LX1_a_page_says_the_layout_of_what_only_data_tells(lib):
+    positions = page.define(
+        f"{lib.ns}::positive(Tensor x) -> Tensor", tags=[mq.Tag.dynamic_output_shape], lib=lib
+    )
+
+    @positions.data_dependent(layout=lambda shape, x: x.fresh(shape, mq.int64, (1, shape[0])))
+    def positive_kernel(xp, x):
+        return xp.stack(xp.nonzero(x > 0)).T
+
+    found = positions(mq.tensor([[1.0, -1.0], [2.0, 3.0]]))
+    assert found.tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert found.stride() == (1, 3)
+    assert positions(mq.zeros(2, 2)).stride() == (1, 0)
+
+
+def test_LX1_checks_that_tell_the_result_serve_tensors_without_data(lib):
+    spread = page.define(f"{lib.ns}::spread(Tensor n, int? total=None) -> Tensor", lib=lib)
+
+    @spread.data_dependent(lambda n, total: None if total is None else n.fresh((total,)))
+    def spread_kernel(xp, n, total):
+        return xp.repeat(xp.arange(len(n)), n)
+
+    counts = mq.tensor([2, 1])
+    assert spread(counts).tolist() == [0, 0, 1]
+    assert spread(counts.to("meta"), 3).shape == (3,)
+    with pytest.raises(NotImplementedError):
+        spread(counts.to("meta"))
+
+
+def test_LX1_a_page_has_data_translate_a_list_before_the_rule(lib):
+    pick = page.define(f"{lib.ns}::pick(Tensor x, Tensor[] which) -> Tensor", lib=lib)
+    pick.shape(lambda x, which: x.fresh(which[0].shape))
+    pick.kernel(lambda xp, x, which: x[which[0]])
+
+    @pick.translated("which", when=lambda x, which: which[0].dtype is mq.bool)
+    def masks_as_positions(xp, which):
+        return list(xp.nonzero(which[0]))
+
+    x = mq.tensor([5.0, 6.0, 7.0])
+    assert pick(x, [mq.tensor([True, False, True])]).tolist() == [5.0, 7.0]
+    assert pick(x, [mq.tensor([1])]).tolist() == [6.0]

@@ -23,7 +23,14 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import define_overload, ops, remove_overload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
-from maquette.library.data_dependent import refused_on_meta, refusing_rule, self_describing
+from maquette.library.data_dependent import (
+    Checks,
+    Layout,
+    refused_on_meta,
+    refusing_rule,
+    self_describing,
+    translating,
+)
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, set_fact
 from maquette.library.variants import (
@@ -136,19 +143,38 @@ class OperatorPage(functools.partial[Any]):
         self.facts.changed()
         return function
 
-    def data_dependent(self, checks: Callable[..., None] | None = None) -> Callable[[F], F]:
+    def data_dependent(
+        self, checks: Checks | None = None, *, layout: Layout | None = None
+    ) -> Callable[[F], F]:
         """Register the kernel of an operator whose result has a size that only data tells.
 
         The kernel's arrays say their own shapes. checks: called with metas and plain arguments in
-        the place of a shape rule; raises for what is refused. On fake tensors a call raises
+        the place of a shape rule; raises for what is refused, and gives the result's meta where
+        the arguments alone tell it. layout: called with the array's shape (a list of shapes, for
+        several results), then metas and plain arguments; gives the metas of the results, where they
+        are not dense in the order that the arrays have. On fake tensors a call raises
         `DynamicOutputShapeException` where the operator is tagged ``dynamic_output_shape``.
         """
         self.facts.shape = refusing_rule(self.op, checks)
 
         def register(function: F) -> F:
-            kernel = self_describing(function, checks)
+            kernel = self_describing(function, checks, layout)
             self.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), kernel)
             self.op.register(DispatchKey.Meta, Kernel(refused_on_meta))
+            return function
+
+        return register
+
+    def translated(self, name: str, *, when: Callable[..., bool]) -> Callable[[F], F]:
+        """Register how data turns a list of tensors into one that the shape rule understands.
+
+        ``function(xp, arrays)`` gives the arrays that take the place of argument ``name``, as masks
+        become positions; the operator's shape rule and kernel then run on those. when: asked with
+        metas and plain arguments whether it must be done.
+        """
+        def register(function: F) -> F:
+            kernel = translating(name, when, function)  # type: ignore[arg-type]  # it gives a list
+            self.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), kernel)
             return function
 
         return register

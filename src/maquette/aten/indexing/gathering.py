@@ -5,11 +5,9 @@ Indexing by subscripts is in `index.py`, the writing counterparts in `scattering
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import prod
 from types import ModuleType
-from typing import cast
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
@@ -22,12 +20,7 @@ from maquette.core.errors import check, check_index, of_data
 from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_true, is_true
-from maquette.dispatch.kernels import Kernel
-from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.arrays import backend_at, fresh_from
-from maquette.library.infer import DependsOnData
 from maquette.library.page import NewNumbers, OperatorPage, Variant, define
 from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor
@@ -390,39 +383,23 @@ nonzero = define("aten::nonzero(Tensor self) -> Tensor", tags=[Tag.core, Tag.dyn
 nonzero.nondifferentiable()
 
 
-@nonzero.shape
-def nonzero_shape(self: TensorMeta) -> TensorMeta:
-    raise DependsOnData("how many elements are not zero")
+def nonzero_layout(shape: Ints, self: TensorMeta) -> TensorMeta:
+    """Positions in columns, one a dimension, each of them contiguous even where there are none."""
+    return self.fresh(shape, int64, (1, shape[0]))
+
+
+@nonzero.data_dependent(layout=nonzero_layout)
+def nonzero_kernel(xp: ModuleType, self: Array) -> Array:
+    if self.ndim == 0:
+        return xp.zeros((int(bool(self)), 0), xp.int64)
+    found: Array = xp.stack(xp.nonzero(self)).astype(xp.int64)
+    return found.T
 
 
 @nonzero.memoised().unbacked
 def nonzero_unbacked(new: NewNumbers, self: TensorMeta) -> TensorMeta:
     count = new.size(0, self.numel)
-    return TensorMeta.of(int64, (count, self.ndim), (1, count), 0, self.device)
-
-
-def _nonzero(op: OpOverload, ks: int) -> Callable[..., object]:
-    """Positions in columns, one a dimension, each of them contiguous even where there are none."""
-    backend = backend_at(ks)
-    assert backend is not None  # not registered for meta
-    xp = backend.namespace
-
-    def kernel(ks: int, self: Tensor) -> Tensor:
-        found = cast(Array, backend.run(self.meta.device, _positions, xp, self._data))
-        ndim, count = found.shape
-        return fresh_from(op, self.meta.fresh((count, ndim), int64, (1, count)), found.T)
-
-    return kernel
-
-
-nonzero.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), Kernel(_nonzero))
-
-
-def _positions(xp: ModuleType, self: Array) -> Array:
-    if self.ndim == 0:
-        return xp.zeros((0, int(bool(self))), xp.int64)
-    found: Array = xp.stack(xp.nonzero(self)).astype(xp.int64)
-    return found
+    return nonzero_layout((count, self.ndim), self)
 
 
 nonzero_numpy = define("aten::nonzero_numpy(Tensor self) -> Tensor[]")
@@ -451,7 +428,7 @@ def nonzero_static_shape(self: TensorMeta, size: int, fill_value: int) -> Tensor
 
 @nonzero_static.kernel
 def nonzero_static_kernel(xp: ModuleType, self: Array, size: int, fill_value: int) -> Array:
-    found = _positions(xp, self).T
+    found = nonzero_kernel(xp, self)
     padded: Array = xp.full((size, self.ndim), fill_value, xp.int64)
     count = min(size, len(found))
     return assigned_at(xp, padded, slice(count), found[:count])

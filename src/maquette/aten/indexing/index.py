@@ -8,13 +8,10 @@ into positions before shape rule and kernel run; on tensors without data that is
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any
-
-import numpy as np
 
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
@@ -28,15 +25,11 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape, Strides, contiguous_strides, has_no_elements
 from maquette.core.symbols import expect_true, is_true
 from maquette.core.views import view_strides
-from maquette.dispatch.kernels import Kernel
-from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.arrays import backend_kernel, host_array
-from maquette.library.infer import DependsOnData, lookup
-from maquette.library.page import OperatorPage, define
+from maquette.library.infer import DependsOnData
+from maquette.library.page import define
 from maquette.library.variants import check_writable
-from maquette.tensor.tensor import Tensor, from_array
+from maquette.tensor.tensor import Tensor
 
 Indices = tuple["TensorMeta | None", ...]
 _MASKS = (bool_, uint8)
@@ -152,39 +145,17 @@ def positions_of(xp: ModuleType, indices: Sequence[Array | None]) -> list[Array 
     return found
 
 
-def _without_masks(op: OpOverload, ks: int) -> Callable[..., object]:
-    """The backend's kernel, after masks were turned into positions."""
-    inner = backend_kernel(op, ks)
-
-    def kernel(ks: int, self: Tensor, indices: tuple[Tensor | None, ...], *rest: object) -> object:
-        metas = tuple([None if i is None else i.meta for i in indices])
-        check_indices(self.meta, metas)
-        if has_mask(metas) and not _is_fill(self.meta, metas, rest):
-            with contextlib.suppress(DependsOnData):
-                lookup(op, (self, indices, *rest))  # what needs no data is refused as on fakes
-            arrays = [None if i is None else host_array(i) for i in indices]
-            found = positions_of(np, arrays)
-            taken = tuple([None if a is None else from_array(a) for a in found])
-            try:
-                return inner(ks, self, taken, *rest)
-            except (RuntimeError, IndexError) as error:
-                raise of_data(error) from None
-        return inner(ks, self, indices, *rest)
-
-    return kernel
-
-
-def _is_fill(self: TensorMeta, indices: Indices, rest: Sequence[object]) -> bool:
+def _is_fill(indices: Indices, rest: Sequence[object]) -> bool:
     """Whether one number is written where one mask is true: its dtype may then be any (T47)."""
-    if len(rest) < 2 or not isinstance(rest[0], Tensor) or rest[1]:
+    if len(rest) < 2 or not isinstance(rest[0], TensorMeta) or rest[1]:
         return False
     given = [i for i in indices if i is not None]
-    return len(given) == 1 and given[0].dtype in _MASKS and rest[0].meta.numel == 1
+    return len(given) == 1 and given[0].dtype in _MASKS and rest[0].numel == 1
 
 
-def _masks_first(page: OperatorPage) -> None:
-    for key in (DispatchKey.CPU, DispatchKey.CUDA):
-        page.op.register(key, Kernel(_without_masks))
+def _needs_positions(self: TensorMeta, indices: Indices, *rest: object) -> bool:
+    """Whether masks must become positions before shape rule and kernel run."""
+    return has_mask(indices) and not _is_fill(indices, rest)
 
 
 def in_bounds(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> tuple[Any, ...]:
@@ -423,4 +394,4 @@ _unsafe_index.linear(
     )
 )
 for _page in (index, _unsafe_index, index_put_, index_put, _unsafe_index_put, _index_put_impl_):
-    _masks_first(_page)
+    _page.translated("indices", when=_needs_positions)(positions_of)

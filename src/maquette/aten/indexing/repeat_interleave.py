@@ -5,21 +5,14 @@ With a tensor of counts the result's size depends on data, unless ``output_size`
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
-from typing import cast
 
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.core.dtype import int32, int64
 from maquette.core.errors import check, check_data
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.kernels import Kernel
-from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
-from maquette.library.arrays import backend_at, fresh_from
-from maquette.library.infer import DependsOnData
 from maquette.library.page import NewNumbers, define
 from maquette.tensor.tensor import Tensor
 
@@ -42,12 +35,10 @@ def _check_repeats(repeats: TensorMeta) -> None:
     check(repeats.dtype in (int32, int64), lambda: "repeats has to be Long or Int tensor")
 
 
-@repeats_to_positions.shape
-def repeats_to_positions_shape(repeats: TensorMeta, output_size: int | None) -> TensorMeta:
+def repeats_to_positions_checks(repeats: TensorMeta, output_size: int | None) -> TensorMeta | None:
+    """The result's meta where the caller says its size."""
     _check_repeats(repeats)
-    if output_size is None:
-        raise DependsOnData("the sum of the repeats")
-    return repeats.fresh((output_size,))
+    return None if output_size is None else repeats.fresh((output_size,))
 
 
 @repeats_to_positions.unbacked
@@ -58,7 +49,10 @@ def repeats_to_positions_unbacked(
     return repeats.fresh((new.size(),))
 
 
-def _positions(xp: ModuleType, repeats: Array, output_size: int | None) -> Array:
+@repeats_to_positions.data_dependent(
+    repeats_to_positions_checks, layout=lambda shape, repeats, output_size: repeats.fresh(shape)
+)
+def repeats_to_positions_kernel(xp: ModuleType, repeats: Array, output_size: int | None) -> Array:
     check_data(repeats.size == 0 or int(repeats.min()) >= 0, lambda: "repeats can not be negative")
     found: Array = xp.repeat(xp.arange(len(repeats), dtype=repeats.dtype), repeats)
     check_data(
@@ -71,21 +65,6 @@ def _positions(xp: ModuleType, repeats: Array, output_size: int | None) -> Array
     return found
 
 
-def _on_data(op: OpOverload, ks: int) -> Callable[..., object]:
-    backend = backend_at(ks)
-    assert backend is not None  # not registered for meta
-    xp = backend.namespace
-
-    def kernel(ks: int, repeats: Tensor, output_size: int | None) -> Tensor:
-        meta = repeats.meta
-        _check_repeats(meta)
-        found = cast(Array, backend.run(meta.device, _positions, xp, repeats._data, output_size))
-        return fresh_from(op, meta.fresh(found.shape), found)
-
-    return kernel
-
-
-repeats_to_positions.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), Kernel(_on_data))
 repeats_to_positions.nondifferentiable()
 
 

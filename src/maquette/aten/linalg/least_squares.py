@@ -2,19 +2,19 @@
 
 The values decide which results there are: residuals are given only if every matrix has full rank.
 So the shape rule checks and gives up, and on fake tensors the operator raises
-`DynamicOutputShapeException`, as PyTorch's does. The solution is laid out as a window into LAPACK's
-array, which is why `data_dependent.py`, whose results are dense, does not serve here.
+`DynamicOutputShapeException`, as PyTorch's does.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
@@ -28,23 +28,17 @@ from maquette.aten.linalg.householder import as_made
 from maquette.aten.linalg.matrix_functions import pinv_grad
 from maquette.aten.linalg.solving import is_vector
 from maquette.aten.view.copies import write_out
-from maquette.core.dtype import finfo, int64
+from maquette.core.dtype import int64
 from maquette.core.errors import check, check_data, check_not_implemented
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.kernels import Kernel
-from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.operator import OpOverload
+from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
-from maquette.library.arrays import backend_at, fresh_from, host_array
-from maquette.library.infer import DependsOnData, infer
 from maquette.library.page import define
 from maquette.library.variants import check_castable
-from maquette.tensor.backend import backend_of, run_kernel
 from maquette.tensor.tensor import Tensor
 
 Grads = list[Tensor | None]
-Results = list[tuple[TensorMeta, Array]]
 Driver = Callable[[Array, Array, float], "Solved"]
 
 _NAME = "torch.linalg.lstsq"
@@ -202,32 +196,41 @@ def _of_matrices(found: Array, own: tuple[int, ...]) -> Array:
     return found[here]
 
 
-def lstsq_results(
-    A: TensorMeta, b: TensorMeta, arrays: Sequence[Array], rcond: float | None, driver: str
-) -> Results:
-    """Solution, residuals, rank and singular values, each with its layout; empty if not given.
+def lstsq_layout(
+    shapes: Sequence[Shape], A: TensorMeta, b: TensorMeta, rcond: float | None, driver: str | None
+) -> tuple[TensorMeta, ...]:
+    """The solution is a window into LAPACK's array, which has a row for each of the longer side."""
+    vector = is_vector(A, b)
+    shape = (*shapes[0], 1) if vector else shapes[0]
+    whole = column_major(A, (*shape[:-2], max(A.shape[-2:]), shape[-1]))
+    strides = whole.strides[:-1] if vector else whole.strides
+    solution = TensorMeta.of(A.dtype, shapes[0], strides, 0, A.device)
+    residuals, rank, values = shapes[1:]
+    kind = A.dtype.to_real()
+    return solution, A.fresh(residuals, kind), A.fresh(rank, int64), A.fresh(values, kind)
+
+
+@linalg_lstsq.data_dependent(lstsq_checks, layout=lstsq_layout)
+@on_host
+def lstsq_kernel(
+    xp: ModuleType, A: Array, b: Array, rcond: float | None, driver: str | None
+) -> tuple[Array, Array, Array, Array]:
+    """Solution, residuals, rank and singular values; empty where they are not given.
 
     Residuals are also right for matrices without columns, for which PyTorch's `gels` gives zeros.
     """
+    driver = driver or "gelsy"
     m, n = A.shape[-2:]
     vector = is_vector(A, b)
-    columns = arrays[1][..., None] if vector else arrays[1]
+    columns = b[..., None] if vector else b
     if rcond is None:
-        rcond = finfo(A.dtype).eps * max(m, n)
-    found = _solved(arrays[0], columns, rcond, driver)
-    batch = np.broadcast_shapes(arrays[0].shape[:-2], columns.shape[:-2])
-    count, real = columns.shape[-1], arrays[0].real.dtype
-
-    shape: tuple[int, ...] = (*batch, n, count)
-    x = stacked([f.x for f in found], shape, arrays[0].dtype)
-    # A window into LAPACK's array, which has a row for each of the longer side.
-    strides = column_major(A, (*batch, max(m, n), count)).strides
-    if vector:
-        shape, strides, x = shape[:-1], strides[:-1], x[..., 0]
-    solution = TensorMeta.of(A.dtype, shape, strides, 0, A.device)
-
+        rcond = float(np.finfo(A.dtype).eps) * max(m, n)
+    found = _solved(A, columns, rcond, driver)
+    batch = np.broadcast_shapes(A.shape[:-2], columns.shape[:-2])
+    count, real = columns.shape[-1], A.real.dtype
+    x = stacked([f.x for f in found], (*batch, n, count), A.dtype)
     ranks = np.array([f.rank for f in found], np.int64).reshape(batch)
-    residuals, rank, values = np.zeros(0), np.zeros(0, np.int64), np.zeros(0)
+    residuals, rank, values = np.zeros(0, real), np.zeros(0, np.int64), np.zeros(0, real)
     full = driver == "gels" or (driver in _WITH_VALUES and bool((ranks == n).all()))
     if m > n and full:
         residuals = stacked([f.residuals for f in found], (*batch, count), real)
@@ -236,55 +239,7 @@ def lstsq_results(
     if driver in _WITH_VALUES:
         every = stacked([f.values for f in found], (*batch, min(m, n)), real)
         values = _of_matrices(every, A.shape[:-2])
-    kind = A.dtype.to_real()
-    return [
-        (solution, x),
-        (A.fresh(residuals.shape, kind), residuals),
-        (A.fresh(rank.shape, int64), rank),
-        (A.fresh(values.shape, kind), values),
-    ]
-
-
-def lstsq_on_data(op: OpOverload, ks: int) -> Callable[..., object]:
-    """The kernel: the same checks, then what the data say."""
-    backend_at(ks)  # refuses where nothing holds data
-    quiet = backend_of("cpu").runner
-
-    def kernel(
-        ks: int, self: Tensor, b: Tensor, rcond: float | None, driver: str | None
-    ) -> tuple[Tensor, ...]:
-        lstsq_checks(self.meta, b.meta, rcond, driver)
-        arrays = [host_array(self), host_array(b)]  # LAPACK computes there
-        found: Results = run_kernel(  # type: ignore[assignment]  # what the function gives
-            quiet, lstsq_results, self.meta, b.meta, arrays, rcond, driver or "gelsy"
-        )
-        return tuple([fresh_from(op, meta, array) for meta, array in found])
-
-    return kernel
-
-
-def lstsq_without_data(op: OpOverload, ks: int) -> Callable[..., object]:
-    """On ``meta``: refused in the words of the checks, or for want of data."""
-
-    def kernel(ks: int, *params: object) -> object:
-        with contextlib.suppress(DependsOnData):
-            infer(op, params)
-        op._raise_no_kernel(DispatchKey.Meta)
-
-    return kernel
-
-
-def lstsq_shape(
-    self: TensorMeta, b: TensorMeta, rcond: float | None, driver: str | None
-) -> TensorMeta:
-    """Checks only: which results there are depends on the data."""
-    lstsq_checks(self, b, rcond, driver)
-    raise DependsOnData("the rank of the matrices")
-
-
-linalg_lstsq.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), Kernel(lstsq_on_data))
-linalg_lstsq.op.register(DispatchKey.Meta, Kernel(lstsq_without_data))
-linalg_lstsq.facts.shape = lstsq_shape
+    return x[..., 0] if vector else x, residuals, rank, values
 
 
 @linalg_lstsq.derivative("self", "b")

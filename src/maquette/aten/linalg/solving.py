@@ -58,7 +58,7 @@ _linalg_solve_ex = define(
 ).exact_out()
 
 
-def is_vector(A: TensorMeta, B: TensorMeta) -> bool:
+def is_vector(A: TensorMeta | Array, B: TensorMeta | Array) -> bool:
     """Whether B is a vector for each matrix of A, rather than a matrix."""
     return B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
 
