@@ -45,7 +45,7 @@ MEMORY_GIB = 12.0  # address space of a process: a test that wants more fails, o
 # What makes an accelerator's tests run on cpu, in this order.
 REPLACEMENTS = (
     (r"onlyPRIVATEUSE1", "onlyCPU"),
-    (r"dtypesIfPRIVATEUSE1", "dtypesIfMPS"),
+    (r"dtypesIfPRIVATEUSE1", "dtypesIfHPU"),
     (r"only_for=(\(?)['\"]privateuse1['\"],?", r"only_for=\1'cpu'"),
     (r"(['\"])(?:npu|privateuse1)(?::\d+)?\1", r"\1cpu\1"),
     (r"(['\"])npu:\{\}\1", r"\1cpu\1"),

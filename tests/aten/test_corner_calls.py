@@ -64,3 +64,19 @@ def test_circular_padding_needs_no_batch(layer: nn.Module, shape: tuple[int, ...
     """Finding 48."""
     x = torch.rand(shape)
     assert torch.equal(layer(x), layer(x[None])[0])
+
+
+@pytest.mark.parametrize("write", ["index_add_", "index_reduce_"])
+def test_T44_a_number_is_no_vector_of_one_where_slices_are_combined(write: str) -> None:
+    """Finding 60: index_copy_ alone takes one for the other."""
+    rest = ("prod",) if write == "index_reduce_" else ()
+    call = getattr(torch.zeros(1), write)
+    with pytest.raises(RuntimeError, match="source tensor shape must match self tensor shape"):
+        call(0, torch.tensor([0]), torch.tensor(2.0), *rest)
+    assert torch.zeros(1).index_copy_(0, torch.tensor([0]), torch.tensor(2.0)).tolist() == [2.0]
+
+
+def test_T44_a_stride_leads_nowhere_in_a_dimension_of_one() -> None:
+    """Finding 60: view_as_complex of an unfolded pair."""
+    pair = torch.tensor([3.0, 4.0]).unfold(0, 2, 1)
+    assert torch.view_as_complex(pair).tolist() == [3 + 4j]

@@ -287,3 +287,57 @@ def test_T49_a_view_that_was_mutated_against_the_rules_can_be_printed() -> None:
         b = a[:]
         b *= 2
     assert repr(b) == "tensor([2.], grad_fn=<Invalid>)"
+
+
+def test_T24_nothing_is_saved_for_a_parameter_whose_gradient_goes_nowhere() -> None:
+    """Finding 60: such a view requires grad because its base, a leaf, does."""
+    x, leaf = mq.ones(2, requires_grad=True), mq.ones(2, requires_grad=True)
+    with mq.no_grad():
+        view = leaf[:]
+    factor = x.abs()
+    product = factor * view
+    assert product.grad_fn._saved_self is None
+    factor.zero_()
+    product.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_T56_a_view_of_a_turned_view_is_one_of_its_own() -> None:
+    """Finding 60: once the base is mutated, the last step back to it is as_strided."""
+    base = mq.ones(2, requires_grad=True) * 1
+    view = mq._neg_view(base).view(-1)
+    base.mul_(2)
+    assert view.grad_fn.name() == "AsStridedBackward0"
+
+
+class Plain(Tensor):
+    pass
+
+
+def test_D136_backward_asks_no_class_about_its_own_operators() -> None:
+    """Finding 60: gradients are added up in place, and are plain tensors inside."""
+    called = []
+
+    class Telling(Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            called.append(getattr(func, "__name__", ""))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    leaf = mq.ones(2, requires_grad=True)
+    x = leaf.as_subclass(Telling)
+    loss = (x * x).sum()
+    called.clear()
+    loss.backward()
+    assert [name for name in called if name != "__get__"] == ["backward"]
+    assert type(leaf.grad) is Tensor
+
+
+def test_D136_the_gradient_is_of_the_class_of_the_input() -> None:
+    """Finding 60: `grad` is a call as any other."""
+    x = mq.ones(2, requires_grad=True).as_subclass(Plain)
+    (found,) = mq.autograd.grad((x * x).sum(), x)
+    assert type(found) is Plain
+    assert found._version == 1

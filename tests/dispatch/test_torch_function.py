@@ -1,5 +1,8 @@
 """`__torch_function__`: modes, classes, and what happens without a handler (D135, D136)."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -187,6 +190,18 @@ def test_D136_results_are_of_the_class_of_the_argument(x):
     assert type(aten.add.Tensor(x, plain)) is Plain
     assert type(aten.add(off, x)) is mq.Tensor
     assert type(aten.add(parameter, x)) is mq.Tensor
+
+
+def test_D136_the_first_call_of_an_operator_is_handed_over_too():
+    """Finding 60: before its entry function was built, nobody was asked."""
+    script = (
+        "import maquette as mq\n"
+        "Plain = type('Plain', (mq.Tensor,), {})\n"
+        "x = mq.ones(2).as_subclass(Plain)\n"
+        "assert [type(f(x)) for f in (lambda t: t - 1, lambda t: 2 * t, abs)] == [Plain] * 3\n"
+        "assert type(mq.ones(2) / x) is type(x.__add__(x)) is Plain\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_D136_every_result_in_a_list_or_tuple(x):

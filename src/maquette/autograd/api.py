@@ -14,6 +14,7 @@ from maquette.core.layout import preserve_format
 from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import overridable
 from maquette.tensor.tensor import Tensor
 
 Place = Tensor | GradientEdge
@@ -127,6 +128,7 @@ def _edge_of_input(t: Place, i: int) -> Edge:
     return edge
 
 
+@overridable
 def grad(
     outputs: Tensors,
     inputs: Tensors,
@@ -221,6 +223,7 @@ def _stacked(grads: tuple[Grad, ...]) -> Grad:
     return stacked
 
 
+@overridable
 def register_hook(self: Tensor, hook: TensorHook) -> RemovableHandle:
     """Call ``hook`` with this tensor's gradient when it is known; it may return another.
 
@@ -237,6 +240,7 @@ def register_hook(self: Tensor, hook: TensorHook) -> RemovableHandle:
     return RemovableHandle(hooks_of(node).tensor, (number, hook))
 
 
+@overridable
 def register_post_accumulate_grad_hook(
     self: Tensor, hook: Callable[[Tensor], None]
 ) -> RemovableHandle:
@@ -251,6 +255,7 @@ def register_post_accumulate_grad_hook(
     return RemovableHandle(ag.post_accumulate_hooks, hook)
 
 
+@overridable
 def retain_grad(self: Tensor) -> None:
     """Keep the gradient of this non-leaf in ``.grad`` too."""
     if tls.st.transforms and tls.st.transforms[-1].explicit:  # type: ignore[attr-defined]  # an interpreter
@@ -278,7 +283,8 @@ def retain_grad(self: Tensor) -> None:
     ag.retains = True
 
 
-def tensor_backward(
+@overridable
+def _tensor_backward(
     self: Tensor,
     gradient: Grad = None,
     retain_graph: bool | None = None,
@@ -290,9 +296,10 @@ def tensor_backward(
 
 
 for _name, _method in (
-    ("backward", tensor_backward),
+    ("backward", _tensor_backward),
     ("register_hook", register_hook),
     ("register_post_accumulate_grad_hook", register_post_accumulate_grad_hook),
     ("retain_grad", retain_grad),
 ):
+    _method.__name__ = _name  # as handlers of __torch_function__ see it
     setattr(Tensor, _name, _method)

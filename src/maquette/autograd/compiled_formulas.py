@@ -26,7 +26,7 @@ from maquette.autograd.node import (
 )
 from maquette.autograd.node_names import node_name
 from maquette.autograd.saved_hooks import PackedTensor, watch
-from maquette.autograd.saved_values import saved_properties
+from maquette.autograd.saved_values import saved_properties, unsaved_properties
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
@@ -66,6 +66,9 @@ class DerivativePlan:
             for i, a in enumerate(arguments)
             if a.type.written.startswith("Tensor") and not a.is_out and a.name in covered
         ]
+        # Stands for what requires grad but has nowhere to take it: recorded, with nothing saved. An
+        # operator with one such parameter saves all the same, and checks it, as in PyTorch.
+        self.dead_bit = len(self.wrt) if len(self.wrt) > 1 else 0
         self.lists = [i for i in self.wrt if "[]" in arguments[i].type.written]
         self.written = [i for i, a in enumerate(arguments) if a.is_write]
         returns = op._schema.returns
@@ -177,7 +180,9 @@ class _Maker:
         op = self.plan.op
         label = node_name(op)
         kind = label.rpartition("::")[2]
-        shown = saved_properties(self.saved, self._watched_class)
+        shown = unsaved_properties(self.plan.rules) | saved_properties(
+            self.saved, self._watched_class
+        )
         made: Any = type(kind, (OpNode,), {"__slots__": (), "op": op, "label": label, **shown})
         made.open_saved = staticmethod(self._late(made, "open_saved", self._open_saved_source))
         made.plain = self.plan.one_output

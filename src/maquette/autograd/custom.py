@@ -131,6 +131,7 @@ class CustomNode(Node):
     __slots__ = ("__dict__", "_function", "_inputs", "_mode", "_outputs", "_results", "ctx")
 
     label = ""
+    by_user = True
 
     def __init__(
         self, ctx: FunctionCtx, backward: Backward, args: Sequence[object], lists: Sequence[bool]

@@ -25,6 +25,7 @@ from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
 from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import OverridingSwitch
 from maquette.tensor.tensor import Tensor, alias
 
 _OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
@@ -57,19 +58,22 @@ def run_backward(
             )
         )
     run = Run(roots, wanted, retain_graph, create_graph, accumulate)
-    for (node, number), grad in zip(roots, root_grads, strict=True):
-        run.deposit(node, number, grad)
     st = tls.st
     grad_before = st.grad_enabled
     context_before = st.node_context
     runs.append(run)
     try:
         st.set_grad_enabled(create_graph)
+        run.overriding.off()
+        for (node, number), grad in zip(roots, root_grads, strict=True):
+            run.deposit(node, number, grad)
         run.through()
+        run.overriding.on()
         while run.callbacks:
             run.callbacks.pop(0)()
     finally:
         runs.pop()
+        run.overriding.on()
         st.node_context = context_before
         try:
             st.set_grad_enabled(grad_before)
@@ -145,8 +149,7 @@ class Run:
 
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
-        "create_graph",
-        "found", "needed", "order", "retain_graph",
+        "create_graph", "found", "needed", "order", "overriding", "retain_graph",
     )  # fmt: skip
 
     def __init__(
@@ -160,6 +163,7 @@ class Run:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.accumulate = accumulate
+        self.overriding = OverridingSwitch()
         self.callbacks: list[Callable[[], None]] | None = None
         self.anomaly = is_anomaly_enabled()
         self.buffers: dict[Node, object] = {}
@@ -237,18 +241,28 @@ class Run:
             held = [None] * node.output_count()
         assert isinstance(held, list)
         grads: list[Grad] = held
+        overriding = self.overriding
         if self.needed is not None and node not in self.needed:
+            overriding.on()
             run_tensor_hooks(node, grads)
+            overriding.off()
             self._capture(node, grads)
             return
         self._capture(node, grads)
+        if node.hooks is not None or node.by_user:
+            overriding.on()  # for what users wrote
         run_before(node, grads)
         came = tuple(grads) if node.hooks is not None and node.hooks.after else ()
+        if not node.by_user:
+            overriding.off()
         answers = list(apply_checked(node, grads) if self.anomaly else node.apply(grads))
         if not self.retain_graph:
             node.release()
         del grads, held
-        answers = run_after(node, answers, came)
+        if node.hooks is not None:
+            overriding.on()
+            answers = run_after(node, answers, came)
+        overriding.off()
         self.hand_on(node, answers)
 
     def _capture(self, node: Node, grads: list[Grad]) -> None:
@@ -331,17 +345,31 @@ class Run:
                 if grad.meta is not meta:
                     grad = conform(leaf, grad, meta, 0)
                 _accumulate_leaf(leaf, grad, self.create_graph)
+                self._show_accumulated(leaf.variable)
             if leaf.hooks is not None and leaf.hooks.after and self.accumulate:
+                self.overriding.on()
                 run_after(leaf, [], (grad,))
+                self.overriding.off()
             del grad
         self.complete.clear()
 
+    def _show_accumulated(self, leaf: Tensor) -> None:
+        """Let hooks have a leaf with its new ``.grad``."""
+        hooks = leaf._autograd().post_accumulate_hooks
+        if hooks:
+            self.overriding.on()
+            for hook in list(hooks.values()):
+                hook(leaf)
+            self.overriding.off()
+
     def _show_leaf(self, leaf: AccumulateGrad, grads: list[Grad]) -> None:
         """Let hooks have a leaf's gradient, and keep it where it is wanted."""
+        self.overriding.on()
         if self.accumulate:
             run_before(leaf, grads)
         else:
             run_tensor_hooks(leaf, grads)
+        self.overriding.off()
         self._capture(leaf, grads)
 
 
@@ -408,9 +436,6 @@ def _accumulate_leaf(node: AccumulateGrad, grad: Tensor, create_graph: bool) -> 
         ag.grad = old + grad
     else:
         old.add_(grad)
-    if ag.post_accumulate_hooks:
-        for hook in list(ag.post_accumulate_hooks.values()):
-            hook(leaf)
 
 
 def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:

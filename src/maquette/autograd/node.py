@@ -46,6 +46,7 @@ class Node:
     # whether it has a ``step``, which takes the gradients and hands on its answers itself.
     plain: ClassVar[bool] = False
     steps: ClassVar[bool] = False
+    by_user: ClassVar[bool] = False  # whether `apply` calls what a user wrote
     step: Callable[..., None]
 
     def __init__(self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> None:

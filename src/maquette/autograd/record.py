@@ -147,33 +147,41 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
 
 def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     """Source that makes the links and the class of the node, or returns if nothing is recorded."""
+    dead = plan.dead_bit
     if plan.lists:
         lines = ["_links = []", "_sizes = []", "_mask = 0"]
         for bit, i in enumerate(plan.wrt):
-            lines += [f"if _gather(p{i}, _links, _sizes):", f"    _mask |= {1 << bit}"]
+            lines += [f"_f = _gather(p{i}, _links, _sizes)"]
+            lines += ["if _f is not None:", f"    _mask |= {1 << bit} if _f else {1 << dead}"]
         lines += ["_links = tuple(_links)"]
     else:
         lines = ["_mask = 0"]
         for bit, i in enumerate(plan.wrt):
             optional = op.takes_numbers or plan.arguments[i].type.written == "Tensor?"
-            lines += _edge_lines(f"p{i}", bit, optional)
+            lines += _edge_lines(f"p{i}", bit, dead, optional)
         parts = "".join(f"_n{bit}, _k{bit}, _m{bit}, " for bit in range(len(plan.wrt)))
         lines += [f"_links = ({parts})"]
     lines += ["if not _mask:", "    return _r"]
     return [*lines, "_class = _classes.get(_mask) or _node_class(_mask)"]
 
 
-def _edge_lines(name: str, bit: int, optional: bool) -> list[str]:
-    """Source that makes the edge of one parameter: its history itself where nothing is special."""
+def _edge_lines(name: str, bit: int, dead: int, optional: bool) -> list[str]:
+    """Source that makes the edge of one parameter: its history itself where nothing is special.
+
+    dead: the bit of the mask for parameters that require grad but have nowhere to take it.
+    """
     lines = [
         f"if {name}._keys & _req:",
-        f"    _mask |= {1 << bit}",
         f"    _n{bit} = {name}._ag",
         f"    _k{bit} = 0",
         f"    if _n{bit} is None or not _n{bit}.plain or (",
         f"        {name}._base is not None and {name}._vc.value != _n{bit}.view_version",
         "    ):",
-        f"        _n{bit}, _k{bit} = _edge({name}) or _nowhere",
+        f"        _e = _edge({name})",
+        f"        _n{bit}, _k{bit} = _e or _nowhere",
+        f"        _mask |= {1 << bit} if _e else {1 << dead}",
+        "    else:",
+        f"        _mask |= {1 << bit}",
         "else:",
         f"    _n{bit} = None",
         f"    _k{bit} = 0",
@@ -190,9 +198,12 @@ def _edge_lines(name: str, bit: int, optional: bool) -> list[str]:
     return lines
 
 
-def _gather(p: object, links: list[object], sizes: list[int]) -> bool:
-    """Add the links of a parameter, a tensor or a list of tensors; whether any requires grad."""
-    found = False
+def _gather(p: object, links: list[object], sizes: list[int]) -> bool | None:
+    """Add the links of a parameter, a tensor or a list of tensors.
+
+    Whether any takes a gradient; None if none requires grad.
+    """
+    found: bool | None = None
     members = cast(tuple[object, ...], p if p.__class__ is tuple else (p,))
     for t in members:
         if not isinstance(t, Tensor):
@@ -200,12 +211,14 @@ def _gather(p: object, links: list[object], sizes: list[int]) -> bool:
         elif not t._keys & K.REQUIRES_GRAD:
             links += (None, 0, t.meta)
         else:
-            found = True
             node = t._ag
             if node is not None and node.plain and t._base is None:
                 links += (node, 0, t.meta)  # `grad_edge`, where nothing is special
+                found = True
             else:
-                links += (*(grad_edge(t) or NOWHERE), t.meta)
+                edge = grad_edge(t)
+                links += (*(edge or NOWHERE), t.meta)
+                found = found or edge is not None
     sizes.append(len(members))
     return found
 
@@ -302,8 +315,10 @@ def make_node(
     sizes: list[int] = []
     mask = 0
     for bit, i in enumerate(plan.wrt):
-        if _gather(params[i], links, sizes):
-            mask |= 1 << bit
+        found = _gather(params[i], links, sizes)
+        if found is not None:
+            # What requires grad but has nowhere to take it is recorded; nothing is saved for it.
+            mask |= 1 << (bit if found else plan.dead_bit)
     if not (mask or always):
         return None
     node: OpNode = object.__new__(plan.node_class(mask))

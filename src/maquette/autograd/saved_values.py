@@ -7,9 +7,10 @@ goes over to the class of watched nodes, whose formulas look for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from maquette.autograd.formulas import Rule
 from maquette.autograd.node import OpNode, SavedOutput, SavedTensor
 from maquette.autograd.saved_hooks import PackedTensor
 from maquette.tensor.tensor import Tensor
@@ -52,6 +53,16 @@ class RawSaved:
         if isinstance(value, SavedOutput):
             packed.requires_grad = value.requires_grad
         self.node.saved = (*saved[: self.index], packed, *saved[self.index + 1 :])
+
+
+def unsaved_properties(rules: Sequence[Rule]) -> dict[str, Any]:
+    """Properties for all that formulas may need of a call: None where a node needs it not."""
+    names = {n for r in rules for n in r.needs if n not in _GIVEN and not n.endswith("_meta")}
+    return {f"_saved_{name}": _NOTHING for name in names}
+
+
+_GIVEN = ("grad", "grads", "needs")
+_NOTHING = property(lambda node: None, doc="Nothing: no gradient that is wanted needs it.")
 
 
 def saved_properties(

@@ -151,9 +151,16 @@ def _node_of_view(base: Tensor, view: Tensor, last: str) -> Node | None:
     before = st.grad_enabled
     st.set_grad_enabled(True)
     try:
-        return see(base, seen, looked, last).grad_fn
+        made = see(base, seen, looked, last)
+        if not last:  # a view of a view that was more than geometry: PyTorch says so again
+            made = _operator("as_strided", made, *_geometry(looked.meta))
+        return made.grad_fn
     finally:
         st.set_grad_enabled(before)
+
+
+def _geometry(meta: TensorMeta) -> tuple[Ints, Ints, int]:
+    return meta.shape, meta.strides, meta.offset
 
 
 def refuse_mutation(view: Tensor, mutated: str) -> None:

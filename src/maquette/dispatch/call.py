@@ -67,6 +67,8 @@ def entry_call(
     if public is None or not frame.f_locals:
         return None
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    if not names:  # not built yet, or built to leave all to the slow way: (*args, **kwargs)
+        return public(), frame.f_locals["args"], frame.f_locals["kwargs"]
     return public(), tuple([frame.f_locals[name] for name in names]), {}
 
 

@@ -110,6 +110,36 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
         return self
 
 
+class OverridingSwitch:
+    """Turns ``__torch_function__`` off and on again, as it is where the switch is made.
+
+    For what runs operators of its own that no user called, between calls of what users wrote.
+    """
+
+    __slots__ = ("_modes", "_subclasses")
+
+    def __init__(self) -> None:
+        st = tls.st
+        self._subclasses = st.subclass_functions
+        self._modes = st.function_modes
+
+    def off(self) -> None:
+        """Neither modes nor classes are asked from now on."""
+        st = tls.st
+        st.subclass_functions = False
+        if self._modes:
+            st.function_modes = []
+            _show_modes(st)
+
+    def on(self) -> None:
+        """Those are asked that were at the start."""
+        st = tls.st
+        st.subclass_functions = self._subclasses
+        if self._modes:
+            st.function_modes = self._modes
+            _show_modes(st)
+
+
 _ACTIVE: list[None] = []  # as long as modes are active, in whatever thread
 
 

@@ -136,19 +136,29 @@ def _check_source(
             f"{self.dtype.scalar_name} and (source) {source.dtype.scalar_name}"
         ),
     )
+    count = source.shape[axis] if axis < source.ndim else 1
+    # index_copy_ alone has a number where a vector of one is due, and asks for the count last.
+    loose = name == "index_copy_"
+    if not loose:
+        _check_count(name, index, count, axis)
     own = self.shape[:axis] + self.shape[axis + 1 :]
     given = source.shape[:axis] + source.shape[axis + 1 :]
     check(
-        (self.ndim == 0 and source.ndim <= 1)
-        or (source.ndim == 0 and self.ndim <= 1)
-        or own == given,
+        (own == given and self.ndim == source.ndim)
+        or (loose and 0 in (self.ndim, source.ndim) and self.ndim + source.ndim <= 1),
         lambda: (
             f"source tensor shape must match self tensor shape, excluding the specified "
             f"dimension. Got self.shape = {list(self.shape)} source.shape = {list(source.shape)}"
         ),
     )
-    count = source.shape[axis] if source.ndim else 1
-    check(
+    if loose:
+        _check_count(name, index, count, axis, check_index)
+
+
+def _check_count(
+    name: str, index: TensorMeta, count: int, axis: int, checked: Callable[..., None] = check
+) -> None:
+    checked(
         index.numel == count,
         lambda: (
             f"{name}(): Number of indices ({index.numel}) should be equal to source.size(dim): "
