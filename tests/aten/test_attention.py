@@ -189,3 +189,49 @@ def test_flops_count_what_a_mask_hides() -> None:
     assert rule(*metas).flops == 2 * (2 * 4 * 3 * 5) * (8 + 8)
     backward = mq.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
     assert backward.facts.cost(metas[0], *metas).flops == 2 * (2 * 4 * 3 * 5) * (3 * 8 + 2 * 8)
+
+
+# --- the choice is an operator ----------------------------------------------------------------
+
+SDPA = mq.nn.functional.scaled_dot_product_attention
+choice = mq.ops.aten._fused_sdp_choice.default
+
+
+def test_each_device_answers_which_kernel_attention_takes() -> None:
+    q = mq.zeros(2, 4, 8, 16)
+    assert choice(q, q, q) == 1
+    assert choice(q, q, q, dropout_p=0.1) == 0
+    assert choice(*[q.to("meta")] * 3) == 0  # a device that registers nothing
+
+
+@pytest.mark.filterwarnings("ignore:.*is overridden by:UserWarning")
+def test_a_device_can_register_another_choice() -> None:
+    q = mq.zeros(2, 4, 8, 16)
+    with mq.library._scoped_library("aten", "IMPL") as lib:
+        lib.impl("_fused_sdp_choice", lambda *args, **kwargs: 0, "CPU")
+        assert "bmm" in operators_of(lambda: SDPA(q, q, q))
+    assert "flash" in str(operators_of(lambda: SDPA(q, q, q)))
+
+
+def test_only_what_a_block_allows_is_chosen() -> None:
+    from maquette.nn.attention import SDPBackend, sdpa_kernel
+
+    q = mq.zeros(2, 4, 8, 16)
+    with sdpa_kernel(SDPBackend.MATH):
+        assert "flash" not in str(operators_of(lambda: SDPA(q, q, q)))
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+        with pytest.raises(RuntimeError, match="No viable backend"):
+            SDPA(q, q, q)
+    assert choice(q, q, q) == 1
+
+
+def test_a_block_may_prefer_the_efficient_operator() -> None:
+    from maquette.nn.attention import SDPBackend, sdpa_kernel
+
+    with mq.FakeTensorMode():
+        q = mq.zeros(2, 4, 8, 16, dtype=mq.float16, device="cuda")
+        names = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION]
+        with sdpa_kernel(names, set_priority=True):
+            assert "efficient" in str(operators_of(lambda: SDPA(q, q, q)))
+        with sdpa_kernel(names):
+            assert "flash" in str(operators_of(lambda: SDPA(q, q, q)))

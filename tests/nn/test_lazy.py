@@ -130,7 +130,7 @@ def test_the_kernel_of_attention_changes_no_result():
     q = mq.randn(1, 2, 3, 4)
     with nn.attention.sdpa_kernel(nn.attention.SDPBackend.MATH):
         chosen = nn.functional.scaled_dot_product_attention(q, q, q)
-    assert mq.equal(chosen, nn.functional.scaled_dot_product_attention(q, q, q))
+    assert mq.allclose(chosen, nn.functional.scaled_dot_product_attention(q, q, q), atol=1e-6)
 
 
 def test_a_prefix_is_taken_from_a_state_dict():

@@ -18,7 +18,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.facts import AutocastPolicy, Cost, OperatorFacts
 from maquette.dispatch.generated import called_with
 from maquette.dispatch.kernels import Kernel, caller_place
-from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.keysets import BACKEND_OF_DEVICE, DispatchKey, key_parse
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import define_overload, ops, remove_overload
 from maquette.dispatch.tags import Tag
@@ -142,6 +142,20 @@ class OperatorPage(functools.partial[Any]):
         self.facts.kernel = function
         self.facts.changed()
         return function
+
+    def kernel_on(self, device_type: str) -> Callable[[F], F]:
+        """Register ``function(*parameters)``, on tensors, as the answer of one device type.
+
+        For what an operator answers by metas alone and devices answer differently.
+        """
+        key = key_parse(BACKEND_OF_DEVICE[device_type])
+
+        def register(function: F) -> F:
+            kernel = Kernel(_positional(function), python=function, speaks_operators=True)
+            self.op.register_for_good((key,), kernel)
+            return function
+
+        return register
 
     def data_dependent(
         self, checks: Checks | None = None, *, layout: Layout | None = None

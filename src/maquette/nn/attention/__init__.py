@@ -1,36 +1,32 @@
-"""`torch.nn.attention`: the choice among kernels of attention, which changes nothing here."""
+"""`torch.nn.attention`: which kernels of attention a program allows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import IntEnum
 
-
-class SDPBackend(IntEnum):
-    """PyTorch's kernels of scaled dot product attention."""
-
-    ERROR = -1
-    MATH = 0
-    FLASH_ATTENTION = 1
-    EFFICIENT_ATTENTION = 2
-    CUDNN_ATTENTION = 3
-    OVERRIDEABLE = 4
+from maquette.aten.nn.attention.attention_choice import SDPBackend, only
 
 
 @contextmanager
 def sdpa_kernel(
     backends: SDPBackend | Sequence[SDPBackend], set_priority: bool = False
 ) -> Iterator[None]:
-    """Taken and not used: results are the same whichever kernel computes them.
+    """Allow only these kernels of scaled dot product attention, for a block of this thread.
 
-    Raises TypeError for what is no `SDPBackend`.
+    set_priority: the first one that takes the inputs is chosen, in the order given. The choice
+    decides which operators a graph shows and what memory a plan counts; on data the values agree.
+    Where none of them can be taken, a call of attention raises RuntimeError. TypeError for what is
+    no `SDPBackend`.
     """
-    listed = [backends] if isinstance(backends, SDPBackend) else list(backends)
+    listed = [backends] if isinstance(backends, SDPBackend) else backends
+    if isinstance(listed, str) or not isinstance(listed, Sequence):
+        raise TypeError(f"expected an SDPBackend or a list of them, got {backends!r}")
     for backend in listed:
         if not isinstance(backend, SDPBackend):
             raise TypeError(f"expected SDPBackends, got {backend!r}")
-    yield
+    with only(tuple(listed), in_order=set_priority):
+        yield
 
 
 __all__ = ["SDPBackend", "sdpa_kernel"]

@@ -1,9 +1,11 @@
-"""`torch.backends.cuda`: not built; what programs set is kept."""
+"""`torch.backends.cuda`: not built; flags are kept, and those of attention decide its kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from maquette.aten.nn.attention.attention_choice import SDPBackend, allow, allowed, only
 
 
 class _Matmul:
@@ -15,7 +17,6 @@ class _Matmul:
 
 
 matmul = _Matmul()
-_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def is_built() -> bool:
@@ -24,43 +25,43 @@ def is_built() -> bool:
 
 
 def flash_sdp_enabled() -> bool:
-    """What `enable_flash_sdp` set."""
-    return _kernels["flash"]
+    """Whether attention may take flash attention."""
+    return SDPBackend.FLASH_ATTENTION in allowed()
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Kept; on cpu attention has one kernel."""
-    _kernels["flash"] = enabled
+    """Allow flash attention, or not."""
+    allow(SDPBackend.FLASH_ATTENTION, enabled=enabled)
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """What `enable_mem_efficient_sdp` set."""
-    return _kernels["mem_efficient"]
+    """Whether attention may take the memory-efficient kernel."""
+    return SDPBackend.EFFICIENT_ATTENTION in allowed()
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Kept."""
-    _kernels["mem_efficient"] = enabled
+    """Allow the memory-efficient kernel, or not."""
+    allow(SDPBackend.EFFICIENT_ATTENTION, enabled=enabled)
 
 
 def math_sdp_enabled() -> bool:
-    """What `enable_math_sdp` set."""
-    return _kernels["math"]
+    """Whether attention may be computed by products of matrices."""
+    return SDPBackend.MATH in allowed()
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Kept."""
-    _kernels["math"] = enabled
+    """Allow the definition by products, or not."""
+    allow(SDPBackend.MATH, enabled=enabled)
 
 
 def cudnn_sdp_enabled() -> bool:
-    """What `enable_cudnn_sdp` set."""
-    return _kernels["cudnn"]
+    """What `enable_cudnn_sdp` set; there is no such kernel here."""
+    return SDPBackend.CUDNN_ATTENTION in allowed()
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Kept."""
-    _kernels["cudnn"] = enabled
+    """Kept; there is no such kernel here."""
+    allow(SDPBackend.CUDNN_ATTENTION, enabled=enabled)
 
 
 @contextmanager
@@ -70,5 +71,12 @@ def sdp_kernel(
     enable_mem_efficient: bool = True,
     enable_cudnn: bool = True,
 ) -> Iterator[None]:
-    """Nothing for the block."""
-    yield
+    """Allow only the named kernels of attention, for a block of this thread."""
+    said = {
+        SDPBackend.FLASH_ATTENTION: enable_flash,
+        SDPBackend.MATH: enable_math,
+        SDPBackend.EFFICIENT_ATTENTION: enable_mem_efficient,
+        SDPBackend.CUDNN_ATTENTION: enable_cudnn,
+    }
+    with only([kind for kind, enabled in said.items() if enabled]):
+        yield

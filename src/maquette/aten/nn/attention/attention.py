@@ -1,31 +1,28 @@
 """Scaled dot product attention: which operator a call takes, and the definition by products.
 
-The conditions under which PyTorch takes a fused operator are followed exactly, for they decide
-what memory attention takes: a fused one saves a number for each row of scores, the definition by
-products the scores themselves. The fused operators are in `fused_attention.py`.
+Which one a device takes is the answer of another operator, in `attention_choice.py`. The fused
+operators are in `fused_attention.py`.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.arithmetic import mul_scalar
 from maquette.aten.elementwise.where import where_scalar_self
+from maquette.aten.nn.attention.attention_choice import HALVES, SDPBackend, fused_sdp_choice
 from maquette.aten.nn.attention.attention_kernels import calculate_scale
 from maquette.aten.nn.attention.fused_attention import efficient, flash, flash_cpu
 from maquette.autograd.grad_mode import is_grad_enabled
-from maquette.core.dtype import bfloat16, bool_, dtype, float16, float32, float64
+from maquette.core.dtype import bool_, dtype, float32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
-from maquette.tensor.tensor import Tensor
-
-_HALVES = (float16, bfloat16)
+from maquette.tensor.tensor import Tensor, keys_for_device
 
 attention = define(
     "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
@@ -47,24 +44,19 @@ def attention_composite(
     scale: float | None,
     enable_gqa: bool,
 ) -> Tensor:
-    way = _chosen(
-        query.meta,
-        key.meta,
-        value.meta,
-        None if attn_mask is None else attn_mask.meta,
-        attn_mask is not None and attn_mask.requires_grad,
-        dropout_p > 0.0,
-        is_causal,
-        enable_gqa,
-    )
-    if way is _Way.NOTHING:
+    check_inputs(query.meta, key.meta, value.meta, None if attn_mask is None else attn_mask.meta)
+    if any(is_true(t.meta.numel == 0) for t in (query, key, value)):
         return _of_nothing(query, key, value)
+    # The answer of the device, whatever mode or transform watches: as in PyTorch, none sees it.
+    chosen = fused_sdp_choice.op.run(
+        keys_for_device(query.meta.device),
+        (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa),
+    )
     mask = _additive_mask(attn_mask, query.dtype)
-    if way is _Way.FLASH_CPU:
-        return flash_cpu(query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)[0]
-    if way is _Way.FLASH:
-        return _flash_padded(query, key, value, dropout_p, is_causal, scale)
-    if way is _Way.EFFICIENT:
+    if chosen == SDPBackend.FLASH_ATTENTION:
+        attend = _FLASH.get(query.meta.device.type, _flash_padded)
+        return attend(query, key, value, mask, dropout_p, is_causal, scale)
+    if chosen == SDPBackend.EFFICIENT_ATTENTION:
         return _efficient_biased(query, key, value, mask, dropout_p, is_causal, scale)
     out, _ = attention_math(
         query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
@@ -72,65 +64,11 @@ def attention_composite(
     return out
 
 
-def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Zeros that depend on all three, so that each has a gradient."""
-    shape = [*query.shape[:-1], value.shape[-1]]
-    zeros = aten.zeros(shape, dtype=query.dtype, layout=query.layout, device=query.device)
-    last, middle, first = value.sum(), key.sum(), query.sum()
-    return zeros + mul_scalar(first + middle + last, 0)
-
-
-def _additive_mask(mask: Tensor | None, kind: dtype) -> Tensor | None:
-    """A boolean mask as zeros, and -inf where it is False; another as it is."""
-    if mask is None or mask.dtype is not bool_:
-        return mask
-    hidden = aten.scalar_tensor(-math.inf, dtype=kind, device=mask.device)
-    return where_scalar_self(mask, 0.0, hidden)
-
-
-# --- which operator ---------------------------------------------------------------------------
-
-
-class _Way(enum.Enum):
-    """How attention is computed."""
-
-    NOTHING = enum.auto()  # there is no element
-    FLASH_CPU = enum.auto()
-    FLASH = enum.auto()
-    EFFICIENT = enum.auto()
-    PRODUCTS = enum.auto()
-
-
 @remembered
-def _chosen(
-    query: TensorMeta,
-    key: TensorMeta,
-    value: TensorMeta,
-    mask: TensorMeta | None,
-    mask_learns: bool,
-    drops: bool,
-    is_causal: bool,
-    enable_gqa: bool,
-) -> _Way:
-    """Check the inputs, and choose. It depends on metas alone, so it is remembered: 6 us less."""
-    _check_inputs(query, key, value, mask)
-    if any(is_true(t.numel == 0) for t in (query, key, value)):
-        return _Way.NOTHING
-    where = query.device.type
-    if where == "cpu" and not drops and (mask is None or _fits_mask(mask, mask_learns, query, key)):
-        if _fits_flash_cpu(query, key, value, enable_gqa):
-            return _Way.FLASH_CPU
-    if where == "cuda":
-        if mask is None and _fits_flash(query, key, value, is_causal, enable_gqa):
-            return _Way.FLASH
-        if _fits_efficient(query, key, value):
-            return _Way.EFFICIENT
-    return _Way.PRODUCTS
-
-
-def _check_inputs(
+def check_inputs(
     query: TensorMeta, key: TensorMeta, value: TensorMeta, mask: TensorMeta | None
 ) -> None:
+    """Refuse dtypes, devices and dimensions that no kind of attention takes."""
     kinds = (query.dtype, key.dtype, value.dtype)
     check(
         kinds[0] is kinds[1] is kinds[2],
@@ -164,75 +102,45 @@ def _check_inputs(
     )
 
 
-def _last_strides_are_one(*metas: TensorMeta) -> bool:
-    return all(is_true(t.strides[-1] == 1) for t in metas)
+def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Zeros that depend on all three, so that each has a gradient."""
+    shape = [*query.shape[:-1], value.shape[-1]]
+    zeros = aten.zeros(shape, dtype=query.dtype, layout=query.layout, device=query.device)
+    last, middle, first = value.sum(), key.sum(), query.sum()
+    return zeros + mul_scalar(first + middle + last, 0)
 
 
-def _heads_fit(query: TensorMeta, key: TensorMeta, value: TensorMeta, enable_gqa: bool) -> bool:
-    if not (query.shape[0] == key.shape[0] == value.shape[0]):
-        return False
-    if enable_gqa:
-        heads = query.shape[1]
-        shared, other = key.shape[1], value.shape[1]
-        return bool(shared == other and heads % shared == 0)
-    return bool(query.shape[1] == key.shape[1] == value.shape[1])
+def _additive_mask(mask: Tensor | None, kind: dtype) -> Tensor | None:
+    """A boolean mask as zeros, and -inf where it is False; another as it is."""
+    if mask is None or mask.dtype is not bool_:
+        return mask
+    hidden = aten.scalar_tensor(-math.inf, dtype=kind, device=mask.device)
+    return where_scalar_self(mask, 0.0, hidden)
 
 
-def _fits_flash_cpu(
-    query: TensorMeta, key: TensorMeta, value: TensorMeta, enable_gqa: bool
-) -> bool:
-    return (
-        query.ndim == key.ndim == value.ndim == 4
-        and _heads_fit(query, key, value, enable_gqa)
-        and bool(query.shape[-1] == key.shape[-1] == value.shape[-1])
-        and query.dtype in (float32, float64, *_HALVES)
-        and _last_strides_are_one(query, key, value)
-    )
+# --- the fused operators ----------------------------------------------------------------------
 
 
-def _fits_mask(mask: TensorMeta, learns: bool, query: TensorMeta, key: TensorMeta) -> bool:
-    """Whether the cpu's kernel takes the mask: two or four dimensions, no gradient."""
-    if learns or mask.ndim not in (2, 4) or query.ndim != 4 or key.ndim != 4:
-        return False
-    wanted = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    return all(
-        is_true(size == 1) or bool(size == full)
-        for size, full in zip(reversed(mask.shape), reversed(wanted))
-    )
-
-
-def _fits_flash(
-    query: TensorMeta, key: TensorMeta, value: TensorMeta, is_causal: bool, enable_gqa: bool
-) -> bool:
-    return (
-        query.dtype in _HALVES
-        and query.ndim == key.ndim == value.ndim == 4
-        and bool(query.shape[-1] == key.shape[-1] == value.shape[-1])
-        and bool(query.shape[-1] <= 256)
-        and not (is_causal and not is_true(query.shape[2] == key.shape[2]))
-        and _heads_fit(query, key, value, enable_gqa)
-        and _last_strides_are_one(query, key, value)
-    )
-
-
-def _fits_efficient(query: TensorMeta, key: TensorMeta, value: TensorMeta) -> bool:
-    """The memory-efficient kernel: any mask, float32 too, but widths in steps of 16 bytes."""
-    step = 8 if query.dtype in _HALVES else 4
-    return (
-        query.dtype in (float32, *_HALVES)
-        and query.ndim == key.ndim == value.ndim == 4
-        and bool(query.shape[-1] == key.shape[-1])
-        and bool(query.shape[-1] % step == 0)
-        and bool(value.shape[-1] % step == 0)
-        and _heads_fit(query, key, value, False)
-        and _last_strides_are_one(query, key, value)
-    )
+def _flash_on_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+) -> Tensor:
+    """Flash attention as the cpu has it, which takes masks."""
+    out: Tensor
+    out, _ = flash_cpu(query, key, value, dropout_p, is_causal, attn_mask=mask, scale=scale)
+    return out
 
 
 def _flash_padded(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    mask: Tensor | None,
     dropout_p: float,
     is_causal: bool,
     scale: float | None,
@@ -246,6 +154,10 @@ def _flash_padded(
     factor = calculate_scale(width, scale)
     out: Tensor = flash(query, key, value, dropout_p, is_causal, False, scale=factor)[0]
     return out.narrow(-1, 0, width) if short else out
+
+
+# Flash attention is an operator of its own on some device types.
+_FLASH = {"cpu": _flash_on_cpu}
 
 
 def _efficient_biased(
@@ -296,7 +208,7 @@ def attention_math_composite(
     enable_gqa: bool,
 ) -> tuple[Tensor, Tensor]:
     given = query.dtype
-    if given in _HALVES:
+    if given in HALVES:
         query, key, value = query.to(float32), key.to(float32), value.to(float32)
     # Both factors are scaled by the root: products of halves stay in range.
     negative = scale is not None and scale < 0
