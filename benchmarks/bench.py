@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE_SECONDS = 0.03
@@ -256,6 +257,30 @@ def tracing(mode: str) -> Callable[[Side], Space]:
     return prepare
 
 
+def functional_program(x: Any) -> object:
+    """A hundred operators: half change tensors in place, a quarter of them through views."""
+    x = x.clone()
+    for _ in range(20):
+        y = x * 2
+        y.add_(1)
+        x.view(16).mul_(y.view(16))
+    return x
+
+
+def functionalized(*, fake: bool) -> Callable[[Side], Space]:
+    """`functionalize` of that program on a 4 x 4 tensor, real or fake."""
+
+    def prepare(side: Side) -> Space:
+        run = side.torch.func.functionalize(functional_program)
+        if not fake:
+            return {"run": run, "x": side.torch.ones(4, 4)}
+        mode = side.fake_mode()
+        with mode:
+            return {"run": run, "x": side.torch.ones(4, 4), "context": lambda: mode}
+
+    return prepare
+
+
 ROWS = (
     Row("fake add, cpu", 50, "a + b", fake_pair("cpu")),
     Row("fake mm, cpu", 50, "mm(a, b)", fake_pair("cpu")),
@@ -282,6 +307,9 @@ ROWS = (
     Row("from_tensor, symbolic", 5, "from_tensor(next(t))", symbolic_sources, "t = make(number)"),
     Row("make_fx real, 100 ops", 40, "trace(x)", tracing("real")),
     Row("make_fx fake, 100 ops", 40, "trace(x)", tracing("fake")),
+    Row("make_fx symbolic, 100 ops", 40, "trace(x)", tracing("symbolic")),
+    Row("functionalize, 100 ops", 1, "run(x)", functionalized(fake=False)),
+    Row("functionalize fake, 100 ops", 10, "run(x)", functionalized(fake=True)),
     Row("Llama 70B fake forward", 50, "model(tokens)", llama_forward),
     Row("Llama 70B fake forward+backward", 50, "forward_backward()", llama_training),
     Row("real add, 4x4", 1, "a + b", real_pair),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from maquette.core.meta import TensorMeta
+from maquette.core.remembered import epoch, remember
 from maquette.core.strides import contiguous_strides
 from maquette.dispatch.forms import FunctionalCall, Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
@@ -20,7 +21,12 @@ from maquette.dispatch.tags import Tag
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, from_storage
 from maquette.tensor.typed_storage import TypedStorage
-from maquette.transforms.functional.storage import FunctionalStorage, ViewStep, seen_from
+from maquette.transforms.functional.storage import (
+    FunctionalStorage,
+    ViewStep,
+    seen_from,
+    storage_of,
+)
 from maquette.transforms.functional.wrapper import (
     FunctionalWrapper,
     Owner,
@@ -88,27 +94,55 @@ def tensors_of(params: Sequence[Any]) -> Iterator[Any]:
             yield p
 
 
-def _any_functional(params: Sequence[Any], owner: Owner) -> bool:
-    return any(is_functional(t, owner) for t in tensors_of(params))
-
-
 def values_of(params: Params, owner: Owner) -> Params:
     """The parameters with every wrapper of this owner replaced by its value, up to date."""
-    return tuple(
-        [
-            tuple([_value(i, owner) for i in p]) if p.__class__ is tuple else _value(p, owner)
-            for p in params
-        ]
-    )
+    return tuple(_unwrapped(params, owner, []))
 
 
-def _value(p: Any, owner: Owner) -> Any:
-    if not isinstance(p, Wrapper):
-        return p
-    found = revived(p)  # of a level that is over, in a backward pass say
-    if found.__class__ is FunctionalWrapper and found._interpreter is owner:
-        return found.sync()
-    return found
+def _unwrapped(params: Params, owner: Owner, found: list[FunctionalWrapper]) -> list[Any]:
+    """`values_of`, as a list; adds the owner's wrappers to ``found``."""
+    values: list[Any] = []
+    for p in params:
+        if p.__class__ is FunctionalWrapper and p._interpreter is owner:
+            found.append(p)
+            values.append(p._value if p._generation == p._storage.generation else p.sync())
+        elif p.__class__ is tuple:
+            values.append(tuple(_unwrapped(p, owner, found)))
+        elif isinstance(p, Wrapper) and not p._interpreter.live:
+            values += _unwrapped((revived(p),), owner, found)  # in a backward pass, say
+        else:
+            values.append(p)
+    return values
+
+
+def _remembered_shape(op: OpOverload) -> Callable[[Params], Any]:
+    """The operator's shape rule as a function of parameters, which remembers its answers.
+
+    It is asked for each call of a view or mutation, though the operator's own kernel will ask, too:
+    the program's tensor may be laid out otherwise than its value.
+    """
+    known: dict[Any, Any] = {}
+    rule = op.shape_rule
+    assert rule is not None
+
+    def shape(params: Params) -> Any:
+        metas = _metas(params)
+        # 1 and 1.0 are equal as keys and not as arguments.
+        types = [tuple(map(type, m)) if m.__class__ is tuple else m.__class__ for m in metas]
+        key = (*metas, *types)
+        try:
+            found = known.get(key, known)
+        except TypeError:  # something without a hash, as symbolic sizes are
+            return rule(*metas)
+        if found is not known:
+            return found
+        since = epoch()
+        found = rule(*metas)
+        if not any(p.meta.is_symbolic for p in tensors_of(params)):
+            remember(known, key, found, since)
+        return found
+
+    return shape
 
 
 def _metas(params: Params) -> list[Any]:
@@ -138,20 +172,25 @@ def _composite(op: OpOverload) -> Handler:
 
 def _functional(op: OpOverload) -> Handler:
     def handler(owner: Owner, params: Params) -> object:
-        given = list(tensors_of(params))
-        if not given:
-            return _wrapped(owner.call(op, params), owner, {})
-        mine = {id(t.sync()): t for t in map(revived, given) if is_functional(t, owner)}
-        result = owner.call(op, values_of(params, owner))
-        return _wrapped(result, owner, mine) if mine else result
+        mine: list[FunctionalWrapper] = []
+        result = owner.call(op, _unwrapped(params, owner, mine))
+        if result.__class__ is Tensor and len(mine) == 1:
+            (only,) = mine
+            return only if result is only._value else wrap(result, owner)
+        if mine or next(tensors_of(params), None) is None:
+            return _wrapped(result, owner, mine)
+        return result
 
     return handler
 
 
-def _wrapped(result: Any, owner: Owner, mine: dict[int, FunctionalWrapper]) -> Any:
+def _wrapped(result: Any, owner: Owner, mine: Sequence[FunctionalWrapper] = ()) -> Any:
     """A result with its tensors wrapped; one that is the value of an argument is that argument."""
     if isinstance(result, Tensor):
-        return mine[id(result)] if id(result) in mine else wrap(result, owner)
+        for t in mine:
+            if t._value is result:
+                return t
+        return wrap(result, owner)
     if isinstance(result, (tuple, list)):
         return type(result)([_wrapped(r, owner, mine) for r in result])
     return result
@@ -163,13 +202,18 @@ def _wrapped(result: Any, owner: Owner, mine: dict[int, FunctionalWrapper]) -> A
 def _viewing(op: OpOverload) -> Handler:
     source = next(r.source for r in returns_of(op) if r.kind == "view")
     assert source == 0, f"{op}: what is viewed comes first"
+    shape = None if op.shape_rule is None else _remembered_shape(op)
+    by_value = op._opname != "as_strided"  # it sees memory, which may lie otherwise
 
     def handler(owner: Owner, params: Params) -> object:
-        origin = revived(params[0])
-        if not is_functional(origin, owner):
-            return owner.call(op, values_of(params, owner))
+        origin = params[0]
+        if not (origin.__class__ is FunctionalWrapper and origin._interpreter is owner):
+            origin = revived(origin)
+            if not is_functional(origin, owner):
+                return owner.call(op, values_of(params, owner))
         step = ViewStep(op, values_of(params[1:], owner), -1, origin.meta, owner.copies)
-        metas = None if op.shape_rule is None else op.shape_rule(*_metas(params))
+        same = origin._value.meta is origin.meta and not step.copies and by_value
+        metas = None if shape is None or same else shape(params)
         result = _first_look(origin, step, owner)
         if not isinstance(result, (list, tuple)):
             return view_wrapper(origin, result, _meta_or(metas, result), step)
@@ -189,10 +233,9 @@ def _meta_or(meta: Any, value: Tensor) -> TensorMeta:
 def _first_look(origin: FunctionalWrapper, step: ViewStep, owner: Owner) -> Any:
     """What a view operator gives for a value that may be out of date: the view is, too, then."""
     *before, last = steps_with(origin, step)
-    with owner.beneath():
-        if len(before) < len(origin._steps):
-            return last.apply(seen_from(origin._storage.base, tuple(before)))
-        return last.apply(origin._value)
+    if len(before) < len(origin._steps):
+        return last.apply(seen_from(origin._storage.base, tuple(before), owner.call), owner.call)
+    return last.apply(origin._value, owner.call)
 
 
 def _relaying(op: OpOverload, view: OpOverload) -> Handler:
@@ -228,15 +271,22 @@ def _mutating(op: OpOverload, twin: FunctionalCall | None) -> Handler:
     arguments = op._schema.arguments
     mutated = [i for i, a in enumerate(arguments) if a.is_write]
     kinds = returns_of(op)
+    check = None if op.shape_rule is None or twin is None else _remembered_shape(op)
+    plain = twin is not None and _is_plain(op, twin)
 
     def handler(owner: Owner, params: Params) -> object:
-        targets = list(tensors_of([params[i] for i in mutated]))
-        if not all(is_functional(t, owner) for t in targets):
-            _refuse_mixed(op, targets, params, owner)
-            return owner.call(op, values_of(params, owner))
-        if op.shape_rule is not None and twin is not None:
-            op.shape_rule(*_metas(params))  # what the form refuses and its twin does not
+        for t in tensors_of([params[i] for i in mutated]):
+            if not is_functional(t, owner):
+                _refuse_mixed(op, t, params, owner)
+                return owner.call(op, values_of(params, owner))
+        if check is not None:
+            check(params)  # what the form refuses and its twin does not
         values = values_of(params, owner)
+        if plain:
+            assert twin is not None
+            target = params[mutated[0]]
+            target.exchange(owner.call(twin.twin, values))
+            return target
         if twin is None:
             news, results = _on_clones(op, owner, mutated, values)
         else:
@@ -249,11 +299,18 @@ def _mutating(op: OpOverload, twin: FunctionalCall | None) -> Handler:
     return handler
 
 
-def _refuse_mixed(op: OpOverload, targets: list[Any], params: Params, owner: Owner) -> None:
-    """Refuse to mutate what is not functionalized with what is."""
-    if not _any_functional(params, owner):
+def _is_plain(op: OpOverload, twin: FunctionalCall) -> bool:
+    """Whether the twin takes the same parameters and gives the one that is mutated and returned."""
+    same = twin.arguments == tuple(range(len(op._schema.arguments)))
+    one = len(twin.mutated) == len(twin.returns) == 1 and twin.returns[0].kind == "written"
+    single = one and len(twin.twin._schema.returns) == 1
+    return same and single and op._schema.arguments[twin.mutated[0]].type.kind == "tensor"
+
+
+def _refuse_mixed(op: OpOverload, at: Any, params: Params, owner: Owner) -> None:
+    """Refuse to mutate ``at``, which is not functionalized, with what is."""
+    if not any(is_functional(t, owner) for t in tensors_of(params)):
         return
-    at = next(t for t in targets if not is_functional(t, owner))
     name = next(
         (
             a.name
@@ -275,9 +332,7 @@ def _exchange(target: Any, new: Any) -> None:
         for t, n in zip(target, new, strict=True):
             _exchange(t, n)
     else:
-        target.replace(new)
-        target.commit()
-        target.sync()
+        target.exchange(new)
 
 
 def _on_clones(
@@ -302,7 +357,7 @@ def _cloned(value: Any) -> Any:
 def _returned(kinds: Sequence[Return], params: Params, results: Sequence[Any], owner: Owner) -> Any:
     """The form's results: mutated arguments themselves, the rest of the twin's wrapped."""
     found = [
-        _unlisted(params[r.source]) if r.kind == "written" else _wrapped(results[n], owner, {})
+        _unlisted(params[r.source]) if r.kind == "written" else _wrapped(results[n], owner)
         for n, r in enumerate(kinds)
     ]
     return None if not found else found[0] if len(found) == 1 else tuple(found)
@@ -355,7 +410,7 @@ def _resize_(op: OpOverload, owner: Owner, params: Params) -> object:
     new = owner.call(operators.resize.default, (target.sync(), size, memory_format))
     assert isinstance(new, Tensor)
     target._value, target.meta = new, new.meta
-    target._storage = FunctionalStorage(new, new.meta)
+    target._storage = storage_of(new, new.meta)
     target._generation = 0
     target._metadata_changed = True
     return target

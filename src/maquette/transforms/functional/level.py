@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -22,7 +22,7 @@ from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
 from maquette.dispatch.operator import OpOverload, keys_of, set_fallback
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.tensor import ADINPLACE, FAKE, Tensor
 from maquette.transforms.functional.kernel import Handler, functionalized
 from maquette.transforms.functional.wrapper import (
     FUNCTIONALIZE,
@@ -31,11 +31,13 @@ from maquette.transforms.functional.wrapper import (
     is_functional,
     wrap,
 )
-from maquette.transforms.interpreter import GRAD_WRAPPER, Interpreter, pushed, run_below
+from maquette.transforms.interpreter import GRAD_WRAPPER, PLAIN, TOP, Interpreter, pushed, run_below
 from maquette.transforms.rules import operators
 from maquette.transforms.wrappers import revived
 
 _SKIPPED = FUNCTIONALIZE | K.AUTOGRAD | ADINPLACE
+# Key sets whose kernels call no operators: these run without the thread's state being changed.
+_QUIET = PLAIN | FAKE | K.SYMBOLIC
 _SKIPPED_KEYS = DispatchKeySet.from_raw_repr(_SKIPPED)
 
 
@@ -47,6 +49,12 @@ class _Settings(threading.local):
 
 
 _settings = _Settings()
+
+
+def _rules_alone(op: OpOverload) -> bool:
+    """Whether fakes of an operator come from its shape rule: no Meta kernel calls operators."""
+    at_meta = op._kernels.get(DispatchKey.Meta)
+    return not (at_meta and at_meta[-1].speaks_operators)
 
 
 class KeyOwner:
@@ -65,9 +73,13 @@ class KeyOwner:
         """For a block: operators neither functionalize nor record."""
         return ExcludeDispatchKeyGuard(_SKIPPED_KEYS)
 
-    def call(self, op: OpOverload, values: tuple[object, ...]) -> object:
+    def call(self, op: OpOverload, values: Sequence[object]) -> object:
         """Run an operator below the key."""
         st = tls.st
+        ks = (keys_of(values) | st.include) & st.keep & ~_SKIPPED
+        if not ks & ~_QUIET and op.facts.shape is not None:
+            if not ks & FAKE or _rules_alone(op):
+                return op.run(ks, values)
         before = st.exclude
         st.set_exclude(before | _SKIPPED)
         try:
@@ -185,19 +197,29 @@ class FunctionalizeInterpreter(Interpreter):
         """What makes two interpreters do the same."""
         return (*super().get_state(), self.functionalize_add_back_views())
 
-    def process(self, op: OpOverload, params: Any) -> object:
+    def process(self, op: OpOverload, params: Sequence[object]) -> object:
         """Run one operator call at this level."""
         handler = _handlers.get(op)
         if handler is None or not op.alive:
             handler = _handlers[op] = functionalized(op)
         return handler(self, tuple(params))
 
+    @classmethod
+    def call_of(cls, op: OpOverload) -> Callable[..., object]:
+        """``call(level, params)`` that processes calls of one operator; kernels keep it."""
+        return functionalized(op)
+
     def beneath(self) -> AbstractContextManager[object]:
         """For a block: the level below."""
         return self.lower()
 
-    def call(self, op: OpOverload, values: tuple[object, ...]) -> object:
+    def call(self, op: OpOverload, values: Sequence[object]) -> object:
         """Run an operator on the level below."""
+        st = tls.st
+        if st.exclude == self.exclude and op.facts.shape is not None:
+            ks = (keys_of(values) | st.include & ~TOP | self.include_below) & st.keep
+            if not ks & ~_QUIET and (not ks & FAKE or _rules_alone(op)):
+                return (op._table.get(ks) or op.resolve(ks))(ks, *values)
         return run_below(self, op, values)
 
 

@@ -8,8 +8,11 @@ its value from the base again. Inverses stand on the pages of the views (`Operat
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import find_packet
@@ -18,6 +21,8 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 
 Params = tuple[Any, ...]
+Call = Callable[[OpOverload, Params], object]
+_new = object.__new__
 
 
 class ViewStep(NamedTuple):
@@ -34,14 +39,14 @@ class ViewStep(NamedTuple):
     seen: TensorMeta
     copies: bool
 
-    def forward(self, value: Tensor) -> Tensor:
-        """The view of a value of what is viewed."""
-        return self.pick(self.apply(value))
+    def forward(self, value: Tensor, call: Call) -> Tensor:
+        """The view of a value of what is viewed; ``call`` runs an operator on the level below."""
+        return self.pick(self.apply(value, call))
 
-    def apply(self, value: Tensor) -> Any:
+    def apply(self, value: Tensor, call: Call) -> Any:
         """All that the operator gives."""
         op = copy_form(self.op) if self.copies else self.op
-        return call_canonical(op, (value, *self.placed(value)))
+        return call(op, (value, *self.placed(value)))
 
     def pick(self, result: Any) -> Tensor:
         """The part of the operator's result that this step is about."""
@@ -80,65 +85,81 @@ class Update(NamedTuple):
 class FunctionalStorage(UntypedStorage):
     """The memory of a program as functionalization sees it: a value, and what was written since."""
 
-    __slots__ = ("base", "frozen", "generation", "hidden_mutations", "meta", "mutations", "updates")
+    # Class attributes over which instances put their own: most storages have none of these.
+    data = None
+    foreign = False
+    _id = 0
+    updates: list[Update] | tuple[()] = ()
+    generation = 0
+    frozen = False
+    mutations = 0
+    hidden_mutations = 0
 
-    def __init__(self, base: Tensor, meta: TensorMeta) -> None:
-        # Nothing is allocated for a wrapper, so no observer hears of this storage.
-        self._nbytes = meta.storage_bytes if base._storage is None else base._storage._nbytes
-        self.device = meta.device
-        self.data = None
-        self.foreign = False
-        self._id = 0
-        self.base = base
-        self.meta = meta
-        self.updates: list[Update] = []
-        self.generation = 0
-        self.frozen = False
-        self.mutations = 0
-        self.hidden_mutations = 0
+    __slots__ = ("base", "meta")
+
+    base: Tensor
+    meta: TensorMeta
+
+    @property
+    def device(self) -> device:  # type: ignore[override]  # nobody sets it
+        return self.meta.device
 
     def add(self, steps: tuple[ViewStep, ...], new: Tensor) -> None:
         """Note a write; RuntimeError where the storage is frozen."""
         if self.frozen:
             raise RuntimeError("cannot mutate tensors with frozen storage")
-        self.updates.append(Update(steps, new))
+        if steps or self.updates:
+            self.updates = [*self.updates, Update(steps, new)]
+        else:
+            self.base = new  # all of the memory: nothing is left to be done
         self.generation += 1
         self.mutations += 1
 
-    def apply(self) -> None:
+    def apply(self, call: Call) -> None:
         """Put every write into the base; called on the level below."""
         for steps, new in self.updates:
-            self.base = written(self.base, steps, new)
-        self.updates.clear()
+            self.base = written(self.base, steps, new, call)
+        self.updates = ()
 
 
-def written(base: Tensor, steps: tuple[ViewStep, ...], new: Tensor) -> Tensor:
+def storage_of(base: Tensor, meta: TensorMeta) -> FunctionalStorage:
+    """The memory of a base; nothing is allocated for it, so no observer hears of it."""
+    storage = _new(FunctionalStorage)
+    storage._nbytes = meta.storage_bytes if base._storage is None else base._storage._nbytes
+    storage.base = base
+    storage.meta = meta
+    return storage
+
+
+def written(base: Tensor, steps: tuple[ViewStep, ...], new: Tensor, call: Call) -> Tensor:
     """The value of a base once ``new`` is the value of its view of these steps."""
     values = [base]
     for step in steps[:-1]:
-        values.append(step.forward(values[-1]))
+        values.append(step.forward(values[-1], call))
     for step, value in zip(reversed(steps), reversed(values), strict=True) if steps else ():
         new = step.backward(value, new)
     return new
 
 
-def seen_from(base: Tensor, steps: tuple[ViewStep, ...]) -> Tensor:
+def seen_from(base: Tensor, steps: tuple[ViewStep, ...], call: Call) -> Tensor:
     """The view of these steps of a base."""
     for step in steps:
-        base = step.forward(base)
+        base = step.forward(base, call)
     return base
-
-
-def call_canonical(op: OpOverload, params: Params) -> Any:
-    """Call an operator with canonical parameters, from its beginning."""
-    arguments = op._schema.arguments
-    positional = [p for p, a in zip(params, arguments) if not a.kwarg_only]
-    keywords = {a.name: p for p, a in zip(params, arguments) if a.kwarg_only}
-    return op(*positional, **keywords)
 
 
 def copy_form(view: OpOverload) -> OpOverload:
     """The form of a view operator that shares nothing; itself where there is none."""
+    found = _COPIES.get(view)
+    if found is None or not found.alive:
+        found = _COPIES[view] = _find_copy_form(view)
+    return found
+
+
+_COPIES: weakref.WeakKeyDictionary[OpOverload, OpOverload] = weakref.WeakKeyDictionary()
+
+
+def _find_copy_form(view: OpOverload) -> OpOverload:
     packet = find_packet(view.name().partition(".")[0] + "_copy")
     if packet is None or view._overloadname not in packet.overloads():
         return view

@@ -7,7 +7,7 @@ whose they are: of the key Functionalize, or of one level of the transform.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeGuard, cast
 
@@ -22,6 +22,7 @@ from maquette.transforms.functional.storage import (
     ViewStep,
     laid_out_as,
     seen_from,
+    storage_of,
 )
 from maquette.transforms.rules import operators
 from maquette.transforms.wrappers import Wrapper
@@ -48,20 +49,21 @@ class Owner(Protocol):
 
     def beneath(self) -> AbstractContextManager[object]: ...
 
-    def call(self, op: OpOverload, values: tuple[object, ...]) -> object: ...
+    def call(self, op: OpOverload, values: Sequence[object]) -> object: ...
 
 
 class FunctionalWrapper(Wrapper):
     """A tensor of a functionalized program; its value changes, and is never mutated."""
 
-    __slots__ = ("_generation", "_lazy", "_metadata_changed", "_steps", "_storage_changed")
-
-    _steps: tuple[ViewStep, ...]
-    _generation: int
-    _lazy: int  # the conjugate and negative bits, which dispatch sees on the value only
-    _metadata_changed: bool
-    _storage_changed: bool
+    # Class attributes over which instances put their own: most wrappers have few of these.
+    _steps: tuple[ViewStep, ...] = ()
+    _generation: int = 0
+    _lazy: int = 0  # the conjugate and negative bits, which dispatch sees on the value only
+    _metadata_changed: bool = False
+    _storage_changed: bool = False
     _storage: FunctionalStorage
+
+    __slots__ = ()
 
     def _alias(self) -> FunctionalWrapper:
         step = _alias_step(self)
@@ -83,10 +85,12 @@ class FunctionalWrapper(Wrapper):
     def sync(self) -> Tensor:
         """Bring the value up to date with all writes to its memory; gives the value."""
         storage = self._storage
-        if storage.updates or self._generation != storage.generation:
-            with self.owner().beneath():
-                storage.apply()
-                self._value = seen_from(storage.base, self._steps)
+        if self._generation != storage.generation:
+            owner = self.owner()
+            if storage.updates:
+                with owner.beneath():
+                    storage.apply(owner.call)
+            self._value = seen_from(storage.base, self._steps, owner.call)
             self._generation = storage.generation
         return self._value
 
@@ -105,6 +109,19 @@ class FunctionalWrapper(Wrapper):
                 new = laid_out_as(new, self.meta)
         self._value = new
 
+    def exchange(self, new: Tensor) -> None:
+        """Take another value, tell the memory of it, and see what the memory makes of it."""
+        if new.meta is not self.meta:
+            self.replace(new)
+            new = self._value
+        storage = self._storage
+        storage.add(self._steps, new)
+        if storage.base is new:
+            self._value = new
+            self._generation = storage.generation
+        else:
+            self.sync()
+
     def commit(self) -> None:
         """Tell the memory of the value."""
         self._storage.add(self._steps, self._value)
@@ -117,28 +134,24 @@ def _alias_step(t: Tensor) -> ViewStep:
     return ViewStep(operators.alias.default, (), -1, t.meta, False)
 
 
-def _made(value: Tensor, meta: TensorMeta, owner: Owner) -> FunctionalWrapper:
+def _made(
+    value: Tensor, meta: TensorMeta, owner: Owner, storage: FunctionalStorage
+) -> FunctionalWrapper:
     t = _new(FunctionalWrapper)
     t.meta = meta
     t._keys = value._keys & _SHOWN | owner.wrapper_bits
-    t._data = None
-    t._vc = None
-    t._base = None
-    t._ag = None
+    t._data = t._vc = t._base = t._ag = None
     t._value = value
     t._interpreter = owner  # type: ignore[assignment]  # the key's owner is no interpreter
-    t._lazy = value._keys & _LAZY
-    t._steps = ()
-    t._generation = 0
-    t._metadata_changed = False
-    t._storage_changed = False
+    t._storage = storage
     return t
 
 
 def wrap(value: Tensor, owner: Owner) -> FunctionalWrapper:
     """A wrapper with memory of its own."""
-    t = _made(value, value.meta, owner)
-    t._storage = FunctionalStorage(value, value.meta)
+    t = _made(value, value.meta, owner, storage_of(value, value.meta))
+    if value._keys & _LAZY:
+        t._lazy = value._keys & _LAZY
     return t
 
 
@@ -146,10 +159,11 @@ def view_wrapper(
     origin: FunctionalWrapper, value: Tensor, meta: TensorMeta, step: ViewStep
 ) -> FunctionalWrapper:
     """A wrapper of a view of ``origin``, with its memory."""
-    t = _made(value, meta, origin.owner())
+    t = _made(value, meta, origin._interpreter, origin._storage)  # type: ignore[arg-type]  # an owner
     # The program's bits, where a value that came by mutation may have none.
-    t._lazy = origin._lazy ^ _TURNED.get(step.op._opname, 0)
-    t._storage = origin._storage
+    lazy = origin._lazy ^ _TURNED.get(step.op._opname, 0)
+    if lazy:
+        t._lazy = lazy
     t._steps = steps_with(origin, step)
     t._generation = origin._generation
     return t
