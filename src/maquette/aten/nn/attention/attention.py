@@ -44,8 +44,9 @@ def attention_composite(
     scale: float | None,
     enable_gqa: bool,
 ) -> Tensor:
-    check_inputs(query.meta, key.meta, value.meta, None if attn_mask is None else attn_mask.meta)
-    if any(is_true(t.meta.numel == 0) for t in (query, key, value)):
+    if _is_of_nothing(
+        query.meta, key.meta, value.meta, None if attn_mask is None else attn_mask.meta
+    ):
         return _of_nothing(query, key, value)
     # The answer of the device, whatever mode or transform watches: as in PyTorch, none sees it.
     chosen = fused_sdp_choice.op.run(
@@ -65,10 +66,10 @@ def attention_composite(
 
 
 @remembered
-def check_inputs(
+def _is_of_nothing(
     query: TensorMeta, key: TensorMeta, value: TensorMeta, mask: TensorMeta | None
-) -> None:
-    """Refuse dtypes, devices and dimensions that no kind of attention takes."""
+) -> bool:
+    """Whether an input has no element; refuses what no kind of attention takes."""
     kinds = (query.dtype, key.dtype, value.dtype)
     check(
         kinds[0] is kinds[1] is kinds[2],
@@ -100,6 +101,7 @@ def check_inputs(
             f"{query.dtype.name} instead."
         ),
     )
+    return any(is_true(t.numel == 0) for t in (query, key, value))
 
 
 def _of_nothing(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
