@@ -13,7 +13,8 @@ from models import CASES, Case, build_model, make_inputs
 
 import maquette as mq
 import maquette.torch as torch
-from maquette.plan.plan import OPTIMIZERS, plan
+from maquette.plan.plan import plan
+from maquette.plan.recipe import Recipe, optimizer_factory
 from maquette.plan.recorder import Recorder
 from maquette.plan.step import run_step
 
@@ -29,10 +30,9 @@ def real_step(case: Case, *, train: bool, optimizer: str | None) -> Recorder:
     torch.manual_seed(0)
     recorder = Recorder()
     inputs = [torch.from_numpy(a) for a in make_inputs(case)]
-    factory = OPTIMIZERS[optimizer] if optimizer else None
     model = build_model(case)
     model.train(train)
-    run_step(recorder, model, inputs, {}, train=train, optimizer=factory)
+    run_step(recorder, model, inputs, {}, Recipe(train, optimizer_factory(optimizer)))
     return recorder
 
 

@@ -1,4 +1,8 @@
-"""``maquette plan FILE.py``: the plan of a model file, computed with fake tensors."""
+"""``maquette plan SOURCE``: the plan of a program, computed with fake tensors.
+
+What may be asked is in `plan_options.py`, where models come from in `sources.py`; here a plan is
+made, and its answers are printed and written.
+"""
 
 from __future__ import annotations
 
@@ -7,84 +11,192 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from maquette import FakeTensorMode
+from maquette.cli import plan_options
 from maquette.cli.errors import CommandError, failure
-from maquette.cli.program import evaluate, load
+from maquette.cli.plan_options import bytes_of
+from maquette.cli.sources import Program, program
 from maquette.core import dtype as dtypes
-from maquette.core.device import device
-from maquette.nn import Module
-from maquette.plan.plan import OPTIMIZERS, Plan, plan
+from maquette.plan.fit import Fit, largest_that_fits
+from maquette.plan.plan import Plan, plan
+from maquette.plan.recipe import optimizer_factory
 from maquette.plan.recorder import Recorder
-from maquette.plan.report import print_report
+from maquette.plan.report import bytes_text, print_report
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.status import Status
 
-    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
+    from maquette.cli.plan_options import Parsers
+
+TOO_LARGE = 3  # the exit code of --fail-over
 
 
 def add_parser(commands: Parsers) -> None:
     """Add the command to the parser of ``maquette``."""
-    parser = commands.add_parser(
-        "plan",
-        help="memory, FLOPs and operators of a model, without data or accelerator",
-        description="Plan one step of the model in FILE. Without --model and --args, the file's "
-        "functions model() and args() are called.",
-    )
-    parser.add_argument("file", metavar="FILE", help="a Python file, in plain PyTorch style")
-    parser.add_argument("--model", metavar="EXPR", help="the model, in the names of the file")
-    parser.add_argument("--args", metavar="EXPR", help="its arguments: a tuple, or one tensor")
-    parser.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, ... (no hardware)")
-    parser.add_argument("--dtype", metavar="T", help="cast the model and floating inputs to T")
-    parser.add_argument("--train", action="store_true", help="forward and backward")
-    parser.add_argument(
-        "--optimizer", choices=sorted(OPTIMIZERS), help="with --train: plan its first step too"
-    )
-    parser.add_argument("--depth", type=int, default=3, help="levels of the module tree (3)")
-    parser.add_argument("--json", metavar="OUT", help="write the plan as JSON; - for stdout")
-    parser.set_defaults(run=run)
+    plan_options.add_parser(commands).set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Plan and print."""
-    where = _device(options.device)
-    kind = _dtype(options.dtype)
-    if options.optimizer and not options.train:
-        raise CommandError("--optimizer needs --train", 2)
-    if options.depth < 0:
-        raise CommandError(f"--depth is a number of levels from 0 on, not {options.depth}", 2)
+    """Plan, print, write."""
+    plan_options.check(options)
+    limit = bytes_of("--fail-over", options.fail_over) if options.fail_over else None
     started = time.perf_counter()
-    made, title = _plan(options, where, kind)
+    symbols = plan_options.symbols_of(options)
+    fit = _fit(options, symbols) if options.fit else None
+    made, about = _plan(options, symbols)
     seconds = time.perf_counter() - started
+    _write(options, made)
+    if options.json != "-":
+        with _console() as console:
+            print_report(made, console, title=_title(options, about), depth=options.depth)
+            for note in [*about.notes, *_remarks(made)]:
+                console.print(f"[dim]note: {note}[/dim]")
+            if fit is not None:
+                console.print(f"\n{_fit_text(options, symbols, fit)}")
+            console.print(f"\nplanned in {seconds:.1f} s with fake tensors: no data was allocated")
+    if limit is not None and made.peak_bytes > limit:
+        raise CommandError(
+            f"the peak of {bytes_text(made.peak_bytes)} is over --fail-over {options.fail_over}",
+            TOO_LARGE,
+        )
+    return 0
+
+
+# --- planning -------------------------------------------------------------------------
+
+
+def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan, Program]:
+    where = plan_options.device_of(options.device)
+    kind = plan_options.dtype_of(options.dtype)
+    autocast = plan_options.autocast_of(options.autocast)
+    given = plan_options.pairs_of("--optimizer-args", options.optimizer_args)
+    recorders: list[Recorder] = []
+    with FakeTensorMode(), where:
+        about = program(options, symbols)
+        if kind is not None:
+            about.model.to(dtype=kind)
+            about.args = tuple(_cast(a, kind) for a in about.args)
+            about.kwargs = {k: _cast(v, kind) for k, v in about.kwargs.items()}
+    try:
+        with _progress() as tell:
+            made = plan(
+                about.model,
+                about.args,
+                about.kwargs,
+                train=options.train,
+                optimizer=optimizer_factory(options.optimizer, given),
+                loss=about.loss,
+                device=where,
+                autocast=autocast,
+                accumulate=options.accumulate,
+                steps=options.steps,
+                progress=tell,
+                recorders=recorders,
+            )
+    except Exception as error:
+        path = recorders[-1].module if recorders else ""
+        raise failure(f"planning {options.file or options.module} failed", error, path) from error
+    return made, about
+
+
+def _cast(value: object, kind: dtypes.dtype) -> object:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.to(kind)
+    return value
+
+
+def _fit(options: argparse.Namespace, symbols: dict[str, int]) -> Fit:
+    budget = bytes_of("--fit", options.fit)
+    name = next(iter(symbols), "batch")
+    if not symbols and not str(options.file).startswith(("hf:", "timm:")):
+        raise CommandError("--fit needs --symbolic B=N, and --args in which B stands", 2)
+
+    def peak(number: int) -> int:
+        if symbols:
+            return _plan(options, {**symbols, name: number})[0].peak_bytes
+        changed = argparse.Namespace(**{**vars(options), "batch": number})
+        return _plan(changed, symbols)[0].peak_bytes
+
+    fit = largest_that_fits(peak, budget, start=symbols.get(name, options.batch))
+    if fit.largest:
+        if symbols:
+            symbols[name] = fit.largest
+        else:
+            options.batch = fit.largest
+    return fit
+
+
+# --- printing -------------------------------------------------------------------------
+
+
+def _title(options: argparse.Namespace, about: Program) -> str:
+    step = "a training step" if options.train else "a forward pass"
+    if options.optimizer:
+        step += f" with {options.optimizer}"
+    if options.autocast:
+        step += f", autocast {options.autocast}"
+    if options.accumulate > 1:
+        step += f", {options.accumulate} backwards a step"
+    if options.dtype:
+        step += f", {options.dtype}"
+    return f"{about.name}, {step} on {options.device}"
+
+
+def _remarks(made: Plan) -> list[str]:
+    if not made.stand_in_loss:
+        return []
+    return ["the output is no scalar: its mean stands in for the loss (--loss EXPR says another)"]
+
+
+def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit) -> str:
+    name = next(iter(symbols), "batch")
+    if not fit.largest:
+        least = bytes_text(fit.next_peak_bytes)
+        return f"{name} = 1 does not fit into {options.fit}: it needs {least}"
+    return (
+        f"largest {name} that fits into {options.fit}: [bold]{fit.largest}[/bold] "
+        f"({bytes_text(fit.peak_bytes)}; {name} = {fit.largest + 1} needs "
+        f"{bytes_text(fit.next_peak_bytes)})"
+    )
+
+
+def _write(options: argparse.Namespace, made: Plan) -> None:
     if options.json == "-":
         print(json.dumps(made.to_dict(), indent=1))
-        return 0
-    if options.json:
+    writers: dict[str, Callable[[str], None]] = {"json": made.to_json, "csv": made.to_csv}
+    for option, write in writers.items():
+        path = getattr(options, option)
+        if not path or path == "-":
+            continue
         try:
-            made.to_json(options.json)
+            write(path)
         except OSError as error:
             raise CommandError(
-                f"--json {options.json}: cannot be written: {error.strerror}"
+                f"--{option} {path}: cannot be written: {error.strerror}"
             ) from None
+
+
+@contextmanager
+def _console() -> Iterator[Console]:
+    """A console that prints at the end, without trailing blanks, in what the output can show."""
     from rich.console import Console
 
     asked = os.environ.get("COLUMNS", "")
     width = min(Console().width, 100) if sys.stdout.isatty() or asked.isdigit() else 100
     console = Console(width=width, highlight=False)
     with console.capture() as captured:
-        print_report(made, console, title=title, depth=options.depth)
-        console.print(f"\nplanned in {seconds:.1f} s with fake tensors: no data was allocated")
+        yield console
     # Tables are padded to their width with blanks, which only a terminal's lines should have.
     text = captured.get()
     if not sys.stdout.isatty():
         text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
     print(_printable(text), end="")
-    return 0
 
 
 def _printable(text: str) -> str:
@@ -99,69 +211,6 @@ def _printable(text: str) -> str:
 
 
 _ASCII = {ord(c): "#" for c in "▁▂▃▄▅▆▇█"} | {ord(c): "-" for c in "─━╌"} | {ord("│"): "|"}
-
-
-def _plan(
-    options: argparse.Namespace, where: device, kind: dtypes.dtype | None
-) -> tuple[Plan, str]:
-    module = load(options.file)
-    mode = FakeTensorMode()
-    recorders: list[Recorder] = []
-    with mode, where:
-        model = evaluate(module, options.model, "model", "--model")
-        if not isinstance(model, Module):
-            raise CommandError(f"--model must give an nn.Module, got {type(model).__name__}", 2)
-        args = evaluate(module, options.args, "args", "--args")
-        if isinstance(args, Tensor):
-            args = (args,)
-        if not isinstance(args, (tuple, list)):
-            raise CommandError(
-                f"--args must give a tuple of arguments or one tensor, got {type(args).__name__}", 2
-            )
-        if kind is not None:
-            model.to(dtype=kind)
-            args = tuple(_cast(a, kind) for a in args)
-    try:
-        with _progress() as tell:
-            made = plan(
-                model,
-                args,
-                train=options.train,
-                optimizer=options.optimizer,
-                device=where,
-                progress=tell,
-                recorders=recorders,
-            )
-    except Exception as error:
-        path = recorders[-1].module if recorders else ""
-        raise failure(f"planning {options.file} failed", error, path) from error
-    what = options.model or "model()"
-    step = "a training step" if options.train else "a forward pass"
-    step += f" with {options.optimizer}" if options.optimizer else ""
-    return made, f"{options.file}: {what}, {step} on {where.type}"
-
-
-def _cast(value: object, kind: dtypes.dtype) -> object:
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return value.to(kind)
-    return value
-
-
-def _device(text: str) -> device:
-    try:
-        return device(text)
-    except RuntimeError as error:
-        raise CommandError(f"--device {text!r}: {error}", 2) from None
-
-
-def _dtype(text: str | None) -> dtypes.dtype | None:
-    if text is None:
-        return None
-    for kind in dtypes.all_dtypes:
-        if kind.name == text.removeprefix("torch.") and kind.category >= 2:
-            return kind
-    names = ", ".join(d.name for d in dtypes.all_dtypes if d.is_floating_point)
-    raise CommandError(f"--dtype {text!r} is unknown: expected one of {names}", 2)
 
 
 @contextmanager

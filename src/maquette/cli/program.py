@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pathlib
 import sys
@@ -11,6 +12,16 @@ from maquette.cli.errors import CommandError, failure
 from maquette.torch import install
 
 
+def load_module(name: str) -> types.ModuleType:
+    """The module of a dotted name, imported from the current folder or what is installed."""
+    install()
+    sys.path.insert(0, str(pathlib.Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise failure(f"cannot import {name}", error) from error
+
+
 def load(path: str) -> types.ModuleType:
     """The module of a file, executed under the face of maquette; CommandError if it cannot be."""
     file = pathlib.Path(path)
@@ -18,6 +29,9 @@ def load(path: str) -> types.ModuleType:
         raise CommandError(f"there is no file '{path}'; give the path of a Python file", 2)
     install()
     sys.path.insert(0, str(file.resolve().parent))
+    package = _package(file.resolve())
+    if package:  # its relative imports are those of the package that it lies in
+        return load_module(package)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise CommandError(f"'{path}' is not a Python file", 2)
@@ -28,6 +42,19 @@ def load(path: str) -> types.ModuleType:
     except Exception as error:
         raise failure(f"cannot load {path}", error) from error
     return module
+
+
+def _package(file: pathlib.Path) -> str:
+    """The dotted name of a file of a package, whose folder is put on the path; "" for others."""
+    parts = [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if len(parts) == 1:
+        return ""
+    sys.path.insert(0, str(folder))
+    return ".".join(parts[:-1] if file.stem == "__init__" else parts)
 
 
 def evaluate(module: types.ModuleType, expression: str | None, default: str, option: str) -> object:

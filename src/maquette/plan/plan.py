@@ -6,26 +6,23 @@ recording is made by `recorder.py`, tables are drawn by `report.py`.
 
 from __future__ import annotations
 
+import csv
 import json
 import pathlib
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from maquette.core.device import device as Device
+from maquette.core.dtype import dtype
 from maquette.fake.mode import FakeTensorMode
 from maquette.nn import Module
-from maquette.optim import SGD, Adam, AdamW, Optimizer
+from maquette.plan.recipe import Loss, OptimizerFactory, Recipe, optimizer_factory
 from maquette.plan.recorder import Allocation, Operation, Recorder
-from maquette.plan.step import FakeInputs, Loss, OptimizerFactory, run_step, tensors_in
-from maquette.tensor.tensor import Tensor
+from maquette.plan.step import FakeInputs, run_step, tensors_in
 
-OPTIMIZERS: dict[str, OptimizerFactory] = {
-    "adam": Adam,
-    "adamw": AdamW,
-    "sgd": lambda params: SGD(params, lr=1e-3),
-    "sgd-momentum": lambda params: SGD(params, lr=1e-3, momentum=0.9),
-}
 CATEGORIES = (
     "parameters",
     "gradients",
@@ -38,11 +35,24 @@ CATEGORIES = (
 
 @dataclass(frozen=True)
 class Held:
-    """A storage alive at the peak: bytes, category, the operation that made it (None: before)."""
+    """A storage alive at the peak: bytes, category, the operation that made it (None: before).
+
+    name: what a person calls it, such as ``blocks.3.mlp.up.weight`` or ``gradient of ...``.
+    """
 
     nbytes: int
     category: str
     made_by: Operation | None
+    name: str
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One step of several: its peak, FLOPs and number of operators."""
+
+    peak_bytes: int
+    flops: int
+    operators: int
 
 
 @dataclass(frozen=True)
@@ -62,16 +72,20 @@ class Plan:
 
     peak_bytes: the most bytes of storages alive at once; flops: of the whole step, and by phase in
     ``flops_by_phase``; parameters: their number; timeline: (operation number, bytes alive) at every
-    change; operators: one `Operation` a call, in order; held: the storages alive at the peak.
+    change; operators: one `Operation` a call, in order; held: the storages alive at the peak;
+    allocations: every storage's life. stand_in_loss: whether the mean of the output stood in for a
+    loss that the program does not have.
     """
 
-    def __init__(self, recorder: Recorder, model: Module, optimizer: Optimizer | None) -> None:
+    def __init__(self, recorder: Recorder, model: Module) -> None:
         self.operators: list[Operation] = recorder.operations
         self.timeline: list[tuple[int, int]] = recorder.in_use
         self.peak_bytes: int = recorder.peak_bytes
-        self._recorder = recorder
-        phases = (i for i, o in enumerate(self.operators) if o.phase != "forward")
-        self._forward_end: int | None = next(phases, None)
+        self.allocations: list[Allocation] = list(recorder.allocations.values())
+        self.stand_in_loss: bool = recorder.stand_in
+        self._peak_at = recorder.peak_at
+        self._step_starts = recorder.step_starts
+        self._forward_ends = _forward_ends(self.operators)
         distinct = {id(p): p for p in model.parameters()}.values()
         self.parameters: int = sum(p.numel() for p in distinct)
         storages = {p._storage.id: p._storage for p in distinct}
@@ -82,7 +96,6 @@ class Plan:
         self.flops_by_phase: dict[str, int] = dict(flops)
         self.flops: int = sum(flops.values())
         self.peak_operation: Operation | None = self._at(recorder.peak_at)
-        self._label_ends(recorder, distinct, optimizer)
         self.held: list[Held] = sorted(
             (self._held(recorder.allocations[s]) for s in recorder.live_at_peak),
             key=lambda h: -h.nbytes,
@@ -92,37 +105,37 @@ class Plan:
     def _at(self, number: int) -> Operation | None:
         return self.operators[number] if 0 <= number < len(self.operators) else None
 
-    def _label_ends(
-        self, recorder: Recorder, params: Iterable[Tensor], optimizer: Optimizer | None
-    ) -> None:
-        """Say which storages turned out to be gradients and optimizer state."""
-        for p in params:
-            if p.grad is not None and p.grad._storage.id in recorder.allocations:
-                recorder.allocations[p.grad._storage.id].label = "gradients"
-        if optimizer is not None:
-            for t in tensors_in(dict(optimizer.state)):
-                known = recorder.allocations.get(t._storage.id)
-                if known is not None and not known.label:
-                    known.label = "optimizer state"
-
     def _held(self, allocation: Allocation) -> Held:
-        return Held(allocation.nbytes, self._category(allocation), self._maker(allocation))
+        made = self._maker(allocation)
+        name = allocation.name or ("" if made is None else _result_name(made))
+        return Held(allocation.nbytes, self.category(allocation), made, name)
 
     def _maker(self, allocation: Allocation) -> Operation | None:
         if allocation.label in ("parameters", "inputs"):
             return None
         return self._at(allocation.made_by)
 
-    def _category(self, allocation: Allocation) -> str:
+    def category(self, allocation: Allocation) -> str:
+        """One of `CATEGORIES`: what a storage is for."""
         if allocation.label:
             return allocation.label
         if allocation.phase != "forward":
             return "temporaries"
-        peak, last = self._recorder.peak_at, self._forward_end
-        if last is None:  # inference: what an earlier operation left for a later one
-            return "activations" if allocation.made_by < peak else "temporaries"
-        outlives = allocation.released_by < 0 or allocation.released_by >= last
+        at = bisect_right(self._forward_ends, allocation.made_by)
+        if at == len(self._forward_ends):  # inference: an earlier operation left it for a later one
+            return "activations" if allocation.made_by < self._peak_at else "temporaries"
+        outlives = allocation.released_by < 0 or allocation.released_by >= self._forward_ends[at]
         return "activations" if outlives else "temporaries"
+
+    def by_step(self) -> list[StepRow]:
+        """Each step that was planned: the first makes what later ones find."""
+        ends = [*self._step_starts[1:], len(self.operators) + 1]
+        rows = []
+        for start, end in zip(self._step_starts, ends, strict=True):
+            peak = max((n for at, n in self.timeline if start <= at < end), default=0)
+            operators = self.operators[start:end]
+            rows.append(StepRow(peak, sum(o.flops for o in operators), len(operators)))
+        return rows
 
     def by_category(self) -> dict[str, int]:
         """Bytes alive at the peak by category."""
@@ -162,6 +175,7 @@ class Plan:
             "parameters": self.parameters,
             "parameter_bytes": self.parameter_bytes,
             "by_category": self.by_category(),
+            "by_step": [asdict(row) for row in self.by_step()],
             "timeline": [list(point) for point in self.timeline],
             "by_module": [asdict(row) for row in self._modules],
             "largest": [_held_row(h) for h in self.held[:10]],
@@ -174,16 +188,40 @@ class Plan:
         """Write `to_dict` to a file."""
         pathlib.Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", "utf-8")
 
+    def to_csv(self, path: str | pathlib.Path) -> None:
+        """Write every operator as a line: what it is, where, its FLOPs and the bytes it moves."""
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(["number", "operator", "phase", "module", "line", "flops", "bytes"])
+            for number, o in enumerate(self.operators):
+                place = o.place
+                lines.writerow(
+                    [number, o.name, o.phase, place.module, place.line, o.flops, o.bytes_moved]
+                )
+
 
 def _held_row(held: Held) -> dict[str, object]:
     made = held.made_by
     return {
         "nbytes": held.nbytes,
         "category": held.category,
+        "name": held.name,
         "operator": None if made is None else made.name,
         "module": None if made is None else made.place.module,
         "line": None if made is None else made.place.line,
     }
+
+
+def _forward_ends(operators: Sequence[Operation]) -> list[int]:
+    """Where each forward ended: the numbers of the operators that came first after one."""
+    pairs = enumerate(pairwise(o.phase for o in operators), start=1)
+    return [i for i, (before, now) in pairs if before == "forward" and now != "forward"]
+
+
+def _result_name(made: Operation) -> str:
+    """What to call a result that has no name of its own."""
+    kind = "gradient in" if made.phase == "backward" else "result in"
+    return f"{kind} {made.place.module}" if made.place.module else ""
 
 
 def _module_rows(recorder: Recorder, model: Module, plan: Plan) -> list[ModuleRow]:
@@ -191,9 +229,12 @@ def _module_rows(recorder: Recorder, model: Module, plan: Plan) -> list[ModuleRo
     kept: Counter[str] = Counter()
     for operation in recorder.operations:
         flops[operation.place.module] += operation.flops
-    for allocation in recorder.allocations.values():
+    last = plan._forward_ends[-2] if len(plan._forward_ends) > 1 else 0
+    for allocation in plan.allocations:
+        if allocation.made_by < last:
+            continue  # of several passes, the last: that is what one pass keeps
         made = plan._maker(allocation)
-        if made is not None and plan._category(allocation) == "activations":
+        if made is not None and plan.category(allocation) == "activations":
             kept[made.place.module] += allocation.nbytes
     flops, kept = _summed_upwards(flops), _summed_upwards(kept)
     rows: list[ModuleRow] = []
@@ -232,23 +273,30 @@ def plan(
     optimizer: str | OptimizerFactory | None = None,
     loss: Loss | None = None,
     device: str | Device | None = None,
+    autocast: dtype | None = None,
+    accumulate: int = 1,
+    steps: int = 1,
     progress: Callable[[int], None] | None = None,
     recorders: list[Recorder] | None = None,
 ) -> Plan:
     """Plan one step of ``model(*args, **kwargs)``, with fake tensors: no data, no accelerator.
 
     train: forward, backward and, with an optimizer, its first step; else forward without grad.
-    optimizer: "adamw", "adam", "sgd", "sgd-momentum", or a function of the parameters.
-    loss: a function of the output; by default the output if it is a scalar, or its ``.loss``.
+    optimizer: a name of `OPTIMIZER_CLASSES`, such as "adamw", or a function of the parameters.
+    loss: a function of the output; by default the output if it is a scalar, its ``.loss``, or else
+    the mean of the output as a stand-in (``stand_in_loss`` of the plan then says so).
     device: where to plan it, such as "cuda"; by default where the tensors are.
+    autocast: bfloat16 or float16: each forward is a region of mixed precision.
+    accumulate: forwards and backwards before the optimizer's step. steps: how many whole steps.
 
     progress: called with the number of operators so far, now and then. recorders: a list that gets
     the recorder before the step begins, so that a caller can say how far a failing step came.
 
     The model and its inputs may be real or fake; they are as they were when this returns. Raises
-    what the program raises, TypeError where training has no scalar to start from, ValueError for an
-    unknown optimizer.
+    what the program raises, TypeError where training has nothing to start from, ValueError for an
+    unknown optimizer or a number of times below 1.
     """
+    recipe = Recipe(train, optimizer_factory(optimizer), loss, autocast, accumulate, steps)
     mode = _mode_of(model, args, kwargs or {})
     on = Device(device) if isinstance(device, str) else device
     fakes = FakeInputs(mode, on)
@@ -261,11 +309,8 @@ def plan(
         with fakes.model(model), mode:
             inputs = [fakes.value(a) for a in args]
             keywords = {k: fakes.value(v) for k, v in (kwargs or {}).items()}
-            factory = _factory(optimizer)
-            stepper = run_step(
-                recorder, model, inputs, keywords, train=train, optimizer=factory, loss=loss
-            )
-            made = Plan(recorder, model, stepper)
+            run_step(recorder, model, inputs, keywords, recipe)
+            made = Plan(recorder, model)
             for p in model.parameters():
                 p.grad = None
     finally:
@@ -281,14 +326,3 @@ def _mode_of(model: Module, args: Sequence[object], kwargs: Mapping[str, object]
         return FakeTensorMode()
     assert isinstance(modes[0], FakeTensorMode)
     return modes[0]
-
-
-def _factory(optimizer: str | OptimizerFactory | None) -> OptimizerFactory | None:
-    if not isinstance(optimizer, str):
-        return optimizer
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(
-            f"unknown optimizer '{optimizer}': expected one of {', '.join(OPTIMIZERS)}, or a "
-            f"function of the parameters"
-        )
-    return OPTIMIZERS[optimizer]

@@ -20,8 +20,10 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import node_observers, tls
 from maquette.library.costs import cost_of
 from maquette.tensor.storage import UntypedStorage, observe_allocations
+from maquette.tensor.tensor import Tensor
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STEP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "step.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,10 @@ class Operation:
 
 @dataclass(slots=True)
 class Allocation:
-    """One storage's life: by which operation it was made and released (-1: still alive)."""
+    """One storage's life: by which operation it was made and released (-1: still alive).
+
+    label: its category where that is known for certain; name: what a person calls it.
+    """
 
     storage: int
     nbytes: int
@@ -53,6 +58,7 @@ class Allocation:
     phase: str
     released_by: int = -1
     label: str = ""
+    name: str = ""
 
 
 class Recorder(TorchDispatchMode):
@@ -72,6 +78,8 @@ class Recorder(TorchDispatchMode):
         self.peak_at = -1
         self.live_at_peak: list[int] = []
         self.phase = "forward"
+        self.step_starts: list[int] = []  # the operation that each step began with
+        self.stand_in = False  # whether the loss stands in for one that the program would have
         self._modules: list[str] = []
         self._progress = progress
         self._stack: ExitStack | None = None
@@ -105,11 +113,17 @@ class Recorder(TorchDispatchMode):
         del self._live[storage_id]
         self._change(-known.nbytes)
 
-    def adopt(self, storage: UntypedStorage, label: str) -> None:
+    def label(self, storage: UntypedStorage, label: str, name: str) -> None:
+        """Say what a storage turned out to be; the first word counts."""
+        known = self.allocations.get(storage.id)
+        if known is not None and not known.label:
+            known.label, known.name = label, name
+
+    def adopt(self, storage: UntypedStorage, label: str, name: str) -> None:
         """Count a storage that was there before recording began."""
         if storage.id not in self.allocations:
             self.allocated(storage, storage.nbytes())
-            self.allocations[storage.id].label = label
+            self.label(storage, label, name)
 
             weakref.finalize(storage, self.released, storage.id).atexit = False
 
@@ -139,7 +153,9 @@ class Recorder(TorchDispatchMode):
         assert isinstance(func, OpOverload)
         st = tls.st
         context = st.node_context
-        if self.phase == "backward" and isinstance(context, Place):
+        if self.phase == "step":
+            place = Place("", self._stepped(args))
+        elif self.phase == "backward" and isinstance(context, Place):
             place = context
         else:
             place = Place(self.module, caller_line())
@@ -153,6 +169,17 @@ class Recorder(TorchDispatchMode):
         if self._progress is not None and len(self.operations) % 256 == 0:
             self._progress(len(self.operations))
         return result
+
+    def _stepped(self, args: tuple[object, ...]) -> str:
+        """What an optimizer's operator works on: a parameter, or the first of several."""
+        for arg in args:
+            group = arg if isinstance(arg, (list, tuple)) else (arg,)
+            for t in group[:1]:
+                known = self.allocations.get(t._storage.id) if isinstance(t, Tensor) else None
+                if known is not None and known.name:
+                    others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+                    return f"{known.name}{others}"
+        return "optimizer"
 
     @property
     def module(self) -> str:
@@ -186,6 +213,10 @@ class Recorder(TorchDispatchMode):
         self._stack = None
         tls.st.node_context = None
 
+    def begin_step(self) -> None:
+        """What comes now is another step of the program."""
+        self.step_starts.append(len(self.operations))
+
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
         """Attribute what happens in the block to ``phase``: forward, backward or step."""
@@ -202,6 +233,8 @@ def caller_line() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
+        if name == _STEP:  # nothing of the program is below: its launcher is
+            return ""
         if not name.startswith(_PACKAGE) and not name.startswith("<"):
             return f"{_short(name)}:{frame.f_lineno}"
         if frame.f_back is None:

@@ -68,6 +68,8 @@ def report(plan: Plan, *, title: str, depth: int = 3, width: int = 80) -> list[R
     parts.append(f"\n[bold]Memory over the step[/bold]  (peak {bytes_text(plan.peak_bytes)})")
     parts.append(Padding(f"[cyan]{spark}[/cyan]", (0, 2)))
     parts.append(Padding(_phases_line(plan, len(spark)), (0, 2)))
+    if len(plan.by_step()) > 1:
+        parts.append(_steps(plan))
     parts += [_categories(plan), _largest(plan), _tree(plan, depth), _operators(plan)]
     return parts
 
@@ -126,19 +128,28 @@ def _categories(plan: Plan) -> Table:
     return table
 
 
+def _steps(plan: Plan) -> Table:
+    columns = (("step", "right"), ("peak", "right"), ("FLOPs", "right"), ("operators", "right"))
+    table = _table("Steps", *columns)
+    for number, row in enumerate(plan.by_step(), start=1):
+        peak, flops = bytes_text(row.peak_bytes), count_text(row.flops)
+        table.add_row(str(number), peak, flops, f"{row.operators:,}")
+    return table
+
+
 def _largest(plan: Plan, count: int = 10) -> Table:
     table = _table(
         "Largest tensors at the peak", ("bytes", "right"), ("what", "left"), ("made by", "left")
     )
     for held in plan.held[:count]:
-        table.add_row(bytes_text(held.nbytes), held.category, _made_by(held))
+        table.add_row(bytes_text(held.nbytes), held.name or held.category, _made_by(held))
     return table
 
 
 def _made_by(held: Held) -> str:
     made = held.made_by
     if made is None:
-        return "before the step"
+        return f"before the step ({held.category})"
     return f"{made.name}  {made.place.module or '(model)'}  [dim]{made.place.line}[/dim]"
 
 

@@ -6,22 +6,22 @@ bytes of a real run. Models and inputs become fakes here, on the device that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeAlias, cast
 
+from maquette.amp import autocast
 from maquette.autograd.grad_mode import no_grad
 from maquette.core.device import canonical, device
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor, make_fake
 from maquette.nn import Module
 from maquette.optim import Optimizer
+from maquette.plan.recipe import Loss, Recipe
 from maquette.plan.recorder import Recorder
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, fake_keys_for
 
-OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
-Loss = Callable[[object], Tensor]
 Table: TypeAlias = MutableMapping[str, Tensor | None]
 
 
@@ -30,45 +30,96 @@ def run_step(
     model: Module,
     args: Sequence[object],
     kwargs: Mapping[str, object],
-    *,
-    train: bool,
-    optimizer: OptimizerFactory | None = None,
-    loss: Loss | None = None,
+    recipe: Recipe,
 ) -> Optimizer | None:
-    """Run the step under ``recorder``; the optimizer, with the state it made, if there is one."""
+    """Run what the recipe says under ``recorder``; the optimizer with its state, if any."""
     adopt_state(recorder, model, args, kwargs)
-    stepper = optimizer(model.parameters()) if optimizer is not None and train else None
+    stepper = recipe.optimizer(model.parameters()) if recipe.optimizer and recipe.train else None
     with recorder, module_paths(recorder, model):
-        if not train:
-            with no_grad():
-                output = model(*args, **kwargs)
-            del output
-            return None
-        output = model(*args, **kwargs)
-        value = scalar_loss(output, loss)
-        with recorder.during("backward"):
-            value.backward()
-        if stepper is not None:
-            with recorder.during("step"):
-                stepper.step()
-        del output, value
+        for number in range(recipe.steps):
+            recorder.begin_step()
+            if not recipe.train:
+                with no_grad(), _autocast(recipe, model):
+                    output = model(*args, **kwargs)
+                del output
+                continue
+            if number:
+                _forget_gradients(model)
+            for _ in range(recipe.accumulate):
+                _forward_backward(recorder, model, args, kwargs, recipe)
+            if stepper is not None:
+                with recorder.during("step"):
+                    stepper.step()
+                label_state(recorder, model, stepper)
     return stepper
+
+
+def _forward_backward(
+    recorder: Recorder,
+    model: Module,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    recipe: Recipe,
+) -> None:
+    with _autocast(recipe, model):
+        output = model(*args, **kwargs)
+        value, stand_in = scalar_loss(output, recipe.loss)
+    recorder.stand_in = stand_in
+    if recipe.accumulate > 1:
+        value = value / recipe.accumulate
+    with recorder.during("backward"):
+        value.backward()
+    label_gradients(recorder, model)
+
+
+def _autocast(recipe: Recipe, model: Module) -> AbstractContextManager[object]:
+    if recipe.autocast is None:
+        return nullcontext()
+    first = next(iter(model.parameters()), None)
+    return autocast("cpu" if first is None else first.device.type, recipe.autocast)
+
+
+def _forget_gradients(model: Module) -> None:
+    for p in model.parameters():
+        p.grad = None
+
+
+# --- what storages are ----------------------------------------------------------------
 
 
 def adopt_state(
     recorder: Recorder, model: Module, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
     """Count what is there before the step: parameters, buffers, inputs."""
-    for _, p in model.named_parameters():
-        recorder.adopt(p._storage, "parameters")
-    for _, b in model.named_buffers():
-        recorder.adopt(b._storage, "parameters")
-    for t in tensors_in([*args, *kwargs.values()]):
-        recorder.adopt(t._storage, "inputs")
+    for name, p in model.named_parameters():
+        recorder.adopt(p._storage, "parameters", name)
+    for name, b in model.named_buffers():
+        recorder.adopt(b._storage, "parameters", name)
+    named = [(f"args[{i}]", v) for i, v in enumerate(args)] + list(kwargs.items())
+    for name, value in named:
+        for t in tensors_in(value):
+            recorder.adopt(t._storage, "inputs", name)
+
+
+def label_gradients(recorder: Recorder, model: Module) -> None:
+    """Say which storages turned out to be gradients."""
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            recorder.label(p.grad._storage, "gradients", f"gradient of {name}")
+
+
+def label_state(recorder: Recorder, model: Module, optimizer: Optimizer) -> None:
+    """Say which storages turned out to be the optimizer's state."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    for param, state in optimizer.state.items():
+        for key, value in dict(state).items():
+            for t in tensors_in(value):
+                owner = names.get(id(param), "all")
+                recorder.label(t._storage, "optimizer state", f"{key} of {owner}")
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
-    """The tensors in nested lists, tuples and dicts."""
+    """The tensors in nested lists, tuples, dicts and the attributes of model outputs."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -79,18 +130,26 @@ def tensors_in(value: object) -> Iterator[Tensor]:
             yield from tensors_in(v)
 
 
-def scalar_loss(output: object, loss: Loss | None) -> Tensor:
-    """The scalar to differentiate: ``loss(output)``, the output itself, or its ``.loss``."""
-    value = loss(output) if loss is not None else output
-    if not isinstance(value, Tensor):
-        value = getattr(value, "loss", None)
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        what = value.meta if isinstance(value, Tensor) else type(output).__name__
+def scalar_loss(output: object, loss: Loss | None) -> tuple[Tensor, bool]:
+    """The scalar to differentiate, and whether it is a stand-in.
+
+    It is ``loss(output)``, the output's ``.loss``, or the output itself; of an output that is none
+    of those, the mean of its first floating tensor stands in. TypeError where there is no such.
+    """
+    value = output if loss is None else loss(output)
+    if not isinstance(value, Tensor) and isinstance(getattr(value, "loss", None), Tensor):
+        value = cast(Tensor, getattr(value, "loss"))  # noqa: B009  # what a model's output may have
+    if isinstance(value, Tensor) and value.numel() == 1:
+        return value, False
+    floating = (t for t in tensors_in(value) if t.is_floating_point() and t.requires_grad)
+    first = next(floating, None)
+    if loss is not None or first is None:
+        what = value.meta if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(
             f"training needs a scalar: the model's output, its .loss, or loss=... of it; got "
             f"{what}. Pass loss=lambda output: ... or let the model return one"
         )
-    return value
+    return first.float().mean(), True
 
 
 @contextmanager

@@ -240,7 +240,7 @@ def histc_shape(self: TensorMeta, bins: int, min: Number, max: Number) -> Tensor
         not isinstance(min, complex) and not isinstance(max, complex) and min <= max,
         lambda: f"torch.histc: max must be larger than min; got min={min}, max={max}",
     )
-    if not self.dtype.is_floating_point:
+    if not self.dtype.is_floating_point and self.device.type == "cpu":  # cuda counts integers too
         raise NotImplementedError(
             f"\"histogram_cpu\" not implemented for '{self.dtype.scalar_name}'"
         )

@@ -1,0 +1,159 @@
+"""What ``maquette plan`` may be told: its arguments, and what they say once they are checked."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from typing import TYPE_CHECKING
+
+from maquette.cli.errors import CommandError
+from maquette.core import dtype as dtypes
+from maquette.core.device import device
+from maquette.plan.fit import parse_bytes
+from maquette.plan.recipe import OPTIMIZER_CLASSES
+
+if TYPE_CHECKING:
+    Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_DESCRIPTION = """Plan one step of a model. Without --model and --args, the functions model() and
+args() of FILE are called. SOURCE may be a Python file, hf:FOLDER or hf:CONFIG.json or hf:KIND (a
+configuration of transformers: no weights, no network), or timm:NAME."""
+
+
+def add_parser(commands: Parsers) -> argparse.ArgumentParser:
+    """Add ``plan`` to the commands of ``maquette``."""
+    parser = commands.add_parser(
+        "plan",
+        help="memory, FLOPs and operators of a model, without data or accelerator",
+        description=_DESCRIPTION,
+    )
+    _add_program(parser.add_argument_group("the program"))
+    _add_step(parser.add_argument_group("the step"))
+    _add_answers(parser.add_argument_group("answers"))
+    return parser
+
+
+def _add_program(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("file", nargs="?", metavar="SOURCE", help="FILE.py, hf:CONFIG, timm:NAME")
+    group.add_argument("-m", dest="module", metavar="MODULE", help="a module instead of a file")
+    group.add_argument("--model", metavar="EXPR", help="the model, in the names of the file")
+    group.add_argument("--args", metavar="EXPR", help="its arguments: a tuple, or one tensor")
+    group.add_argument("--kwargs", metavar="EXPR", help="its keyword arguments: a dict")
+    group.add_argument("--batch", type=int, default=1, metavar="N", help="hf:, timm: batch (1)")
+    group.add_argument("--seq", type=int, metavar="N", help="hf: tokens (at most 2048)")
+    group.add_argument(
+        "--symbolic", metavar="B=8,S=1024", help="names for --args; the first is what --fit varies"
+    )
+
+
+def _add_step(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--device", default="cpu", metavar="D", help="cpu, cuda, ... (no hardware)")
+    group.add_argument("--dtype", metavar="T", help="cast the model and floating inputs to T")
+    group.add_argument("--train", action="store_true", help="forward and backward")
+    group.add_argument("--loss", metavar="EXPR", help="the loss, in the file's names and output")
+    group.add_argument(
+        "--optimizer",
+        choices=sorted(OPTIMIZER_CLASSES),
+        metavar="NAME",
+        help=f"with --train: its step too ({', '.join(sorted(OPTIMIZER_CLASSES))})",
+    )
+    group.add_argument(
+        "--optimizer-args", metavar="K=V,...", default="", help="such as lr=1e-4,foreach=False"
+    )
+    group.add_argument("--autocast", metavar="T", help="mixed precision: bf16 or fp16")
+    group.add_argument("--accumulate", type=int, default=1, metavar="N", help="backwards a step")
+    group.add_argument("--steps", type=int, default=1, metavar="N", help="steps; each is told (1)")
+
+
+def _add_answers(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--fit", metavar="80GiB", help="the largest batch (or name) that fits")
+    group.add_argument("--fail-over", metavar="80GiB", help="exit code 3 if the peak is larger")
+    group.add_argument("--depth", type=int, default=3, help="levels of the module tree (3)")
+    group.add_argument("--json", metavar="OUT", help="write the plan as JSON; - for stdout")
+    group.add_argument("--csv", metavar="OUT", help="write every operator as a line of CSV")
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse options that do not go together; CommandError says which."""
+    if options.optimizer and not options.train:
+        raise CommandError("--optimizer needs --train", 2)
+    if options.optimizer_args and not options.optimizer:
+        raise CommandError("--optimizer-args needs --optimizer", 2)
+    if options.loss and not options.train:
+        raise CommandError("--loss needs --train", 2)
+    if options.depth < 0:
+        raise CommandError(f"--depth is a number of levels from 0 on, not {options.depth}", 2)
+    for name in ("batch", "seq", "accumulate", "steps"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise CommandError(f"--{name} is a number from 1 on, not {value}", 2)
+    if options.accumulate > 1 and not options.train:
+        raise CommandError("--accumulate needs --train", 2)
+    if options.file is not None and options.module is not None:
+        raise CommandError(f"give {options.file} or -m {options.module}, not both", 2)
+    if options.file is None and options.module is None:
+        raise CommandError("give a FILE, -m MODULE, hf:CONFIG or timm:NAME", 2)
+
+
+def device_of(text: str) -> device:
+    """The device of ``--device``."""
+    try:
+        return device(text)
+    except RuntimeError as error:
+        raise CommandError(f"--device {text!r}: {error}", 2) from None
+
+
+def dtype_of(text: str | None) -> dtypes.dtype | None:
+    """The floating or complex dtype of ``--dtype``."""
+    if text is None:
+        return None
+    for kind in dtypes.all_dtypes:
+        if kind.name == text.removeprefix("torch.") and kind.category >= 2:
+            return kind
+    names = ", ".join(d.name for d in dtypes.all_dtypes if d.is_floating_point)
+    raise CommandError(f"--dtype {text!r} is unknown: expected one of {names}", 2)
+
+
+def autocast_of(text: str | None) -> dtypes.dtype | None:
+    """The dtype of ``--autocast``."""
+    if text is None:
+        return None
+    kinds = {"bf16": dtypes.bfloat16, "bfloat16": dtypes.bfloat16}
+    kinds |= {"fp16": dtypes.float16, "float16": dtypes.float16, "half": dtypes.float16}
+    if text not in kinds:
+        raise CommandError(f"--autocast {text!r} is unknown: expected bf16 or fp16", 2)
+    return kinds[text]
+
+
+def bytes_of(option: str, text: str) -> int:
+    """The bytes of an option like ``--fit 80GiB``."""
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}", 2) from None
+
+
+def pairs_of(option: str, text: str) -> dict[str, object]:
+    """The values of ``K=V,K=V``, each V a Python literal or a word."""
+    if not text:
+        return {}
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert not call.args
+        return {str(k.arg): _literal(k.value) for k in call.keywords}
+    except (SyntaxError, AssertionError, ValueError):
+        raise CommandError(f"{option} takes NAME=VALUE,NAME=VALUE, not {text!r}", 2) from None
+
+
+def _literal(node: ast.expr) -> object:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def symbols_of(options: argparse.Namespace) -> dict[str, int]:
+    """The names and values of ``--symbolic``."""
+    named = pairs_of("--symbolic", options.symbolic or "")
+    for name, value in named.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise CommandError(f"--symbolic {name}={value}: a size is a number from 1 on", 2)
+    return {name: int(str(value)) for name, value in named.items()}

@@ -1,0 +1,146 @@
+"""What `maquette plan` can be told: each option does what it says; nonsense is one message."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+import maquette.torch
+from maquette.cli.main import main
+
+PROGRAM = """
+import torch
+from torch import nn
+from .sizes import WIDTH
+
+class Net(nn.Module):
+    def __init__(self, width=WIDTH):
+        super().__init__()
+        self.up = nn.Linear(8, width)
+        self.down = nn.Linear(width, 8)
+    def forward(self, x, scale=1.0):
+        return self.down(self.up(x).relu()) * scale
+
+def model():
+    return Net()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    package = tmp_path / "planned_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "sizes.py").write_text("WIDTH = 32", "utf-8")
+    (package / "net.py").write_text(PROGRAM, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield str(package / "net.py")
+    maquette.torch.uninstall()
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert main(["plan", *arguments, "--json", "-"]) == 0
+    answer: dict[str, object] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+ARGS = ["--args", "torch.ones(B, 8)", "--symbolic", "B=4"]
+
+
+def test_a_file_of_a_package_may_import_relatively(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert as_json(capsys, program, *ARGS)["parameters"] == 8 * 32 + 32 + 32 * 8 + 8
+
+
+def test_a_module_is_planned_by_its_name(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert as_json(capsys, "-m", "planned_package.net", *ARGS)["parameters"] == 552
+
+
+def test_keyword_arguments_are_given(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tensor for `scale` is an input of its own."""
+    wide = as_json(capsys, program, *ARGS, "--kwargs", "{'scale': torch.ones(1000)[:8]}")
+    narrow = as_json(capsys, program, *ARGS)
+    assert wide["peak_bytes"] - narrow["peak_bytes"] == 4000  # type: ignore[operator]
+
+
+def test_the_loss_may_be_an_expression_or_a_function(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flops = [
+        as_json(capsys, program, *ARGS, "--train", "--loss", text)["flops"]
+        for text in ("output.sum()", "lambda y: y.sum()")
+    ]
+    assert flops[0] == flops[1]
+
+
+def test_optimizers_take_arguments(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def operators(text: str) -> int:
+        options = ["--train", "--optimizer", "adamw", "--optimizer-args", text]
+        steps = as_json(capsys, program, *ARGS, *options)["by_step"]
+        return steps[0]["operators"]  # type: ignore[index,no-any-return]
+
+    assert operators("lr=1e-4,foreach=False") > operators("lr=1e-4,foreach=True")
+
+
+def test_the_largest_batch_that_fits_is_found_and_proved(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", program, *ARGS, "--fit", "64KiB"]) == 0
+    told = capsys.readouterr().out
+    largest = int(told.partition("fits into 64KiB: ")[2].partition(" ")[0])
+
+    def peak(batch: int) -> int:
+        sized = ["--args", "torch.ones(B, 8)", "--symbolic", f"B={batch}"]
+        return as_json(capsys, program, *sized)["peak_bytes"]  # type: ignore[return-value]
+
+    assert peak(largest) <= 64 * 1024 < peak(largest + 1)
+
+
+def test_a_peak_over_the_limit_fails(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", program, *ARGS, "--fail-over", "1MiB"]) == 0
+    assert main(["plan", program, *ARGS, "--fail-over", "1KiB"]) == 3
+    assert "is over --fail-over 1KiB" in capsys.readouterr().err
+
+
+def test_csv_has_a_line_for_each_operator(program: str, tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "plan.csv"
+    assert main(["plan", program, *ARGS, "--csv", str(out)]) == 0
+    rows = list(csv.DictReader(out.read_text("utf-8").splitlines()))
+    assert rows[1]["operator"] == "aten.addmm.default"
+    assert (rows[1]["module"], rows[1]["flops"]) == ("up", str(2 * 4 * 8 * 32))
+
+
+WRONG = [
+    ([], "give a FILE, -m MODULE, hf:CONFIG or timm:NAME"),
+    (["a.py", "-m", "b"], "give a.py or -m b, not both"),
+    (["a.py", "--loss", "x"], "--loss needs --train"),
+    (["a.py", "--optimizer", "sgd"], "--optimizer needs --train"),
+    (["a.py", "--optimizer-args", "lr=1"], "--optimizer-args needs --optimizer"),
+    (["a.py", "--accumulate", "2"], "--accumulate needs --train"),
+    (["a.py", "--batch", "0"], "--batch is a number from 1 on, not 0"),
+    (["a.py", "--steps", "-1"], "--steps is a number from 1 on, not -1"),
+    (["a.py", "--fit", "much"], "--fit: a size in bytes is like 80GiB"),
+    (["a.py", "--fail-over", "8 B ytes"], "--fail-over: a size in bytes is like 80GiB"),
+    (["a.py", "--fit", "1GiB"], "--fit needs --symbolic B=N"),
+    (["a.py", "--symbolic", "B"], "--symbolic takes NAME=VALUE,NAME=VALUE, not 'B'"),
+    (["a.py", "--symbolic", "B=0"], "--symbolic B=0: a size is a number from 1 on"),
+    (["a.py", "--autocast", "int8"], "--autocast 'int8' is unknown: expected bf16 or fp16"),
+    (["a.py"], "there is no file 'a.py'"),
+    (["-m", "no_such_module_at_all"], "cannot import no_such_module_at_all"),
+    (["timm:resnet18"], "timm: needs timm: pip install"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), WRONG, ids=lambda v: " ".join(v)[:40])
+def test_what_is_wrong_is_said_in_one_clear_message(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *arguments]) in (1, 2)
+    told = capsys.readouterr().err
+    assert text in told
+    assert "Traceback" not in told

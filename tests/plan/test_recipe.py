@@ -1,0 +1,77 @@
+"""What a plan can be told beside model and inputs: losses, accumulation, steps, mixed precision."""
+
+from __future__ import annotations
+
+import pytest
+
+import maquette as mq
+from maquette import nn
+from maquette.plan.plan import Plan, plan
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(8, 32)
+        self.down = nn.Linear(32, 4)
+
+    def forward(self, x: mq.Tensor) -> mq.Tensor:
+        return self.down(self.up(x).relu())
+
+
+def planned(**options: object) -> Plan:
+    return plan(Two(), (mq.empty(16, 8),), train=True, **options)  # type: ignore[arg-type]
+
+
+def test_an_output_that_is_no_scalar_has_its_mean_for_a_loss() -> None:
+    assert planned().stand_in_loss
+    assert not planned(loss=lambda y: y.sum()).stand_in_loss
+
+
+def test_tensors_at_the_peak_have_names() -> None:
+    names = {h.name for h in planned(optimizer="adamw").held}
+    assert {"up.weight", "gradient of up.weight", "exp_avg of up.weight", "args[0]"} <= names
+
+
+def test_an_optimizers_operators_are_placed_by_what_they_change() -> None:
+    made = planned(optimizer="sgd"), planned(optimizer="sgd", device="cuda")
+    one, grouped = ([o.place.line for o in p.operators if o.phase == "step"][-1] for p in made)
+    assert (one, grouped) == ("down.bias", "up.weight and 3 more")
+
+
+def test_accumulating_repeats_forward_and_backward_but_not_the_step() -> None:
+    once, thrice = planned(optimizer="sgd"), planned(optimizer="sgd", accumulate=3)
+    assert thrice.flops_by_phase["forward"] == 3 * once.flops_by_phase["forward"] + 3
+    assert thrice.flops_by_phase["step"] == once.flops_by_phase["step"]
+
+
+def test_the_first_step_and_a_steady_one_are_told_apart() -> None:
+    first, second, third = planned(optimizer="adam", steps=3).by_step()
+    assert second == third
+    assert first.operators > second.operators
+    assert first.peak_bytes <= second.peak_bytes
+
+
+def test_modules_keep_what_one_pass_keeps_however_many_there_are() -> None:
+    def kept(**options: object) -> int:
+        return planned(**options).by_module()[0].activation_bytes
+
+    assert kept(steps=2) == kept()
+    assert kept(accumulate=3) == kept() + 4  # and the loss before it is divided
+
+
+def test_autocast_casts_products_to_few_bits() -> None:
+    names = [o.name for o in planned(autocast=mq.bfloat16).operators]
+    assert names.count("aten._to_copy.default") >= 5
+    assert "aten._to_copy.default" not in [o.name for o in planned().operators]
+
+
+@pytest.mark.parametrize("option", ["accumulate", "steps"])
+def test_numbers_of_times_start_at_one(option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option} is a number of times from 1 on, got 0"):
+        planned(**{option: 0})
+
+
+def test_an_unknown_optimizer_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"unknown optimizer 'adamx': expected one of .*adamw"):
+        planned(optimizer="adamx")
