@@ -142,8 +142,13 @@ def _largest(plan: Plan, count: int = 10) -> Table:
         "Largest tensors at the peak", ("bytes", "right"), ("what", "left"), ("made by", "left")
     )
     for held in plan.held[:count]:
-        table.add_row(bytes_text(held.nbytes), held.name or held.category, _made_by(held))
+        table.add_row(bytes_text(held.nbytes), _what(held), _made_by(held))
     return table
+
+
+def _what(held: Held) -> str:
+    """The tensor's name, or where its maker says more than a name would, its category."""
+    return held.category if held.category in ("activations", "temporaries") else held.name
 
 
 def _made_by(held: Held) -> str:

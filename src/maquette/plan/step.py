@@ -36,40 +36,54 @@ def run_step(
     adopt_state(recorder, model, args, kwargs)
     stepper = recipe.optimizer(model.parameters()) if recipe.optimizer and recipe.train else None
     with recorder, module_paths(recorder, model):
-        for number in range(recipe.steps):
-            recorder.begin_step()
-            if not recipe.train:
-                with no_grad(), _autocast(recipe, model):
-                    output = model(*args, **kwargs)
-                del output
-                continue
-            if number:
-                _forget_gradients(model)
-            for _ in range(recipe.accumulate):
-                _forward_backward(recorder, model, args, kwargs, recipe)
-            if stepper is not None:
-                with recorder.during("step"):
-                    stepper.step()
-                label_state(recorder, model, stepper)
+        if recipe.train:
+            _train(recorder, model, args, kwargs, recipe, stepper)
+        else:
+            _infer(recorder, model, args, kwargs, recipe)
     return stepper
 
 
-def _forward_backward(
+def _infer(
     recorder: Recorder,
     model: Module,
     args: Sequence[object],
     kwargs: Mapping[str, object],
     recipe: Recipe,
 ) -> None:
-    with _autocast(recipe, model):
-        output = model(*args, **kwargs)
-        value, stand_in = scalar_loss(output, recipe.loss)
-    recorder.stand_in = stand_in
-    if recipe.accumulate > 1:
-        value = value / recipe.accumulate
-    with recorder.during("backward"):
-        value.backward()
-    label_gradients(recorder, model)
+    for _ in range(recipe.steps):
+        recorder.begin_step()
+        with no_grad(), _autocast(recipe, model):
+            output = model(*args, **kwargs)
+    del output
+
+
+def _train(
+    recorder: Recorder,
+    model: Module,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    recipe: Recipe,
+    optimizer: Optimizer | None,
+) -> None:
+    """The loop as a user writes it: ``output`` and ``value`` live until they are made anew."""
+    for step in range(recipe.steps):
+        recorder.begin_step()
+        if step:
+            for p in model.parameters():
+                p.grad = None
+        for _ in range(recipe.accumulate):
+            with _autocast(recipe, model):
+                output = model(*args, **kwargs)
+                value, recorder.stand_in = scalar_loss(output, recipe.loss)
+            if recipe.accumulate > 1:
+                value = value / recipe.accumulate
+            with recorder.during("backward"):
+                value.backward()
+            label_gradients(recorder, model)
+        if optimizer is not None:
+            with recorder.during("step"):
+                optimizer.step()
+            label_state(recorder, model, optimizer)
 
 
 def _autocast(recipe: Recipe, model: Module) -> AbstractContextManager[object]:
@@ -77,11 +91,6 @@ def _autocast(recipe: Recipe, model: Module) -> AbstractContextManager[object]:
         return nullcontext()
     first = next(iter(model.parameters()), None)
     return autocast("cpu" if first is None else first.device.type, recipe.autocast)
-
-
-def _forget_gradients(model: Module) -> None:
-    for p in model.parameters():
-        p.grad = None
 
 
 # --- what storages are ----------------------------------------------------------------
