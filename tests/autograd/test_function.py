@@ -366,3 +366,31 @@ def test_T67_marking_as_dirty_counts_a_write() -> None:
     x = mq.ones(1)
     Bump.apply(x)
     assert x._version == 1
+
+
+class Tripled(Function):
+    @staticmethod
+    def forward(ctx, a):
+        ctx.mark_dirty(a)
+        return a.mul_(3)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+
+def test_T67_a_dirty_argument_that_is_not_recorded_comes_back_detached():
+    """Finding 60: the result of a call under no_grad requires no grad; the argument still does."""
+    x = mq.ones(2, requires_grad=True)
+    with mq.no_grad():
+        y = Tripled.apply(x)
+    assert (x.requires_grad, y.requires_grad) == (True, False)
+    assert y._version == x._version == 2
+
+
+@pytest.mark.parametrize("made", [lambda x: x[:], lambda x: (x * 1).unbind()[0]])
+def test_T67_functions_may_not_mutate_what_operators_may_not(made):
+    """Finding 60: views of leaves, and one of several views."""
+    view = made(mq.ones(2, requires_grad=True))
+    with pytest.raises(RuntimeError, match="view"):
+        Tripled.apply(view)

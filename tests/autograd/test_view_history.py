@@ -341,3 +341,22 @@ def test_D136_the_gradient_is_of_the_class_of_the_input() -> None:
     (found,) = mq.autograd.grad((x * x).sum(), x)
     assert type(found) is Plain
     assert found._version == 1
+
+
+def test_T60_a_mutated_view_is_differentiated_once() -> None:
+    """Finding 60: even if the write saved nothing, its backward is gone."""
+    x = mq.ones(2, requires_grad=True)
+    y = x - 1
+    y[:1].zero_()
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+
+
+def test_T60_a_leaf_that_became_the_result_of_a_call_takes_no_gradient() -> None:
+    """Finding 60: the tensor is no leaf any more when its gradient comes."""
+    x = mq.ones(2, requires_grad=True)
+    y = x - 1
+    x.detach_().copy_(y)
+    with pytest.raises(RuntimeError, match="leaf variable has been moved into the graph interior"):
+        y.sum().backward()

@@ -132,6 +132,15 @@ OUT_OF_PLACE: dict[str, Operation] = {
         requires_grad=not (p[0] % 2 or T.is_inference_mode_enabled() or type(x) is not T.Tensor),
     ),
     "matmul": lambda T, x, y, p: x @ y,
+    "pow": lambda T, x, y, p: x**2,
+    "prod": lambda T, x, y, p: x.prod(),
+    "relu": lambda T, x, y, p: (need(not x.is_complex()), x.relu())[1],
+    "index_select": lambda T, x, y, p: x.index_select(0, rows_of(T, x, p[0])),
+    "flip": lambda T, x, y, p: x.flip(0),
+    "roll": lambda T, x, y, p: x.roll(1, 0),
+    "addcmul": lambda T, x, y, p: T.addcmul(x, y, y),
+    "mean": lambda T, x, y, p: x.mean(),
+    "to_wide": lambda T, x, y, p: (need(not x.is_complex()), x.to(T.complex128))[1],
 }
 VIEWS: dict[str, Operation] = {
     "whole": lambda T, x, y, p: x[...],
@@ -163,6 +172,10 @@ VIEWS: dict[str, Operation] = {
     "split": lambda T, x, y, p: x.split(1 + p[1] % 2, dim_of(x, p[0])),
     "chunk": lambda T, x, y, p: x.chunk(2, dim_of(x, p[0])),
     "iterate": lambda T, x, y, p: list(x) if x.dim() else need(None),
+    "movedim": lambda T, x, y, p: x.movedim(dim_of(x, p[0]), dim_of(x, p[1])),
+    "unflatten": lambda T, x, y, p: x.unflatten(dim_of(x, p[0]), (-1, 1)),
+    "expand_as": lambda T, x, y, p: x.expand_as(y),
+    "tensor_split": lambda T, x, y, p: x.tensor_split(2, dim_of(x, p[0])),
 }
 KINDS: dict[str, Operation] = {
     "view_as_real": lambda T, x, y, p: (need(x.is_complex()), T.view_as_real(x))[1],
@@ -242,6 +255,20 @@ INPLACE: dict[str, Operation] = {
     "index_add_": lambda T, x, y, p: x.index_add_(0, rows_of(T, x, 0), y),
     "tril_": lambda T, x, y, p: x.tril_(),
     "cumsum_": lambda T, x, y, p: x.cumsum_(dim_of(x, p[0])),
+    "relu_": lambda T, x, y, p: (need(not x.is_complex()), x.relu_())[1],
+    "exp_": lambda T, x, y, p: x.mul_(0.25).exp_(),
+    "pow_": lambda T, x, y, p: x.pow_(2),
+    "swap_halves": lambda T, x, y, p: x.copy_(x.flip(0)),
+    "copy_part": lambda T, x, y, p: x[: 1 + p[0] % 2].copy_(y),
+    "add_part_of_part": lambda T, x, y, p: x[:2][..., :1].add_(y.sum().to(x.dtype)),
+    "out_sum": lambda T, x, y, p: (
+        need(y.dim() and x.shape == y.shape[1:] and x.dtype == y.dtype),
+        T.sum(y, 0, out=x),
+    )[1],
+    "out_neg_part": lambda T, x, y, p: (
+        need(x.dim() and x[0].shape == y.shape),
+        T.neg(y, out=x[0]),
+    )[1],
     "out_add": lambda T, x, y, p: (need(x.shape == y.shape), T.add(y, 1, out=x))[1],
     "out_sin": lambda T, x, y, p: (need(x.shape == y.shape), T.sin(y, out=x))[1],
     "out_mul": lambda T, x, y, p: (need(x.shape == y.shape), T.mul(y, y, out=x))[1],
@@ -274,6 +301,13 @@ ACTIONS = (
     "grad",
     "subclass",
     "backward",
+    "double",
+    "prehook",
+    "function",
+    "function_dirty",
+    "function_view",
+    "function_two",
+    "packed",
 )
 
 
@@ -395,6 +429,38 @@ class Run:
         )
         return list(found)
 
+    def double(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> Any:
+        grad = self.torch.autograd.grad
+        (first,) = grad(squares(x), y, create_graph=True)
+        return list(grad(squares(first), y, retain_graph=True, allow_unused=True))
+
+    def prehook(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> None:
+        need(x.grad_fn is not None)
+
+        def triple(grads: Any) -> Any:
+            self.hooked.append([name, [numbers(g) for g in grads]])
+            return tuple(None if g is None else g * 3 for g in grads)
+
+        self.handles.append(x.grad_fn.register_prehook(triple))
+
+    def function(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> Tensor:
+        return functions_of(self.torch)["Product"].apply(x, y)
+
+    def function_dirty(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> Tensor:
+        self.check_mutation(x, x)
+        return functions_of(self.torch)["Tripled"].apply(x)
+
+    def function_view(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> Tensor:
+        return functions_of(self.torch)["View"].apply(x)
+
+    def function_two(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> Any:
+        return functions_of(self.torch)["Two"].apply(x)
+
+    def packed(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> Tensor:
+        hooks = self.torch.autograd.graph.saved_tensors_hooks
+        with hooks(lambda t: t.clone() * 2, lambda t: t / 2):
+            return x * y + x.sin()
+
     def backward(self, name: str, x: Tensor, y: Tensor, p: Parameters) -> None:
         squares(x).backward(retain_graph=p[0] % 3 != 0)
 
@@ -499,6 +565,65 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+_functions: dict[int, dict[str, Any]] = {}
+
+
+def functions_of(torch: Torch) -> dict[str, Any]:
+    """Functions with a derivative written by hand, by name."""
+    known = _functions.get(id(torch))
+    if known is not None:
+        return known
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            a, b = ctx.saved_tensors
+            wanted = ctx.needs_input_grad
+            first = (grad * b.conj()).sum_to_size(a.shape) if wanted[0] else None
+            return first, (grad * a.conj()).sum_to_size(b.shape) if wanted[1] else None
+
+    class Tripled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor) -> Tensor:
+            ctx.mark_dirty(a)
+            return a.mul_(3)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * 3
+
+    class View(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor) -> Tensor:
+            return a.view_as(a)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * 1
+
+    class Two(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor) -> Any:
+            fixed = a + 1
+            ctx.mark_non_differentiable(fixed)
+            ctx.set_materialize_grads(False)
+            return a * 2, fixed, a.sum()
+
+        @staticmethod
+        def backward(ctx: Any, first: Tensor, _: Tensor, third: Tensor) -> Any:
+            if first is None:
+                return third
+            return first * 2 if third is None else first * 2 + third
+
+    known = {kind.__name__: kind for kind in (Product, Tripled, View, Two)}
+    return _functions.setdefault(id(torch), known)
 
 
 _subclasses: dict[int, type] = {}

@@ -21,6 +21,7 @@ from maquette.autograd.node import (
     OpNode,
     SavedOutput,
     SavedTensor,
+    raise_freed,
     raise_modified,
     reattached,
 )
@@ -99,7 +100,7 @@ class DerivativePlan:
             "_Leaf": AccumulateGrad,
             "_NUMBERS": NUMBERS,
             "_conform": conform,
-            "_freed": _raise_freed,
+            "_freed": raise_freed,
             "_keep": _keep_watched if self.watched else _keep,
             "_keep_output": _keep_output_watched if self.watched else _keep_output,
             "_metas": _metas,
@@ -388,14 +389,6 @@ def _saved_operand(name: str, slot: str) -> Saved:
     ]
     opens = [f"if {slot}v is not None:", *(f"    {line}" for line in _check(slot))]
     return Saved(packs, [slot, f"{slot}v"], opens, True)
-
-
-def _raise_freed(node: Node) -> None:
-    raise RuntimeError(
-        "Trying to backward through the graph a second time (or directly access saved tensors "
-        "after they have already been freed). Specify retain_graph=True if you need to backward "
-        f"through the graph a second time. It failed in {node.name()}."
-    )
 
 
 def _refuse(t: Tensor) -> None:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn, cast
 
 from maquette.autograd.anomaly import remember_call
-from maquette.autograd.inplace import rebase_history
+from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import (
     Grad,
     Node,
@@ -372,8 +372,11 @@ def _connected(
     if node is None or fixed or not is_floating(out):
         if not written and _among(out, inputs):
             return _as_view(out) if tls.st.grad_enabled else _as_alias(out)
-        return alias(out) if fixed and out.requires_grad else out
+        # What a caller gave keeps its place in the graph; the result is outside of it.
+        apart = out.requires_grad and (fixed or (written and is_floating(out)))
+        return alias(out) if apart else out
     if written:
+        check_inplace(node.name(), out)
         if out.is_leaf and out.requires_grad:
             raise RuntimeError(
                 f"{node.name()}: a leaf Variable that requires grad has been used in an in-place "

@@ -339,6 +339,11 @@ class Run:
                 del grad
                 self._show_leaf(leaf, grads)
                 grad = grads.pop()
+            if grad is not None and leaf.variable._autograd().grad_fn is not None:
+                raise RuntimeError(
+                    f"leaf variable has been moved into the graph interior: {leaf.variable.meta} "
+                    f"was detached and then mutated by a recorded operation"
+                )
             # Since it was recorded, the leaf may have been told to require none.
             if grad is not None and self.accumulate and leaf.variable.requires_grad:
                 meta = leaf.variable.meta

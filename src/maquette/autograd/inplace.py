@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from typing import cast
 
 from maquette.autograd.engine import current_run
-from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained
+from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained, raise_freed
 from maquette.autograd.view_history import Look, empty_as, look_of, refuse_mutation, see
 from maquette.core.layout import contiguous_format
 from maquette.dispatch import keysets as K
-from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor, tell_requires_grad
 
 
-def check_inplace(op: OpOverload, target: Tensor) -> None:
-    """Refuse the writes that would make gradients wrong."""
+def check_inplace(name: str, target: Tensor) -> None:
+    """Refuse the writes that would make gradients wrong; ``name`` says what writes."""
     base, ag = target._base, target._ag
     if base is not None:
         if ag is not None and ag.creation_meta:
@@ -27,13 +26,13 @@ def check_inplace(op: OpOverload, target: Tensor) -> None:
         if target._keys & K.REQUIRES_GRAD and _is_leaf(base):
             raise RuntimeError(
                 "a view of a leaf Variable that requires grad is being used in an in-place "
-                f"operation. ({op._opname} on {target.meta}; write under no_grad, or to a view of "
+                f"operation. ({name} on {target.meta}; write under no_grad, or to a view of "
                 "a clone().)"
             )
     if target._keys & K.REQUIRES_GRAD and _is_leaf(target):
         raise RuntimeError(
             "a leaf Variable that requires grad is being used in an in-place operation. "
-            f"({op._opname} on {target.meta}; write under no_grad, or to a clone().)"
+            f"({name} on {target.meta}; write under no_grad, or to a clone().)"
         )
 
 
@@ -69,7 +68,7 @@ def _set_node(t: Tensor, node: Node, number: int, sharing: int) -> None:
 class CopySlices(Node):
     """The backward of a write to a view, as an operation on its base."""
 
-    __slots__ = ("base", "function", "last", "number", "view")
+    __slots__ = ("base", "freed", "function", "last", "number", "view")
 
     def __init__(self, base: Look, view: Tensor, function: Node, number: int) -> None:
         """function: the write, of which the view is output ``number``."""
@@ -81,6 +80,7 @@ class CopySlices(Node):
         self.last = "" if view._ag is None else view._ag.seen_as
         self.function = function
         self.number = number
+        self.freed = False
 
     def name(self) -> str:
         return "torch::autograd::CopySlices"
@@ -88,12 +88,15 @@ class CopySlices(Node):
     def release(self) -> None:
         # A saved result leads to the write itself, where backward is differentiated: it then runs
         # again in this run, and is released there.
+        self.freed = True
         run = current_run()
         if run is None or self.function not in run.buffers:
             self.function.release()
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         grad = grads[0]
+        if self.freed:
+            raise_freed(self)
         if grad is None:
             return [None] * len(self.edges)
         whole = empty_as(grad, self.base)

@@ -13,6 +13,7 @@ leads to a node with a smaller ``sequence``, or to an accumulator: the engine's 
 from __future__ import annotations
 
 import itertools
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -170,6 +171,11 @@ def reattached(saved: Tensor, node: Node, number: int = 0) -> Tensor:
     return out
 
 
+def call_name(node: Node) -> str:
+    """The call that a node is the backward of, as errors name it: ``Tanh`` of TanhBackward0."""
+    return re.sub(r"Backward\d*$", "", node.name())
+
+
 def raise_modified(t: Tensor, node: Node | None, number: int, expected: int) -> None:
     """The error of T24."""
     where = "" if node is None else f", which is output {number} of {node.name()},"
@@ -178,6 +184,15 @@ def raise_modified(t: Tensor, node: Node | None, number: int, expected: int) -> 
         f"operation: [{t.meta.dtype} {list(t.meta.shape)}]{where} is at version {t._version}; "
         f"expected version {expected} instead. Clone the tensor before writing to it, or write "
         "after the backward pass."
+    )
+
+
+def raise_freed(node: Node) -> None:
+    """The error of a second backward, once what was saved is gone."""
+    raise RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors "
+        "after they have already been freed). Specify retain_graph=True if you need to backward "
+        f"through the graph a second time. It failed in {node.name()}."
     )
 
 

@@ -255,7 +255,7 @@ def _recording_write(
             _refuse_out(op, params)
         for target in targets:
             if isinstance(target, Tensor):
-                check_inplace(op, target)
+                check_inplace(op._opname, target)
         kept: Sequence[object] = params
         if plan.saves_written:
             # The formulas speak of the values before the write.

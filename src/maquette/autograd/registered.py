@@ -133,7 +133,7 @@ def no_formula_kernel(explain: str) -> Callable[[OpOverload, int], Callable[...,
                 if not any(out is t for t in inputs):
                     set_history(out, node, 0)
                 elif Tag.inplace in op.tags:
-                    check_inplace(op, out)
+                    check_inplace(op._opname, out)
                     rebase_history(out, node, 0)
             return result
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-from maquette.autograd.node import Node, move_retained
+from maquette.autograd.node import Node, call_name, move_retained
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import find_packet
@@ -172,7 +172,7 @@ def refuse_mutation(view: Tensor, mutated: str) -> None:
         made = _MADE_IN.get(ag.creation_meta, "by a call that recorded nothing")
         start = f"A view was created {made} and {mutated} modified inplace"
     else:
-        start = f"Output {ag.output_nr} of {node.name()} is a view and {mutated} modified inplace"
+        start = f"Output {ag.output_nr} of {call_name(node)} is a view and {mutated} modified inplace"
     raise RuntimeError(f"{start}. {_WHY[ag.creation_meta]} (the view: {view.meta})")
 
 
