@@ -172,7 +172,8 @@ def refuse_mutation(view: Tensor, mutated: str) -> None:
         made = _MADE_IN.get(ag.creation_meta, "by a call that recorded nothing")
         start = f"A view was created {made} and {mutated} modified inplace"
     else:
-        start = f"Output {ag.output_nr} of {call_name(node)} is a view and {mutated} modified inplace"
+        output = f"Output {ag.output_nr} of {call_name(node)}"
+        start = f"{output} is a view and {mutated} modified inplace"
     raise RuntimeError(f"{start}. {_WHY[ag.creation_meta]} (the view: {view.meta})")
 
 
