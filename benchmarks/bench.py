@@ -281,6 +281,21 @@ def functionalized(*, fake: bool) -> Callable[[Side], Space]:
     return prepare
 
 
+def transforms(side: Side) -> Space:
+    """Function transforms of one or two operators on 4 x 4 tensors."""
+    torch = side.torch
+    func = torch.func
+    long = func.vmap(lambda x: [x := x + 1 for _ in range(100)][-1])
+    return {
+        "batched_add": func.vmap(torch.add),
+        "gradient": func.grad(lambda x: (x * x).sum()),
+        "jvp": lambda x, v: func.jvp(torch.sin, (x,), (v,)),
+        "long": long,
+        "a": torch.ones(4, 4),
+        "b": torch.ones(4, 4),
+    }
+
+
 ROWS = (
     Row("fake add, cpu", 50, "a + b", fake_pair("cpu")),
     Row("fake mm, cpu", 50, "mm(a, b)", fake_pair("cpu")),
@@ -316,6 +331,10 @@ ROWS = (
     Row("custom_op call", 4, "op(x)", custom_op),
     Row("Library.impl call", 2, "answer(x)", library_impl),
     Row("Library.impl call, its body an add", 2, "add(x, x)", library_impl),
+    Row("vmap(add)", 5, "batched_add(a, b)", transforms),
+    Row("vmap of 100 adds", 1, "long(a)", transforms),
+    Row("grad(sum(x*x))", 5, "gradient(a)", transforms),
+    Row("jvp(sin)", 2, "jvp(a, b)", transforms),
 )
 
 

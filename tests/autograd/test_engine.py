@@ -273,19 +273,19 @@ def test_accumulators_are_named_as_programs_that_draw_graphs_expect() -> None:
     assert accumulator.name() == "torch::autograd::AccumulateGrad"
 
 
-@pytest.mark.parametrize("moment", [1, 2])
-def test_T63_an_interrupt_during_backward_leaves_grad_mode_as_it_was(monkeypatch, moment):
+@pytest.mark.parametrize("switch", ["set_grad_enabled", "put_back"])
+def test_T63_an_interrupt_during_backward_leaves_grad_mode_as_it_was(monkeypatch, switch):
     x = mq.ones(2, requires_grad=True)
     loss = (x * x).sum()
-    switched, switch = [], DispatchState.set_grad_enabled
+    calls, real = [], getattr(DispatchState, switch)
 
-    def interrupted(st, flag):
-        switched.append(flag)
-        if len(switched) == moment:
+    def interrupted(st, given):
+        calls.append(given)
+        if len(calls) == 1:
             raise KeyboardInterrupt
-        switch(st, flag)
+        real(st, given)
 
-    monkeypatch.setattr(DispatchState, "set_grad_enabled", interrupted)
+    monkeypatch.setattr(DispatchState, switch, interrupted)
     with pytest.raises(KeyboardInterrupt):
         loss.backward()
     assert mq.is_grad_enabled()

@@ -59,11 +59,12 @@ def run_backward(
         )
     run = Run(roots, wanted, retain_graph, create_graph, accumulate)
     st = tls.st
-    grad_before = st.grad_enabled
+    sets = st.sets()
     context_before = st.node_context
     runs.append(run)
     try:
-        st.set_grad_enabled(create_graph)
+        if create_graph is not sets[2]:
+            st.set_grad_enabled(create_graph)
         run.overriding.off()
         for (node, number), grad in zip(roots, root_grads, strict=True):
             run.deposit(node, number, grad)
@@ -76,9 +77,9 @@ def run_backward(
         run.overriding.on()
         st.node_context = context_before
         try:
-            st.set_grad_enabled(grad_before)
+            st.put_back(sets)
         except BaseException:  # an interrupt that came at this very moment
-            st.set_grad_enabled(grad_before)
+            st.put_back(sets)
             raise
     return run.found
 

@@ -21,6 +21,10 @@ from maquette.dispatch.keysets import (
 _FIRST_INCLUDE = DispatchKeySet("BackendSelect", "ADInplaceOrView").raw_repr()
 
 
+Sets = tuple[int, int, bool, int, dict[int, int]]
+"""The sets of a thread as `DispatchState.sets` gives them."""
+
+
 class DispatchState:
     """What the dispatcher knows of one thread.
 
@@ -35,7 +39,6 @@ class DispatchState:
     ``snapshot`` is both sets as they were when the running mode or subclass was called.
     ``transforms`` are the interpreters of the function transforms in force, the outermost first;
     ``forward_enabled`` says whether calls carry tangents, ``single_level_function`` that
-    `autograd.Function` is not to ask them.
     `autograd.Function` is not to ask them.
     """
 
@@ -147,6 +150,14 @@ class DispatchState:
             self.keep, self.effective = before[2], before[3]
         else:
             self._derive()
+
+    def sets(self) -> Sets:
+        """Both sets, grad mode, and what follows from them, for `put_back`."""
+        return self.include, self.exclude, self.grad_enabled, self.keep, self.effective
+
+    def put_back(self, sets: Sets) -> None:
+        """Make the sets and grad mode again what `sets` gave."""
+        self.include, self.exclude, self.grad_enabled, self.keep, self.effective = sets
 
     def effective_keys(self, arguments: int) -> int:
         """The effective key set of a call whose arguments have these keys."""

@@ -11,11 +11,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
-from maquette.core.dtype import bool_
-from maquette.core.promotion import result_type_of
-from maquette.dispatch.base import TransformType
 from maquette.dispatch.forms import Form, returns_of
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
@@ -24,43 +21,22 @@ from maquette.dispatch.operator import OpOverload, keys_of
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.interpreter import FRONT, VMAP_MODE, Interpreter, run_below
+from maquette.transforms.interpreter import Interpreter, run_below
+from maquette.transforms.pointwise import (
+    VmapLevel,
+    in_place_call,
+    pointwise_call,
+    refuse_unbatched_target,
+)
 from maquette.transforms.randomness import random_call
 from maquette.transforms.rules import POINTWISE, Decomposition, operators, rule_of
 from maquette.transforms.wrappers import BatchedTensor, Wrapper, batched, revived
 
-Dim = int | None
 
-
-class VmapInfo(NamedTuple):
-    """What a batching rule is told: the size of the batch, and what random operators may do."""
-
-    batch_size: int
-    randomness: str
-
-
-class VmapInterpreter(Interpreter):
+class VmapInterpreter(VmapLevel):
     """The level of one vmap."""
 
-    __slots__ = ("info",)
-
-    transform = TransformType.Vmap
-    bits = FRONT | VMAP_MODE
-    keeps_grad_mode = True
-
-    def __init__(self, batch_size: int, randomness: str) -> None:
-        self.info = VmapInfo(batch_size, randomness)
-
-    def batch_size(self) -> int:
-        """The size of the hidden dimension."""
-        return self.info.batch_size
-
-    def randomness(self) -> str:
-        """What random operators may do: "error", "different" or "same"."""
-        return self.info.randomness
-
-    def get_state(self) -> tuple[object, ...]:
-        return (*super().get_state(), *self.info)
+    __slots__ = ()
 
     def process(self, op: OpOverload, params: Sequence[object]) -> object:
         return batched_call(op)(self, params)
@@ -71,13 +47,13 @@ Call = Callable[[VmapInterpreter, Sequence[object]], object]
 
 def batched_call(op: OpOverload) -> Call:
     """How an operator runs at a level of vmap."""
-    for key in (DispatchKey.FuncTorchBatched, DispatchKey.FuncTorchBatchedDecomposition):
+    for key in _OWN_KERNELS:
         kernels = op._kernels.get(key)
         if kernels:
             return _by_kernel(op, kernels[-1])
+    if broadcasts(op):
+        return pointwise_call(op)
     rule = rule_of(op)
-    if rule is POINTWISE:
-        return _pointwise(op)
     if isinstance(rule, Decomposition):
         function = rule.function
         return lambda level, params: function(*params)
@@ -89,6 +65,22 @@ def batched_call(op: OpOverload) -> Call:
     if Tag.nondeterministic_seeded in op.tags:
         return random_call(op, _by_rule, _by_twin)
     return _by_form(op)
+
+
+_OWN_KERNELS = (DispatchKey.FuncTorchBatched, DispatchKey.FuncTorchBatchedDecomposition)
+
+
+def broadcasts(op: OpOverload) -> bool:
+    """Whether all that vmap needs to know of an operator is that it broadcasts its tensors."""
+    if any(op._kernels.get(key) for key in _OWN_KERNELS):
+        return False
+    rule = rule_of(op)
+    if rule is not None:
+        return rule is POINTWISE
+    others = (Tag.nondeterministic_seeded, Tag.dynamic_output_shape, Tag.data_dependent_output)
+    if Tag.pointwise not in op.tags or any(tag in op.tags for tag in others):
+        return False
+    return definition_of(op) is None and not op._schema.is_mutable
 
 
 def definition_of(op: OpOverload) -> Kernel | None:
@@ -116,11 +108,8 @@ def _by_form(op: OpOverload) -> Call:
             f"vmap: the answer of {op.name()} depends on data, which differ over the batch; "
             "rewrite it with other operators, or call it outside of vmap"
         )
-    if Tag.pointwise in op.tags:
-        if not written:
-            return _pointwise(op)
-        if written == [0] and not op._schema.arguments[0].is_out:
-            return _pointwise_in_place(op)
+    if Tag.pointwise in op.tags and written == [0] and not op._schema.arguments[0].is_out:
+        return in_place_call(op)
     if written:
         return _by_twin(op)
     return _loop(op)
@@ -203,102 +192,6 @@ def _same_arguments(op: OpOverload, params: Sequence[object], result: object) ->
     results = (result,) if len(kinds) == 1 else cast(Sequence[object], result)
     found = [params[k.source] if k.kind == "written" else r for k, r in zip(kinds, results)]
     return found[0] if len(kinds) == 1 else tuple(found) if kinds else None
-
-
-# --- pointwise operators ----------------------------------------------------------------------
-
-
-def _pointwise(op: OpOverload) -> Call:
-    single = len(op._schema.returns) == 1
-
-    def call(level: VmapInterpreter, params: Sequence[object]) -> object:
-        rank = most = -1
-        values: list[object] = []
-        simple = True
-        for p in params:
-            if p.__class__ is BatchedTensor and p._interpreter is level:
-                t = p
-                own = t.meta.ndim
-                simple = simple and t._bdim == 0 and (rank < 0 or own == rank)
-                rank = own if own > rank else rank
-                values.append(t._value)
-            else:
-                if isinstance(p, Tensor):
-                    most = p.meta.ndim if p.meta.ndim > most else most
-                values.append(p)
-        # Batches in front and of one rank broadcast as they are; the rank 0 of a result of
-        # promotion would not be the rank that they show.
-        if not simple or most > rank or (rank == 0 and len(values) > 1):
-            values = _aligned(level, params, max(rank, most))
-        result = run_below(level, op, values)
-        if single:
-            return batched(cast(Tensor, result), 0, level)
-        return tuple([batched(r, 0, level) for r in cast(tuple[Tensor, ...], result)])
-
-    return call
-
-
-def _aligned(level: VmapInterpreter, params: Sequence[object], rank: int) -> list[object]:
-    """Values with the batch in front and their other dimensions at the end of ``rank`` of them."""
-    metas = [p.meta for p in params if isinstance(p, Tensor)]
-    kind = None
-    if len({m.dtype for m in metas}) > 1:
-        kind = result_type_of([*metas, *(p for p in params if isinstance(p, _NUMBERS))])
-    values: list[object] = []
-    with level.lower():
-        for p in params:
-            if p.__class__ is BatchedTensor and p._interpreter is level:
-                t = p
-                value = in_front(t._value, t._bdim, rank)
-                # In rank 0 a tensor has a weak say in the type of the result, a batch has a full.
-                if kind is not None and not t.meta.ndim and t.meta.dtype is not bool_:
-                    value = value.to(kind)
-                values.append(value)
-            else:
-                values.append(p)
-    return values
-
-
-_NUMBERS = (int, float, bool, complex)
-
-
-def in_front(t: Tensor, dim: int, rank: int = 0) -> Tensor:
-    """``t`` with dimension ``dim`` first, and the others behind as many 1s as ``rank`` asks."""
-    if dim:
-        order = [dim, *(i for i in range(t.meta.ndim) if i != dim)]
-        t = t.permute(order)
-    missing = rank + 1 - t.meta.ndim
-    if missing > 0:
-        t = t[(slice(None), *[None] * missing)]
-    return t
-
-
-def _pointwise_in_place(op: OpOverload) -> Call:
-    def call(level: VmapInterpreter, params: Sequence[object]) -> object:
-        target = params[0]
-        if target.__class__ is not BatchedTensor or cast(Wrapper, target)._interpreter is not level:
-            refuse_unbatched_target(op)
-        rank = cast(Tensor, target).meta.ndim
-        others = [p.meta.ndim for p in params[1:] if isinstance(p, Tensor)]
-        values = _aligned(level, params, max([rank, *others]))
-        t = cast(BatchedTensor, target)
-        with level.lower():
-            values[0] = in_front(t._value, t._bdim)
-        run_below(level, op, values)
-        return target
-
-    return call
-
-
-def refuse_unbatched_target(op: OpOverload) -> None:
-    """The error of a write of a batch into a tensor that has none."""
-    raise RuntimeError(
-        f"vmap: {op.name()}(self, *extra_args) is not possible because there exists a Tensor "
-        "`other` in extra_args that has more elements than `self`. This happened due to `other` "
-        "being vmapped over but `self` not being vmapped over in a vmap. Please try to use "
-        "out-of-place operators instead of in-place operators. If said operator is being called "
-        "inside the PyTorch framework, consider using a different operator"
-    )
 
 
 # --- forms that write, and the rest -----------------------------------------------------------
@@ -397,4 +290,4 @@ def _stacked(op: OpOverload, rows: Sequence[object], level: Interpreter) -> obje
     return first
 
 
-__all__ = ["VmapInfo", "VmapInterpreter", "batched_call", "in_front"]
+__all__ = ["VmapInterpreter", "batched_call", "broadcasts", "definition_of"]

@@ -22,9 +22,10 @@ from maquette.autograd.function import TRANSFORMED, Function
 from maquette.core.pytree import tree_flatten
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.batch import VmapInfo, VmapInterpreter
+from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.forward_level import JvpInterpreter, tangent_at, write_tangent
 from maquette.transforms.interpreter import Interpreter, pushed, top
+from maquette.transforms.pointwise import VmapInfo
 from maquette.transforms.reverse_level import GradInterpreter
 from maquette.transforms.rules import operators
 from maquette.transforms.vmap import broadcast_to_and_flatten, unwrap_batched, wrap_batched

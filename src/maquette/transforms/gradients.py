@@ -15,7 +15,7 @@ from maquette.autograd.node import Edge, grad_edge
 from maquette.core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.interpreter import Interpreter, pushed
+from maquette.transforms.interpreter import Interpreter, pop, push, pushed
 from maquette.transforms.reverse_level import GradInterpreter, require_grad
 from maquette.transforms.rules import operators
 from maquette.transforms.vmap import vmap
@@ -69,6 +69,8 @@ def _grad_and_value(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
+    if argnums == 0 and len(args) == 1 and not (has_aux or kwargs) and isinstance(args[0], Tensor):
+        return _of_one_tensor(func, args[0])
     level = GradInterpreter()
     with pushed(level):
         chosen = chosen_arguments(args, argnums)
@@ -93,8 +95,25 @@ def _grad_and_value(
     return gradients, value
 
 
+def _of_one_tensor(func: Function, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The common case, without trees: a function of one tensor."""
+    level = GradInterpreter()
+    below = push(level)
+    try:
+        leaf = _leaf(x, level)
+        output = func(leaf)
+        _check_scalar(output)
+        edge = grad_edge(output) if _of(output, level) else None
+    finally:
+        pop(level, below)
+    value = lowered(output, level)
+    if edge is None:
+        return operators.zeros_like(lowered(leaf, level)), value
+    return _pulled([edge], [_ones(value)], [leaf], level)[0], value
+
+
 def _ones(value: Tensor) -> Tensor:
-    return operators.ones_like(value)
+    return cast(Tensor, operators.ones_like.default(value))
 
 
 def _check_scalar(output: Any) -> None:
@@ -155,17 +174,19 @@ def _inner(args: tuple[Any, ...], argnums: Argnums, chosen: Any, level: Interpre
 def differentiable(tree: Any, level: Interpreter) -> tuple[list[Tensor], TreeSpec]:
     """The tensors of a tree as leaves of a level that require grad there."""
     leaves, spec = tree_flatten(tree)
-    made = []
-    for t in leaves:
-        if not isinstance(t, Tensor):
-            raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
-        kind = t.meta.dtype
-        if not (kind.is_floating_point or kind.is_complex):
-            raise RuntimeError(
-                f"only Tensors of floating point dtype can require gradients; this is {kind}"
-            )
-        made.append(require_grad(tracked(revived(t), level)))
-    return made, spec
+    return [_leaf(t, level) for t in leaves], spec
+
+
+def _leaf(t: Any, level: Interpreter) -> Tensor:
+    """A tensor as a leaf of a level that requires grad there."""
+    if not isinstance(t, Tensor):
+        raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
+    kind = t.meta.dtype
+    if not (kind.is_floating_point or kind.is_complex):
+        raise RuntimeError(
+            f"only Tensors of floating point dtype can require gradients; this is {kind}"
+        )
+    return require_grad(tracked(revived(t), level))
 
 
 def _at(tree: Any, level: Interpreter) -> Any:
@@ -227,12 +248,16 @@ def _pulled(
             retain_graph=retain_graph,
             create_graph=tls.st.grad_enabled,
         )
-    found = []
-    for leaf in leaves:
-        state = leaf._autograd()
-        gradient, state.grad = state.grad, None
-        found.append(operators.zeros_like(lowered(leaf, level)) if gradient is None else gradient)
-    return found
+    return [_taken(leaf, level) for leaf in leaves]
+
+
+def _taken(leaf: Tensor, level: Interpreter) -> Tensor:
+    """The gradient that a leaf was given, or zeros."""
+    state = leaf._autograd()
+    gradient, state.grad = state.grad, None
+    if gradient is None:
+        return cast(Tensor, operators.zeros_like(lowered(leaf, level)))
+    return gradient
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:

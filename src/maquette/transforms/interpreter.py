@@ -19,7 +19,7 @@ from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.base import TransformType
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, keys_of
-from maquette.dispatch.tls import DispatchState, tls
+from maquette.dispatch.tls import Sets, tls
 
 FRONT = K.functionality_bits(DispatchKey.FuncTorchDynamicLayerFrontMode)
 VMAP_MODE = K.functionality_bits(DispatchKey.FuncTorchVmapMode)
@@ -110,7 +110,7 @@ class _Lowered:
     def __enter__(self) -> None:
         st = tls.st
         level = self._interpreter
-        self._saved = (st.transforms, st.include, st.exclude, st.grad_enabled)
+        self._saved = (st.transforms, st.sets())
         st.transforms = level.below
         grad = st.grad_enabled if level.keeps_grad_mode else level.grad_before
         include = st.include & ~TOP | level.include_below
@@ -122,15 +122,9 @@ class _Lowered:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _restore(tls.st, self._saved)
-
-
-Saved = tuple[tuple[object, ...], int, int, bool]
-
-
-def _restore(st: DispatchState, saved: Saved) -> None:
-    st.transforms, include, exclude, grad = saved
-    st.set_sets(include, exclude, grad_enabled=grad)
+        st = tls.st
+        st.transforms, sets = self._saved
+        st.put_back(sets)
 
 
 def run_below(level: Interpreter, op: OpOverload, values: Sequence[object]) -> object:
@@ -162,31 +156,48 @@ def top() -> Interpreter | None:
     return cast(Interpreter, found[-1]) if found else None
 
 
+Below = tuple[tuple[object, ...], Sets, bool]
+
+
+def push(level: Interpreter) -> Below:
+    """Put a new level on top of the stack; what `pop` needs to take it off again."""
+    st = tls.st
+    transforms = st.transforms
+    below = (transforms, sets := st.sets(), st.forward_enabled)
+    include, exclude, grad = sets[:3]
+    level.below = cast(tuple[Interpreter, ...], transforms)
+    level.number = len(transforms) + 1
+    level.include_below = include & TOP
+    level.exclude = exclude
+    level.grad_before = grad
+    level.live = True
+    st.forward_enabled = True
+    st.transforms = (*transforms, level)
+    st.set_sets(
+        include & ~TOP | level.bits, exclude, grad_enabled=grad if level.keeps_grad_mode else True
+    )
+    return below
+
+
+def pop(level: Interpreter, below: Below) -> None:
+    """Take a level off the stack: it is dead from now on."""
+    level.live = False
+    st = tls.st
+    st.transforms, sets, st.forward_enabled = below
+    st.put_back(sets)
+
+
 class pushed:  # named as the block that it opens
     """For a ``with`` block: a new level on top of the stack; it is dead afterwards."""
 
-    __slots__ = ("_forward", "_interpreter", "_saved")
+    __slots__ = ("_below", "_interpreter")
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
 
     def __enter__(self) -> Interpreter:
-        st = tls.st
-        level = self._interpreter
-        below = cast(tuple[Interpreter, ...], st.transforms)
-        self._saved = (st.transforms, st.include, st.exclude, st.grad_enabled)
-        level.below = below
-        level.number = len(below) + 1
-        level.include_below = st.include & TOP
-        level.exclude = st.exclude
-        level.grad_before = st.grad_enabled
-        level.live = True
-        self._forward = st.forward_enabled
-        st.forward_enabled = True
-        st.transforms = (*below, level)
-        grad = st.grad_enabled if level.keeps_grad_mode else True
-        st.set_sets(st.include & ~TOP | level.bits, st.exclude, grad_enabled=grad)
-        return level
+        self._below = push(self._interpreter)
+        return self._interpreter
 
     def __exit__(
         self,
@@ -194,9 +205,7 @@ class pushed:  # named as the block that it opens
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._interpreter.live = False
-        tls.st.forward_enabled = self._forward
-        _restore(tls.st, self._saved)
+        pop(self._interpreter, self._below)
 
 
 @contextmanager
@@ -214,26 +223,28 @@ def at_level(level: Interpreter) -> Iterator[None]:
 def temporarily_clear_interpreter_stack() -> Iterator[list[Interpreter]]:
     """For a block: no transforms at all; yields those that were in force, the outermost first."""
     st = tls.st
-    saved = (st.transforms, st.include, st.exclude, st.grad_enabled)
+    levels_before, sets = st.transforms, st.sets()
     st.transforms = ()
     st.set_include(st.include & ~TOP)
     try:
-        yield list(cast(tuple[Interpreter, ...], saved[0]))
+        yield list(cast(tuple[Interpreter, ...], levels_before))
     finally:
-        _restore(st, saved)
+        st.transforms = levels_before
+        st.put_back(sets)
 
 
 @contextmanager
 def temporarily_restore_interpreter_stack(levels: Sequence[Interpreter]) -> Iterator[None]:
     """For a block: the transforms that `temporarily_clear_interpreter_stack` took away."""
     st = tls.st
-    saved = (st.transforms, st.include, st.exclude, st.grad_enabled)
+    before, sets = st.transforms, st.sets()
     st.transforms = tuple(levels)
     st.set_include(st.include & ~TOP | (levels[-1].bits if levels else 0))
     try:
         yield
     finally:
-        _restore(st, saved)
+        st.transforms = before
+        st.put_back(sets)
 
 
 @contextmanager
@@ -268,6 +279,8 @@ __all__ = [
     "TransformType",
     "at_level",
     "compare_functorch_state",
+    "pop",
+    "push",
     "pushed",
     "run_below",
     "stack",

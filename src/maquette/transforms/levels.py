@@ -19,7 +19,7 @@ from maquette.dispatch.operator import OpOverload, fall_through, keys_of, set_fa
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.batch import VmapInterpreter, batched_call
+from maquette.transforms.batch import VmapInterpreter, batched_call, broadcasts
 from maquette.transforms.functional.wrapper import each
 from maquette.transforms.interpreter import (
     BACK,
@@ -29,7 +29,8 @@ from maquette.transforms.interpreter import (
     Interpreter,
     at_level,
 )
-from maquette.transforms.reverse_level import back_kernel
+from maquette.transforms.pointwise import written_out
+from maquette.transforms.reverse_level import back_kernel, written_out_front
 from maquette.transforms.wrappers import Wrapper, revived
 
 _WRAPPED = BATCHED | GRAD_WRAPPER | BACK
@@ -56,7 +57,7 @@ def _own_level(op: OpOverload) -> Boxed:
             call = calls[level.__class__] = level.call_of(op)
         return call(level, params)
 
-    return kernel
+    return written_out_front(op, kernel)
 
 
 def _batching(op: OpOverload) -> Boxed:
@@ -92,7 +93,7 @@ def _innermost(op: OpOverload) -> Boxed:
         with at_level(highest):
             return op.run(tls.st.effective_keys(keys_of(params)), params)
 
-    return kernel
+    return written_out(op, kernel) if broadcasts(op) else kernel
 
 
 def _tensors(params: Sequence[object]) -> list[object]:
@@ -109,7 +110,18 @@ def left_behind(op: OpOverload, ks: int) -> Boxed:
     """The kernel at FuncTorchBatched and FuncTorchGradWrapper: the transform is over."""
 
     def kernel(ks: int, *params: object) -> object:
-        return run_revived(op, params)
+        st = tls.st
+        keys = 0
+        values: list[object] = []
+        for p in params:
+            if p.__class__ is tuple:
+                return run_revived(op, params)
+            if isinstance(p, Tensor):
+                p = revived(p) if isinstance(p, Wrapper) else p
+                keys |= p._keys
+            values.append(p)
+        keys = (keys | st.include) & st.keep
+        return (op._table.get(keys) or op.resolve(keys))(keys, *values)
 
     return kernel
 

@@ -14,11 +14,12 @@ from typing import cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import TransformType
+from maquette.dispatch.generated import generate
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import ADINPLACE, Tensor
-from maquette.transforms.interpreter import BACK, GRAD_WRAPPER, TOP, Interpreter, run_below
+from maquette.transforms.interpreter import BACK, GRAD_WRAPPER, PLAIN, TOP, Interpreter, run_below
 from maquette.transforms.wrappers import GradTrackingTensor, Wrapper, revived, tracked
 
 _CARRIED = K.WATCHED | ADINPLACE
@@ -109,6 +110,10 @@ def refuse_captured(op: OpOverload) -> None:
 
 def back_kernel(op: OpOverload, ks: int) -> Boxed:
     """The kernel at FuncTorchDynamicLayerBackMode: the call on the level below, wrapped again."""
+    return written_out_back(op, _back_kernel(op))
+
+
+def _back_kernel(op: OpOverload) -> Boxed:
     aliases = any(a.alias_info is not None for a in op._schema.arguments)
 
     def kernel(ks: int, *params: object) -> object:
@@ -177,6 +182,97 @@ def _same_or_wrapped(
         return r
 
     return one(result)
+
+
+# --- written out ------------------------------------------------------------------------------
+
+
+def written_out_front(op: OpOverload, otherwise: Boxed) -> Boxed:
+    """`GradInterpreter.call_of`, for tensors of the level and for what is no tensor."""
+    tensors = _lone_tensors(op)
+    if tensors is None:
+        return otherwise
+    passed = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
+    lines = [
+        f"def _kernel(_ks, {passed}):",
+        "    _st = _tls.st",
+        "    _level = _st.transforms[-1]",
+        "    if _level.__class__ is not _Level:",
+        f"        return _otherwise(_ks, {passed})",
+        "    _keys = 0",
+    ]
+    for i in tensors:
+        lines += [
+            f"    if p{i}.__class__ is _Tracked and p{i}._interpreter is _level:",
+            f"        _keys |= p{i}._keys",
+            f"    elif isinstance(p{i}, _Tensor):",
+            f"        return _otherwise(_ks, {passed})",
+        ]
+    lines += [
+        f"    _keys |= {BACK} | _st.include & {_CARRIED}",
+        f"    _keys &= (_st.keep | {K.AUTOGRAD}) & {_DROPPED}",
+        f"    return (_get(_keys) or _resolve(_keys))(_keys, {passed})",
+    ]
+    return _generate(op, lines, otherwise)
+
+
+def written_out_back(op: OpOverload, otherwise: Boxed) -> Boxed:
+    """`_back_kernel` and `run_below`, for operators that neither write nor give views."""
+    arguments, returns = op._schema.arguments, op._schema.returns
+    tensors = _lone_tensors(op)
+    single = len(returns) == 1 and returns[0].type.written == "Tensor"
+    aliases = any(a.alias_info is not None for a in arguments)
+    if tensors is None or aliases or not single or op.facts.shape is None:
+        return otherwise
+    passed = ", ".join(f"p{i}" for i in range(len(arguments)))
+    values = ", ".join(f"_v{i}" if i in tensors else f"p{i}" for i in range(len(arguments)))
+    lines = [
+        f"def _kernel(_ks, {passed}):",
+        "    _st = _tls.st",
+        "    _level = _st.transforms[-1]",
+        "    _keys = 0",
+    ]
+    for i in tensors:
+        lines += [
+            f"    if p{i}.__class__ is _Tracked and p{i}._interpreter is _level:",
+            f"        _v{i} = p{i}._value",
+            f"        _keys |= _v{i}._keys",
+            f"    elif isinstance(p{i}, _Tensor):",
+            f"        return _otherwise(_ks, {passed})",
+            "    else:",
+            f"        _v{i} = p{i}",
+        ]
+    lines += [
+        f"    _keys = (_keys | _st.include & {~TOP} | _level.include_below) & _st.keep",
+        f"    if _keys & {~PLAIN} or _st.exclude != _level.exclude:",
+        f"        return _otherwise(_ks, {passed})",
+        "    if _st.grad_enabled != _level.grad_before:",
+        f"        return _otherwise(_ks, {passed})",
+        f"    return _wrap((_get(_keys) or _resolve(_keys))(_keys, {values}), _level)",
+    ]
+    return _generate(op, lines, otherwise)
+
+
+def _lone_tensors(op: OpOverload) -> list[int] | None:
+    """Which parameters are tensors; None where there are none, or lists of them."""
+    written = [a.type.written for a in op._schema.arguments]
+    if any(t.startswith("Tensor") and "[" in t for t in written):
+        return None
+    return [i for i, t in enumerate(written) if t.startswith("Tensor")] or None
+
+
+def _generate(op: OpOverload, lines: list[str], otherwise: Boxed) -> Boxed:
+    space: dict[str, object] = {
+        "_tls": tls,
+        "_Level": GradInterpreter,
+        "_Tracked": GradTrackingTensor,
+        "_Tensor": Tensor,
+        "_otherwise": otherwise,
+        "_get": op._table.get,
+        "_resolve": op.resolve,
+        "_wrap": tracked,
+    }
+    return generate("\n".join(lines) + "\n", "_kernel", "graded", space)
 
 
 __all__ = ["GradInterpreter", "back_kernel", "refuse_captured", "require_grad"]

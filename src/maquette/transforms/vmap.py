@@ -15,9 +15,9 @@ from maquette.core.pytree import TreeSpec, tree_flatten, tree_unflatten
 from maquette.tensor.generator import default_generator
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
-from maquette.transforms.interpreter import RANDOMNESS, Interpreter, pushed
+from maquette.transforms.interpreter import RANDOMNESS, Interpreter, pop, push, pushed
 from maquette.transforms.rules import operators
-from maquette.transforms.wrappers import BatchedTensor, Wrapper, batched, revived
+from maquette.transforms.wrappers import BatchedTensor, batched, revived
 
 Dims = Any
 """An int, None, or a tree of them that is a prefix of the inputs' or outputs' tree."""
@@ -50,7 +50,16 @@ def vmap(
     if chunk_size is not None and not chunk_size > 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
+    plain = chunk_size is None and in_dims.__class__ is int and out_dims.__class__ is int
+    plain = plain and out_dims == 0
+
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if plain and not kwargs and args:
+            for a in args:
+                if not isinstance(a, Tensor):
+                    break
+            else:
+                return _of_tensors(func, in_dims, randomness, args)
         return vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args, **kwargs)
 
     return named_after(func, wrapped)
@@ -83,13 +92,6 @@ def vmap_impl(
     **kwargs: Any,
 ) -> Any:
     """`vmap` of a function, called with these arguments."""
-    if chunk_size is None and in_dims.__class__ is int and not kwargs and out_dims == 0:
-        for a in args:
-            if not isinstance(a, Tensor):
-                break
-        else:
-            if args:
-                return _of_tensors(func, in_dims, randomness, args)
     size, flat_dims, flat_args, spec = process_batched_inputs(in_dims, args, func)
     if chunk_size is not None:
         return _chunked(
@@ -100,20 +102,22 @@ def vmap_impl(
 
 def _of_tensors(func: Function, dim: int, randomness: str, args: tuple[Tensor, ...]) -> Any:
     """The common case, without trees: tensors in, all mapped over one dimension."""
-    size = None
+    size: int | None = None
     for t in args:
         shape = t.meta.shape
-        if not -len(shape) <= dim < len(shape) or size not in (None, shape[dim]):
+        if not -len(shape) <= dim < len(shape) or (size is not None and size != shape[dim]):
             process_batched_inputs(dim, args, func)  # which says what is wrong
         size = shape[dim]
     assert size is not None
     level = VmapInterpreter(size, randomness)
-    with pushed(level):
-        inner = [
-            batched(revived(t) if isinstance(t, Wrapper) else t, dim % t.meta.ndim, level)
-            for t in args
-        ]
+    below = push(level)
+    try:
+        inner = [batched(revived(t), dim % t.meta.ndim if dim else 0, level) for t in args]
         result = func(*inner)
+    finally:
+        pop(level, below)
+    if result.__class__ is BatchedTensor and result._bdim == 0 and result._interpreter is level:
+        return result._value
     if isinstance(result, Tensor):
         return _unhidden(result, 0, level)
     return _unwrap_batched(result, 0, level, func)

@@ -9,7 +9,7 @@ from maquette.aten.batching.forms import VmapInfo, aten, elementwise, rank_of, s
 from maquette.core.dtype import float64
 from maquette.core.promotion import get_default_dtype
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.batch import refuse_unbatched_target
+from maquette.transforms.pointwise import refuse_unbatched_target
 from maquette.transforms.rules import decomposition_for, family, rule_for
 
 family("empty_like zeros_like ones_like full_like zero fill.Scalar", elementwise)

@@ -12,7 +12,7 @@ from typing import Any
 from maquette.core.layout import channels_last, channels_last_3d
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.batch import VmapInfo, in_front
+from maquette.transforms.pointwise import VmapInfo, in_front
 from maquette.transforms.rules import operators as aten
 
 Rule = Callable[..., Any]

@@ -11,7 +11,7 @@ from typing import Any
 
 from maquette.aten.batching.forms import VmapInfo, along, aten, rank_of, to_front, wrapped
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.batch import refuse_unbatched_target
+from maquette.transforms.pointwise import refuse_unbatched_target
 from maquette.transforms.rules import decomposition_for, family, rule_for
 
 family("gather scatter.src scatter.value scatter_add scatter.reduce scatter.value_reduce", along)
