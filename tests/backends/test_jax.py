@@ -14,8 +14,9 @@ import maquette as mq
 from maquette.backends.jax import JaxBackend
 from maquette.library import register_backend
 from maquette.tensor import backend as backends
+from maquette.tensor.keys import keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import keys_for, wrap
+from maquette.tensor.tensor import wrap
 
 needs_jax = pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="JAX is not installed; pip install jax"

@@ -24,8 +24,9 @@ from maquette.fake.describe import (
     safe_is_leaf,
 )
 from maquette.fake.meta_converter import MetaConverter
+from maquette.tensor.keys import keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import keys_for, wrap
+from maquette.tensor.tensor import wrap
 
 
 @pytest.fixture

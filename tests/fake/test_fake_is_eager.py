@@ -25,7 +25,8 @@ import pytest
 
 import maquette as mq
 from maquette.dispatch.registry import all_overloads
-from maquette.tensor.tensor import array_over, from_array
+from maquette.tensor.arrays import array_over
+from maquette.tensor.tensor import from_array
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = pathlib.Path(mq.__file__).parent

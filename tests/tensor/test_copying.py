@@ -7,7 +7,8 @@ import pytest
 
 import maquette as mq
 from maquette.tensor import Buffer, Parameter
-from maquette.tensor.tensor import CONJUGATE, Tensor
+from maquette.tensor.keys import CONJUGATE
+from maquette.tensor.tensor import Tensor
 
 
 def tail(t: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 
 import maquette as mq
 from maquette.tensor.interchange import from_dlpack, to_dlpack
-from maquette.tensor.tensor import CONJUGATE
+from maquette.tensor.keys import CONJUGATE
 
 
 def test_T52_numpy_shares_the_memory() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 import maquette as mq
 from maquette.tensor import Parameter
-from maquette.tensor.tensor import CONJUGATE, Tensor
+from maquette.tensor.keys import CONJUGATE
+from maquette.tensor.tensor import Tensor
 
 
 def written(obj: dict[str, Tensor], **options: object) -> bytes:

@@ -7,7 +7,8 @@ are bound to one overload each, so that ``a + b`` is one function call away from
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, MethodType
+from typing import Any
 
 from maquette.api.creation import as_tensor
 from maquette.api.from_schema import gives_method, method_face
@@ -18,7 +19,7 @@ from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.torch_function import call_torch_function
 from maquette.symbolic.numbers import SymNumber
-from maquette.tensor.tensor import LateMethod, Tensor
+from maquette.tensor.tensor import Tensor
 
 _NUMBERS = (int, float, bool, complex, SymNumber)
 
@@ -182,6 +183,21 @@ def _unary(operator: str) -> Callable[[Tensor], object]:
         return getattr(self, operator)()
 
     return method
+
+
+class LateMethod:
+    """Stands in `Tensor` for a method that an operator gives, until it is first asked for."""
+
+    __slots__ = ("make", "name")
+
+    def __init__(self, name: str, make: Callable[[str], Callable[..., Any]]) -> None:
+        self.name = name
+        self.make = make
+
+    def __get__(self, t: Tensor | None, cls: type[Tensor]) -> Callable[..., Any]:
+        method = self.make(self.name)
+        setattr(Tensor, self.name, method)
+        return method if t is None else MethodType(method, t)
 
 
 def attach() -> None:

@@ -32,17 +32,11 @@ from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.dispatch.tls import tls
+from maquette.tensor.arrays import Array
 from maquette.tensor.interchange import from_dlpack
+from maquette.tensor.keys import inference_keys, keys_for
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce, observers_paused
-from maquette.tensor.tensor import (
-    TENSOR_CONSTRUCTOR,
-    Array,
-    Tensor,
-    from_array,
-    inference_keys,
-    keys_for,
-    wrap,
-)
+from maquette.tensor.tensor import TENSOR_CONSTRUCTOR, Tensor, from_array, wrap
 from maquette.tensor.typed_storage import TypedStorage
 
 Data: TypeAlias = object

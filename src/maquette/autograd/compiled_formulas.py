@@ -31,7 +31,8 @@ from maquette.autograd.saved_values import saved_properties, unsaved_properties
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor
 
 
 class Saved(NamedTuple):

@@ -28,7 +28,9 @@ from maquette.autograd.saved_hooks import PackedTensor, watch
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor, alias, make_view, of_class
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor, alias, of_class
+from maquette.tensor.up_to_date import make_view
 
 Backward = Callable[..., object]
 Saved = SavedTensor | SavedOutput | PackedTensor

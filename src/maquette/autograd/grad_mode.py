@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar, cast
 from maquette.autograd.decorating import decorated
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE
+from maquette.tensor.keys import ADINPLACE
 
 P = ParamSpec("P")
 R = TypeVar("R")

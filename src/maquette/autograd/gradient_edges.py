@@ -9,7 +9,8 @@ from typing import NamedTuple
 from maquette.autograd.engine import current_run
 from maquette.autograd.hooks import RemovableHandle
 from maquette.autograd.node import Node, grad_edge, hooks_of
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor
 
 Grad = Tensor | None
 

@@ -14,7 +14,8 @@ from maquette.autograd.node import Edge, Grad, Node, grad_edge, move_retained, r
 from maquette.autograd.view_history import Look, empty_as, look_of, refuse_mutation, see
 from maquette.core.layout import contiguous_format
 from maquette.dispatch import keysets as K
-from maquette.tensor.tensor import Tensor, tell_requires_grad
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import tell_requires_grad
 
 
 def check_inplace(name: str, target: Tensor) -> None:

@@ -22,7 +22,9 @@ from maquette.autograd.hooks import NodeHooks, RemovableHandle
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import node_observers, tls
-from maquette.tensor.tensor import ADINPLACE, History, Tensor, alias
+from maquette.tensor.history import History
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor, alias
 
 if TYPE_CHECKING:
     from maquette.dispatch.operator import OpOverload

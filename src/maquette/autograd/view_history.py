@@ -16,7 +16,8 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import VIEW_HISTORY, Tensor
+from maquette.tensor.history import VIEW_HISTORY
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 

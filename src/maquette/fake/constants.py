@@ -19,8 +19,9 @@ from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.fake.tensor import FakeTensor, tensors_in
 from maquette.library.infer import lookup
+from maquette.tensor.keys import CONJUGATE, NEGATIVE
 from maquette.tensor.storage import UntypedStorage, observers_paused
-from maquette.tensor.tensor import CONJUGATE, NEGATIVE, Tensor, alias
+from maquette.tensor.tensor import Tensor, alias
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode

@@ -20,8 +20,9 @@ from maquette.fake.dynamic import ITEM
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
 from maquette.symbolic.numbers import SymInt
+from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, fake_keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor, fake_keys_for
+from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode

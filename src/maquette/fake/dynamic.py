@@ -17,7 +17,7 @@ from maquette.dispatch.tags import Tag
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
 from maquette.library.infer import rule_argument
 from maquette.symbolic.expr import MAX_INT
-from maquette.tensor.tensor import ADINPLACE
+from maquette.tensor.keys import ADINPLACE
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode

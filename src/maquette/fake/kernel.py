@@ -55,8 +55,9 @@ from maquette.library.infer import (
     rule_argument,
 )
 from maquette.symbolic.expr import MAX_INT
+from maquette.tensor.keys import NOT_INHERITED
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
-from maquette.tensor.tensor import NOT_INHERITED, Tensor
+from maquette.tensor.tensor import Tensor
 
 _new = object.__new__
 

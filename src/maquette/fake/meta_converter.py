@@ -20,16 +20,10 @@ from maquette.fake.convert import carry_grad
 from maquette.fake.describe import CreationMeta, MetaTensorDesc, MetaTensorDescriber
 from maquette.fake.tensor import FakeTensor, fake_view
 from maquette.library.arrays import view_of
+from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import (
-    ADINPLACE,
-    CONJUGATE,
-    NEGATIVE,
-    Tensor,
-    keys_for,
-    make_view,
-    wrap,
-)
+from maquette.tensor.tensor import Tensor, wrap
+from maquette.tensor.up_to_date import make_view
 
 _BITS = {"is_conj": CONJUGATE, "is_neg": NEGATIVE}
 

@@ -16,13 +16,9 @@ from maquette.dispatch import abstract
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.tls import tls
+from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, fake_keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import (
-    ADINPLACE,
-    NOT_INHERITED,
-    Tensor,
-    fake_keys_for,
-)
+from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from maquette.fake.call_sites import Stack

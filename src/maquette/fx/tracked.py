@@ -19,8 +19,9 @@ from maquette.fake.tensor import FakeTensor, fresh_fake, make_fake
 from maquette.fx.node import Node
 from maquette.fx.proxy import Proxy
 from maquette.fx.shapes import TensorMetadata, tensor_metadata
+from maquette.tensor.keys import NOT_INHERITED
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import NOT_INHERITED, Tensor
+from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from maquette.fx.operator_tracing import PythonKeyTracer

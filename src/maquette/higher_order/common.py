@@ -24,7 +24,8 @@ from maquette.fx.graph_module import GraphModule
 from maquette.fx.operator_tracing import make_fx
 from maquette.fx.proxy_mode import ProxyTorchDispatchMode, _Arguments
 from maquette.fx.tracked import track
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 

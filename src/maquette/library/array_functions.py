@@ -25,8 +25,9 @@ from maquette.library.arrays import (
 )
 from maquette.library.infer import lookup
 from maquette.library.python_kernels import python_kernel
+from maquette.tensor.arrays import Array
 from maquette.tensor.backend import backend_of
-from maquette.tensor.tensor import Array, Tensor, from_array
+from maquette.tensor.tensor import Tensor, from_array
 
 Function = Callable[..., object]
 

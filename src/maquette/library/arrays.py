@@ -25,22 +25,12 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
 from maquette.library.infer import Outcome, key_source, lookup, metas_in, rule_argument
+from maquette.tensor.arrays import Array, NoArray, array_over
 from maquette.tensor.backend import Backend, backend_of, known_backends, run_kernel
+from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, inference_keys, keys_for
 from maquette.tensor.storage import MOVED, OBSERVERS, UntypedStorage, announce
-from maquette.tensor.tensor import (
-    ADINPLACE,
-    NOT_INHERITED,
-    Array,
-    NoArray,
-    Tensor,
-    array_over,
-    inference_keys,
-    keys_for,
-    relayout,
-    resize_storage,
-    up_to_date,
-    wrap,
-)
+from maquette.tensor.tensor import Tensor, wrap
+from maquette.tensor.up_to_date import relayout, resize_storage, up_to_date
 
 _new = object.__new__
 _CPU = device("cpu")

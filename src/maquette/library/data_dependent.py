@@ -29,8 +29,9 @@ from maquette.library.arrays import (
     meta_kernel,
 )
 from maquette.library.infer import DependsOnData, lookup, rule_argument
+from maquette.tensor.arrays import Array
 from maquette.tensor.backend import byte_strides, is_array
-from maquette.tensor.tensor import Array, Tensor
+from maquette.tensor.tensor import Tensor
 
 Checks = Callable[..., "TensorMeta | None"]
 Layout = Callable[..., "TensorMeta | tuple[TensorMeta, ...]"]

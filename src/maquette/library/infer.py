@@ -24,7 +24,8 @@ from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schema import Argument
 from maquette.symbolic.numbers import SymNumber
-from maquette.tensor.tensor import Tensor, fake_keys_for, keys_for
+from maquette.tensor.keys import fake_keys_for, keys_for
+from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from maquette.symbolic import ShapeEnv

@@ -19,8 +19,9 @@ from maquette.nn import Module
 from maquette.optim import Optimizer
 from maquette.plan.recipe import Loss, Recipe
 from maquette.plan.recorder import Recorder
+from maquette.tensor.keys import fake_keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, fake_keys_for
+from maquette.tensor.tensor import Tensor
 
 Table: TypeAlias = MutableMapping[str, Tensor | None]
 

@@ -20,7 +20,10 @@ from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor, ViewHistory, keys_for_device, make_view
+from maquette.tensor.history import ViewHistory
+from maquette.tensor.keys import ADINPLACE, keys_for_device
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import make_view
 
 BELOW = ~ADINPLACE
 

@@ -23,23 +23,20 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
+from maquette.tensor.arrays import array_over
 from maquette.tensor.backend import backend_of
-from maquette.tensor.parameter import Parameter, of_class
-from maquette.tensor.storage import UntypedStorage, observers_paused
-from maquette.tensor.tensor import (
+from maquette.tensor.keys import (
     ADINPLACE,
     CONJUGATE,
     NEGATIVE,
-    Tensor,
-    alias,
-    array_over,
     fake_keys_for,
-    from_storage,
     inference_keys,
     keys_for,
-    up_to_date,
-    wrap,
 )
+from maquette.tensor.parameter import Parameter, of_class
+from maquette.tensor.storage import UntypedStorage, observers_paused
+from maquette.tensor.tensor import Tensor, alias, from_storage, wrap
+from maquette.tensor.up_to_date import up_to_date
 
 Memo = dict[int, object]
 Bytes = npt.NDArray[np.uint8]

@@ -23,7 +23,9 @@ from maquette.core.dtype import (
     float8_e5m2fnuz,
 )
 from maquette.core.layout import strided
-from maquette.tensor.tensor import Array, Tensor, from_array, up_to_date
+from maquette.tensor.arrays import Array
+from maquette.tensor.tensor import Tensor, from_array
+from maquette.tensor.up_to_date import up_to_date
 
 Capsule = object
 _CPU_CODE, _CUDA_CODE = 1, 2

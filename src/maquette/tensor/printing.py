@@ -18,7 +18,8 @@ from maquette.core.dtype import bool_, default_complex_dtype, get_default_dtype,
 from maquette.core.layout import strided
 from maquette.tensor.backend import backend_of
 from maquette.tensor.parameter import Parameter
-from maquette.tensor.tensor import PRINTER, Tensor, up_to_date
+from maquette.tensor.tensor import PRINTER, Tensor
+from maquette.tensor.up_to_date import up_to_date
 
 Array = npt.NDArray[np.generic]
 Write = Callable[[object], str]

@@ -23,11 +23,12 @@ from maquette.core.device import cpu, device
 from maquette.core.dtype import all_dtypes, complex64, complex128, dtype
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
+from maquette.tensor.arrays import array_over
 from maquette.tensor.copying import check_can_save, rebuild_storage, rebuild_tensor
 from maquette.tensor.parameter import Parameter
 from maquette.tensor.printing import array_of
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, array_over
+from maquette.tensor.tensor import Tensor
 
 Array = npt.NDArray[np.generic]
 Path = str | os.PathLike[str]

@@ -17,8 +17,9 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import get_default_dtype
 from maquette.dispatch.abstract import disabled_torch_dispatch
+from maquette.tensor.keys import keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, alias, keys_for, of_class, wrap
+from maquette.tensor.tensor import Tensor, alias, of_class, wrap
 
 T = TypeVar("T", bound=Tensor)
 
@@ -50,7 +51,7 @@ def make_wrapper_subclass(
     meta = TensorMeta.of(kind, tuple(size), steps, storage_offset or 0, where, layout)
     plain = wrap(meta, UntypedStorage(meta.storage_bytes, where), None, keys_for(meta))
     made = cast(T, of_class(plain, cls))
-    return cast(T, made.requires_grad_()) if requires_grad else made
+    return made.requires_grad_() if requires_grad else made
 
 
 def _device(given: Device | str | None) -> Device:
@@ -62,7 +63,7 @@ def make_subclass(cls: type[T], data: Tensor, require_grad: bool = False, **opti
     plain = alias(data)
     plain._vc = None
     made = cast(T, of_class(plain, cls))
-    return cast(T, made.requires_grad_()) if require_grad else made
+    return made.requires_grad_() if require_grad else made
 
 
 Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)  # type: ignore[attr-defined]  # PyTorch's names

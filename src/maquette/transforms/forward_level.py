@@ -22,7 +22,8 @@ from maquette.dispatch.matching import normalise
 from maquette.dispatch.operator import OpOverload, keys_of
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import Tensor, make_view
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import make_view
 from maquette.transforms.batch import definition_of
 from maquette.transforms.interpreter import Interpreter, pushed, run_below
 from maquette.transforms.reverse_level import GradInterpreter, refuse_captured, require_grad

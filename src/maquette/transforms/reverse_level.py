@@ -18,7 +18,8 @@ from maquette.dispatch.generated import generate
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import BACK, GRAD_WRAPPER, PLAIN, TOP, Interpreter, run_below
 from maquette.transforms.wrappers import GradTrackingTensor, Wrapper, revived, tracked
 

@@ -16,7 +16,9 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.keysets import DispatchKey
-from maquette.tensor.tensor import NOT_INHERITED, Array, Tensor
+from maquette.tensor.arrays import Array
+from maquette.tensor.keys import NOT_INHERITED
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import BACK, BATCHED, GRAD_WRAPPER, Interpreter
 
 _new = object.__new__

@@ -24,7 +24,8 @@ from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
-from maquette.tensor.tensor import CONJUGATE, NEGATIVE, Tensor, alias
+from maquette.tensor.keys import CONJUGATE, NEGATIVE
+from maquette.tensor.tensor import Tensor, alias
 
 _OUTLINES = DispatchKey.Fake
 

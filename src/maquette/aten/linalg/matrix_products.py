@@ -29,7 +29,8 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, Variant, define, set_shape_rule
 from maquette.library.variants import check_castable, check_same_dtype, out_shape
-from maquette.tensor.tensor import ADINPLACE, CONJUGATE, Tensor
+from maquette.tensor.keys import ADINPLACE, CONJUGATE
+from maquette.tensor.tensor import Tensor
 
 BOTH = [Variant.INPLACE, Variant.OUT]
 

@@ -17,7 +17,9 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.aliasing import alias_kernel
-from maquette.tensor.tensor import ADINPLACE, Tensor, tell_requires_grad
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import tell_requires_grad
 
 
 def _inplace(view: OperatorPage, rule: Callable[..., TensorMeta]) -> OperatorPage:

@@ -20,8 +20,9 @@ from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.aliasing import alias_kernel
+from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import ADINPLACE, Tensor, adopt, from_storage
+from maquette.tensor.tensor import Tensor, adopt, from_storage
 from maquette.tensor.typed_storage import TypedStorage
 
 Ints = tuple[int, ...]

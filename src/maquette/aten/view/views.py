@@ -43,7 +43,8 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.aliasing import alias_kernel
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from maquette.autograd import is_grad_enabled
 from maquette.autograd.node import Node, grad_edge, set_history
 from maquette.tensor import Tensor
-from maquette.tensor.tensor import alias, make_view
+from maquette.tensor.tensor import alias
+from maquette.tensor.up_to_date import make_view
 
 if TYPE_CHECKING:
     from maquette.nn.base.module import Module

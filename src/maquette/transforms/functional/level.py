@@ -22,7 +22,8 @@ from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
 from maquette.dispatch.operator import OpOverload, keys_of, set_fallback
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, FAKE, Tensor
+from maquette.tensor.keys import ADINPLACE, FAKE
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.kernel import Handler, functionalized
 from maquette.transforms.functional.wrapper import (
     FUNCTIONALIZE,

@@ -27,7 +27,8 @@ from maquette.dispatch.modes import (
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tls import tls
-from maquette.tensor.tensor import ADINPLACE, Tensor
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional import inspection
 from maquette.transforms.functional.kernel import Handler, functionalized
 from maquette.transforms.functional.level import (

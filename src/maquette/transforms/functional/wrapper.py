@@ -16,7 +16,8 @@ from maquette.core.pytree import tree_map_only
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
-from maquette.tensor.tensor import ADINPLACE, CONJUGATE, NEGATIVE, Tensor
+from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.storage import (
     FunctionalStorage,
     ViewStep,

@@ -22,7 +22,8 @@ from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
-from maquette.tensor.tensor import Tensor, keys_for_device
+from maquette.tensor.keys import keys_for_device
+from maquette.tensor.tensor import Tensor
 
 attention = define(
     "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "

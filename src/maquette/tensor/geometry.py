@@ -1,0 +1,154 @@
+"""The members of `Tensor` that its meta and key set answer: sizes, strides, dtype, device."""
+
+from __future__ import annotations
+
+from typing import ClassVar, overload
+
+from maquette.core.device import device
+from maquette.core.dtype import dtype
+from maquette.core.layout import layout, memory_format, strided
+from maquette.core.meta import TensorMeta
+from maquette.core.size import Size
+from maquette.tensor.declared_methods import TensorSurface
+from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE
+from maquette.tensor.storage import UntypedStorage
+
+
+class TensorGeometry(TensorSurface):
+    """What a tensor is made of, as far as no data is needed to tell."""
+
+    __slots__ = ("_keys", "_storage", "meta")
+
+    _keys: int
+    meta: TensorMeta
+    _storage: UntypedStorage
+
+    _inside: int = 0  # how many tensors it wraps, each over the same storage
+
+    @property
+    def shape(self) -> Size:
+        return self.meta.size
+
+    @property
+    def dtype(self) -> dtype:
+        return self.meta.dtype
+
+    @property
+    def device(self) -> device:
+        return self.meta.device
+
+    @property
+    def layout(self) -> layout:
+        return self.meta.layout
+
+    @property
+    def ndim(self) -> int:
+        return self.meta.ndim
+
+    @property
+    def itemsize(self) -> int:
+        return self.meta.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, ``numel * itemsize``; the storage may be larger."""
+        return self.meta.numel * self.meta.itemsize
+
+    def dim(self) -> int:
+        return self.meta.ndim
+
+    def numel(self) -> int:
+        return self.meta.numel
+
+    nelement = numel
+    ndimension = dim
+
+    def element_size(self) -> int:
+        return self.meta.itemsize
+
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: int) -> int: ...
+    def size(self, dim: int | None = None) -> Size | int:
+        """The shape, or the size of one dimension."""
+        return self.meta.size if dim is None else self.meta.shape[self._wrap(dim)]
+
+    @overload
+    def stride(self, dim: None = None) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """The strides in elements, or the stride of one dimension."""
+        strides = self.meta.strides
+        return strides if dim is None else strides[self._wrap(dim)]
+
+    def _wrap(self, dim: int) -> int:
+        rank = self.meta.ndim
+        if not -rank <= dim < rank:
+            if not rank:
+                raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but "
+                f"got {dim})"
+            )
+        return dim % rank
+
+    def storage_offset(self) -> int:
+        return self.meta.offset
+
+    def is_contiguous(self, memory_format: memory_format | None = None) -> bool:
+        if memory_format is None:
+            return self.meta.is_contiguous
+        return self.meta.is_contiguous_in(memory_format)
+
+    def untyped_storage(self) -> UntypedStorage:
+        return self._storage
+
+    def data_ptr(self) -> int:
+        """Address of the first element; 0 where there is none."""
+        if self._storage.data is None or self.meta.numel == 0:
+            return 0
+        return self._storage.data_ptr() + self.meta.offset * self.meta.itemsize
+
+    def get_device(self) -> int:
+        index = self.meta.device.index
+        return -1 if index is None else index
+
+    def is_floating_point(self) -> bool:
+        return self.meta.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self.meta.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        return self.meta.dtype.is_signed
+
+    def is_conj(self) -> bool:
+        return bool(self._keys & CONJUGATE)
+
+    def is_neg(self) -> bool:
+        return bool(self._keys & NEGATIVE)
+
+    def is_inference(self) -> bool:
+        return not self._keys & ADINPLACE
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.meta.device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.meta.device.type == "cpu"
+
+    @property
+    def is_meta(self) -> bool:
+        return self.meta.device.type == "meta"
+
+    @property
+    def is_sparse(self) -> bool:
+        return self.meta.layout is not strided
+
+    is_quantized: ClassVar[bool] = False
+    is_nested: ClassVar[bool] = False
+    is_mkldnn: ClassVar[bool] = False

@@ -1,0 +1,58 @@
+"""The key sets of tensors: by device, in inference mode, with the bits of lazy conjugation.
+
+A key set is an ``int``; beside the keys that PyTorch shows it carries hidden bits, such as
+REQUIRES_GRAD. Key sets of plain tensors are remembered in their metas.
+"""
+
+from __future__ import annotations
+
+from maquette.core.device import device
+from maquette.core.meta import TensorMeta
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
+
+FAKE = K.functionality_bits(DispatchKey.Fake)
+ADINPLACE = K.functionality_bits(DispatchKey.ADInplaceOrView)
+CONJUGATE = K.functionality_bits(DispatchKey.Conjugate)
+NEGATIVE = K.functionality_bits(DispatchKey.Negative)
+# What a result never takes over from an argument: it is new to autograd and to constants.
+NOT_INHERITED = ~(K.REQUIRES_GRAD | K.CONSTANT | K.TORCH_FUNCTION)
+
+
+# Key sets of plain tensors, each one object: calls compare them by identity first.
+_KEYS: dict[int, int] = {}
+
+
+def keys_for(meta: TensorMeta) -> int:
+    """The key set of a plain tensor of this meta (D14), computed once per meta."""
+    known = meta.keys
+    if known:
+        return known
+    backend = K.BACKEND_OF_DEVICE.get(meta.device.type, "PrivateUse1")
+    ks = K.key_bits(K.key_parse(backend)) | K.key_bits(K.key_parse("Autograd" + backend))
+    ks |= ADINPLACE
+    autocast = K.parse_dispatch_key("Autocast" + backend)
+    if autocast is not None:
+        ks |= K.key_bits(autocast)
+    ks = meta.keys = _KEYS.setdefault(ks, ks)
+    fake = ks | FAKE | (K.SYMBOLIC if meta.is_symbolic else 0)
+    meta.fake_keys = _KEYS.setdefault(fake, fake)
+    meta.fake_grad_keys = _KEYS.setdefault(fake | K.REQUIRES_GRAD, fake | K.REQUIRES_GRAD)
+    return ks
+
+
+def fake_keys_for(meta: TensorMeta) -> int:
+    """The key set of a fake tensor of this meta: its own device's keys, and Fake (D4)."""
+    if not meta.fake_keys:
+        keys_for(meta)
+    return meta.fake_keys
+
+
+def keys_for_device(where: device) -> int:
+    """The backend bit and dense functionality of a device."""
+    return K.key_bits(K.key_parse(K.BACKEND_OF_DEVICE.get(where.type, "PrivateUse1")))
+
+
+def inference_keys(meta: TensorMeta) -> int:
+    """Key set of a tensor born in inference mode: without ADInplaceOrView and Autograd (D14)."""
+    return keys_for(meta) & ~(ADINPLACE | K.AUTOGRAD)
