@@ -187,7 +187,7 @@ def test_scan_along_any_dimension_either_way(rows, dim, reverse, seed):
 
 def test_scan_refuses_a_carry_that_changes():
     with pytest.raises(RuntimeError, match=r"scan: expected init and carry.*differs in shape"):
-        scan(lambda c, x: (c[:1], x), mq.ones(2, dtype=mq.float64), X)
+        scan(lambda c, x: (c[:1] + 1, x + 1), mq.ones(2, dtype=mq.float64), X)
 
 
 def test_map_equals_a_loop():

@@ -178,3 +178,37 @@ def test_D132_taking_an_object_is_an_effect_unless_denied(pushed):
     assert get_effect(pushed) is None
     handle.destroy()
     assert get_effect(pushed) is EffectType.ORDERED
+
+
+@pytest.fixture
+def topped(fakes):
+    """An operator of its own, without kernels yet, and a fake object for it."""
+    with mq.library._scoped_library("script_test_topped", "DEF") as lib:
+        lib.define(f"topped({TYPE} queue, Tensor x) -> Tensor")
+        queue = maybe_to_fake_obj(mq.FakeTensorMode(), Queue(mq.zeros(2)))
+        yield lib, mq.ops.script_test_topped.topped, queue
+
+
+def test_D131_a_kernel_of_arrays_cannot_take_a_fake_object(topped):
+    lib, op, queue = topped
+    kernel = lambda xp, queue, x: x  # noqa: E731
+    mq.library.register_kernel(op.default, "cpu", kernel, lib=lib, arrays=True)
+    with pytest.raises(RuntimeError, match=r"topped.*CPU has no Python implementation"):
+        op.default(queue, mq.ones(2))
+
+
+def test_D131_without_any_kernel_the_error_is_another(topped):
+    _, op, queue = topped
+    with pytest.raises(NotImplementedError, match="could not find a kernel of script_test_topped"):
+        op.default(queue, mq.ones(2))
+
+
+def test_D131_a_packet_tells_what_each_overload_said(topped):
+    with pytest.raises(RuntimeError, match=r"no overload matched(.|\n)*topped"):
+        topped[1](object(), mq.ones(2))
+
+
+def test_D131_kernels_of_libraries_count_as_python(topped):
+    lib, op, queue = topped
+    lib.impl("topped", lambda queue, x: x + 1, "CompositeExplicitAutograd")
+    assert op.default(queue, mq.ones(2)).tolist() == [2, 2]

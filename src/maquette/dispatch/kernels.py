@@ -39,11 +39,11 @@ class Kernel:
     ``only_with_grad`` marks a kernel that has nothing to do unless some argument requires grad in
     grad mode; resolution passes over it otherwise, so that a call without grad pays for no
     autograd. ``python`` is the user's function where there is one; ``speaks_operators`` says that
-    it is made of operator calls, which fakes and other namespaces may run; ``place`` is where it
-    was registered.
+    it is made of operator calls, which fakes and other namespaces may run; ``of_arrays`` that it
+    takes arrays and is never handed a tensor or an object; ``place`` is where it was registered.
     """
 
-    __slots__ = ("factory", "only_with_grad", "place", "python", "speaks_operators")
+    __slots__ = ("factory", "of_arrays", "only_with_grad", "place", "python", "speaks_operators")
 
     def __init__(
         self,
@@ -53,12 +53,14 @@ class Kernel:
         only_with_grad: bool = False,
         speaks_operators: bool = False,
         place: str = "",
+        of_arrays: bool = False,
     ) -> None:
         self.factory = factory
         self.python = python
         self.only_with_grad = only_with_grad
         self.speaks_operators = speaks_operators
         self.place = place
+        self.of_arrays = of_arrays
 
 
 def fall_through(op: OpOverload, ks: int) -> None:

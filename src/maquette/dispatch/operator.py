@@ -37,6 +37,7 @@ from maquette.dispatch.overrides import (
     compute_dispatch,
     enable_python_dispatcher,
     overridden_kernel,
+    refuse_array_kernel,
 )
 from maquette.dispatch.resolution import FALLBACKS, serving_key
 from maquette.dispatch.schema import FunctionSchema
@@ -481,6 +482,9 @@ class TorchBindOpOverload(OpOverload):
         if not _any_fake_object((args, kwargs)):
             return super().call_slow(args, kwargs)
         with enable_python_dispatcher():
+            params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
+            ks = tls.st.effective_keys(argument_keys(self, params)) & ~K.TORCH_FUNCTION
+            refuse_array_kernel(self, ks)
             return super().call_slow(args, kwargs)
 
 

@@ -160,6 +160,29 @@ def _walk(op: OpOverload, ks: int) -> Boxed:
         rest &= ~K.functionality_bits(key)
 
 
+def refuse_array_kernel(op: OpOverload, ks: int) -> None:
+    """RuntimeError if a call that needs Python kernels would end in one of arrays alone (D131)."""
+    rest = ks & ~PYTHON_DISPATCHER
+    while True:
+        key = K.highest(rest)
+        answer = op._dispatch_cache.get(key) or compute_dispatch(op, key)
+        if not isinstance(answer, DispatchKey):
+            return
+        kernel = op.registered_kernel(answer, key)
+        own = bool(op._kernels.get(answer))  # fallbacks of higher keys hand the call on
+        if own and kernel.factory(op, ks) is not None:
+            break
+        if key is DispatchKey.Undefined:
+            return
+        rest &= ~K.functionality_bits(key)
+    if kernel.of_arrays:
+        raise RuntimeError(
+            f"{op.name()} was called with a fake script object, but its kernel at the dispatch key "
+            f"{key} has no Python implementation: it takes arrays. Register one with "
+            f"maquette.library.impl, or with register_fake on fake tensors"
+        )
+
+
 def _boxed(op: OpOverload, function: Callable[..., object]) -> Boxed:
     schema = op._schema
 

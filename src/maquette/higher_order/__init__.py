@@ -5,7 +5,8 @@ their arguments in front of it, and its place under ``ops.higher_order``.
 """
 
 from maquette.higher_order.associative_scan import associative_scan, associative_scan_op
-from maquette.higher_order.auto_functionalize import auto_functionalized
+from maquette.higher_order.auto_functionalize import auto_functionalized, auto_functionalized_v2
+from maquette.higher_order.checkpoint import checkpoint, checkpoint_op
 from maquette.higher_order.cond import cond, cond_op
 from maquette.higher_order.effects import with_effects
 from maquette.higher_order.flex_attention import flex_attention
@@ -24,6 +25,9 @@ __all__ = [
     "associative_scan",
     "associative_scan_op",
     "auto_functionalized",
+    "auto_functionalized_v2",
+    "checkpoint",
+    "checkpoint_op",
     "cond",
     "cond_op",
     "flex_attention",

@@ -24,6 +24,7 @@ from maquette.fx.graph_module import GraphModule
 from maquette.fx.operator_tracing import make_fx
 from maquette.fx.proxy_mode import ProxyTorchDispatchMode, _Arguments
 from maquette.fx.tracked import track
+from maquette.higher_order.captured import captured_tensors
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
 
@@ -69,12 +70,19 @@ class FunctionalHop(HigherOrderOperator):
 
     def recorded(self, *args: Any, **kwargs: Any) -> Any:
         """At Autograd: the definition is recorded operator by operator, unless a mode watches."""
-        if not tls.st.dispatch_modes:
-            return self.defined(*args, **kwargs)
-        if tls.st.grad_enabled and _any_requires_grad((args, kwargs)):
+        if not tls.st.dispatch_modes or self.records(args, kwargs):
             return self.defined(*args, **kwargs)
         with AutoDispatchBelowAutograd():
             return self(*args, **kwargs)
+
+    def records(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a tensor that the call gets, or that its functions capture, requires grad."""
+        if not tls.st.grad_enabled:
+            return False
+        if _any_requires_grad((args, kwargs)):
+            return True
+        functions = [leaf for leaf in _leaves((args, kwargs)) if _is_function(leaf)]
+        return any(t.requires_grad for f in functions for t in captured_tensors(f).values())
 
     def on_fakes(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
         """Under a fake mode, with real tensors made fake by it."""

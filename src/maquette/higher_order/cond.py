@@ -10,6 +10,7 @@ from maquette.autograd import grad as gradients
 from maquette.core.pytree import tree_map, tree_unflatten
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.tls import tls
+from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
@@ -19,6 +20,7 @@ from maquette.higher_order.common import (
     flattened,
     paths_of,
 )
+from maquette.higher_order.observed import observers
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.rules import operators
@@ -49,7 +51,8 @@ def cond(
             "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists "
             f"of tensor leaves, but got {operands}."
         )
-    return cond_op(pred, true_fn, false_fn, tuple(operands))
+    branches = [pure("cond", "true_fn", true_fn), pure("cond", "false_fn", false_fn)]
+    return cond_op(pred, *branches, tuple(operands))
 
 
 def _is_operand(t: Any) -> bool:
@@ -68,7 +71,11 @@ class CondOp(FunctionalHop):
     def fake(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
         if not isinstance(pred, Tensor):
             return self.eager(pred, true_fn, false_fn, operands)
-        return self._agreed(true_fn(*operands), false_fn(*operands))
+        branches = [lambda: true_fn(*operands), lambda: false_fn(*operands)]
+        if not observers:
+            return self._agreed(*[branch() for branch in branches])
+        counted = observers[-1].heavier("cond", ["true_fn", "false_fn"], branches)
+        return branches[counted]()
 
     def _agreed(self, result: Any, other: Any) -> Any:
         (leaves, spec), (others, other_spec) = flattened(result), flattened(other)

@@ -31,10 +31,21 @@ def over_positions(function: Function, *, with_score: bool, others: int = 0) -> 
     return found
 
 
+def _shared_places(places: list[Tensor], block_mask: tuple[Any, ...]) -> list[Tensor]:
+    """Positions for the mask: one batch or head where its blocks say that all have the same."""
+    indices = next((t for t in block_mask if isinstance(t, Tensor) and t.dim() == 4), None)
+    if indices is None:
+        return places
+    firsts = [p[:1] if n == 1 else p for p, n in zip(places, indices.shape[:2])]
+    return [*firsts, *places[2:]]
+
+
 class FlexAttention(FunctionalHop):
     """``higher_order.flex_attention(query, key, value, score_mod, block_mask, scale, ...)``.
 
     Gives ``(out, logsumexp, max_scores)``; logsumexp is in powers of two, as PyTorch's is.
+    score_mod: None for none. block_mask: the parts of a `BlockMask`, the mask's function last, or
+    () for none.
     """
 
     def __init__(self) -> None:
@@ -45,7 +56,7 @@ class FlexAttention(FunctionalHop):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        score_mod: Function,
+        score_mod: Function | None,
         block_mask: tuple[Any, ...],
         scale: float,
         kernel_options: dict[str, Any],
@@ -60,19 +71,21 @@ class FlexAttention(FunctionalHop):
         scores = (query @ key.transpose(-2, -1)).to(working) * scale
         batch, heads, rows, columns = scores.shape
         places = [operators.arange(n, device=query.device) for n in (batch, heads, rows, columns)]
-        modified = over_positions(score_mod, with_score=True, others=len(score_mod_other_buffers))
-        allowed = over_positions(
-            block_mask[-1], with_score=False, others=len(mask_mod_other_buffers)
-        )
-        scores = modified(scores, *places, *score_mod_other_buffers).to(working)
-        mask = allowed(*places, *mask_mod_other_buffers)
-        scores = operators.where(mask, scores, -math.inf)
-        lse = scores.logsumexp(-1)
-        highest = scores.amax(-1)
-        empty = (scores == -math.inf).all(-1, keepdim=True)
+        if score_mod is not None:
+            modified = over_positions(
+                score_mod, with_score=True, others=len(score_mod_other_buffers)
+            )
+            scores = modified(scores, *places, *score_mod_other_buffers).to(working)
+        mask_mod = block_mask[-1] if block_mask else None
+        if mask_mod is not None:
+            allowed = over_positions(mask_mod, with_score=False, others=len(mask_mod_other_buffers))
+            shared = _shared_places(places, block_mask)
+            mask = allowed(*shared, *mask_mod_other_buffers)
+            scores = operators.where(mask, scores, -math.inf)
         # A row that sees nothing gives zeros, not NaN.
-        weights = operators.where(empty, 0.0, scores.softmax(-1))
+        weights = operators._safe_softmax(scores, -1)
         out = weights.to(query.dtype) @ value
+        lse, highest = scores.logsumexp(-1), scores.amax(-1)
         return out, lse / math.log(2), highest
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from maquette.core.pytree import tree_unflatten
+from maquette.higher_order.captured import pure
 from maquette.higher_order.common import Function, FunctionalHop, flattened
+from maquette.higher_order.observed import stepped
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 
@@ -34,6 +36,7 @@ def map(f: Function, xs: Any, *args: Any) -> Any:
             f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}"
         )
     out_spec: list[Any] = []
+    f = pure("map", "f", f)
 
     def flat_fn(*given: Any) -> Any:
         out, found = flattened(f(tree_unflatten(given[: len(flat)], spec), *given[len(flat) :]))
@@ -56,7 +59,12 @@ class MapImpl(FunctionalHop):
 
     def fake(self, f: Function, xs: Any, pos_args: Any) -> Any:
         length = xs[0].shape[0]
-        outs = f(*[operators.select(x, 0, 0) for x in xs], *pos_args)
+
+        def step(_: list[Any]) -> tuple[list[Any], list[Any]]:
+            return [], f(*[operators.select(x, 0, 0) for x in xs], *pos_args)
+
+        _, held = stepped(step, [], length)
+        outs = held[-1]
         return [operators.expand(o, [length, *o.shape]).contiguous() for o in outs]
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:

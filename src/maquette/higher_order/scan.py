@@ -6,6 +6,7 @@ from typing import Any
 
 from maquette.core.broadcast import wrap_dim
 from maquette.core.pytree import tree_unflatten
+from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
@@ -14,6 +15,7 @@ from maquette.higher_order.common import (
     flattened,
     paths_of,
 )
+from maquette.higher_order.observed import stepped
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 
@@ -37,6 +39,7 @@ def scan(
         raise RuntimeError(f"Dim must be an int, but got {type(dim)}")
     if not isinstance(reverse, bool):
         raise RuntimeError(f"Reverse must be a bool, but got {type(reverse)}")
+    combine_fn = pure("scan", "combine_fn", combine_fn)
     carry, carry_spec = flattened(init)
     flat, spec = flattened(xs)
     _check_leaves(carry, flat)
@@ -114,15 +117,19 @@ class ScanOp(FunctionalHop):
 
     def fake(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
         length = xs[0].shape[0]
-        first = [operators.select(x, 0, 0) for x in xs]
-        result = list(combine_fn(*init, *first, *additional_inputs))
-        carry, outs = result[: len(init)], result[len(init) :]
+
+        def step(state: list[Any]) -> tuple[list[Any], list[Any]]:
+            row = [operators.select(x, 0, 0) for x in xs]
+            result = list(combine_fn(*state, *row, *additional_inputs))
+            return result[: len(init)], result[len(init) :]
+
+        carry, held = stepped(step, list(init), length)
+        outs = held[-1]
         check_same_metadata("init and carry", init, carry, paths_of(carry), self.name())
-        stacked = [operators.new_empty(o, [length, *o.shape]) for o in outs]
-        if any(t.requires_grad for t in result):
-            stacked = [
-                operators.expand(o, [length, *o.shape]).contiguous() for o in outs
-            ]  # has a history
+        if any(t.requires_grad for t in (*carry, *outs)):  # it has a history
+            stacked = [operators.expand(o, [length, *o.shape]).contiguous() for o in outs]
+        else:
+            stacked = [operators.new_empty(o, [length, *o.shape]) for o in outs]
         return [*carry, *stacked]
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from maquette.core.pytree import tree_unflatten
+from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
@@ -12,6 +13,8 @@ from maquette.higher_order.common import (
     flattened,
     paths_of,
 )
+from maquette.higher_order.observed import observers, stepped
+from maquette.higher_order.trip_count import trip_count
 from maquette.tensor.tensor import Tensor
 
 
@@ -36,6 +39,8 @@ def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Any) -> Any
             f"consists of tensor or int leaves, but got {carried_inputs}."
         )
     flat, spec = flattened(tuple(carried_inputs))
+    cond_fn = pure("while_loop", "cond_fn", cond_fn, aliases=True)
+    body_fn = pure("while_loop", "body_fn", body_fn)
 
     def flat_cond(*given: Any) -> Any:
         return cond_fn(*_tuple(tree_unflatten(given, spec)))
@@ -96,7 +101,17 @@ class WhileLoopOp(FunctionalHop):
     ) -> Any:
         carried = tuple(carried_inputs)
         _check_pred(cond_fn(*carried, *additional_inputs))
-        result = tuple(body_fn(*carried, *additional_inputs))
+
+        def step(state: list[Any]) -> tuple[list[Any], list[Any]]:
+            return list(body_fn(*state, *additional_inputs)), []
+
+        count = 1
+        if observers:
+            known = trip_count(cond_fn, body_fn, carried, additional_inputs)
+            count = known or 1  # a loop that is not entered still makes its results
+            if known is None:
+                observers[-1].unknown_count("while_loop")
+        result = tuple(stepped(step, list(carried), count)[0])
         check_same_metadata(
             "carried_inputs and body_output", carried, result, paths_of(result), self.name()
         )

@@ -184,7 +184,7 @@ def _register_array_kernel(
     listed = [device_types] if isinstance(device_types, str) else device_types or ["cpu"]
     for device_type in listed:
         factory = array_factory(function, device_type)
-        kernel = Kernel(factory, python=function, place=caller_place())
+        kernel = Kernel(factory, python=function, place=caller_place(), of_arrays=True)
         library.register(name, K.as_key(K.key_for_device(device_type)), kernel)
 
 

@@ -75,6 +75,7 @@ class Plan:
     change; operators: one `Operation` a call, in order; held: the storages alive at the peak;
     allocations: every storage's life. stand_in_loss: whether the mean of the output stood in for a
     loss that the program does not have.
+    notes: what was assumed, a sentence each: which branch of a `cond` is counted, and so on.
     """
 
     def __init__(self, recorder: Recorder, model: Module) -> None:
@@ -86,6 +87,7 @@ class Plan:
         self._peak_at = recorder.peak_at
         self._step_starts = recorder.step_starts
         self._forward_ends = _forward_ends(self.operators)
+        self.notes: list[str] = recorder.notes
         distinct = {id(p): p for p in model.parameters()}.values()
         self.parameters: int = sum(p.numel() for p in distinct)
         storages = {p._storage.id: p._storage for p in distinct}
@@ -153,7 +155,7 @@ class Plan:
         calls: Counter[str] = Counter()
         flops: Counter[str] = Counter()
         for operation in self.operators:
-            calls[operation.name] += 1
+            calls[operation.name] += operation.place.times
             flops[operation.name] += operation.flops
         return [(name, count, flops[name]) for name, count in calls.most_common()]
 
@@ -170,6 +172,7 @@ class Plan:
                 "module": where.place.module,
                 "line": where.place.line,
             },
+            "notes": self.notes,
             "flops": self.flops,
             "flops_by_phase": self.flops_by_phase,
             "parameters": self.parameters,

@@ -11,15 +11,19 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from maquette.autograd.grad_mode import no_grad
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import node_observers, tls
+from maquette.higher_order.common import FunctionalHop, autograd_acting
+from maquette.higher_order.observed import observers
 from maquette.library.costs import cost_of
-from maquette.tensor.storage import UntypedStorage, observe_allocations
+from maquette.tensor.storage import UntypedStorage, observe_allocations, observers_paused
 from maquette.tensor.tensor import Tensor
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -28,15 +32,22 @@ _STEP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "step.py")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an operator was called: dotted module path and ``file:line`` of the program."""
+    """Where an operator was called: dotted module path and ``file:line`` of the program.
+
+    times: how many steps of a loop the call stands for.
+    """
 
     module: str
     line: str
+    times: int = 1
 
 
 @dataclass(slots=True)
 class Operation:
-    """One operator call: its overload's name, phase, place, FLOPs, and bytes read and written."""
+    """One operator call: its overload's name, phase, place, FLOPs, and bytes read and written.
+
+    FLOPs and bytes are those of all the steps that the place stands for.
+    """
 
     name: str
     phase: str
@@ -64,8 +75,11 @@ class Allocation:
 class Recorder(TorchDispatchMode):
     """Record operators and storages of the block it is entered for.
 
-    progress: called with the number of operations so far, now and then.
+    progress: called with the number of operations so far, now and then. ``notes`` says what had to
+    be assumed: which branch is counted, which loop has no known end.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self, progress: Callable[[int], None] | None = None) -> None:
         super().__init__()
@@ -81,9 +95,13 @@ class Recorder(TorchDispatchMode):
         self.step_starts: list[int] = []  # the operation that each step began with
         self.stand_in = False  # whether the loss stands in for one that the program would have
         self._modules: list[str] = []
+        self.notes: list[str] = []
+        self._times = 1
+        self._aside = False
         self._progress = progress
         self._stack: ExitStack | None = None
         self._live: dict[int, None] = {}
+        self._started: list[int] = []
         self._peak_is_stale = False
 
     # --- storages --------------------------------------------------------------------
@@ -93,6 +111,7 @@ class Recorder(TorchDispatchMode):
         number = storage.id
         self.allocations[number] = Allocation(number, nbytes, len(self.operations), self.phase)
         self._live[number] = None
+        self._started.append(number)
         self._change(nbytes)
 
     def resized(self, storage_id: int, old_nbytes: int, new_nbytes: int) -> None:
@@ -150,7 +169,12 @@ class Recorder(TorchDispatchMode):
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
-        assert isinstance(func, OpOverload)
+        if not isinstance(func, OpOverload):  # a higher-order operator: what it calls is counted
+            assert isinstance(func, FunctionalHop)
+            with autograd_acting(), self.watching():  # so that composites show their parts
+                return func.defined(*args, **(kwargs or {}))
+        if self._aside:
+            return func(*args, **(kwargs or {}))
         st = tls.st
         context = st.node_context
         if self.phase == "step":
@@ -158,13 +182,13 @@ class Recorder(TorchDispatchMode):
         elif self.phase == "backward" and isinstance(context, Place):
             place = context
         else:
-            place = Place(self.module, caller_line())
+            place = Place(self.module, caller_line(), self._times)
             st.node_context = place
         operation = Operation(str(func), self.phase, place, 0)
         result = func(*args, **(kwargs or {}))
         cost = cost_of(func, args, kwargs or {}, result)
-        operation.flops = cost.flops
-        operation.bytes_moved = (cost.bytes_read or 0) + (cost.bytes_written or 0)
+        operation.flops = cost.flops * place.times
+        operation.bytes_moved = ((cost.bytes_read or 0) + (cost.bytes_written or 0)) * place.times
         self.operations.append(operation)
         if self._progress is not None and len(self.operations) % 256 == 0:
             self._progress(len(self.operations))
@@ -194,10 +218,80 @@ class Recorder(TorchDispatchMode):
         """A module's forward ended."""
         self._modules.pop()
 
+    # --- loops and branches: `maquette.higher_order.observed` ----------------------------
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """The block is watched, which the mode's own handler is not."""
+        super().__enter__()
+        try:
+            yield
+        finally:
+            super().__exit__(None, None, None)
+
+    @contextmanager
+    def later_steps(self, times: int, first: Sequence[int]) -> Iterator[list[int]]:
+        """The block counts as ``times`` steps: what it leaves alive, each leaves again."""
+        number = len(self._started)
+        before, self._times = self._times, self._times * times
+        carried: list[int] = []
+        try:
+            yield carried
+        finally:
+            self._times = before
+        once = {new for old, new in zip(first, carried) if old not in self._live}
+        for storage in self._started[number:]:
+            if storage in self._live and storage not in once:
+                self.resized(
+                    storage,
+                    self.allocations[storage].nbytes,
+                    self.allocations[storage].nbytes * times,
+                )
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Nothing in the block is counted."""
+        before, self._aside = self._aside, True
+        try:
+            with observers_paused():
+                yield
+        finally:
+            self._aside = before
+
+    def heavier(self, op: str, roles: Sequence[str], branches: Sequence[Callable[[], Any]]) -> int:
+        """The branch with the most FLOPs; with equal ones, with the highest peak."""
+        costs = [self._trial(branch) for branch in branches]
+        counted = max(range(len(costs)), key=costs.__getitem__)
+        others = " and ".join(
+            f"{role}: {flops:,} FLOPs, {nbytes:,} bytes"
+            for role, (flops, nbytes) in zip(roles, costs)
+        )
+        self._note(f"{op}: {roles[counted]} is counted, the costlier branch ({others})")
+        return counted
+
+    def unknown_count(self, op: str) -> None:
+        """Say that a loop is counted as one step."""
+        self._note(f"{op}: how often it goes round depends on data; one step is counted")
+
+    def _note(self, text: str) -> None:
+        where = ", ".join(part for part in (self.module, caller_line()) if part)
+        note = f"{where}: {text}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _trial(self, branch: Callable[[], Any]) -> tuple[int, int]:
+        """FLOPs and peak bytes of a branch alone."""
+        trial = Recorder()
+        with self.aside(), no_grad(), trial:
+            branch()
+        return sum(o.flops for o in trial.operations), trial.peak_bytes
+
     # --- the block -------------------------------------------------------------------
 
     def __enter__(self) -> Recorder:
         self._stack = ExitStack()
+        observers.append(self)
+        self._stack.callback(observers.remove, self)
         self._stack.enter_context(observe_allocations(self))
         node_observers.append(self)
         self._stack.callback(node_observers.remove, self)

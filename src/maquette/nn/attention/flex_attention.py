@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from maquette.api import functions as mq
 from maquette.core.device import device as Device
-from maquette.core.dtype import bool_, float32, float64, int32
+from maquette.core.dtype import bool_, int32
 from maquette.core.errors import check_value
+from maquette.dispatch.registry import ops
 from maquette.tensor.tensor import Tensor
 from maquette.transforms import vmap
 
@@ -321,7 +322,7 @@ def flex_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
-    kernel_options: object = None,
+    kernel_options: dict[str, Any] | None = None,
     *,
     return_aux: AuxRequest | None = None,
 ) -> Any:
@@ -338,22 +339,16 @@ def flex_attention(
     if key.shape[0] != query.shape[0]:
         key, value = (t.expand(query.shape[0], -1, -1, -1) for t in (key, value))
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    wide = float64 if query.dtype is float64 else float32
-    scores = (query @ key.transpose(-2, -1)).to(wide) * scale
-    places = [mq.arange(0, n, device=query.device) for n in scores.shape]
-    if score_mod is not None:
-        scores = _over_all(score_mod, scores=True)(scores, *places).to(wide)
-    if block_mask is not None and block_mask.mask_mod is not noop_mask:
-        sizes = [
-            p[:n] if n == 1 else p for p, n in zip(places, (*block_mask.kv_indices.shape[:2], 0, 0))
-        ]
-        seen = _over_all(block_mask.mask_mod, scores=False)(*sizes)
-        scores = mq.where(seen, scores, -math.inf)
-    out = mq.matmul(mq._safe_softmax(scores, -1).to(query.dtype), value)
-    lse = mq.logsumexp(scores, -1)
+    masked = block_mask is not None and block_mask.mask_mod is not noop_mask
+    mask: tuple[Any, ...] = block_mask.as_tuple() if block_mask is not None and masked else ()
+    operator = ops.higher_order.flex_attention
+    options = dict(kernel_options) if kernel_options else {}
+    out, lse, most = operator(query, key, value, score_mod, mask, scale, options)
+    lse = lse * math.log(2)  # the operator's is in powers of two
     if return_aux is not None:
-        most = scores.amax(-1) if return_aux.max_scores else None
-        return out, AuxOutput(lse if return_aux.lse else None, most)
+        return out, AuxOutput(
+            lse if return_aux.lse else None, most if return_aux.max_scores else None
+        )
     return (out, lse) if return_lse else out
 
 

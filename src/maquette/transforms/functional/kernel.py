@@ -17,6 +17,7 @@ from maquette.core.strides import contiguous_strides
 from maquette.dispatch.forms import FunctionalCall, Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import ops
 from maquette.dispatch.tags import Tag
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, from_storage
@@ -288,7 +289,7 @@ def _mutating(op: OpOverload, twin: FunctionalCall | None) -> Handler:
             target.exchange(owner.call(twin.twin, values))
             return target
         if twin is None:
-            news, results = _on_clones(op, owner, mutated, values)
+            news, results = _without_twin(op, owner, mutated, values)
         else:
             result = owner.call(twin.twin, twin.parameters(values))
             news, results = twin.new_values(result), twin.results(result)
@@ -335,6 +336,27 @@ def _exchange(target: Any, new: Any) -> None:
         target.exchange(new)
 
 
+def _without_twin(
+    op: OpOverload, owner: Owner, mutated: Sequence[int], values: Params
+) -> tuple[list[tuple[int, Any]], tuple[Any, ...]]:
+    """Call a form without functional twin as one functional call, or on clones."""
+    with owner.beneath():  # imported by the first such call: it is of a layer above
+        found = ops.higher_order.auto_functionalized_v2.of_values(op, values)
+    if found is None:
+        return _on_clones(op, owner, mutated, values)
+    count = len(op._schema.returns)
+    news = iter(found[max(count, 1) :])
+    taken = [(i, _as_given(values[i], news)) for i in mutated]
+    return [(i, new) for i, new in taken if new is not None], found[:count]
+
+
+def _as_given(value: Any, news: Iterator[Any]) -> Any:
+    """The next new values, in the structure of an argument."""
+    if value.__class__ is tuple:
+        return tuple([_as_given(v, news) for v in value])
+    return next(news) if isinstance(value, Tensor) else None
+
+
 def _on_clones(
     op: OpOverload, owner: Owner, mutated: Sequence[int], values: Params
 ) -> tuple[list[tuple[int, Any]], tuple[Any, ...]]:
@@ -345,7 +367,7 @@ def _on_clones(
             given[i] = _cloned(given[i])
     result = owner.call(op, tuple(given))
     results = () if result is None else result if isinstance(result, tuple) else (result,)
-    return [(i, given[i]) for i in mutated], results
+    return [(i, given[i]) for i in mutated if given[i] is not None], results
 
 
 def _cloned(value: Any) -> Any:
