@@ -25,6 +25,7 @@ from maquette.dispatch.modes import _put_back as put_back
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.registry import ops
+from maquette.dispatch.schema import Argument as SchemaArgument
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.fake.tensor import FakeTensor
@@ -141,7 +142,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             return _Plan(func, name, instead, (), False, False, False)
         if instead is None and not self.pre_dispatch and func._can_decompose():
             instead = func.decompose
-        written = [(i, a.name) for i, a in enumerate(func._schema.arguments) if a.is_write]
+        written = [
+            (i, a.name) for i, a in enumerate(func._schema.arguments) if _is_returned(func, a)
+        ]
         lifts = func in (_lift_fresh, aten.lift_fresh_copy.default)
         return _Plan(
             aten.lift_fresh_copy.default if func is _lift_fresh else func,
@@ -255,6 +258,12 @@ class _Plan(NamedTuple):
     asks_data: bool
     random: bool
     lifts: bool
+
+
+def _is_returned(func: OpOverload, argument: SchemaArgument) -> bool:
+    """Whether the one result of an operator is this argument, which it writes."""
+    returns = func._schema.returns
+    return argument.is_write and len(returns) == 1 and returns[0].alias_info == argument.alias_info
 
 
 class _Arguments:

@@ -30,7 +30,13 @@ from maquette.library.page import Cost, OperatorPage, Variant
 from maquette.library.page import define as define_page
 from maquette.tensor.backend import Backend
 
+# Few programs have script objects, or check operators; both are imported when first asked for.
 _LATER = "maquette.library.script_objects"
+_CHECKS = {
+    "opcheck": "maquette.opcheck",
+    "opcheck_strategy": "maquette.opcheck",
+    "register_samples": "maquette.opcheck",
+}
 
 __all__ = [
     "Backend",
@@ -68,7 +74,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Few programs have script objects.
+    if name in _CHECKS:
+        return getattr(importlib.import_module(_CHECKS[name]), name)
     if name.startswith("_"):
         raise AttributeError(f"module 'maquette.library' has no attribute '{name}'")
     module = importlib.import_module(_LATER)

@@ -1,0 +1,24 @@
+"""The properties, a family a file; `PROPERTIES` has all of them in the order of a report."""
+
+from maquette.opcheck.properties.base import Problem, Property
+from maquette.opcheck.properties.calls import CALLS
+from maquette.opcheck.properties.costs import COSTS
+from maquette.opcheck.properties.derivatives import DERIVATIVES
+from maquette.opcheck.properties.fakes import FAKES
+from maquette.opcheck.properties.memory import MEMORY
+from maquette.opcheck.properties.symbols import SYMBOLS
+from maquette.opcheck.properties.transforms import TRANSFORMS
+from maquette.opcheck.properties.twins import TWINS
+
+PROPERTIES: tuple[Property, ...] = (
+    *MEMORY,
+    *FAKES,
+    *SYMBOLS,
+    *CALLS,
+    *DERIVATIVES,
+    *TRANSFORMS,
+    *TWINS,
+    *COSTS,
+)
+
+__all__ = ["PROPERTIES", "Problem", "Property"]

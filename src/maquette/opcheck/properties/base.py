@@ -1,0 +1,53 @@
+"""What a property is: a name, what it applies to, and a check of one input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from maquette.opcheck.recipes import Sample
+from maquette.opcheck.trials import Trial
+
+
+@dataclass
+class Problem:
+    """What an input showed: expected, got; which of the author's functions, which line."""
+
+    expected: str
+    got: str
+    part: str = "kernel"
+    line: str = ""
+    error: BaseException | None = None
+
+
+class Property:
+    """One statement about every input of an operator.
+
+    ``id`` is stable and names it in reports; ``spec`` the requirement; ``hint`` how failing it is
+    mended. A property that is ``dear`` sees only the first ``limit`` inputs that suit it.
+    """
+
+    id = ""
+    spec = ""
+    hint = ""
+    dear = False
+    limit = 200
+
+    def why_not(self, sample: Sample) -> str:
+        """Why this does not apply to the operator; "" where it does."""
+        return ""
+
+    def suits(self, trial: Trial) -> bool:
+        """Whether the input says anything of the property."""
+        return trial.accepted
+
+    def check(self, trial: Trial) -> Problem | None:
+        """What is wrong at one input, or None."""
+        return None
+
+    def conclude(self, trials: Sequence[Trial]) -> tuple[Problem, Trial] | None:
+        """What only all inputs together show, with the input to tell it by."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"<property {self.id}>"

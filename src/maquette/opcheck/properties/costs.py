@@ -1,0 +1,157 @@
+"""Costs: what a page says a call costs is no less than nothing, grows with sizes, reads no data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.opcheck.copies import map_tensors, tensors_in
+from maquette.opcheck.properties.base import Problem, Property
+from maquette.opcheck.properties.symbols import _hint, symbolic
+from maquette.opcheck.recipes import Sample
+from maquette.opcheck.trials import Trial, author_line
+
+_COUNTS = ("flops", "bytes_read", "bytes_written")
+
+
+class CostRule(Property):
+    """The common part: the operators that say what they cost."""
+
+    spec = "LX15, P47"
+    hint = "compute the cost from the metas' sizes: products of them, never less for larger ones"
+
+    def why_not(self, sample: Sample) -> str:
+        if sample.op.on.name == "torch":
+            return "PyTorch's operators have no costs"
+        return "" if sample.op.function("cost") is not None else "no cost is registered"
+
+
+def _cost(trial: Trial, args: Any, kwargs: Any, result: Any) -> Any:
+    from maquette.library.costs import cost_of  # noqa: PLC0415
+
+    return cost_of(trial.op.overload, args, kwargs, result)
+
+
+def _cost_of_metas(trial: Trial) -> Any:
+    """The cost of the trial's call, asked with fakes: it may read no data."""
+    found = trial.__dict__.get("cost")
+    if found is None:
+        mode = trial.on.FakeTensorMode()
+        args, kwargs = trial.arguments()
+        args, kwargs = (map_tensors(mode.from_tensor, a, trial.on) for a in (args, kwargs))
+        result = map_tensors(lambda t: mode.from_tensor(t), trial.real.result, trial.on)
+        found = trial.__dict__["cost"] = _cost(trial, args, kwargs, result)
+    return found
+
+
+class CostThere(CostRule):
+    """A cost is a number from 0 on, known from metadata."""
+
+    id = "cost.number"
+
+    def check(self, trial: Trial) -> Problem | None:
+        try:
+            cost = _cost_of_metas(trial)
+        except Exception as error:  # noqa: BLE001  # told as what it is
+            line = author_line(error, [trial.op.function("cost")])
+            got = f"{type(error).__name__}: {error}"
+            return Problem("a cost from metadata alone", got, "cost", line, error)
+        for name in _COUNTS:
+            value = getattr(cost, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+                return Problem(f"{name} of 0 or more", str(value), "cost")
+            if isinstance(value, float) and not value.is_integer():
+                return Problem(f"{name} a whole number", str(value), "cost")
+        return None
+
+
+class CostWritesResults(CostRule):
+    """At least the bytes of the results are written, unless they are views."""
+
+    id = "cost.bytes written"
+
+    def why_not(self, sample: Sample) -> str:
+        return super().why_not(sample) or ("a view" if sample.op.views else "")
+
+    def check(self, trial: Trial) -> Problem | None:
+        try:
+            cost = _cost_of_metas(trial)
+        except Exception:  # noqa: BLE001  # told by the property above
+            return None
+        least = sum(t.numel() * t.element_size() for t in trial.results())
+        if cost.bytes_written < least:
+            return Problem(f"at least the results' {least} bytes written", str(cost.bytes_written),
+                           "cost")  # fmt: skip
+        return None
+
+
+class CostGrows(CostRule):
+    """A larger call costs no less."""
+
+    id = "cost.monotone"
+
+    def suits(self, trial: Trial) -> bool:
+        return trial.accepted and _same_but_sizes(trial)
+
+    def check(self, trial: Trial) -> Problem | None:
+        base = Trial(trial.sample, trial.sample.recipe)
+        pairs = list(zip(base.tensors(), trial.tensors(), strict=True))
+        larger = all(m <= n for a, b in pairs for m, n in zip(a.shape, b.shape, strict=True))
+        smaller = all(m >= n for a, b in pairs for m, n in zip(a.shape, b.shape, strict=True))
+        if larger == smaller:
+            return None
+        low, high = (base, trial) if larger else (trial, base)
+        try:
+            a, b = _cost_of_metas(low), _cost_of_metas(high)
+        except Exception:  # noqa: BLE001  # told by another property
+            return None
+        for name in _COUNTS:
+            if getattr(a, name) > getattr(b, name):
+                shapes = [[list(t.shape) for t in x.tensors()] for x in (low, high)]
+                return Problem(
+                    f"{name} for {shapes[1]} no less than {getattr(a, name)}, that for {shapes[0]}",
+                    str(getattr(b, name)), "cost",
+                )  # fmt: skip
+        return None
+
+
+def _same_but_sizes(trial: Trial) -> bool:
+    base, mine = trial.sample.recipe.tensors(), trial.tensors()
+    return len(base) == len(mine) and all(
+        len(a.shape) == len(b.shape) and a.dtype == b.dtype and a.layout == b.layout
+        for a, b in zip(base, mine, strict=True)
+    )
+
+
+class SymbolicCost(CostRule):
+    """The cost in symbols is, for the sizes, the cost in numbers."""
+
+    id = "cost.symbolic"
+    dear = True
+    limit = 8
+
+    def suits(self, trial: Trial) -> bool:
+        return trial.accepted and trial.fake.error is None
+
+    def check(self, trial: Trial) -> Problem | None:
+        found = symbolic(trial)
+        if found.error is not None:
+            return None
+        given = iter(found.inputs)
+        args, kwargs = trial.arguments()
+        args, kwargs = (map_tensors(lambda t: next(given), a, trial.on) for a in (args, kwargs))
+        try:
+            concrete = _cost_of_metas(trial)
+            cost = _cost(trial, args, kwargs, found.result)
+        except Exception as error:  # noqa: BLE001  # told as what it is
+            if not tensors_in(found.result, trial.on):
+                return None
+            return Problem("a cost in symbols", f"{type(error).__name__}: {error}", "cost")
+        for name in _COUNTS:
+            value = getattr(cost, name)
+            number = value if isinstance(value, (int, float)) else _hint(value)
+            if number is not None and number != getattr(concrete, name):
+                return Problem(f"{name} {getattr(concrete, name)}", f"{value} = {number}", "cost")
+        return None
+
+
+COSTS: tuple[Property, ...] = (CostThere(), CostWritesResults(), CostGrows(), SymbolicCost())

@@ -1,0 +1,266 @@
+"""Examining an operator: inputs are derived and run, properties look at them, failures are shrunk.
+
+Cheap properties see every input as it comes; dear ones, which run an operator many times, see the
+first that suit them. All is bounded: by the number of inputs, and by the clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from maquette.opcheck.copies import tensors_in
+from maquette.opcheck.deriving import Where, derived
+from maquette.opcheck.operators import CheckedOperator
+from maquette.opcheck.properties import PROPERTIES, Problem, Property
+from maquette.opcheck.recipes import Recipe, Sample, code_of, sample_of
+from maquette.opcheck.report import Finding, OpReport
+from maquette.opcheck.shrinking import shrunk
+from maquette.opcheck.trials import Trial, place_of
+from maquette.opcheck.utilities import without_data
+
+
+class Limits(NamedTuple):
+    """At most so many inputs, so many seconds; and which inputs are drawn."""
+
+    inputs: int = 200
+    seconds: float = 5.0
+    seed: int = 0
+    shrink: bool = True
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def chosen(properties: str | Sequence[str]) -> list[Property]:
+    """The properties named, by id or its beginning ("fake", "vmap.values"); "ALL" is all."""
+    if properties == "ALL":
+        return list(PROPERTIES)
+    names = [properties] if isinstance(properties, str) else list(properties)
+    found = [p for p in PROPERTIES if any(_named(p, name) for name in names)]
+    unknown = [n for n in names if not any(_named(p, n) for p in PROPERTIES)]
+    if unknown:
+        known = ", ".join(p.id for p in PROPERTIES)
+        raise ValueError(f"opcheck: no property is called {', '.join(unknown)}; there are {known}")
+    return found
+
+
+def _named(p: Property, name: str) -> bool:
+    return p.id == name or p.id.startswith(f"{name}.")
+
+
+def examine(
+    op: CheckedOperator,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    properties: str | Sequence[str] = "ALL",
+    where: Where | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpReport:
+    """The report of one operator on what is derived from one call of it."""
+    wanted = chosen(properties)
+    place = str(getattr(op.overload, "place", ""))
+    report = OpReport(op.name, str(op.schema), place, limits.seed)
+    why = _why_none(op, args, kwargs)
+    if why:
+        report.skipped = dict.fromkeys([p.id for p in wanted], why)
+        return report
+    started = time.perf_counter()
+    with _quiet(op):
+        _Examination(sample_of(op, args, kwargs), wanted, where, limits, report).run()
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _why_none(op: CheckedOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    if without_data(op, args, kwargs):
+        return "an argument has no data"
+    kinds = (op.on.torch.Tensor, op.on.torch.nn.Parameter)
+    for t in tensors_in((list(args), dict(kwargs)), op.on):
+        if type(t) not in kinds or str(t.layout) != "torch.strided":
+            return "an argument is no plain strided tensor"
+    return ""
+
+
+@contextlib.contextmanager
+def _quiet(op: CheckedOperator) -> Iterator[None]:
+    """Without warnings, and with the random generator as it was afterwards."""
+    state = op.on.torch.get_rng_state()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            op.on.torch.set_rng_state(state)
+
+
+class _Examination:
+    """One run of `examine`."""
+
+    def __init__(
+        self,
+        sample: Sample,
+        wanted: Sequence[Property],
+        where: Where | None,
+        limits: Limits,
+        report: OpReport,
+    ) -> None:
+        self.sample = sample
+        self.where = where
+        self.limits = limits
+        self.report = report
+        self.end = time.perf_counter() + limits.seconds
+        self.failed: dict[str, tuple[Problem, Trial]] = {}
+        self.counts: dict[str, int] = {}
+        self.active: list[Property] = []
+        for p in wanted:
+            why = p.why_not(sample)
+            if why:
+                report.skipped[p.id] = why
+            else:
+                self.active.append(p)
+        self.cheap = [p for p in self.active if not p.dear]
+        self.dear = [p for p in self.active if p.dear]
+
+    def run(self) -> None:
+        trials = self._derive()
+        self._look_closer([t for t in trials if t.accepted])
+        self._conclude([t for t in trials if t.accepted])
+        self._write_up()
+
+    # --- the inputs ----------------------------------------------------------------------
+
+    def _derive(self) -> list[Trial]:
+        trials: list[Trial] = []
+        # The dear ones get the larger part of the time.
+        end = time.perf_counter() + 0.55 * self.limits.seconds
+        for recipe in derived(self.sample, self.limits.seed):
+            late = trials and time.perf_counter() > end
+            if late or self.report.inputs >= self.limits.inputs:
+                break
+            trial = Trial(self.sample, recipe)
+            if not self._meant(trial):
+                continue
+            trials.append(trial)
+            if trial.accepted:
+                self.report.inputs += 1
+            else:
+                self.report.dropped += 1
+            for p in self.cheap:
+                self._try(p, trial)
+            if self.report.dropped > 3 * self.limits.inputs:
+                break
+        return trials
+
+    def _meant(self, trial: Trial) -> bool:
+        if self.where is None:
+            return True
+        try:
+            args, kwargs = trial.arguments()
+            return bool(self.where(tuple(args), kwargs))
+        except Exception:  # noqa: BLE001  # a condition that cannot be told does not hold
+            return False
+
+    def _try(self, p: Property, trial: Trial) -> bool:
+        """Whether the property said anything of the input."""
+        if p.id in self.failed or not p.suits(trial):
+            return False
+        self.report.checks += 1
+        self.counts[p.id] = self.counts.get(p.id, 0) + 1
+        problem = p.check(trial)
+        if problem is not None:
+            self.failed[p.id] = (problem, trial)
+        return True
+
+    def _look_closer(self, trials: Sequence[Trial]) -> None:
+        """The dear properties, one input each in turn until the time is over."""
+        queues = [(p, iter(_spread(trials))) for p in self.dear]
+        while queues and (time.perf_counter() < self.end):
+            for p, queue in list(queues):
+                done = self.counts.get(p.id, 0) >= p.limit or p.id in self.failed
+                trial = None if done else next((t for t in queue if p.suits(t)), None)
+                if trial is None:
+                    queues.remove((p, queue))
+                else:
+                    self._try(p, trial)
+                if time.perf_counter() > self.end + 1:
+                    break
+
+    def _conclude(self, trials: Sequence[Trial]) -> None:
+        for p in self.active:
+            if p.id in self.failed or not trials:
+                continue
+            found = p.conclude(trials)
+            if type(p).conclude is not Property.conclude:
+                self.report.checks += 1
+                self.counts[p.id] = self.counts.get(p.id, 0) + 1
+            if found is not None:
+                self.failed[p.id] = found
+
+    # --- what came of it -----------------------------------------------------------------
+
+    def _write_up(self) -> None:
+        for p in self.active:
+            if p.id in self.failed:
+                problem, trial = self.failed[p.id]
+                self.report.findings.append(self._finding(p, *self._least(p, problem, trial)))
+            elif self.counts.get(p.id):
+                self.report.passed[p.id] = self.counts[p.id]
+            else:
+                self.report.skipped[p.id] = "no derived input says anything of it"
+
+    def _least(self, p: Property, problem: Problem, trial: Trial) -> tuple[Problem, Trial]:
+        """The failure on the smallest input that shows it."""
+        if type(p).conclude is not Property.conclude or not self.limits.shrink:
+            return problem, trial
+        last = [problem, trial]
+
+        def fails(recipe: Recipe) -> bool:
+            other = Trial(self.sample, recipe)
+            try:
+                if not self._meant(other) or not p.suits(other):
+                    return False
+                found = p.check(other)
+            except Exception:  # noqa: BLE001  # another failure than the one to shrink
+                return False
+            if found is None or type(found.error) is not type(problem.error):
+                return False
+            last[:] = [found, other]
+            return True
+
+        seconds = min(0.8, 0.2 * self.limits.seconds)
+        shrunk(self.sample, trial.recipe, fails, seconds)
+        return last[0], last[1]  # type: ignore[return-value]
+
+    def _finding(self, p: Property, problem: Problem, trial: Trial) -> Finding:
+        line = problem.line or place_of(trial.op.function(problem.part)) or self.report.defined_at
+        return Finding(
+            property=p.id,
+            spec=p.spec,
+            expected=problem.expected,
+            got=problem.got,
+            input=code_of(self.sample, trial.recipe),
+            hint=p.hint,
+            line=line,
+            label=trial.recipe.label,
+        )
+
+
+def _spread(trials: Sequence[Trial]) -> list[Trial]:
+    """The inputs in an order that brings every kind of change early."""
+    seen: dict[Callable[..., Any] | str, int] = {}
+    ranked = []
+    for number, trial in enumerate(trials):
+        kind = _kind(trial.recipe.label)
+        seen[kind] = seen.get(kind, 0) + 1
+        ranked.append((seen[kind], number, trial))
+    return [trial for _, _, trial in sorted(ranked, key=lambda r: r[:2])]
+
+
+def _kind(label: str) -> str:
+    """What a label changes, without its numbers."""
+    return "".join(c for c in label.partition(";")[0] if not c.isdigit())
