@@ -1,6 +1,7 @@
 """`symbolic_trace`, `Proxy`, `GraphModule`, `Interpreter`."""
 
 import copy
+import functools
 import math
 import operator
 import pickle
@@ -11,6 +12,7 @@ import pytest
 
 import maquette as mq
 from maquette import fx, nn
+from maquette.fx.operator_schemas import get_signature_for_torch_op
 from maquette.nn import functional as F
 
 
@@ -206,3 +208,21 @@ def test_reflected_operators_leave_what_they_do_not_know_to_it(name: str) -> Non
     function: Callable[..., Any] = getattr(operator, name)
     with pytest.raises(TypeError, match="unsupported operand type"):
         function(Other(), mq.ones(2))
+
+
+def test_a_wrapped_function_is_traced_with_its_keyword_parameters():
+    def plain(x, *, scale=2.0):
+        return x * scale
+
+    @functools.wraps(plain)
+    def wrapped(*args, **kwargs):
+        return plain(*args, **kwargs)
+
+    traced = fx.symbolic_trace(wrapped)
+    assert traced(mq.ones(2), scale=3.0).tolist() == [3.0, 3.0]
+
+
+def test_functions_of_nn_that_are_operators_have_their_signatures():
+    (first, *_) = get_signature_for_torch_op(F.pixel_shuffle)
+    assert list(first.parameters) == ["input", "upscale_factor"]
+    assert get_signature_for_torch_op(F.relu) is None

@@ -150,3 +150,8 @@ def test_F16_typed_constructors_make_their_dtype() -> None:
     assert not isinstance(torch.ones(1), torch.DoubleTensor)
     with torch._subclasses.FakeTensorMode():
         assert type(torch.FloatTensor([1.0])) is mq.FakeTensor
+
+
+def test_every_name_that_dir_lists_is_there():
+    for name in dir(torch):
+        assert hasattr(torch, name), name

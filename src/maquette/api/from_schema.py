@@ -326,8 +326,7 @@ def function_names() -> list[str]:
         for name in names
         if not name.endswith(("_", "_backward"))
         and not name.startswith(_ELSEWHERE)
-        and name not in _NO_FUNCTIONS
-        and find_packet(f"aten::{name}") is not None
+        and _function_packet(name) is not None
     ]
 
 
@@ -336,10 +335,15 @@ def find_function(name: str) -> Face | None:
 
     Operators that PyTorch generates for transforms, such as ``aten::uniform``, are no functions.
     """
+    packet = _function_packet(name)
+    return None if packet is None else face_of(packet, method=False)
+
+
+def _function_packet(name: str) -> OpOverloadPacket | None:
     packet = None if name in _NO_FUNCTIONS else find_packet(f"aten::{name}")
     if packet is None or all(Tag.generated in o.tags for o in packet.op_overloads()):
         return None
-    return face_of(packet, method=False)
+    return packet
 
 
 def method_face(name: str) -> Face:

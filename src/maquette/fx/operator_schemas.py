@@ -18,7 +18,7 @@ from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.packet import PACKETS, OpOverloadPacket
+from maquette.dispatch.packet import PACKETS, OpOverloadPacket, find_packet
 from maquette.dispatch.schema import FunctionSchema
 from maquette.dispatch.schema_types import SchemaType
 from maquette.fx.compatibility import compatibility
@@ -103,9 +103,29 @@ def _packet_of(op: Callable[..., Any]) -> OpOverloadPacket | None:
     face_of = getattr(op, "__wrapped_packet__", None)
     if face_of is not None:
         return cast(OpOverloadPacket, face_of)
-    if getattr(op, "__module__", None) == "maquette" and isinstance(op, types.FunctionType):
+    if not isinstance(op, types.FunctionType):
+        return None
+    if op.__module__ == "maquette":
         return PACKETS.get(f"aten::{op.__name__}")
+    if op.__module__.startswith("maquette.nn.functional"):
+        return _functional_packet(op)
     return None
+
+
+def _functional_packet(op: types.FunctionType) -> OpOverloadPacket | None:
+    """The operator of which a function of `nn.functional` is no more than the call."""
+    packet = find_packet(f"aten::{_OTHER_NAMES.get(op.__name__, op.__name__)}")
+    if packet is None:
+        return None
+    mine = [n for n in inspect.signature(op).parameters if n != "out"]
+    for overload in packet.op_overloads():
+        signature = signature_of_schema(overload._schema)
+        if [n for n in signature.parameters if n != "out"] == mine:
+            return packet
+    return None
+
+
+_OTHER_NAMES = {"logsigmoid": "log_sigmoid"}
 
 
 @compatibility(is_backward_compatible=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import functools
 import inspect
 import math
 import sys
@@ -287,7 +288,10 @@ class Tracer(TracerBase):
                 args.append(make("*" + next(rest)))
             if code.co_flags & inspect.CO_VARKEYWORDS:
                 args.append(make("**" + next(rest)))
-            root_fn = _all_positional(root_fn, len(args))
+            if plain is root_fn or code.co_flags & _VARIADIC:
+                root_fn = _all_positional(root_fn, len(args))
+            else:
+                root_fn = _by_keyword(root_fn, names[code.co_argcount : total])
         flat, spec = pytree.tree_flatten(tuple(args))
         if all(child.is_leaf() for child in spec.children()):
             return root_fn, args
@@ -483,6 +487,17 @@ def _all_positional(function: Callable[..., Any], count: int) -> FunctionType:
     )
     made.__annotations__ = function.__annotations__
     return made
+
+
+def _by_keyword(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    """The function with its last parameters, which it takes by keyword, by position."""
+
+    @functools.wraps(function)
+    def positional(*args: Any) -> Any:
+        at = len(args) - len(names)
+        return function(*args[:at], **dict(zip(names, args[at:])))
+
+    return positional
 
 
 def assert_is_none(value: Any, msg: str) -> None:

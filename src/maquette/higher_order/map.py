@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from maquette.core.pytree import tree_unflatten
@@ -44,6 +45,34 @@ def map(f: Function, xs: Any, *args: Any) -> Any:
         return out
 
     return tree_unflatten(map_impl(flat_fn, flat, list(args)), out_spec[0])
+
+
+def _unstack_pytree(xs: Any) -> list[Any]:
+    """The slices of a tree of tensors along the first dimension, each a tree."""
+    flat, spec = flattened(xs)
+    if not flat or not all(isinstance(t, Tensor) for t in flat):
+        raise RuntimeError(f"Leaves of xs must be Tensor {flat}")
+    lengths = {t.shape[0] if t.shape else 0 for t in flat}
+    if len(lengths) > 1:
+        raise RuntimeError(
+            f"Leaves of xs must have same leading dimension size {[t.shape for t in flat]}"
+        )
+    return [tree_unflatten(list(step), spec) for step in zip(*flat)]
+
+
+def _stack_pytree(pytrees: Sequence[Any]) -> Any:
+    """Trees of one structure as one, whose tensors are theirs stacked along a first dimension."""
+    flat = [flattened(tree)[0] for tree in pytrees]
+    spec = flattened(pytrees[0])[1]
+
+    def stacked(leaves: tuple[Any, ...]) -> Any:
+        if all(isinstance(leaf, Tensor) for leaf in leaves):
+            return operators.stack(list(leaves))
+        if all(leaf is None for leaf in leaves):
+            return None
+        raise RuntimeError(f"Cannot stack {leaves}.")
+
+    return tree_unflatten([stacked(leaves) for leaves in zip(*flat)], spec)
 
 
 class MapImpl(FunctionalHop):

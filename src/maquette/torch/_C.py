@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from maquette.torch.forwarding import forward, without_underscores
 
+has_spectral = True
+
 __getattr__ = forward(
     __name__,
     "maquette.dispatch",

@@ -2,4 +2,9 @@
 
 from maquette.torch._dynamo.marks import OptimizedModule
 
-__all__ = ["OptimizedModule"]
+__all__ = ["OptimizedModule", "is_dynamo_supported"]
+
+
+def is_dynamo_supported() -> bool:
+    """False: nothing here reads bytecode."""
+    return False

@@ -20,6 +20,10 @@ Final = typing.Final
 class TracerWarning(Warning):
     """What PyTorch's tracer warns with; programs name it to silence it. Nothing here raises it."""
 
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Nothing: no library warns with it."""
+
 
 def is_scripting() -> bool:
     """False."""
