@@ -22,7 +22,7 @@ import numpy as np
 import maquette as mq
 from conformance import DATA, load_checker
 from maquette.dispatch.tags import Tag
-from maquette.transforms import batch, vmap
+from maquette.transforms import loop, vmap
 
 WITHOUT_VALUES = ("empty", "new_empty", "empty_like", "empty_permuted", "resize")
 # Where an example's memory is looked at, or a factorization that nobody is promised is returned.
@@ -202,7 +202,7 @@ def run(
         if Tag.nondeterministic_seeded in op.tags or op._opname.startswith(APART):
             continue
         for config in configs(leaves_of([list(args), list(kwargs.values())])):
-            batch._WARNED.clear()
+            loop.fallback.warned.clear()
             outcome = check(op, args, kwargs, config)
             total[outcome.kind] += 1
             by_op.setdefault(name, Counter())[outcome.kind] += 1

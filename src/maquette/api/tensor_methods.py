@@ -176,6 +176,8 @@ def tolist(self: Tensor) -> object:
     if self.meta.device.type == "meta":
         raise NotImplementedError(f"Cannot copy out of meta tensor; no data! It is {self.meta}")
     t: Tensor = self.detach().cpu()
+    if t.__class__ is not self.__class__:  # a function transform has made it its own
+        return t.tolist()
     if t.is_conj():
         t = t.resolve_conj()
     if t.is_neg():

@@ -6,6 +6,12 @@ Each is `maquette.dispatch`'s function without the prefix ``_dispatch_`` or ``_`
 from __future__ import annotations
 
 from maquette.torch.forwarding import forward, without_underscores
+from maquette.transforms.inspection import (
+    is_vmap_fallback_warning_enabled as _debug_only_are_vmap_fallback_warnings_enabled,
+)
+from maquette.transforms.inspection import (
+    set_vmap_fallback_warning_enabled as _debug_only_display_vmap_fallback_warnings,
+)
 
 has_spectral = True
 
@@ -27,6 +33,11 @@ __getattr__ = forward(
     "maquette.tensor.tensor",
     "maquette.autograd",
     "maquette.transforms",
+    "maquette.transforms.inspection",
     "maquette",
     spellings=without_underscores,
 )
+__all__ = [
+    "_debug_only_are_vmap_fallback_warnings_enabled",
+    "_debug_only_display_vmap_fallback_warnings",
+]

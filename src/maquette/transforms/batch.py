@@ -9,11 +9,10 @@ out_dims)`` gets the values and speaks operators, so that it works under every l
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
-from maquette.dispatch.forms import Form, returns_of
+from maquette.dispatch.forms import Form
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.matching import normalise
@@ -21,16 +20,15 @@ from maquette.dispatch.operator import OpOverload, keys_of
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.interpreter import Interpreter, run_below
+from maquette.transforms.interpreter import run_below
+from maquette.transforms.loop import closed, looped, opened, same_arguments
 from maquette.transforms.pointwise import (
     VmapLevel,
     in_place_call,
     pointwise_call,
-    refuse_unbatched_target,
 )
 from maquette.transforms.randomness import random_call
-from maquette.transforms.rules import POINTWISE, Decomposition, operators, rule_of
-from maquette.transforms.wrappers import BatchedTensor, Wrapper, batched, revived
+from maquette.transforms.rules import POINTWISE, Decomposition, rule_of
 
 
 class VmapInterpreter(VmapLevel):
@@ -105,14 +103,15 @@ def _by_form(op: OpOverload) -> Call:
         )
     if Tag.data_dependent_output in op.tags:
         return _refusing(
-            f"vmap: the answer of {op.name()} depends on data, which differ over the batch; "
-            "rewrite it with other operators, or call it outside of vmap"
+            f"vmap: Batching rule not implemented for {op.name()}: its answer depends on data, "
+            "which differ over the batch; rewrite it with other operators, or call it outside of "
+            "vmap"
         )
     if Tag.pointwise in op.tags and written == [0] and not op._schema.arguments[0].is_out:
         return in_place_call(op)
     if written:
         return _by_twin(op)
-    return _loop(op)
+    return looped(op)
 
 
 def _refusing(message: str) -> Call:
@@ -145,53 +144,16 @@ def _by_rule(op: OpOverload, rule: Callable[..., Any]) -> Call:
 
     def call(level: VmapInterpreter, params: Sequence[object]) -> object:
         dims: list[object] = []
-        values = [_opened(p, level, dims) for p in params]
+        values = [opened(p, level, dims) for p in params]
         if any(d is not None for d in dims[count:]):  # rules are not told of these
-            return _loop(op)(level, params)
+            return looped(op)(level, params)
         kwargs = dict(zip(keywords, values[count:]))
         with level.lower():
             result, out_dims = rule(level.info, tuple(dims[:count]), *values[:count], **kwargs)
-        wrapped = _closed(result, out_dims, level)
-        return _same_arguments(op, params, wrapped) if writes else wrapped
+        wrapped = closed(result, out_dims, level)
+        return same_arguments(op, params, wrapped) if writes else wrapped
 
     return call
-
-
-def _opened(p: object, level: Interpreter, dims: list[object]) -> object:
-    """The value of a parameter; its batch dimension, None or a list of such, goes to ``dims``."""
-    if isinstance(p, Wrapper) and not p._interpreter.live:
-        p = revived(p)
-    if p.__class__ is BatchedTensor and p._interpreter is level:
-        dims.append(p._bdim)
-        return p._value
-    if p.__class__ is tuple and any(isinstance(t, Tensor) for t in cast(tuple[object, ...], p)):
-        inner: list[object] = []
-        values = [_opened(t, level, inner) for t in cast(tuple[object, ...], p)]
-        dims.append(inner)
-        return values
-    dims.append(None)
-    return p
-
-
-def _closed(result: object, dims: object, level: Interpreter) -> object:
-    """Results with their batch dimension hidden; one dimension may stand for several results."""
-    if isinstance(result, Tensor):
-        if dims is None:
-            return result
-        assert isinstance(dims, int)
-        return batched(result, dims % max(result.meta.ndim, 1), level)
-    if isinstance(result, (tuple, list)):
-        each = dims if isinstance(dims, (tuple, list)) else [dims] * len(result)
-        return type(result)([_closed(r, d, level) for r, d in zip(result, each, strict=True)])
-    return result
-
-
-def _same_arguments(op: OpOverload, params: Sequence[object], result: object) -> object:
-    """What an operator that writes gives: written arguments are themselves."""
-    kinds = returns_of(op)
-    results = (result,) if len(kinds) == 1 else cast(Sequence[object], result)
-    found = [params[k.source] if k.kind == "written" else r for k, r in zip(kinds, results)]
-    return found[0] if len(kinds) == 1 else tuple(found) if kinds else None
 
 
 # --- forms that write, and the rest -----------------------------------------------------------
@@ -201,9 +163,9 @@ def _by_twin(op: OpOverload) -> Call:
     """Compute by the functional form, then copy into what is written."""
     functional = op.functional_call
     if functional is None:
-        return _loop(op)
+        return looped(op)
     if rule_of(functional.twin) is None and definition_of(functional.twin) is not None:
-        return _loop(op)  # the twin may be defined by this form
+        return looped(op)  # the twin may be defined by this form
     resizes = op.form is Form.OUT
 
     def call(level: VmapInterpreter, params: Sequence[object]) -> object:
@@ -230,64 +192,6 @@ def _copy_into(target: object, value: object, *, resizes: bool) -> None:
             if resizes and target.meta.shape != value.meta.shape:
                 target.resize_(value.meta.shape)
             target.copy_(value)
-
-
-_WARNED: set[str] = set()
-
-
-def _loop(op: OpOverload) -> Call:
-    """Call the operator on one member of the batch after another, and stack the results."""
-    arguments = op._schema.arguments
-    written = [i for i, a in enumerate(arguments) if a.is_write]
-
-    def call(level: VmapInterpreter, params: Sequence[object]) -> object:
-        if op.name() not in _WARNED:
-            _WARNED.add(op.name())
-            warnings.warn(
-                "There is a performance drop because we have not yet implemented the batching rule "
-                f"for {op.name()}: it is called once for each member of the batch. Register one "
-                f"with maquette.library.register_vmap('{op.name()}', ...)",
-                UserWarning,
-                stacklevel=2,
-            )
-        dims: list[object] = []
-        values = [_opened(p, level, dims) for p in params]
-        if any(dims[i] is None for i in written):
-            refuse_unbatched_target(op)
-        with level.lower():
-            rows = [_row(op, values, dims, i) for i in range(level.info.batch_size)]
-            result = _stacked(op, rows, level) if op._schema.returns else None
-        return _same_arguments(op, params, result) if written else result
-
-    return call
-
-
-def _row(op: OpOverload, values: Sequence[object], dims: Sequence[object], i: int) -> object:
-    params = [_member(v, d, i) for v, d in zip(values, dims)]
-    return op.run(tls.st.effective_keys(keys_of(params)), params)
-
-
-def _member(value: object, dim: object, i: int) -> object:
-    if isinstance(dim, int):
-        return cast(Tensor, value).select(dim, i)
-    if isinstance(dim, list):
-        return tuple([_member(v, d, i) for v, d in zip(cast(list[object], value), dim)])
-    return value
-
-
-def _stacked(op: OpOverload, rows: Sequence[object], level: Interpreter) -> object:
-    if not rows:
-        raise RuntimeError(
-            f"vmap: {op.name()} has no batching rule, and a loop over a batch of size 0 gives no "
-            f"result to take the shape from"
-        )
-    first = rows[0]
-    if isinstance(first, Tensor):
-        return batched(operators.stack(rows), 0, level)
-    if isinstance(first, (tuple, list)):
-        columns = zip(*cast(Sequence[Sequence[object]], rows))
-        return type(first)([_stacked(op, list(c), level) for c in columns])
-    return first
 
 
 __all__ = ["VmapInterpreter", "batched_call", "broadcasts", "definition_of"]

@@ -15,6 +15,7 @@ from maquette.autograd.node import Edge, grad_edge
 from maquette.core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.explaining import note_place
 from maquette.transforms.interpreter import Interpreter, pop, push, pushed
 from maquette.transforms.reverse_level import GradInterpreter, require_grad
 from maquette.transforms.rules import operators
@@ -76,7 +77,11 @@ def _grad_and_value(
         chosen = chosen_arguments(args, argnums)
         leaves, spec = differentiable(chosen, level)
         inner = _inner(args, argnums, tree_unflatten(leaves, spec), level)
-        output = func(*inner, **{k: _at(v, level) for k, v in kwargs.items()})
+        try:
+            output = func(*inner, **{k: _at(v, level) for k, v in kwargs.items()})
+        except Exception as error:
+            note_place(error, "grad", func)
+            raise
         aux = None
         if has_aux:
             if not (isinstance(output, tuple) and len(output) == 2):
@@ -104,6 +109,9 @@ def _of_one_tensor(func: Function, x: Tensor) -> tuple[Tensor, Tensor]:
         output = func(leaf)
         _check_scalar(output)
         edge = grad_edge(output) if _of(output, level) else None
+    except Exception as error:
+        note_place(error, "grad", func)
+        raise
     finally:
         pop(level, below)
     value = lowered(output, level)
@@ -280,7 +288,11 @@ def _vjp_with_argnums(
         inner = (
             given if argnums is None else replaced([_at(p, level) for p in primals], argnums, given)
         )
-        output = func(*cast(tuple[Any, ...], inner))
+        try:
+            output = func(*cast(tuple[Any, ...], inner))
+        except Exception as error:
+            note_place(error, "vjp", func)
+            raise
         aux = None
         if has_aux:
             if not (isinstance(output, tuple) and len(output) == 2):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import cast
 
 from maquette.dispatch.base import TransformType
@@ -15,7 +16,14 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.forward_level import JvpInterpreter
-from maquette.transforms.interpreter import Interpreter, pushed, stack, top
+from maquette.transforms.interpreter import (
+    Interpreter,
+    pushed,
+    stack,
+    temporarily_clear_interpreter_stack,
+    top,
+)
+from maquette.transforms.loop import fallback
 from maquette.transforms.reverse_level import GradInterpreter
 from maquette.transforms.rules import operators
 from maquette.transforms.wrappers import (
@@ -182,7 +190,8 @@ def jvp_decrement_nesting() -> int:
     return _close(TransformType.Jvp)
 
 
-def _level(number: int) -> Interpreter:
+def level_of(number: int) -> Interpreter:
+    """The interpreter in force of a number; RuntimeError where there is none."""
     levels = stack()
     if not 1 <= number <= len(levels):
         raise RuntimeError(f"there is no level {number}: {len(levels)} transforms are in force")
@@ -191,7 +200,7 @@ def _level(number: int) -> Interpreter:
 
 def add_batch_dim(t: Tensor, dim: int, level: int) -> Tensor:
     """``t`` with its dimension ``dim`` hidden at a level of vmap."""
-    return batched(t, dim % t.meta.ndim, _level(level))
+    return batched(t, dim % t.meta.ndim, level_of(level))
 
 
 def remove_batch_dim(t: Tensor, level: int, batch_size: int, out_dim: int) -> Tensor:
@@ -210,7 +219,7 @@ def unwrap_batched(t: Tensor, level: int) -> tuple[Tensor, int | None]:
 
 def wrap_for_grad(t: Tensor, level: int) -> Tensor:
     """``t`` at a level of grad, where it requires none."""
-    return tracked(t, _level(level))
+    return tracked(t, level_of(level))
 
 
 def unwrap_for_grad(t: Tensor, level: int) -> Tensor:
@@ -218,6 +227,81 @@ def unwrap_for_grad(t: Tensor, level: int) -> Tensor:
     if isinstance(t, GradTrackingTensor) and t._interpreter.number == level:
         return t._value
     return t
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+def is_vmap_fallback_enabled() -> bool:
+    """Whether operators without a batching rule are looped over, rather than refused."""
+    return fallback.enabled
+
+
+def set_vmap_fallback_enabled(enabled: bool) -> None:
+    """Let operators without a batching rule be looped over, or refuse them."""
+    fallback.enabled = enabled
+
+
+def is_vmap_fallback_warning_enabled() -> bool:
+    """Whether the loop over the batch warns."""
+    return fallback.warns
+
+
+def set_vmap_fallback_warning_enabled(enabled: bool) -> None:
+    """Let the loop over the batch warn, once more for each operator, or not at all."""
+    fallback.warns = enabled
+    fallback.warned.clear()
+
+
+def get_single_level_autograd_function_allowed() -> bool:
+    """Whether `Function.apply` runs as it does outside of transforms."""
+    return tls.st.single_level_function
+
+
+def set_single_level_autograd_function_allowed(allowed: bool) -> None:
+    """Let `Function.apply` run as it does outside of transforms, or ask them."""
+    tls.st.single_level_function = allowed
+
+
+def are_functorch_transforms_active() -> bool:
+    """Whether a function transform is in force in this thread."""
+    return bool(tls.st.transforms)
+
+
+class _DisableFuncTorch:
+    """For a ``with`` block: no function transforms at all."""
+
+    def __enter__(self) -> None:
+        self._block = temporarily_clear_interpreter_stack()
+        self._block.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._block.__exit__(kind, error, traceback)
+
+
+# --- dimensions -------------------------------------------------------------------------------
+
+
+def reshape_dim_into(src: int, dst: int, x: Tensor) -> Tensor:
+    """``x`` with its dimension ``src`` in front of ``dst`` of those that are left, and in it."""
+    src, dst = src % x.ndim, dst % (x.ndim - 1)
+    shape = [n for i, n in enumerate(x.shape) if i != src]
+    shape[dst] *= x.shape[src]
+    return cast(Tensor, operators.movedim(x, src, dst).reshape(shape))
+
+
+def reshape_dim_outof(src: int, size1: int, x: Tensor) -> Tensor:
+    """``x`` with its dimension ``src`` as two, the first of ``size1``; it must divide the size."""
+    src %= x.ndim
+    shape = list(x.shape)
+    if shape[src] % size1:
+        raise RuntimeError(f"expected {size1} to divide dimension {src}, of size {shape[src]}")
+    return cast(Tensor, x.reshape([*shape[:src], size1, shape[src] // size1, *shape[src + 1 :]]))
 
 
 @contextmanager

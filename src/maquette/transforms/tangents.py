@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from maquette.core.pytree import tree_flatten, tree_map, tree_unflatten
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.explaining import note_place
 from maquette.transforms.forward_level import JvpInterpreter, tangent_at
 from maquette.transforms.gradients import (
     Argnums,
@@ -83,7 +84,11 @@ def _jvp_with_argnums(
         args = inner
         if argnums is not None:
             args = replaced([_still(p, level) for p in primals], argnums, inner)
-        output = func(*cast(tuple[Any, ...], args))
+        try:
+            output = func(*cast(tuple[Any, ...], args))
+        except Exception as error:
+            note_place(error, "jvp", func)
+            raise
         aux = None
         if has_aux:
             if not (isinstance(output, tuple) and len(output) == 2):

@@ -7,6 +7,7 @@ and every complaint about how `vmap` was called. How operators run under it is `
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from maquette.core.pytree import TreeSpec, tree_flatten, tree_unflatten
 from maquette.tensor.generator import default_generator
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
+from maquette.transforms.explaining import function_name, note_place
 from maquette.transforms.interpreter import RANDOMNESS, Interpreter, pop, push, pushed
 from maquette.transforms.rules import operators
 from maquette.transforms.wrappers import BatchedTensor, batched, revived
@@ -114,13 +116,16 @@ def _of_tensors(func: Function, dim: int, randomness: str, args: tuple[Tensor, .
     try:
         inner = [batched(revived(t), dim % t.meta.ndim if dim else 0, level) for t in args]
         result = func(*inner)
+    except Exception as error:
+        note_place(error, "vmap", func)
+        raise
     finally:
         pop(level, below)
     if result.__class__ is BatchedTensor and result._bdim == 0 and result._interpreter is level:
         return result._value
     if isinstance(result, Tensor):
-        return _unhidden(result, 0, level)
-    return _unwrap_batched(result, 0, level, func)
+        return unhidden(result, 0, level)
+    return unwrap_outputs(result, 0, level, func)
 
 
 def _flat_vmap(
@@ -138,22 +143,22 @@ def _flat_vmap(
         inner = [
             a if d is None else batched(revived(a), d, level) for a, d in zip(flat_args, flat_dims)
         ]
-        result = func(*cast(tuple[Any, ...], tree_unflatten(inner, spec)), **kwargs)
-    return _unwrap_batched(result, out_dims, level, func)
+        try:
+            result = func(*cast(tuple[Any, ...], tree_unflatten(inner, spec)), **kwargs)
+        except Exception as error:
+            note_place(error, "vmap", func)
+            raise
+    return unwrap_outputs(result, out_dims, level, func)
 
 
 # --- inputs -----------------------------------------------------------------------------------
-
-
-def _name(func: Function) -> str:
-    return getattr(func, "__name__", None) or repr(func)
 
 
 def process_batched_inputs(
     in_dims: Dims, args: tuple[Any, ...], func: Function
 ) -> tuple[int, list[int | None], list[Any], TreeSpec]:
     """The batch size, the dimension of each leaf of the inputs, the leaves and their tree."""
-    name = _name(func)
+    name = function_name(func)
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
             f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to be int or a "
@@ -175,7 +180,44 @@ def process_batched_inputs(
         )
     for i, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):
         dims[i] = _checked_in_dim(leaf, dim, in_dims, name)
-    return _batch_size(dims, leaves), cast("list[int | None]", dims), leaves, spec
+    sizes = [cast(Tensor, t).shape[d] for t, d in zip(leaves, dims) if d is not None]
+    if any(size != sizes[0] for size in sizes):
+        raise ValueError(_sizes_differ(func, args, dims, leaves, sizes))
+    return batch_size_of(dims, leaves), cast("list[int | None]", dims), leaves, spec
+
+
+def _sizes_differ(
+    func: Function,
+    args: tuple[Any, ...],
+    dims: Sequence[int | None],
+    leaves: Sequence[Any],
+    sizes: Sequence[int],
+) -> str:
+    """The message for inputs of several batch sizes: each by its name."""
+    own = [name for i, a in enumerate(args) for name in _leaf_names(_parameter(func, i), a)]
+    told = [
+        f"{name} has size {leaf.shape[d]} in dimension {d}"
+        for name, leaf, d in zip(own, leaves, dims)
+        if d is not None
+    ]
+    return (
+        f"vmap({function_name(func)}): Expected all tensors to have the same size in the mapped "
+        f"dimension, got sizes {list(sizes)} for the mapped dimension: {', '.join(told)}"
+    )
+
+
+def _parameter(func: Function, i: int) -> str:
+    """The name of a function's positional parameter, ``args[i]`` where it has none."""
+    try:
+        found = list(inspect.signature(func).parameters.values())[i]
+    except (ValueError, TypeError, IndexError):
+        return f"args[{i}]"
+    return f"args[{i}]" if found.kind is found.VAR_POSITIONAL else found.name
+
+
+def _leaf_names(name: str, tree: Any) -> list[str]:
+    count = len(tree_flatten(tree)[0])
+    return [name] if isinstance(tree, Tensor) else [f"{name} (leaf {i})" for i in range(count)]
 
 
 def _checked_in_dim(leaf: Any, dim: Any, in_dims: Dims, name: str) -> int | None:
@@ -200,10 +242,14 @@ def _checked_in_dim(leaf: Any, dim: Any, in_dims: Dims, name: str) -> int | None
     return dim % rank
 
 
-def _batch_size(dims: Sequence[Any], leaves: Sequence[Any]) -> int:
+def batch_size_of(dims: Sequence[Any], leaves: Sequence[Any]) -> int:
+    """The size of the mapped dimension of leaves; ValueError where they have none, or several."""
     sizes = [leaf.shape[dim] for leaf, dim in zip(leaves, dims) if dim is not None]
     if not sizes:
-        raise ValueError("vmap: at least one of the inputs must have an in_dim that is not None")
+        raise ValueError(
+            "vmap: Expected at least one Tensor to vmap over: one of the inputs must have an "
+            "in_dim that is not None"
+        )
     if any(size != sizes[0] for size in sizes):
         raise ValueError(
             "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
@@ -224,19 +270,19 @@ def _is_none(x: object) -> bool:
 # --- outputs ----------------------------------------------------------------------------------
 
 
-def _unwrap_batched(result: Any, out_dims: Dims, level: VmapInterpreter, func: Function) -> Any:
+def unwrap_outputs(result: Any, out_dims: Dims, level: VmapInterpreter, func: Function) -> Any:
     """The outputs of a function, the hidden dimension put where ``out_dims`` says."""
-    name = _name(func)
+    name = function_name(func)
     leaves, spec = tree_flatten(result)
     for leaf in leaves:
         if not isinstance(leaf, Tensor) and out_dims is not None:
             _check_tensors(leaves, out_dims, spec, name)
             break
-    dims = _out_dims(out_dims, leaves, spec, name)
+    dims = out_dims_of(out_dims, leaves, spec, name)
     found = [
         leaf
         if not isinstance(leaf, Tensor) and d is None
-        else _unhidden(cast(Tensor, leaf), d, level, name)
+        else unhidden(cast(Tensor, leaf), d, level, name)
         for leaf, d in zip(leaves, dims, strict=True)
     ]
     return tree_unflatten(found, spec)
@@ -253,19 +299,13 @@ def _check_tensors(leaves: Sequence[Any], out_dims: Dims, spec: TreeSpec, name: 
             )
 
 
-def _out_dims(out_dims: Dims, leaves: Sequence[Any], spec: TreeSpec, name: str) -> list[Any]:
+def out_dims_of(out_dims: Dims, leaves: Sequence[Any], spec: TreeSpec, name: str) -> list[Any]:
     if out_dims is None or out_dims.__class__ is int:
         return [out_dims] * len(leaves)
     if len(leaves) == 1 and isinstance(out_dims, tuple) and len(out_dims) == 1:
         if out_dims[0] is None or out_dims[0].__class__ is int:
             return [out_dims[0]]  # one output may have its dim in a tuple
-    flat = tree_flatten(out_dims, is_leaf=_is_none)[0]
-    if not all(d is None or isinstance(d, int) for d in flat):
-        raise ValueError(
-            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
-            "collection of ints representing where in the outputs the vmapped dimension should "
-            "appear."
-        )
+    check_out_dims(out_dims, name)
     dims = broadcast_to_and_flatten(out_dims, spec)
     if dims is None:
         raise ValueError(
@@ -276,7 +316,18 @@ def _out_dims(out_dims: Dims, leaves: Sequence[Any], spec: TreeSpec, name: str) 
     return dims
 
 
-def _unhidden(t: Tensor, dim: int | None, level: VmapInterpreter, name: str = "") -> Tensor:
+def check_out_dims(out_dims: Dims, name: str) -> None:
+    """Refuse ``out_dims`` that hold anything but numbers and None."""
+    flat = tree_flatten(out_dims, is_leaf=_is_none)[0]
+    if not all(d is None or isinstance(d, int) for d in flat):
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
+            "collection of ints representing where in the outputs the vmapped dimension should "
+            "appear."
+        )
+
+
+def unhidden(t: Tensor, dim: int | None, level: VmapInterpreter, name: str = "") -> Tensor:
     """An output with its dimension back; one that was never batched is repeated for the batch."""
     own = t.__class__ is BatchedTensor and t._interpreter is level
     if dim is None:
@@ -330,7 +381,7 @@ def _chunked(
         return results[0]
     leaves = [tree_flatten(r)[0] for r in results]
     result_spec = tree_flatten(results[0])[1]
-    dims = _out_dims(out_dims, leaves[0], result_spec, _name(func))
+    dims = out_dims_of(out_dims, leaves[0], result_spec, function_name(func))
     joined = [
         column[0] if d is None else operators.cat(list(column), d)
         for column, d in zip(zip(*leaves), dims)

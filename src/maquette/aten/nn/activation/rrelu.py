@@ -110,6 +110,13 @@ def rrelu_grad(
     return (rrelu_with_noise_backward(grad, self, noise, lower, upper, training, False),)
 
 
+@rrelu_with_noise.tangent
+def rrelu_tangent(
+    self_t: Tensor, self: Tensor, noise: Tensor, lower: Number, upper: Number, training: bool
+) -> object:
+    return rrelu_with_noise_backward(self_t, self, noise, lower, upper, training, False)
+
+
 @rrelu_with_noise_.derivative("self")
 def rrelu_in_place_grad(
     grad: Tensor, result: Tensor, noise: Tensor, lower: Number, upper: Number, training: bool

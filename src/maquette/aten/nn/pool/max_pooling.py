@@ -160,8 +160,7 @@ def _check_gradient(
 
 def gathered(grad: Tensor, indices: Tensor, dims: int) -> Tensor:
     """The gradient's values at the indices of planes: the derivative of scattering them."""
-    leading = list(grad.shape[: grad.ndim - dims])
-    flat = grad.reshape([*leading, -1]).gather(-1, indices.reshape([*leading, -1]))
+    flat = grad.flatten(-dims).gather(-1, indices.flatten(-dims))
     return flat.view(list(indices.shape))
 
 

@@ -1,0 +1,101 @@
+"""Refusals of transforms name the function, the argument, the line; the loop can be off."""
+
+import pytest
+
+import maquette as mq
+from maquette.torch._C import _functorch as levels
+from maquette.torch._functorch.vmap import restore_vmap
+from maquette.transforms import grad, jvp, vjp, vmap
+from maquette.transforms.loop import fallback
+
+
+def takes_item(x):
+    return x * x.sum().item()
+
+
+@pytest.mark.parametrize("transform", [vmap, lambda f: vmap(vmap(f))])
+def test_T69_a_refusal_names_the_function_and_the_line(transform):
+    with pytest.raises(RuntimeError, match=r"calling \.item") as caught:
+        transform(takes_item)(mq.ones(2, 2, 2))
+    (note,) = caught.value.__notes__
+    assert "vmap(takes_item)" in note
+    assert note.endswith("return x * x.sum().item()")
+
+
+def writes_to_captured(x):
+    return mq.ones(()).add_(CAPTURED.add_(x)).sum()
+
+
+CAPTURED = mq.zeros(())
+
+
+@pytest.mark.parametrize(
+    ("api", "call"),
+    [
+        ("grad", lambda f, x: grad(f)(x)),
+        ("vjp", lambda f, x: vjp(f, x)),
+        ("jvp", lambda f, x: jvp(f, (x,), (x,))),
+    ],
+)
+def test_T70_refusals_under_derivatives_name_the_function_and_the_line(api, call):
+    with pytest.raises(RuntimeError, match="captured Tensor") as caught:
+        call(writes_to_captured, mq.ones(()))
+    assert f"{api}(writes_to_captured)" in caught.value.__notes__[0]
+    assert "CAPTURED.add_(x)" in caught.value.__notes__[0]
+
+
+def test_T69_errors_of_the_program_itself_have_no_note():
+    def fails(x):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as caught:
+        vmap(fails)(mq.ones(2))
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_T69_batch_sizes_that_differ_are_told_by_argument():
+    def add(x, others):
+        return x + others["w"]
+
+    with pytest.raises(ValueError, match=r"\[2, 3\].*x has size 2 in dimension 0, others"):
+        vmap(add)(mq.ones(2), {"w": mq.ones(3)})
+
+
+@pytest.fixture
+def restored_fallback():
+    before = fallback.enabled, fallback.warns
+    yield
+    fallback.enabled, fallback.warns = before
+    fallback.warned.clear()
+
+
+def looped(x):
+    return mq.ops.aten._cdist_backward(x, x, x, 2.0, x)
+
+
+@pytest.mark.usefixtures("restored_fallback")
+def test_T69_the_loop_can_be_refused():
+    levels._set_vmap_fallback_enabled(False)
+    with pytest.raises(RuntimeError, match="Batching rule not implemented for aten::_cdist_back"):
+        vmap(looped)(mq.ones(2, 3, 3))
+
+
+@pytest.mark.usefixtures("restored_fallback")
+def test_T69_the_loop_is_silent_where_told():
+    levels._set_vmap_fallback_warning_enabled(False)
+    assert vmap(looped)(mq.ones(2, 3, 3)).shape == (2, 3, 3)
+
+
+def test_T69_restore_vmap_gives_outputs_as_they_are():
+    x = mq.ones(4, 2)
+    (twice, free), dims = restore_vmap(lambda t: (2 * t, mq.ones(3)), 1, 2, "error")(x)
+    assert dims == (1, None) or dims == (0, None)
+    assert sorted(twice.shape) == [2, 4]
+    assert free.shape == (3,)
+
+
+def test_T69_dimensions_are_merged_and_split():
+    x = mq.arange(24.0).view(2, 3, 4)
+    merged = levels.reshape_dim_into(0, 1, x)
+    assert mq.equal(merged, x.movedim(0, 1).reshape(3, 8))
+    assert mq.equal(levels.reshape_dim_outof(1, 2, merged), merged.view(3, 2, 4))
