@@ -115,7 +115,30 @@ def test_csv_has_a_line_for_each_operator(program: str, tmp_path: pathlib.Path) 
     assert (rows[1]["module"], rows[1]["flops"]) == ("up", str(2 * 4 * 8 * 32))
 
 
+def test_a_device_shows_memory_and_time(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", program, *ARGS, "--on", "h100", "--price", "2"]) == 0
+    told = capsys.readouterr().out
+    for text in ("On NVIDIA H100 SXM", "reserved", "nvidia-smi", "bound by launch", "a step"):
+        assert text in told
+
+
+def test_what_changed_since_another_plan_is_told(
+    program: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "plan.json")
+    assert main(["plan", program, *ARGS, "--json", out]) == 0
+    assert main(["plan", program, *ARGS[:2], "--symbolic", "B=8", "--diff", out]) == 0
+    assert "peak memory" in capsys.readouterr().out.partition("Changes")[2]
+
+
 WRONG = [
+    (["a.py", "--price", "2"], "--price, --devices and --expandable need --on GPU"),
+    (["a.py", "--on", "abacus"], "--on 'abacus' is unknown: expected b200"),
+    (["a.py", "--on", "h100", "--devices", "/no/such"], "--devices /no/such: No such file"),
+    (["a.py", "--diff", "/no/such"], "--diff /no/such: cannot be read"),
+    (["a.py", "--diff", "README.md"], "--diff README.md: "),
     ([], "give a FILE, -m MODULE, hf:CONFIG or timm:NAME"),
     (["a.py", "-m", "b"], "give a.py or -m b, not both"),
     (["a.py", "--loss", "x"], "--loss needs --train"),

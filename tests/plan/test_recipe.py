@@ -6,6 +6,8 @@ import pytest
 
 import maquette as mq
 from maquette import nn
+from maquette.fake import DataDependentOutputException
+from maquette.plan.assumptions import building
 from maquette.plan.plan import Plan, plan
 
 
@@ -75,3 +77,47 @@ def test_numbers_of_times_start_at_one(option: str) -> None:
 def test_an_unknown_optimizer_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"unknown optimizer 'adamx': expected one of .*adamw"):
         planned(optimizer="adamx")
+
+
+class Choosy(nn.Module):
+    """Reads a truth value, keeps what a mask selects."""
+
+    def forward(self, x: mq.Tensor) -> mq.Tensor:
+        if (x > 1).any():
+            raise AssertionError("assumed to be false")
+        return x[x > 0] * 2
+
+
+def test_sizes_and_truths_that_data_tells_are_assumed_and_told() -> None:
+    made = plan(Choosy(), (mq.empty(10, 10),))
+    assert any(a.nbytes == 400 for a in made.allocations if not a.label)
+    truth, size = made.notes
+    assert truth.endswith("a truth value that data tells is false")
+    assert size.endswith("a size that data tells is at its largest, 100")
+    assert "test_recipe.py:" in size
+
+
+def test_numbers_that_data_tells_are_not_assumed() -> None:
+    class Reads(nn.Module):
+        def forward(self, x: mq.Tensor) -> mq.Tensor:
+            return x * x.sum().item()
+
+    with pytest.raises(DataDependentOutputException):
+        plan(Reads(), (mq.empty(4),))
+
+
+def test_a_model_that_changes_its_modules_as_it_runs_is_given_back() -> None:
+    class Changing(Two):
+        def forward(self, x: mq.Tensor) -> mq.Tensor:
+            self.up = nn.Sequential(nn.Linear(8, 32))  # type: ignore[assignment]
+            return self.down(x.new_ones(16, 32))
+
+    assert plan(Changing(), (mq.empty(16, 8),)).peak_bytes > 0
+
+
+def test_small_tensors_are_real_while_a_model_is_built() -> None:
+    with building():
+        rates = [x.item() for x in mq.linspace(0, 1, 3)]
+        large = mq.empty(10**9)
+    assert rates == [0.0, 0.5, 1.0]
+    assert large.fake_mode is not None

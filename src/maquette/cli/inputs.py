@@ -35,7 +35,9 @@ def inputs_of(model: Any, config: Any, batch: int, seq: int | None, *, labels: b
         made.kwargs["input_ids"] = _tokens(batch, length)
         made.text += f", sequence {length}"
         _labels(model, made, takes, labels)
-        if "pixel_values" in takes or "input_features" in takes:
+        if "pixel_values" in takes and takes["pixel_values"].default is inspect.Parameter.empty:
+            _image(config, made, batch)
+        elif "pixel_values" in takes or "input_features" in takes:
             made.notes.append("text only: its images or sounds are not planned")
         return made
     if "pixel_values" in takes:
@@ -71,10 +73,8 @@ def _labels(model: Any, made: Inputs, takes: Any, labels: bool) -> None:
     ids: Any = made.kwargs["input_ids"]
     batch, length = ids.shape
     encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
-    per_token = any(
-        word in type(model).__name__
-        for word in ("LM", "ConditionalGeneration", "PreTraining", "TokenClassification")
-    )
+    one_each = ("SequenceClassification", "MultipleChoice", "ImageClassification")
+    per_token = not any(word in type(model).__name__ for word in one_each)
     if labels and "labels" in takes:
         shape = (batch, length) if per_token else (batch,)
         made.kwargs["labels"] = mq.empty(shape, dtype=mq.int64)
@@ -106,6 +106,6 @@ def _features(config: Any, made: Inputs, batch: int, seq: int | None) -> None:
     bins = getattr(config, "num_mel_bins", None) or 80
     positions = getattr(config, "max_source_positions", None)
     length = 2 * positions if positions else seq or 3000  # with positions there is one length
-    shape = (batch, bins, length) if positions else (batch, length, bins)
+    shape = (batch, bins, length) if config.model_type == "whisper" else (batch, length, bins)
     made.kwargs["input_features"] = mq.empty(shape)
     made.text += f", {length} frames of {bins}"

@@ -9,23 +9,34 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from maquette import FakeTensorMode
 from maquette.cli import plan_options
 from maquette.cli.errors import CommandError, failure
 from maquette.cli.plan_options import bytes_of
 from maquette.cli.sources import Program, program
 from maquette.core import dtype as dtypes
+from maquette.plan.assumptions import building
+from maquette.plan.compare import Change, changes
 from maquette.plan.fit import Fit, largest_that_fits
 from maquette.plan.plan import Plan, plan
 from maquette.plan.recipe import optimizer_factory
 from maquette.plan.recorder import Recorder
-from maquette.plan.report import bytes_text, print_report
+from maquette.plan.report import (
+    bytes_text,
+    changes_table,
+    count_text,
+    device_table,
+    print_report,
+)
+from maquette.plan.roofline import TABLE, Accelerator, accelerators, bound
+from maquette.plan.step import tensors_in
+from maquette.plan.trace import write_trace
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -46,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     """Plan, print, write."""
     plan_options.check(options)
     limit = bytes_of("--fail-over", options.fail_over) if options.fail_over else None
+    old = _read(options.diff) if options.diff else None
+    accelerator_of(options)
     started = time.perf_counter()
     symbols = plan_options.symbols_of(options)
     fit = _fit(options, symbols) if options.fit else None
@@ -55,6 +68,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json != "-":
         with _console() as console:
             print_report(made, console, title=_title(options, about), depth=options.depth)
+            _print_device(options, made, about, console)
+            if old is not None:
+                console.print(changes_table(_changes(options, old, made)))
             for note in [*about.notes, *_remarks(made)]:
                 console.print(f"[dim]note: {note}[/dim]")
             if fit is not None:
@@ -77,7 +93,7 @@ def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan
     autocast = plan_options.autocast_of(options.autocast)
     given = plan_options.pairs_of("--optimizer-args", options.optimizer_args)
     recorders: list[Recorder] = []
-    with FakeTensorMode(), where:
+    with building(), where:
         about = program(options, symbols)
         if kind is not None:
             about.model.to(dtype=kind)
@@ -150,8 +166,69 @@ def _title(options: argparse.Namespace, about: Program) -> str:
 
 def _remarks(made: Plan) -> list[str]:
     if not made.stand_in_loss:
-        return []
-    return ["the output is no scalar: its mean stands in for the loss (--loss EXPR says another)"]
+        return made.notes
+    stand_in = "the output is no scalar: its mean stands in for the loss (--loss EXPR says another)"
+    return [*made.notes, stand_in]
+
+
+def _print_device(
+    options: argparse.Namespace, made: Plan, about: Program, console: Console
+) -> None:
+    on = accelerator_of(options)
+    if on is None:
+        return
+    least = bound(made.operators, on)
+    items = _items(about, options, least.seconds)
+    if options.price:
+        items += f", {options.price * least.seconds / 3600:.6f} a step"
+    memory = made.on_device(expandable=options.expandable)
+    console.print(device_table(memory, on, least, items))
+
+
+def _items(about: Program, options: argparse.Namespace, seconds: float) -> str:
+    """What the program gets through in a second: tokens where it takes whole numbers."""
+    inputs = [t for t in tensors_in([*about.args, *about.kwargs.values()]) if t.dim()]
+    if not inputs or not seconds:
+        return ""
+    first, passes = inputs[0], options.accumulate * options.steps
+    many, name = (first.shape[0], "samples")
+    if first.dim() == 2 and not first.is_floating_point():
+        many, name = first.numel(), "tokens"
+    return f"{count_text(int(many * passes / seconds))} {name}/s"
+
+
+def _read(path: str) -> dict[str, object]:
+    try:
+        found = json.loads(pathlib.Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise CommandError(f"--diff {path}: cannot be read: {error.strerror}", 2) from None
+    except ValueError:
+        raise CommandError(f"--diff {path}: not JSON, which --json writes", 2) from None
+    if not isinstance(found, dict):
+        raise CommandError(f"--diff {path}: no plan, which --json writes", 2)
+    return found
+
+
+def _changes(options: argparse.Namespace, old: dict[str, object], made: Plan) -> list[Change]:
+    try:
+        return changes(old, made.to_dict())
+    except ValueError as error:
+        raise CommandError(f"--diff {options.diff}: {error}", 2) from None
+
+
+def accelerator_of(options: argparse.Namespace) -> Accelerator | None:
+    """The device of ``--on``, from the table of ``--devices`` or our own."""
+    if options.on is None:
+        return None
+    try:
+        table = accelerators(options.devices or TABLE)
+    except OSError as error:
+        raise CommandError(f"--devices {options.devices}: {error.strerror}", 2) from None
+    except ValueError as error:
+        raise CommandError(f"--devices {options.devices}: {error}", 2) from None
+    if options.on not in table:
+        raise CommandError(f"--on {options.on!r} is unknown: expected {', '.join(table)}", 2)
+    return table[options.on]
 
 
 def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit) -> str:
@@ -169,7 +246,11 @@ def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit)
 def _write(options: argparse.Namespace, made: Plan) -> None:
     if options.json == "-":
         print(json.dumps(made.to_dict(), indent=1))
-    writers: dict[str, Callable[[str], None]] = {"json": made.to_json, "csv": made.to_csv}
+    writers: dict[str, Callable[[str], None]] = {
+        "json": made.to_json,
+        "csv": made.to_csv,
+        "trace": lambda path: write_trace(made, path, accelerator_of(options)),
+    }
     for option, write in writers.items():
         path = getattr(options, option)
         if not path or path == "-":

@@ -68,6 +68,12 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
 def _add_answers(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--fit", metavar="80GiB", help="the largest batch (or name) that fits")
     group.add_argument("--fail-over", metavar="80GiB", help="exit code 3 if the peak is larger")
+    group.add_argument("--on", metavar="GPU", help="its allocator's memory, and time by roofline")
+    group.add_argument("--price", type=float, metavar="P", help="of an hour of --on: cost a step")
+    group.add_argument("--devices", metavar="FILE", help="a table of devices for --on, as JSON")
+    group.add_argument("--expandable", action="store_true", help="expandable_segments:True")
+    group.add_argument("--diff", metavar="OLD.json", help="what changed since a plan was written")
+    group.add_argument("--trace", metavar="OUT", help="Perfetto's JSON, or memory_viz's .pickle")
     group.add_argument("--depth", type=int, default=3, help="levels of the module tree (3)")
     group.add_argument("--json", metavar="OUT", help="write the plan as JSON; - for stdout")
     group.add_argument("--csv", metavar="OUT", help="write every operator as a line of CSV")
@@ -89,6 +95,8 @@ def check(options: argparse.Namespace) -> None:
             raise CommandError(f"--{name} is a number from 1 on, not {value}", 2)
     if options.accumulate > 1 and not options.train:
         raise CommandError("--accumulate needs --train", 2)
+    if options.on is None and (options.price or options.devices or options.expandable):
+        raise CommandError("--price, --devices and --expandable need --on GPU", 2)
     if options.file is not None and options.module is not None:
         raise CommandError(f"give {options.file} or -m {options.module}, not both", 2)
     if options.file is None and options.module is None:

@@ -19,6 +19,7 @@ from maquette.core.device import device as Device
 from maquette.core.dtype import dtype
 from maquette.fake.mode import FakeTensorMode
 from maquette.nn import Module
+from maquette.plan.allocator import DeviceMemory, Event, replay
 from maquette.plan.recipe import Loss, OptimizerFactory, Recipe, optimizer_factory
 from maquette.plan.recorder import Allocation, Operation, Recorder
 from maquette.plan.step import FakeInputs, run_step, tensors_in
@@ -73,15 +74,16 @@ class Plan:
     peak_bytes: the most bytes of storages alive at once; flops: of the whole step, and by phase in
     ``flops_by_phase``; parameters: their number; timeline: (operation number, bytes alive) at every
     change; operators: one `Operation` a call, in order; held: the storages alive at the peak;
-    allocations: every storage's life. stand_in_loss: whether the mean of the output stood in for a
-    loss that the program does not have.
-    notes: what was assumed, a sentence each: which branch of a `cond` is counted, and so on.
+    allocations: every storage's life; events: makings and releases in their order. stand_in_loss:
+    whether the mean of the output stood in for a loss that the program does not have. notes: what
+    was assumed, a sentence each: which branch of a `cond` is counted, what only data could tell.
     """
 
     def __init__(self, recorder: Recorder, model: Module) -> None:
         self.operators: list[Operation] = recorder.operations
         self.timeline: list[tuple[int, int]] = recorder.in_use
         self.peak_bytes: int = recorder.peak_bytes
+        self.events: list[Event] = recorder.events
         self.allocations: list[Allocation] = list(recorder.allocations.values())
         self.stand_in_loss: bool = recorder.stand_in
         self._peak_at = recorder.peak_at
@@ -190,6 +192,16 @@ class Plan:
     def to_json(self, path: str | pathlib.Path) -> None:
         """Write `to_dict` to a file."""
         pathlib.Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", "utf-8")
+
+    def on_device(
+        self, capacity: int | None = None, *, expandable: bool = False
+    ) -> DeviceMemory:
+        """What CUDA's caching allocator would hold: allocated and reserved bytes, segments.
+
+        capacity: the device's bytes; expandable: ``expandable_segments:True``. Raises MemoryError
+        where the program does not fit, fragmentation included.
+        """
+        return replay(self.events, capacity=capacity, expandable=expandable)
 
     def to_csv(self, path: str | pathlib.Path) -> None:
         """Write every operator as a line: what it is, where, its FLOPs and the bytes it moves."""

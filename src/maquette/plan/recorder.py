@@ -20,9 +20,11 @@ from maquette.autograd.grad_mode import no_grad
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import node_observers, tls
+from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.higher_order.common import FunctionalHop, autograd_acting
 from maquette.higher_order.observed import observers
 from maquette.library.costs import cost_of
+from maquette.plan.assumptions import assumed
 from maquette.tensor.storage import UntypedStorage, observe_allocations, observers_paused
 from maquette.tensor.tensor import Tensor
 
@@ -46,7 +48,8 @@ class Place:
 class Operation:
     """One operator call: its overload's name, phase, place, FLOPs, and bytes read and written.
 
-    FLOPs and bytes are those of all the steps that the place stands for.
+    FLOPs and bytes are those of all the steps that the place stands for. dtype: of what it
+    computes, the name of its first result's; "" where it gives no tensor.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Operation:
     place: Place
     flops: int
     bytes_moved: int = 0
+    dtype: str = ""
 
 
 @dataclass(slots=True)
@@ -85,8 +89,8 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.operations: list[Operation] = []
         self.allocations: dict[int, Allocation] = {}
-        # (operation number, bytes in use after it happened), at every change.
-        self.in_use: list[tuple[int, int]] = []
+        # (operation number, storage, its bytes: made > 0, released < 0), at every change.
+        self.events: list[tuple[int, int, int]] = []
         self.live_bytes = 0
         self.peak_bytes = 0
         self.peak_at = -1
@@ -112,14 +116,15 @@ class Recorder(TorchDispatchMode):
         self.allocations[number] = Allocation(number, nbytes, len(self.operations), self.phase)
         self._live[number] = None
         self._started.append(number)
-        self._change(nbytes)
+        self._change(number, nbytes)
 
     def resized(self, storage_id: int, old_nbytes: int, new_nbytes: int) -> None:
         """A storage grew or shrank."""
         known = self.allocations.get(storage_id)
         if known is not None:
             known.nbytes = new_nbytes
-            self._change(new_nbytes - old_nbytes)
+            self._change(storage_id, -old_nbytes)
+            self._change(storage_id, new_nbytes)
 
     def released(self, storage_id: int) -> None:
         """The last reference to a storage went."""
@@ -130,7 +135,7 @@ class Recorder(TorchDispatchMode):
             self._note_peak()
         known.released_by = len(self.operations)
         del self._live[storage_id]
-        self._change(-known.nbytes)
+        self._change(storage_id, -known.nbytes)
 
     def label(self, storage: UntypedStorage, label: str, name: str) -> None:
         """Say what a storage turned out to be; the first word counts."""
@@ -146,9 +151,9 @@ class Recorder(TorchDispatchMode):
 
             weakref.finalize(storage, self.released, storage.id).atexit = False
 
-    def _change(self, by: int) -> None:
+    def _change(self, storage: int, by: int) -> None:
         self.live_bytes += by
-        self.in_use.append((len(self.operations), self.live_bytes))
+        self.events.append((len(self.operations), storage, by))
         if self.live_bytes > self.peak_bytes:
             self.peak_bytes = self.live_bytes
             self.peak_at = len(self.operations)
@@ -159,6 +164,15 @@ class Recorder(TorchDispatchMode):
         # release is about to end a run of growth.
         self.live_at_peak = list(self._live)
         self._peak_is_stale = False
+
+    @property
+    def in_use(self) -> list[tuple[int, int]]:
+        """(operation number, bytes in use after it happened), at every change."""
+        level, levels = 0, []
+        for number, _, nbytes in self.events:
+            level += nbytes
+            levels.append((number, level))
+        return levels
 
     # --- operators -------------------------------------------------------------------
 
@@ -174,7 +188,7 @@ class Recorder(TorchDispatchMode):
             with autograd_acting(), self.watching():  # so that composites show their parts
                 return func.defined(*args, **(kwargs or {}))
         if self._aside:
-            return func(*args, **(kwargs or {}))
+            return self._result(func, args, kwargs or {})
         st = tls.st
         context = st.node_context
         if self.phase == "step":
@@ -185,14 +199,25 @@ class Recorder(TorchDispatchMode):
             place = Place(self.module, caller_line(), self._times)
             st.node_context = place
         operation = Operation(str(func), self.phase, place, 0)
-        result = func(*args, **(kwargs or {}))
+        result = self._result(func, args, kwargs or {})
         cost = cost_of(func, args, kwargs or {}, result)
         operation.flops = cost.flops * place.times
         operation.bytes_moved = ((cost.bytes_read or 0) + (cost.bytes_written or 0)) * place.times
+        operation.dtype = _dtype(result)
         self.operations.append(operation)
         if self._progress is not None and len(self.operations) % 256 == 0:
             self._progress(len(self.operations))
         return result
+
+    def _result(
+        self, func: OpOverload, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        try:
+            return func(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            result, said = assumed(func, args, kwargs, error)
+            self._note(said)
+            return result
 
     def _stepped(self, args: tuple[object, ...]) -> str:
         """What an optimizer's operator works on: a parameter, or the first of several."""
@@ -320,6 +345,12 @@ class Recorder(TorchDispatchMode):
             yield
         finally:
             self.phase = before
+
+
+def _dtype(result: object) -> str:
+    if isinstance(result, (list, tuple)):
+        result = next((r for r in result if isinstance(r, Tensor)), None)
+    return result.meta.dtype.name if isinstance(result, Tensor) else ""
 
 
 def caller_line() -> str:

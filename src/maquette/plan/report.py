@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from maquette.plan.allocator import DeviceMemory
+from maquette.plan.compare import Change
 from maquette.plan.plan import Held, ModuleRow, Plan
+from maquette.plan.roofline import Accelerator, Bound, shown_by_driver
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -125,6 +128,44 @@ def _categories(plan: Plan) -> Table:
     table = _table("Alive at the peak", ("category", "left"), ("bytes", "right"), ("", "right"))
     for name, nbytes in plan.by_category().items():
         table.add_row(name, bytes_text(nbytes), f"{100 * nbytes / plan.peak_bytes:.1f} %")
+    return table
+
+
+def device_table(memory: DeviceMemory, on: Accelerator, least: Bound, items: str) -> Table:
+    """What a device would hold, and the least time that it would take."""
+    table = _table(f"On {on.name}", ("", "left"), ("", "right"), ("", "left"))
+    driver = shown_by_driver(memory)
+    room = f"of {bytes_text(on.memory)}: {'fits' if driver <= on.memory else 'DOES NOT FIT'}"
+    table.add_row("allocated", bytes_text(memory.allocated), "blocks of the caching allocator")
+    share = f"{100 * memory.fragmentation:.1f} % never used, {memory.segments} segments"
+    table.add_row("reserved", bytes_text(memory.reserved), share)
+    table.add_row("shown by nvidia-smi", bytes_text(driver), room)
+    table.add_row("time, at the least", _seconds(least.seconds), items)
+    for name, seconds in sorted(least.binding.items(), key=lambda pair: -pair[1]):
+        share = f"{100 * seconds / least.seconds:.0f} %" if least.seconds else ""
+        table.add_row(f"  bound by {name}", _seconds(seconds), share)
+    table.add_row("utilisation, at most", f"{100 * least.utilisation:.0f} %", "of the peak FLOP/s")
+    return table
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.2f} ms"
+
+
+def changes_table(found: list[Change], count: int = 30) -> Table:
+    """What changed since another plan: the first changes, which are of the whole, come first."""
+    columns = (("", "left"), ("before", "right"), ("now", "right"), ("change", "right"))
+    table = _table("Changes", *columns)
+    for change in found[:count]:
+        text = bytes_text if change.unit == "bytes" else count_text
+        by = change.after - change.before
+        sign = "+" if by > 0 else "-"
+        rows = (text(change.before), text(change.after), f"{sign}{text(abs(by))}")
+        table.add_row(change.what, *rows)
+    if len(found) > count:
+        table.add_row(f"[dim]and {len(found) - count} more; --json tells all[/dim]", "", "", "")
+    if not found:
+        table.add_row("nothing", "", "", "")
     return table
 
 

@@ -235,7 +235,7 @@ class FakeInputs:
     @contextmanager
     def model(self, model: Module) -> Iterator[None]:
         """``model`` with fake parameters and buffers for the block; its own afterwards."""
-        kept = [dict(table) for _, table in _tables(model)]
+        kept = [(module, table, dict(table)) for module, table in _tables(model)]
         try:
             for module, table in _tables(model):
                 for name, t in list(table.items()):
@@ -243,7 +243,7 @@ class FakeInputs:
                         replace(module, table, name, self.tensor(t))
             yield
         finally:
-            _restore(model, kept)
+            _restore(kept)
 
 
 def _tables(model: Module) -> Iterator[tuple[Module, Table]]:
@@ -253,10 +253,10 @@ def _tables(model: Module) -> Iterator[tuple[Module, Table]]:
         yield module, module._buffers
 
 
-def _restore(model: Module, kept: Sequence[Mapping[str, Tensor | None]]) -> None:
-    for (module, table), originals in zip(_tables(model), kept, strict=True):
+def _restore(kept: Sequence[tuple[Module, Table, Mapping[str, Tensor | None]]]) -> None:
+    for module, table, originals in kept:
         for name, t in originals.items():
-            if table[name] is not t and t is not None:
+            if table.get(name) is not t and t is not None:
                 replace(module, table, name, t)
 
 
