@@ -296,6 +296,32 @@ def transforms(side: Side) -> Space:
     }
 
 
+def control_flow(side: Side) -> Space:
+    """`cond` and a `scan` of 200 steps on 4 x 4 tensors, and a `cond` with its backward."""
+    torch = side.torch
+    home = "maquette.higher_order" if side.name == "maquette" else "torch._higher_order_ops"
+    scan = importlib.import_module(home).scan
+    x, carry, rows = torch.randn(4, 4), torch.zeros(4, 4), torch.randn(200, 4, 4)
+    wanted = torch.randn(4, 4, requires_grad=True)
+    pred = torch.tensor(True)
+
+    def sin(x: object) -> object:
+        return torch.sin(x)
+
+    def cos(x: object) -> object:
+        return torch.cos(x)
+
+    def step(carry: object, row: object) -> tuple[object, object]:
+        new = torch.add(carry, row)
+        return new, torch.sin(new)
+
+    return {
+        "choose": lambda: torch.cond(pred, sin, cos, (x,)),
+        "differentiate": lambda: torch.cond(pred, sin, cos, (wanted,)).sum().backward(),
+        "run": lambda: scan(step, carry, rows),
+    }
+
+
 ROWS = (
     Row("fake add, cpu", 50, "a + b", fake_pair("cpu")),
     Row("fake mm, cpu", 50, "mm(a, b)", fake_pair("cpu")),
@@ -335,6 +361,9 @@ ROWS = (
     Row("vmap of 100 adds", 1, "long(a)", transforms),
     Row("grad(sum(x*x))", 5, "gradient(a)", transforms),
     Row("jvp(sin)", 2, "jvp(a, b)", transforms),
+    Row("cond", 5, "choose()", control_flow),
+    Row("cond, with its backward", 5, "differentiate()", control_flow),
+    Row("scan of 200 steps", 5, "run()", control_flow),
 )
 
 

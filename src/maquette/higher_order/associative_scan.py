@@ -97,6 +97,8 @@ class AssociativeScanOp(FunctionalHop):
         return _prefixes(combined, list(xs))
 
     def fake(self, combine_fn: Function, xs: Any, additional_inputs: Any = ()) -> Any:
+        if isinstance(xs[0].shape[0], int):  # as many steps as its logarithm
+            return self.eager(combine_fn, xs, additional_inputs)
         first = [operators.select(x, 0, 0) for x in xs]
         combine_fn(*first, *first, *additional_inputs)
         return [operators.clone(x) for x in xs]

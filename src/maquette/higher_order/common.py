@@ -26,7 +26,7 @@ from maquette.fx.proxy_mode import ProxyTorchDispatchMode, _Arguments
 from maquette.fx.tracked import track
 from maquette.higher_order.captured import captured_tensors
 from maquette.tensor.keys import ADINPLACE
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import Tensor, alias
 
 Function = Callable[..., Any]
 
@@ -153,6 +153,7 @@ def subgraph(
     mode: ProxyTorchDispatchMode, function: Function, operands: Sequence[Any], name: str
 ) -> GraphModule:
     """The graph of a function, an attribute of the module that is being traced."""
+    operands = _apart(operands)
     with autograd_acting():
         made = make_fx(function, mode.decompositions, pre_dispatch=mode.pre_dispatch)(*operands)
     root: Any = mode.tracer.root
@@ -161,6 +162,17 @@ def subgraph(
         number += 1
     setattr(root, f"{name}_graph_{number}", made)
     return made
+
+
+def _apart(operands: Sequence[Any]) -> list[Any]:
+    """The operands, with an alias for a tensor that is there already: each has its placeholder."""
+    seen: set[int] = set()
+    found = []
+    for t in operands:
+        again = isinstance(t, Tensor) and id(t) in seen
+        seen.add(id(t))
+        found.append(alias(t) if again else t)
+    return found
 
 
 def record(
@@ -178,6 +190,11 @@ def record(
     result = op(*args, **kwargs)
     track(mode.tracer, result, node)
     return result
+
+
+def same_sizes(sizes: Sequence[Any]) -> bool:
+    """Whether sizes, which may be symbols, are equal."""
+    return all(size == sizes[0] for size in sizes[1:])
 
 
 # --- checks -------------------------------------------------------------------------------------

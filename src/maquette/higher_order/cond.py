@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from maquette.autograd import Function as AutogradFunction
-from maquette.autograd import enable_grad
+from maquette.autograd import enable_grad, no_grad
 from maquette.autograd import grad as gradients
 from maquette.core.pytree import tree_map, tree_unflatten
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.tls import tls
+from maquette.fake.exceptions import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+from maquette.fake.mode import FakeTensorMode
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
@@ -52,7 +57,53 @@ def cond(
             f"of tensor leaves, but got {operands}."
         )
     branches = [pure("cond", "true_fn", true_fn), pure("cond", "false_fn", false_fn)]
+    if isinstance(pred, Tensor) and not _watched():
+        _check_once(true_fn, false_fn, tuple(operands), leaves)
     return cond_op(pred, *branches, tuple(operands))
+
+
+_SEEN: dict[object, None] = {}
+_REMEMBERED = 4096
+
+
+def _watched() -> bool:
+    """Whether both branches will run, or a transform or mode has to see the one that does."""
+    st = tls.st
+    return bool(st.dispatch_modes or st.transforms or st.fake_mode is not None)
+
+
+def _check_once(
+    true_fn: Function, false_fn: Function, operands: tuple[Any, ...], leaves: list[Any]
+) -> None:
+    """Check that two functions agree where they meet operands of these metas the first time."""
+    key = (
+        getattr(true_fn, "__code__", true_fn),
+        getattr(false_fn, "__code__", false_fn),
+        *[t.meta if isinstance(t, Tensor) else type(t) for t in leaves],
+    )
+    if key in _SEEN:
+        return
+    _check_on_fakes(true_fn, false_fn, operands)
+    if len(_SEEN) >= _REMEMBERED:
+        _SEEN.clear()
+    _SEEN[key] = None
+
+
+def _check_on_fakes(true_fn: Function, false_fn: Function, operands: tuple[Any, ...]) -> None:
+    """RuntimeError where the branches disagree, whichever of them is to run."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    given = tree_map(lambda t: mode.from_tensor(t) if isinstance(t, Tensor) else t, operands)
+    try:
+        with mode, no_grad():
+            results = [function(*_tuple(given)) for function in (true_fn, false_fn)]
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        return  # what a branch makes of data is known when it runs
+    cond_op.agreed(*results)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    assert isinstance(value, tuple)
+    return value
 
 
 def _is_operand(t: Any) -> bool:
@@ -73,11 +124,12 @@ class CondOp(FunctionalHop):
             return self.eager(pred, true_fn, false_fn, operands)
         branches = [lambda: true_fn(*operands), lambda: false_fn(*operands)]
         if not observers:
-            return self._agreed(*[branch() for branch in branches])
+            return self.agreed(*[branch() for branch in branches])
         counted = observers[-1].heavier("cond", ["true_fn", "false_fn"], branches)
         return branches[counted]()
 
-    def _agreed(self, result: Any, other: Any) -> Any:
+    def agreed(self, result: Any, other: Any) -> Any:
+        """The first result; RuntimeError unless the second has its structure and metadata."""
         (leaves, spec), (others, other_spec) = flattened(result), flattened(other)
         if spec != other_spec:
             raise RuntimeError(
@@ -112,7 +164,7 @@ class CondOp(FunctionalHop):
             return super().under_transform(level, *args, **kwargs)
         _, true_fn, false_fn, operands = (*args, ()) if len(args) == 3 else args
         result, other = true_fn(*operands), false_fn(*operands)
-        self._agreed(result, other)
+        self.agreed(result, other)
         return tree_map(lambda a, b: operators.where(pred, a, b), result, other)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from maquette.core.pytree import tree_unflatten
 from maquette.higher_order.captured import pure
-from maquette.higher_order.common import Function, FunctionalHop, flattened
+from maquette.higher_order.common import Function, FunctionalHop, flattened, same_sizes
 from maquette.higher_order.observed import stepped
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
@@ -27,12 +27,12 @@ def map(f: Function, xs: Any, *args: Any) -> Any:
     if not flat or not all(isinstance(t, Tensor) for t in flat):
         raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {flat}.")
     shapes = [x.shape for x in flat]
-    lengths = {shape[0] if shape else 0 for shape in shapes}
-    if 0 in lengths:
+    lengths = [shape[0] if shape else 0 for shape in shapes]
+    if any(length == 0 for length in lengths):
         raise RuntimeError(
             f"map() cannot operate on scalar tensors or zero dimension tensors. Got shapes {shapes}"
         )
-    if len(lengths) > 1:
+    if not same_sizes(lengths):
         raise RuntimeError(
             f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}"
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from maquette.core.broadcast import wrap_dim
-from maquette.core.pytree import tree_unflatten
+from maquette.core.meta import TensorMeta
+from maquette.core.pytree import TreeSpec, tree_unflatten
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
@@ -14,6 +15,7 @@ from maquette.higher_order.common import (
     check_same_tree,
     flattened,
     paths_of,
+    same_sizes,
 )
 from maquette.higher_order.observed import stepped
 from maquette.tensor.tensor import Tensor
@@ -39,36 +41,63 @@ def scan(
         raise RuntimeError(f"Dim must be an int, but got {type(dim)}")
     if not isinstance(reverse, bool):
         raise RuntimeError(f"Reverse must be a bool, but got {type(reverse)}")
-    combine_fn = pure("scan", "combine_fn", combine_fn)
     carry, carry_spec = flattened(init)
     flat, spec = flattened(xs)
     _check_leaves(carry, flat)
     if not flat:
         return init, xs
     rows = [_rows(x, wrap_dim(dim, x.dim()), reverse) for x in flat]
-    if len({x.shape[0] for x in rows}) > 1:
+    if not same_sizes([x.shape[0] for x in rows]):
         raise RuntimeError(
             f"scan: all xs leaves must have the same size along the scan dimension {dim}, got "
             f"{[x.shape[0] for x in rows]}"
         )
-    out_spec: list[Any] = []
-
-    def flat_fn(*given: Any) -> Any:
-        state: Any = tree_unflatten(given[: len(carry)], carry_spec)
-        step: Any = tree_unflatten(given[len(carry) : len(carry) + len(flat)], spec)
-        new, out = _pair(combine_fn(state, step))
-        news, new_spec = flattened(new)
-        check_same_tree("init and the carry", carry_spec, new_spec, "scan")
-        check_same_metadata("init and carry", given[: len(carry)], news, paths_of(new), "scan")
-        outs, found = flattened(out)
-        out_spec[:] = [found]
-        return [*news, *outs]
-
-    result = scan_op(flat_fn, list(carry), rows, ())
+    step = _FlatStep(combine_fn, carry_spec, len(carry), spec)
+    result = scan_op(step, list(carry), rows, ())
     final, ys = result[: len(carry)], result[len(carry) :]
     if reverse:
         ys = [operators.flip(y, [0]) for y in ys]
-    return tree_unflatten(final, carry_spec), tree_unflatten(ys, out_spec[0])
+    return tree_unflatten(final, carry_spec), tree_unflatten(ys, step.out_spec)
+
+
+class _FlatStep:
+    """A scan's function on flat lists: of carry and row, giving carry and outputs.
+
+    Structures and metadata are checked at the first step; later ones may only take other values.
+    """
+
+    out_spec: TreeSpec
+
+    def __init__(self, function: Function, carry: TreeSpec, count: int, row: TreeSpec) -> None:
+        self.function = pure("scan", "combine_fn", function)
+        self.carry = carry
+        self.count = count
+        self.row = row
+        self.metas: list[TensorMeta] | None = None
+
+    def __call__(self, *given: Any) -> list[Any]:
+        count = self.count
+        state, row = _tree(given[:count], self.carry), _tree(given[count:], self.row)
+        new, out = _pair(self.function(state, row))
+        news, new_spec = ([new], None) if isinstance(new, Tensor) else flattened(new)
+        outs, out_spec = ([out], None) if isinstance(out, Tensor) else flattened(out)
+        if self.metas is None or [t.meta for t in news] != self.metas:
+            self._check(given[:count], new, news, new_spec)
+            self.out_spec = flattened(out)[1] if out_spec is None else out_spec
+        return [*news, *outs]
+
+    def _check(self, state: Any, new: Any, news: list[Any], new_spec: TreeSpec | None) -> None:
+        found = flattened(new)[1] if new_spec is None else new_spec
+        check_same_tree("init and the carry", self.carry, found, "scan")
+        check_same_metadata("init and carry", state, news, paths_of(new), "scan")
+        self.metas = [t.meta for t in news]
+
+
+def _tree(leaves: tuple[Any, ...], spec: TreeSpec) -> Any:
+    return leaves[0] if spec is _LEAF or spec == _LEAF else tree_unflatten(leaves, spec)
+
+
+_LEAF = flattened(0)[1]
 
 
 def _check_leaves(carry: list[Any], flat: list[Any]) -> None:

@@ -103,7 +103,10 @@ class WhileLoopOp(FunctionalHop):
         _check_pred(cond_fn(*carried, *additional_inputs))
 
         def step(state: list[Any]) -> tuple[list[Any], list[Any]]:
-            return list(body_fn(*state, *additional_inputs)), []
+            new = list(body_fn(*state, *additional_inputs))
+            if observers:
+                cond_fn(*new, *additional_inputs)  # asked again after each step
+            return new, []
 
         count = 1
         if observers:
