@@ -24,8 +24,10 @@ from maquette.dispatch.abstract import (
     disabled_torch_dispatch,
     disabled_torch_function,
 )
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import WATCHED
+from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     DisableTorchFunctionSubclass,
@@ -86,6 +88,8 @@ class Tensor(TensorHistory):
         if function is not disabled_torch_function:
             bits |= K.TORCH_FUNCTION
         cls._class_bits = bits
+        if bits & _PYTHON and cls._alias is Tensor._alias:
+            cls._alias = _alias_by_handler  # type: ignore[method-assign]  # of this class
 
     def __new__(cls, *args: object, **kwargs: object) -> Tensor:
         maker = TENSOR_CONSTRUCTOR[0]
@@ -297,6 +301,23 @@ def from_array(array: Array, on: device | None = None) -> Tensor:
 def alias(t: Tensor) -> Tensor:
     """A new tensor over the same storage, outside autograd, sharing the version counter."""
     return t._alias()
+
+
+def _detach_of(t: Tensor) -> Tensor:
+    packet = find_packet("aten::detach")
+    assert packet is not None
+    return cast(Tensor, packet(t))
+
+
+def _alias_by_handler(t: Tensor) -> Tensor:
+    """`alias` of a tensor whose class has a ``__torch_dispatch__``: it makes what ``detach`` is."""
+    with AutoDispatchBelowAutograd():
+        other: Tensor = _detach_of(t)
+    if other is t:
+        return Tensor._alias(t)
+    if t._keys & ADINPLACE:
+        other._vc = t._version_counter()
+    return other
 
 
 def adopt(t: Tensor, value: Tensor) -> None:

@@ -1,7 +1,8 @@
 """`torch.autograd.functional`: Jacobians, Hessians and their products with vectors, by backward.
 
 Forward products go by the trick of two backwards: the gradient is linear in the gradients it
-starts from, so its derivative by them, times a vector, is the forward product.
+starts from, so its derivative by them, times a vector, is the forward product. With ``strict`` a
+result that does not depend on an input is RuntimeError; else its derivative is zeros.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from maquette.api import functions as mq
 from maquette.autograd import enable_grad, grad
 from maquette.tensor.tensor import Tensor
+from maquette.transforms import grad as transformed_grad
 from maquette.transforms import jacfwd
 
 Tensors = Tensor | tuple[Tensor, ...]
@@ -27,9 +29,10 @@ def vjp(
 ) -> tuple[Any, Any]:
     """The results, and the gradients of the inputs for gradients v of the results."""
     with enable_grad():
-        own, outputs, single_in, single_out = _run(func, inputs, create_graph)
-        starts = _vectors(v, outputs, "v")
-        found = _grads(outputs, own, starts, create_graph, strict)
+        own, outputs, single_in, single_out = _run(func, inputs, create_graph, strict, "vjp")
+        why = "the user-provided function returns"
+        starts = _vectors(v, outputs, single_out, "vjp", why)
+        found = _filled(_grads(outputs, own, starts, create_graph), own, strict, create_graph)
     return (
         _shaped(outputs, single_out, create_graph),
         _shaped(found, single_in, create_graph),
@@ -45,11 +48,13 @@ def jvp(
 ) -> tuple[Any, Any]:
     """The results, and how they change when the inputs move along v."""
     with enable_grad():
-        own, outputs, _, single_out = _run(func, inputs, create_graph)
-        vectors = _vectors(v, own, "v")
-        starts = [mq.zeros_like(out).requires_grad_() for out in outputs]
-        gradients = _grads(outputs, own, starts, True, strict)
-        found = _grads(gradients, starts, vectors, create_graph, strict)
+        own, outputs, single_in, single_out = _run(func, inputs, create_graph, strict, "jvp")
+        vectors = _vectors(v, own, single_in, "jvp", _OF_INPUT)
+        starts = [mq.zeros_like(out, requires_grad=True) for out in outputs]
+        gradients = _filled(_grads(outputs, own, starts, True), own, strict, False)
+        found = _filled(
+            _grads(gradients, starts, vectors, create_graph), outputs, strict, create_graph
+        )
     return (
         _shaped(outputs, single_out, create_graph),
         _shaped(found, single_out, create_graph),
@@ -69,11 +74,16 @@ def jacobian(
     vectorize: all columns at once, which the strategy "forward-mode" needs; the other gives the
     same either way. Raises NotImplementedError for forward mode otherwise, or with create_graph.
     """
+    if strict and vectorize:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please either set `strict=False` or `vectorize=False`."
+        )
     if strategy == "forward-mode":
         return _forward(func, inputs, create_graph=create_graph, vectorize=vectorize)
     with enable_grad():
-        own, outputs, single_in, single_out = _run(func, inputs, create_graph)
-        blocks = [_rows(out, own, create_graph, strict) for out in outputs]
+        own, outputs, single_in, single_out = _run(func, inputs, create_graph, strict, "jacobian")
+        blocks = [_rows(i, out, own, create_graph, strict) for i, out in enumerate(outputs)]
     shaped = [_shaped(block, single_in, create_graph) for block in blocks]
     return shaped[0] if single_out else tuple(shaped)
 
@@ -90,8 +100,7 @@ def _forward(func: Function, inputs: Tensors, *, create_graph: bool, vectorize: 
             "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
             "implemented for `vectorize=True`: pass that too"
         )
-    single = isinstance(inputs, Tensor)
-    given: tuple[Tensor, ...] = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    given, single = _tensors(inputs, "inputs", "jacobian")
     found = jacfwd(func, tuple(range(len(given))))(*[t.detach() for t in given])
     outputs = [found] if found and isinstance(found[0], Tensor) else list(found)
     shaped = [block[0] if single else tuple(block) for block in outputs]
@@ -107,13 +116,18 @@ def hessian(
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
     """Second derivatives of a scalar: `jacobian` of its gradients."""
-    single = isinstance(inputs, Tensor)
+    given, single = _tensors(inputs, "inputs", "hessian")
+
+    def scalar(*args: Tensor) -> Tensor:
+        return _scalar(func(*args), "hessian", strict)
 
     def gradients(*args: Tensor) -> Any:
-        value = _scalar(func(*args))
-        found = _grads([value], list(args), None, True, strict)
-        return found[0] if single else tuple(found)
+        found = jacobian(scalar, args, create_graph=True)
+        _check_dependent(found, strict)
+        return found[0] if single else found
 
+    if outer_jacobian_strategy == "forward-mode":
+        gradients = transformed_grad(scalar, 0 if single else tuple(range(len(given))))
     return jacobian(
         gradients, inputs, create_graph, strict, vectorize, strategy=outer_jacobian_strategy
     )
@@ -127,12 +141,7 @@ def vhp(
     strict: bool = False,
 ) -> tuple[Any, Any]:
     """The scalar, and v times its Hessian."""
-    with enable_grad():
-        own, outputs, single_in, _ = _run(func, inputs, create_graph)
-        value = _scalar(outputs[0])
-        gradients = _grads([value], own, None, True, strict)
-        found = _grads(gradients, own, _vectors(v, own, "v"), create_graph, strict)
-    return _shaped([value], True, create_graph), _shaped(found, single_in, create_graph)
+    return _vhp(func, inputs, v, create_graph, strict, "vhp")
 
 
 def hvp(
@@ -143,47 +152,130 @@ def hvp(
     strict: bool = False,
 ) -> tuple[Any, Any]:
     """The scalar, and its Hessian times v; a Hessian is symmetric, so it is `vhp`."""
-    return vhp(func, inputs, v, create_graph, strict)
+    return _vhp(func, inputs, v, create_graph, strict, "hvp")
 
 
-def _run(
-    func: Function, inputs: Tensors, create_graph: bool
-) -> tuple[list[Tensor], list[Tensor], bool, bool]:
-    """Inputs of their own place in the graph, results, and whether each was one tensor."""
-    given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    own = [
+def _vhp(
+    func: Function, inputs: Tensors, v: Tensors | None, create_graph: bool, strict: bool, name: str
+) -> tuple[Any, Any]:
+    with enable_grad():
+        given, single_in = _tensors(inputs, "inputs", name)
+        own = _own(given, create_graph)
+        vectors = _vectors(v, own, single_in, name, _OF_INPUT)
+        result = func(*own)
+        value = _scalar(result, name, strict)
+        gradients = _filled(_grads([value], own, None, True), own, strict, False)
+        _check_dependent(gradients, strict)
+        found = _filled(
+            _grads(gradients, own, vectors, create_graph),
+            own,
+            strict,
+            create_graph,
+            _OF_JACOBIAN,
+            "hessian",
+        )
+    return (
+        _shaped([result], True, create_graph),
+        _shaped(found, single_in, create_graph),
+    )
+
+
+# --- arguments and results -------------------------------------------------------------------
+
+_OF_INPUT = "the input to the user-provided function is"
+_OF_OUTPUT = "The output of the user-provided function"
+_OF_JACOBIAN = "The jacobian of the user-provided function"
+
+
+def _tensors(given: Any, what: str, name: str) -> tuple[list[Tensor], bool]:
+    """A tensor or a tuple of tensors as a list, and whether it was one tensor."""
+    single = not isinstance(given, tuple)
+    values = [given] if single else list(given)
+    for i, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            found = f"the given {what} has type {type(value)}"
+            if not single:
+                found = f"the value at index {i} has type {type(value)}"
+            raise TypeError(
+                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but "
+                f"{found}."
+            )
+    return values, single
+
+
+def _own(given: Sequence[Tensor], create_graph: bool) -> list[Tensor]:
+    """The inputs at a place of their own in the graph."""
+    return [
         t.view_as(t) if create_graph and t.requires_grad else t.detach().requires_grad_()
         for t in given
     ]
-    result = func(*own)
-    single = isinstance(result, Tensor)
-    return own, [result] if single else list(result), isinstance(inputs, Tensor), single
 
 
-def _vectors(v: Tensors | None, like: Sequence[Tensor], name: str) -> list[Tensor]:
+def _run(
+    func: Function, inputs: Tensors, create_graph: bool, strict: bool, name: str
+) -> tuple[list[Tensor], list[Tensor], bool, bool]:
+    """Inputs of their own place in the graph, results, and whether each was one tensor."""
+    given, single_in = _tensors(inputs, "inputs", name)
+    own = _own(given, create_graph)
+    outputs, single_out = _results(func(*own), name, strict)
+    return own, outputs, single_in, single_out
+
+
+def _results(result: Any, name: str, strict: bool) -> tuple[list[Tensor], bool]:
+    outputs, single = _tensors(result, "outputs of the user-provided function", name)
+    for i, out in enumerate(outputs):
+        if strict and not out.requires_grad:
+            raise RuntimeError(
+                f"Output {i} of the user-provided function does not require gradients. The outputs "
+                f"must be computed in a differentiable manner from the input when running in "
+                f"strict mode."
+            )
+    return outputs, single
+
+
+def _scalar(result: Any, name: str, strict: bool) -> Tensor:
+    outputs, single = _results(result, name, strict)
+    if not single:
+        raise RuntimeError(f"The function given to {name} should return a single Tensor")
+    if outputs[0].numel() != 1:
+        raise RuntimeError(
+            f"The Tensor returned by the function given to {name} should contain a single element, "
+            f"got {outputs[0].meta}"
+        )
+    return outputs[0].squeeze()
+
+
+def _vectors(
+    v: Tensors | None, like: Sequence[Tensor], single: bool, name: str, why: str
+) -> list[Tensor]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(
-                f"The vector {name} can only be None if the input to the user-provided function "
-                "is a single Tensor with a single element."
+                f"The vector v can only be None if {why} a single Tensor with a single element."
             )
         return [mq.ones_like(like[0])]
-    given = [v] if isinstance(v, Tensor) else list(v)
-    if [t.shape for t in given] != [t.shape for t in like]:
+    given, _ = _tensors(v, "v", name)
+    if len(given) != len(like):
+        if single:
+            raise RuntimeError("The given v should contain a single Tensor.")
         raise RuntimeError(
-            f"{name} has shapes {[tuple(t.shape) for t in given]}, expected "
-            f"{[tuple(t.shape) for t in like]}"
+            f"v is a tuple of invalid length: should be {len(like)} but got {len(given)}."
         )
+    for i, (t, other) in enumerate(zip(given, like)):
+        if t.shape != other.shape:
+            entry = "" if single else f"Entry {i} in "
+            raise RuntimeError(
+                f"{entry}v has invalid size: should be {other.shape} but got {t.shape}."
+            )
     return given
 
 
-def _scalar(value: Any) -> Tensor:
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        raise RuntimeError(
-            "The function given must return a single Tensor with a single element, got "
-            f"{value.meta if isinstance(value, Tensor) else type(value).__name__}"
-        )
-    return value.reshape(())
+def _shaped(found: Sequence[Tensor], single: bool, create_graph: bool) -> Any:
+    kept = tuple(t if create_graph else t.detach() for t in found)
+    return kept[0] if single else kept
+
+
+# --- gradients -------------------------------------------------------------------------------
 
 
 def _grads(
@@ -191,30 +283,64 @@ def _grads(
     inputs: Sequence[Tensor],
     starts: Sequence[Tensor] | None,
     create_graph: bool,
-    strict: bool,
-) -> list[Tensor]:
-    """Gradients, zeros where a result does not depend on an input (strict: RuntimeError)."""
+) -> Sequence[Tensor | None]:
+    """Gradients; None where a result does not depend on an input."""
     places = [i for i, out in enumerate(outputs) if out.requires_grad]
-    found: Sequence[Tensor | None] = [None] * len(inputs)
-    if places:
-        found = grad(
-            [outputs[i] for i in places],
-            list(inputs),
-            None if starts is None else [starts[i] for i in places],
-            create_graph=create_graph,
-            retain_graph=True,
-            allow_unused=True,
-        )
-    if strict and any(g is None for g in found):
-        raise RuntimeError("strict: a result of the function does not depend on an input")
-    return [mq.zeros_like(i) if g is None else g for g, i in zip(found, inputs)]
+    if not places:
+        return [None] * len(inputs)
+    return grad(
+        [outputs[i] for i in places],
+        list(inputs),
+        None if starts is None else [starts[i] for i in places],
+        create_graph=create_graph,
+        retain_graph=True,
+        allow_unused=True,
+    )
 
 
-def _rows(out: Tensor, inputs: list[Tensor], create_graph: bool, strict: bool) -> list[Tensor]:
+def _filled(
+    found: Sequence[Tensor | None],
+    like: Sequence[Tensor],
+    strict: bool,
+    create_graph: bool,
+    what: str = _OF_OUTPUT,
+    order: str = "jacobian",
+) -> list[Tensor]:
+    """Zeros in the place of missing gradients; in strict mode an error.
+
+    what: of which the gradients are; order: what they are themselves.
+    """
+    for i, g in enumerate(found if strict else ()):
+        if g is None:
+            raise RuntimeError(
+                f"{what} is independent of input {i}. This is not allowed in strict mode."
+            )
+        if create_graph and not g.requires_grad:
+            raise RuntimeError(
+                f"The {order} of the user-provided function is independent of input {i}. This is "
+                f"not allowed in strict mode when create_graph=True."
+            )
+    return [mq.zeros_like(t) if g is None else g for g, t in zip(found, like)]
+
+
+def _check_dependent(gradients: Sequence[Tensor], strict: bool) -> None:
+    for i, g in enumerate(gradients):
+        if strict and not g.requires_grad:
+            raise RuntimeError(
+                f"The jacobian of the user-provided function with respect to input {i} is "
+                f"independent of the input. This is not allowed in strict mode."
+            )
+
+
+def _rows(
+    number: int, out: Tensor, inputs: list[Tensor], create_graph: bool, strict: bool
+) -> list[Tensor]:
     """Derivatives of one result by each input."""
     rows: list[list[Tensor]] = [[] for _ in inputs]
+    what = f"Output {number} of the user-provided function"
     for element in out.reshape(-1).unbind(0):
-        for row, g in zip(rows, _grads([element], inputs, None, create_graph, strict)):
+        found = _grads([element], inputs, None, create_graph)
+        for row, g in zip(rows, _filled(found, inputs, strict, create_graph, what)):
             row.append(g)
     return [
         (mq.stack(row) if row else i.new_zeros((0, *i.shape))).view((*out.shape, *i.shape))
@@ -222,9 +348,17 @@ def _rows(out: Tensor, inputs: list[Tensor], create_graph: bool, strict: bool) -
     ]
 
 
-def _shaped(found: Sequence[Tensor], single: bool, create_graph: bool) -> Any:
-    kept = tuple(t if create_graph else t.detach() for t in found)
-    return kept[0] if single else kept
+def _construct_standard_basis_for(
+    tensors: Sequence[Tensor], tensor_numels: Sequence[int]
+) -> tuple[Tensor, ...]:
+    """The unit vectors of the space of all elements, cut into columns a tensor."""
+    total = sum(tensor_numels)
+    chunks = tuple(t.new_zeros(total, n) for t, n in zip(tensors, tensor_numels))
+    start = 0
+    for chunk, n in zip(chunks, tensor_numels):
+        chunk.diagonal(start).fill_(1)
+        start -= n
+    return chunks
 
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
