@@ -57,6 +57,7 @@ from maquette.aten.view import view_copies as _view_copies  # noqa: F401
 from maquette.aten.view import inplace_views as _inplace_views  # noqa: F401
 from maquette.aten.view import view_scatters as _view_scatters  # noqa: F401
 from maquette.aten.view import resizing as _resizing  # noqa: F401
+from maquette.aten.view import lazy_clone as _lazy_clone  # noqa: F401
 from maquette.aten.linalg import triangles as _triangles  # noqa: F401
 from maquette.aten.view import stacking as _stacking  # noqa: F401
 from maquette.aten.indexing import sorting as _sorting  # noqa: F401

@@ -10,6 +10,7 @@ nobody else holds it.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -30,6 +31,7 @@ from maquette.tensor.tensor import Tensor, alias
 
 _OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
 _by_sequence = attrgetter("sequence")
+_next_number = itertools.count().__next__
 
 
 def run_backward(
@@ -150,7 +152,7 @@ class Run:
 
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
-        "create_graph", "found", "needed", "order", "overriding", "retain_graph",
+        "create_graph", "found", "needed", "node", "number", "order", "overriding", "retain_graph",
     )  # fmt: skip
 
     def __init__(
@@ -165,6 +167,8 @@ class Run:
         self.create_graph = create_graph
         self.accumulate = accumulate
         self.overriding = OverridingSwitch()
+        self.number = _next_number()
+        self.node: Node | None = None  # that is being run
         self.callbacks: list[Callable[[], None]] | None = None
         self.anomaly = is_anomaly_enabled()
         self.buffers: dict[Node, object] = {}
@@ -219,6 +223,7 @@ class Run:
             self._finish_leaves()
         for node in self.order:
             st.node_context = node.context
+            self.node = node
             if careful or node.hooks or not node.steps:
                 self._run(node)
             else:
@@ -333,6 +338,7 @@ class Run:
         """Give the leaves that wait for nothing more their gradients."""
         for leaf in self.complete:
             assert isinstance(leaf, AccumulateGrad)
+            self.node = leaf
             tls.st.node_context = leaf.context
             grad = cast(Grad, self.buffers.pop(leaf, None))
             if leaf.hooks is not None or leaf in self.captures:

@@ -23,7 +23,7 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.history import ViewHistory
 from maquette.tensor.keys import ADINPLACE, keys_for_device
 from maquette.tensor.tensor import Tensor
-from maquette.tensor.up_to_date import make_view
+from maquette.tensor.up_to_date import make_view, up_to_date
 
 BELOW = ~ADINPLACE
 
@@ -186,8 +186,7 @@ def _writing(op: OpOverload, ks: int, written: Sequence[int]) -> Callable[..., o
             else:
                 result = (table.get(below) or resolve(below))(below, *params)
         except ValueError as error:
-            _refuse_read_only(op, params, written, error)
-            raise
+            result = _write_again(op, ks, params, written, error)
         if only >= 0 and params[only].__class__ is not tuple:
             _bump(params[only])
         else:
@@ -220,7 +219,7 @@ def _generated_writing(op: OpOverload, ks: int, written: int) -> Callable[..., o
         lines += [f"        _check_overlap(_op, ({params},), ({written},))"]
     lines += ["    try:", f"        _r = _below({ks}, {params})"]
     lines += ["    except ValueError as _error:"]
-    lines += [f"        _refuse_read_only(_op, ({params},), ({written},), _error)", "        raise"]
+    lines += [f"        _r = _write_again(_op, {ks}, ({params},), ({written},), _error)"]
     lines += [f"    _vc = {target}._vc", "    if _vc is None:", f"        _bump({target})"]
     lines += ["    else:", "        _vc.value += 1", "    return _r"]
     space: dict[str, object] = {
@@ -230,9 +229,31 @@ def _generated_writing(op: OpOverload, ks: int, written: int) -> Callable[..., o
         "_bump": _bump,
         "_check_overlap": check_overlap,
         "_refuse_inference": _refuse_inference,
-        "_refuse_read_only": _refuse_read_only,
+        "_write_again": _write_again,
     }
     return generate("\n".join(lines) + "\n", "_kernel", "write", space)
+
+
+def _write_again(
+    op: OpOverload, ks: int, params: Sequence[object], written: Sequence[int], error: ValueError
+) -> object:
+    """Write once more where the memory was shared until now (`lazy_copies.py`), else raise."""
+    flat = [t for i in written for t in _members(params[i])]
+    lazy = [t for t in flat if isinstance(t, Tensor) and t._storage.lazy_copies is not None]
+    if not lazy:
+        _refuse_read_only(op, params, written, error)
+        raise error
+    for t in lazy:
+        if t._storage.lazy_copies is not None:
+            t._storage.lazy_copies.leave(t._storage)
+    for p in params:
+        for member in _members(p):
+            up_to_date(member)
+    return op.run(ks & BELOW, params)
+
+
+def _members(p: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", p) if p.__class__ is tuple else (p,)
 
 
 def _refuse_read_only(

@@ -13,13 +13,16 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from maquette.core.device import cpu, device
 from maquette.tensor.backend import Array, backend_of
 from maquette.tensor.storage_methods import StorageMethods, given_bytes
+
+if TYPE_CHECKING:
+    from maquette.tensor.lazy_copies import LazyCopies
 
 Device = device  # a parameter below has its name
 _ids = itertools.count(1)
@@ -45,6 +48,7 @@ class UntypedStorage(StorageMethods):
     """
 
     __slots__ = ("__dict__", "__weakref__", "_id", "_nbytes", "data", "device", "foreign")
+    lazy_copies: LazyCopies | None = None  # the storages that share its memory until a mutation
 
     def __init__(
         self,
@@ -119,6 +123,9 @@ class UntypedStorage(StorageMethods):
             grown = backend_of(self.device.type).zeros(nbytes, self.device)
             common = min(old, nbytes)
             grown[:common] = self.raw()[:common]
+            if self.lazy_copies is not None:
+                self.lazy_copies.storages.discard(self)
+                self.lazy_copies = None
             self.data = grown
             if shared:
                 self.bytes_moved()

@@ -116,6 +116,13 @@ class StorageMethods:
             raise NotImplementedError(f"Not available for a storage without data: {self!r}")
         return self._self().raw()
 
+    def _own_bytes(self) -> Array:
+        """The bytes, to be mutated: no longer those of lazy copies too."""
+        copies = self._self().lazy_copies
+        if copies is not None:
+            copies.leave(self._self())
+        return self._bytes()
+
     def __getitem__(self, index: int | slice) -> int | UntypedStorage:
         """A byte; of a slice, a storage that shares its bytes."""
         chosen = self._bytes()[index]
@@ -128,7 +135,7 @@ class StorageMethods:
     def __setitem__(self, index: int | slice, value: int) -> None:
         if not isinstance(value, int):
             raise RuntimeError(f"a byte is a Python int, got {type(value).__name__}")
-        self._bytes()[index] = np.array(value).astype(np.uint8)
+        self._own_bytes()[index] = np.array(value).astype(np.uint8)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())
@@ -148,7 +155,7 @@ class StorageMethods:
         """Turn round the bytes of every element of this dtype; of complex ones, of each part."""
         unit = kind.itemsize // 2 if kind.is_complex else kind.itemsize
         if unit > 1:
-            self._bytes()[:] = self._bytes().view(f"u{unit}").byteswap().view(np.uint8)
+            self._own_bytes()[:] = self._bytes().view(f"u{unit}").byteswap().view(np.uint8)
 
     # --- copies ----------------------------------------------------------------------
 
@@ -161,7 +168,7 @@ class StorageMethods:
             )
         if source.data is None:
             raise NotImplementedError("Cannot copy out of a storage without data (meta or fake)")
-        self._bytes()[:] = (
+        self._own_bytes()[:] = (
             np.asarray(source.tolist(), np.uint8)
             if (source.device != self._self().device)
             else source.raw()

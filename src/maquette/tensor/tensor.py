@@ -89,7 +89,7 @@ class Tensor(TensorHistory):
             bits |= K.TORCH_FUNCTION
         cls._class_bits = bits
         if bits & _PYTHON and cls._alias is Tensor._alias:
-            cls._alias = _alias_by_handler  # type: ignore[method-assign]  # of this class
+            cls._alias = _alias_by_handler  # type: ignore[assignment,method-assign]  # its own
 
     def __new__(cls, *args: object, **kwargs: object) -> Tensor:
         maker = TENSOR_CONSTRUCTOR[0]
@@ -189,6 +189,8 @@ class Tensor(TensorHistory):
     def numpy(self, *, force: bool = False) -> Array:
         """The data as an array that shares memory (T51); ``force`` resolves what is in the way."""
         t: Tensor = self
+        if t._storage.lazy_copies is not None:
+            t._storage.lazy_copies.leave(t._storage)
         up_to_date(t)
         if force:
             t = t.detach().cpu().resolve_conj().resolve_neg()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.dispatch import keysets as K
@@ -82,6 +84,8 @@ def _lies_over(data: Array, storage: UntypedStorage, meta: TensorMeta) -> bool:
         return not meta.numel
     # Memory that an array uses is not given to another, so an address says enough.
     begin = storage.data_ptr()
+    if isinstance(data, np.ndarray) and data.flags.writeable is not storage.raw().flags.writeable:
+        return False  # the storage began or ended to share its memory (`lazy_copies.py`)
     return not meta.numel or begin <= data.ctypes.data < begin + storage._nbytes
 
 

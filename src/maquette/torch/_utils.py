@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from maquette.core.device import cpu, device
 from maquette.core.dtype import dtype
+from maquette.core.dtype import dtype as Dtype
 from maquette.core.layout import layout, strided
 from maquette.core.meta import TensorMeta
 from maquette.tensor.copying import rebuild_tensor
@@ -29,6 +30,13 @@ class StoredElements(TypedStorage):
     def __init__(self, storage: UntypedStorage, kind: dtype, where: device) -> None:
         super().__init__(wrap_storage=storage, dtype=kind)
         self.where = where
+
+
+def _element_size(dtype: object) -> int:
+    """The bytes of an element of a dtype; RuntimeError for what is none."""
+    if not isinstance(dtype, Dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    return dtype.itemsize
 
 
 def _rebuild_tensor(

@@ -19,6 +19,7 @@ from maquette.autograd import set_detect_anomaly
 from maquette.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from maquette.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from maquette.core.broadcast import broadcast_shapes as _broadcast_shapes
+from maquette.core.determinism import Determinism
 from maquette.core.device import device as Device
 from maquette.core.layout import contiguous_format
 from maquette.core.size import Size
@@ -173,8 +174,6 @@ class _Settings:
 
     threads = os.cpu_count() or 1
     interop_threads = 1
-    deterministic = False
-    deterministic_warn_only = False
     matmul_precision = "highest"
     warn_always = False
 
@@ -207,33 +206,52 @@ def set_num_interop_threads(num: int) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Kept; maquette's kernels are deterministic."""
-    _Settings.deterministic = bool(mode)
-    _Settings.deterministic_warn_only = bool(warn_only)
+    """Kept, for maquette's kernels are deterministic; new memory is filled.
+
+    Whether it is: `torch.utils.deterministic.fill_uninitialized_memory`. Raises TypeError unless
+    ``mode`` is a bool.
+    """
+    if not isinstance(mode, bool) or not isinstance(warn_only, bool):
+        raise TypeError(
+            f"use_deterministic_algorithms expects bools, got mode {mode!r} and warn_only "
+            f"{warn_only!r}"
+        )
+    Determinism.enabled = mode
+    Determinism.warn_only = warn_only
 
 
 def are_deterministic_algorithms_enabled() -> bool:
     """What `use_deterministic_algorithms` set."""
-    return _Settings.deterministic
+    return Determinism.enabled
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """What `use_deterministic_algorithms` set for ``warn_only``."""
-    return _Settings.deterministic_warn_only
+    return Determinism.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """``"default"``, ``"warn"`` or ``"error"``, or 0, 1, 2: as `use_deterministic_algorithms`."""
+    """``"default"``, ``"warn"`` or ``"error"``, or 0, 1, 2: as `use_deterministic_algorithms`.
+
+    Raises TypeError for another type, RuntimeError for another value.
+    """
     modes = ("default", "warn", "error")
+    if not isinstance(debug_mode, int | str):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if debug_mode not in (*modes, 0, 1, 2):
+        raise RuntimeError(
+            f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, 0, 1, 2, "
+            f"but got {debug_mode}"
+        )
     at = modes.index(debug_mode) if isinstance(debug_mode, str) else debug_mode
     use_deterministic_algorithms(at > 0, warn_only=at == 1)
 
 
 def get_deterministic_debug_mode() -> int:
     """0 default, 1 warn, 2 error."""
-    if not _Settings.deterministic:
+    if not Determinism.enabled:
         return 0
-    return 1 if _Settings.deterministic_warn_only else 2
+    return 1 if Determinism.warn_only else 2
 
 
 def set_float32_matmul_precision(precision: str) -> None:

@@ -102,6 +102,12 @@ def _is_fwd_grad_enabled() -> bool:
     return tls.st.forward_enabled
 
 
+def __getattr__(name: str) -> int:
+    if name == "_current_level":  # the number of the level that is open, -1 without
+        return len(_open.blocks) - 1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _current(what: str) -> JvpInterpreter:
     levels = stack()
     if levels and isinstance(levels[-1], JvpInterpreter):

@@ -20,6 +20,7 @@ from maquette.aten.common.tensor_options import (
     result_dtype,
 )
 from maquette.aten.view.copies import filled, write
+from maquette.core.determinism import Determinism, left_unset
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
@@ -63,8 +64,7 @@ def _kind(dtype: DType | None) -> np.dtype[np.generic]:
 
 @empty.kernel
 def empty_kernel(xp: ModuleType, size: Ints, dtype: DType | None, *options: object) -> Array:
-    made: Array = xp.empty(size, _kind(dtype))
-    return made
+    return left_unset(xp.empty(size, _kind(dtype)))
 
 
 empty_strided = define(
@@ -97,8 +97,7 @@ def empty_strided_shape(
 def empty_strided_kernel(
     xp: ModuleType, size: Ints, stride: Ints, dtype: DType | None, *options: object
 ) -> Array:
-    made: Array = xp.zeros(size, _kind(dtype))
-    return made
+    return left_unset(xp.zeros(size, _kind(dtype)))
 
 
 empty_permuted = define(
@@ -271,7 +270,7 @@ def like_meta(
     return self.like(dtype, where, memory_format or preserve_format)
 
 
-empty_like = _like("empty_like", lambda xp, self, kind: xp.empty_like(self, kind))
+empty_like = _like("empty_like", lambda xp, self, kind: left_unset(xp.empty_like(self, kind)))
 zeros_like = _like("zeros_like", lambda xp, self, kind: xp.zeros_like(self, kind))
 ones_like = _like("ones_like", lambda xp, self, kind: xp.ones_like(self, kind))
 
@@ -345,7 +344,7 @@ def beside(
     return new_meta(name, size, dtype or self.dtype, layout, device or self.device)
 
 
-new_empty = _new("new_empty", lambda xp: xp.empty)
+new_empty = _new("new_empty", lambda xp: lambda size, kind: left_unset(xp.empty(size, kind)))
 new_zeros = _new("new_zeros", lambda xp: xp.zeros)
 new_ones = _new("new_ones", lambda xp: xp.ones)
 
@@ -405,8 +404,7 @@ def new_empty_strided_shape(
 def new_empty_strided_kernel(
     xp: ModuleType, self: Array, size: Ints, stride: Ints, dtype: DType | None, *options: object
 ) -> Array:
-    made: Array = xp.zeros(size, self.dtype if dtype is None else dtype.numpy)
-    return made
+    return left_unset(xp.zeros(size, self.dtype if dtype is None else dtype.numpy))
 
 
 # --- into a given tensor -------------------------------------------------------------
@@ -459,4 +457,7 @@ def empty_out_explicit(size: Ints, memory_format: MemoryFormat | None, out: Tens
         memory_format is None,
         lambda: "'memory_format' argument is incompatible with 'out' tensor argument",
     )
-    return out if out.meta.shape == size else out.resize_(size)
+    made = out if out.meta.shape == size else out.resize_(size)
+    if Determinism.enabled and made._data is not None:
+        left_unset(made._data)
+    return made

@@ -2,5 +2,21 @@
 
 from __future__ import annotations
 
-fill_uninitialized_memory = True
-"""Kept: memory that a kernel does not fill is zeros or what NumPy left."""
+import sys
+from types import ModuleType
+
+from maquette.core.determinism import Determinism
+
+
+class _Module(ModuleType):
+    @property
+    def fill_uninitialized_memory(self) -> bool:
+        """Whether memory that a factory leaves unset is filled, with NaN or the largest integer."""
+        return Determinism.fill_uninitialized_memory
+
+    @fill_uninitialized_memory.setter
+    def fill_uninitialized_memory(self, mode: bool) -> None:
+        Determinism.fill_uninitialized_memory = bool(mode)
+
+
+sys.modules[__name__].__class__ = _Module

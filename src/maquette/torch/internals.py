@@ -1,0 +1,142 @@
+"""Private functions of ``torch._C`` that are called from outside PyTorch all the same.
+
+Questions about memory, about the backward that is under way, and about what a thread holds.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from typing import Any
+
+from maquette.autograd.engine import current_run
+from maquette.autograd.node import Node
+from maquette.core.determinism import Determinism
+from maquette.dispatch.tls import tls
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.interpreter import temporarily_clear_interpreter_stack
+
+_DisableFuncTorch = temporarily_clear_interpreter_stack
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def _storage_address(t: Tensor) -> int:
+    """A number that tensors over one storage share."""
+    return t.untyped_storage()._cdata
+
+
+def _data_address(t: Tensor) -> int:
+    """The address of the first element; asking copies nothing."""
+    if t._storage.data is None:
+        return 0
+    return t._storage.data_ptr() + t.storage_offset() * t.element_size()
+
+
+def _is_cow_tensor(t: Tensor) -> bool:
+    """Whether the tensor's memory is shared with a lazy clone until either is mutated."""
+    return t._storage.lazy_copies is not None
+
+
+class StorageBase(UntypedStorage):
+    """The base of storage classes of programs; it is not made itself."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> StorageBase:
+        if cls is StorageBase:
+            raise RuntimeError(
+                "Cannot directly construct StorageBase; subclass it and then construct that"
+            )
+        return super().__new__(cls)
+
+
+class _WeakTensorRef:
+    """A weak reference to a tensor."""
+
+    def __init__(self, t: Tensor) -> None:
+        self._reference = weakref.ref(t)
+
+    def expired(self) -> bool:
+        """Whether the tensor is gone."""
+        return self._reference() is None
+
+
+# --- backward --------------------------------------------------------------------------------
+
+
+def _set_fwd_grad_enabled(enabled: bool) -> None:
+    """Switch forward mode on or off in this thread."""
+    tls.st.forward_enabled = enabled
+
+
+def _current_graph_task_id() -> int:
+    """The number of the backward that is under way; -1 outside of backward."""
+    run = current_run()
+    return -1 if run is None else run.number
+
+
+def _current_autograd_node() -> Node | None:
+    """The node that is being run; None outside of backward."""
+    run = current_run()
+    return None if run is None else run.node
+
+
+def _set_cached_tensors_enabled(enabled: bool) -> None:
+    """Nothing: no tensors are cached for autocast that would have to be told apart."""
+
+
+# --- settings and what threads hold ----------------------------------------------------------
+
+_held = threading.local()
+
+
+def _stash_obj_in_tls(name: str, value: Any) -> None:
+    """Keep an object by name in this thread."""
+    vars(_held)[name] = value
+
+
+def _get_obj_in_tls(name: str) -> Any:
+    """What this thread keeps by a name."""
+    return vars(_held)[name]
+
+
+def _get_deterministic_fill_uninitialized_memory() -> bool:
+    """`torch.utils.deterministic.fill_uninitialized_memory`."""
+    return Determinism.fill_uninitialized_memory
+
+
+def _set_deterministic_fill_uninitialized_memory(mode: bool) -> None:
+    """Set `torch.utils.deterministic.fill_uninitialized_memory`."""
+    Determinism.fill_uninitialized_memory = mode
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of the device type that a program may bring."""
+    return "privateuseone"
+
+
+def _warn() -> None:
+    """Warn, as a test of the way that warnings take."""
+    warnings.warn("Test message for TORCH_WARN", UserWarning, stacklevel=2)
+
+
+__all__ = [
+    "StorageBase",
+    "_DisableFuncTorch",
+    "_WeakTensorRef",
+    "_current_autograd_node",
+    "_current_graph_task_id",
+    "_data_address",
+    "_get_deterministic_fill_uninitialized_memory",
+    "_get_obj_in_tls",
+    "_get_privateuse1_backend_name",
+    "_is_cow_tensor",
+    "_set_cached_tensors_enabled",
+    "_set_deterministic_fill_uninitialized_memory",
+    "_set_fwd_grad_enabled",
+    "_stash_obj_in_tls",
+    "_storage_address",
+    "_warn",
+]
