@@ -118,6 +118,17 @@ _NAMES = {
     "skip_data": "maquette.tensor.copying",
     "vmap": "maquette.torch.func",
     "SymBool": "maquette.symbolic",
+    **dict.fromkeys(
+        (
+            "sparse_bsc_tensor",
+            "sparse_bsr_tensor",
+            "sparse_compressed_tensor",
+            "sparse_coo_tensor",
+            "sparse_csc_tensor",
+            "sparse_csr_tensor",
+        ),
+        "maquette.api.sparse_functions",
+    ),
     "SymFloat": "maquette.symbolic",
     "SymInt": "maquette.symbolic",
     **dict.fromkeys(

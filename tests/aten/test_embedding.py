@@ -46,10 +46,11 @@ def test_embedding_refuses_fractions() -> None:
         aten.embedding(mq.from_numpy(TABLE), mq.zeros(2, dtype=mq.float64))
 
 
-def test_a_sparse_gradient_is_refused_with_advice() -> None:
+def test_a_sparse_gradient_has_the_rows_that_were_read() -> None:
     table = mq.from_numpy(TABLE).requires_grad_()
-    with pytest.raises(NotImplementedError, match="use sparse=False"):
-        aten.embedding(table, ROWS, -1, False, True).sum().backward()
+    aten.embedding(table, ROWS, -1, False, True).sum().backward()
+    assert table.grad.layout is mq.sparse_coo
+    assert table.grad._indices().tolist() == [ROWS.flatten().tolist()]
 
 
 def test_renormalizing_touches_the_rows_used() -> None:

@@ -138,8 +138,8 @@ def test_D76_a_kernel_by_its_key(x):
     assert aten.add.Tensor._op_dk(K.CPU, x, x).shape == (2, 3)
     assert not aten.add.Tensor._op_dk("CPU", y, y).requires_grad
     assert aten.add.Tensor._op_dk(K.AutogradCPU, y, y).requires_grad
-    with pytest.raises(NotImplementedError, match="SparseCPU"):
-        aten.mm.default._op_dk(K.SparseCPU, x, x)
+    with pytest.raises(NotImplementedError, match="QuantizedCPU"):
+        aten.mm.default._op_dk(K.QuantizedCPU, x, x)
 
 
 def test_D76_handles_and_schemas_by_name(x):

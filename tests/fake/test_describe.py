@@ -115,9 +115,8 @@ def test_M5_defaults(describer: MetaTensorDescriber) -> None:
 
 
 def compressed() -> mq.Tensor:
-    """A tensor of layout CSR without parts, such as only describers see."""
-    meta = mq.TensorMeta.of(mq.float32, (2, 2), layout=mq.sparse_csr)
-    return wrap(meta, UntypedStorage(0, meta.device), None, keys_for(meta))
+    """A tensor of layout CSR."""
+    return mq.eye(2).to_sparse_csr()
 
 
 def test_compressed_tensors_have_neither_storage_nor_strides(

@@ -233,9 +233,21 @@ def test_muon_steps_by_a_nearly_orthogonal_matrix():
         optim.Muon([nn.Parameter(mq.ones(3))])
 
 
-def test_sparse_adam_says_that_it_is_not_there():
-    with pytest.raises(NotImplementedError, match="sparse=True"):
-        optim.SparseAdam([nn.Parameter(mq.ones(3))])
+def test_sparse_adam_moves_the_rows_that_were_read_and_their_moments_alone():
+    table = nn.Embedding(4, 2, sparse=True)
+    before = table.weight.detach().clone()
+    steps = optim.SparseAdam(list(table.parameters()), lr=0.1)
+    table(mq.tensor([1, 3, 1])).sum().backward()
+    steps.step()
+    assert mq.allclose(before - table.weight, mq.tensor([[0.0] * 2, [0.1] * 2] * 2), atol=1e-6)
+    assert steps.state[table.weight]["exp_avg"][:, 0].tolist()[::2] == [0.0, 0.0]
+
+
+def test_sparse_adam_refuses_dense_gradients():
+    p = nn.Parameter(mq.ones(3))
+    p.grad = mq.ones(3)
+    with pytest.raises(RuntimeError, match="consider Adam instead"):
+        optim.SparseAdam([p]).step()
 
 
 @pytest.mark.parametrize("name", ALL)

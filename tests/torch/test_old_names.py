@@ -42,7 +42,6 @@ def test_low_rank_factors_give_the_matrix_back(shape):
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: torch.sparse_coo_tensor([[0]], [1.0]), "no sparse tensors"),
         (lambda: torch.quantize_per_tensor(torch.ones(2), 1.0, 0, None), "no quantized tensors"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any
 
 from maquette.api.creation import as_tensor
 from maquette.api.from_schema import gives_method, method_face
+from maquette.api.layout_methods import SPARSE
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.call import new_entry
 from maquette.dispatch.operator import WRITTEN_AT, OpOverload
@@ -208,6 +209,8 @@ def attach() -> None:
         if name not in known and name.isidentifier() and not name.startswith("__"):
             if gives_method(packet):
                 setattr(Tensor, name, LateMethod(name, method_face))
+    for name in SPARSE:
+        setattr(Tensor, name, LateMethod(name, method_face))
     for name, (operator, overload, scalar) in {**_BINARY, **_IN_PLACE}.items():
         dunder = f"__{name}__"
         setattr(Tensor, dunder, _binary(dunder, operator, overload, scalar))

@@ -1,6 +1,6 @@
 """Methods of `Tensor` about tensors of other kinds: of other devices, sparse, quantized, nested.
 
-Dense tensors answer as PyTorch's do. What would have to be sparse, quantized or nested says that
+Methods of sparse tensors are operators'. What would have to be quantized or nested says that
 maquette has no such tensors yet; what PyTorch itself removed says what came in its place.
 """
 
@@ -14,7 +14,6 @@ from maquette.aten.view.copies import converted
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import float32
-from maquette.core.layout import sparse_csr
 from maquette.tensor.tensor import Tensor
 
 # --- devices -------------------------------------------------------------------------
@@ -44,39 +43,19 @@ def _moved_to(kind: str) -> Callable[..., Tensor]:
 # --- layouts -------------------------------------------------------------------------
 
 
-def to_dense(
-    self: Tensor, dtype: DType | None = None, *, masked_grad: bool | None = None
-) -> Tensor:
-    """Itself, for it is dense; of another dtype, a conversion."""
-    return self if dtype is None else converted(self, dtype, None, False, False, None)
-
-
 def dequantize(self: Tensor) -> Tensor:
     """The numbers as float32: there is nothing to undo."""
     return converted(self, float32, None, False, False, None)
 
 
-def sparse_dim(self: Tensor) -> int:
-    """0: a dense tensor has no sparse dimensions."""
-    return 0
-
-
-def dense_dim(self: Tensor) -> int:
-    """All dimensions."""
-    return self.meta.ndim
+def to_sparse_coo(self: Tensor) -> Tensor:
+    """The tensor in COO layout."""
+    return self.to_sparse()
 
 
 def is_distributed(self: Tensor) -> bool:
     """False: one process has all of it."""
     return False
-
-
-def _of_layout(name: str, kind: str) -> Callable[[Tensor], NoReturn]:
-    def method(self: Tensor) -> NoReturn:
-        raise RuntimeError(f"{name} expected {kind} tensor layout but got Strided")
-
-    method.__doc__ = f"Of {kind} tensors only, which maquette does not have yet: RuntimeError."
-    return method
 
 
 def absent(name: str, reason: str) -> Callable[..., NoReturn]:
@@ -101,13 +80,16 @@ def removed(name: str, instead: str) -> Callable[..., NoReturn]:
     return missing
 
 
-NO_SPARSE = "there are no sparse tensors; keep the tensor dense"
 NO_QUANTIZED = "there are no quantized tensors; keep the tensor in floating point"
 SPARSE = (
-    "to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr",
-    "to_sparse_bsc", "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_",
-    "resize_as_sparse_", "smm", "sspaddmm",
+    "_coalesced_", "_dimI", "_dimV", "_indices", "_nnz", "_sparse_mask_projection", "_to_dense",
+    "_to_sparse", "_values", "ccol_indices", "coalesce", "col_indices", "crow_indices",
+    "dense_dim", "indices", "is_coalesced", "resize_as_sparse_", "row_indices", "smm",
+    "sparse_dim", "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "sspaddmm",
+    "to_dense", "to_sparse", "to_sparse_bsc", "to_sparse_bsr", "to_sparse_csc", "to_sparse_csr",
+    "values",
 )  # fmt: skip
+"""Methods that operators of `maquette.aten.sparse` give, which is loaded when one is called."""
 QUANTIZED = (
     "int_repr", "q_scale", "q_zero_point", "q_per_channel_axis", "q_per_channel_scales",
     "q_per_channel_zero_points", "qscheme",
@@ -124,17 +106,6 @@ REMOVED = {
     "solve": "use torch.linalg.solve(A, B), whose arguments are the other way round",
     "matrix_rank": "use torch.linalg.matrix_rank, whose `symmetric` is called `hermitian`",
 }
-_LAYOUTS = {
-    "coalesce": "sparse coordinate",
-    "is_coalesced": "sparse coordinate",
-    "indices": "sparse coordinate",
-    "values": "sparse",
-    "crow_indices": "sparse row compressed",
-    "col_indices": "sparse row compressed",
-    "ccol_indices": "sparse column compressed",
-    "row_indices": "sparse column compressed",
-}
-
 # --- names of old --------------------------------------------------------------------
 
 
@@ -160,17 +131,13 @@ def attach() -> None:
         setattr(Tensor, f"is_{kind}", _is_on(kind))
     for kind in ("ipu", "mtia", "xpu"):
         setattr(Tensor, kind, _moved_to(kind))
-    for method in (to_dense, dequantize, sparse_dim, dense_dim, is_distributed, reinforce):
+    for method in (dequantize, is_distributed, reinforce, to_sparse_coo):
         setattr(Tensor, method.__name__, method)
-    for name, kind in _LAYOUTS.items():
-        setattr(Tensor, name, _of_layout(name, kind))
-    for name in (*SPARSE, *QUANTIZED, *OTHER):
-        reason = OTHER.get(name) or (NO_SPARSE if name in SPARSE else NO_QUANTIZED)
-        setattr(Tensor, name, absent(name, reason))
+    for name in (*QUANTIZED, *OTHER):
+        setattr(Tensor, name, absent(name, OTHER.get(name) or NO_QUANTIZED))
     for name in ("eig", "symeig", "lstsq", "solve"):
         setattr(Tensor, name, removed(name, REMOVED[name]))
     properties: dict[str, Callable[[Tensor], object]] = {
-        "is_sparse_csr": lambda self: self.layout is sparse_csr,
         "volatile": _volatile,
         "grad_dtype": _grad_dtype,
         "name": lambda self: None,

@@ -38,6 +38,7 @@ FAMILIES = (
     "nn.conv.unfolding",
     "nn.resize.upsampling",
     "nn.norm.weight_norms",
+    "sparse",
     "functional_twins",  # last: it names operators of other families
 )
 

@@ -20,6 +20,7 @@ from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_tensor_hooks
 from maquette.autograd.node import NOWHERE, AccumulateGrad, Edge, Grad, Node
 from maquette.autograd.saved_hooks import watch
+from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
@@ -389,6 +390,8 @@ def _sum(held: Tensor, grad: Tensor) -> Tensor:
     """Two gradients of one tensor added up, in place where the first is ours alone."""
     if held.meta.shape == grad.meta.shape and _may_write(held):
         return held.add_(grad)
+    if held.meta.layout is not grad.meta.layout and grad.meta.layout is strided:
+        return grad + held  # a sparse gradient is added to a dense one
     return held + grad
 
 
@@ -404,6 +407,7 @@ def _may_write(t: Tensor) -> bool:
         and held_only(t, _OURS)
         and held_only(t._storage, 1)
         and t.meta.is_dense
+        and t.meta.layout is strided
     )
 
 
@@ -444,14 +448,18 @@ def _accumulate_leaf(node: AccumulateGrad, grad: Tensor, create_graph: bool) -> 
     old = ag.grad
     if old is None:
         ag.grad = _first_grad(grad, leaf.meta, create_graph)
-    elif tls.st.grad_enabled:
-        ag.grad = old + grad
+    elif tls.st.grad_enabled or old.meta.layout is not grad.meta.layout is strided:
+        ag.grad = grad + old if old.meta.layout is not strided else old + grad
     else:
         old.add_(grad)
 
 
 def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     """A leaf's first gradient: the tensor itself if ours alone and laid out as T59 says."""
+    if grad.meta.layout is not strided:
+        return grad if create_graph or held_only(grad, _OURS) else grad.clone()
+    if meta.layout is not strided:
+        meta = grad.meta.like()
     good = grad.meta.strides == meta.strides if meta.is_dense else grad.meta.is_contiguous
     if create_graph:
         return grad if good else grad.clone()

@@ -442,6 +442,11 @@ class OpOverload(OperatorBase):
                 f"has no shape rule, which running on {key.name} tensors needs; "
                 f"give it one with maquette.library.register_fake('{self.name()}')"
             )
+        elif key.name.startswith("Sparse"):
+            why = (
+                f"Could not run '{self.name()}' with arguments from the '{key.name}' backend: it "
+                f"has no kernel for that sparse layout; convert with to_dense()"
+            )
         else:
             why = f"has no kernel for the backend {key.name}"
         raise NotImplementedError(

@@ -10,17 +10,20 @@ import weakref
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from maquette import symbolic
+from maquette.autograd.grad_mode import enable_grad, set_grad_enabled
 from maquette.autograd.node import RaisingNode, set_history
 from maquette.core.device import canonical, device
 from maquette.core.dtype import float64, int64
-from maquette.core.layout import strided
+from maquette.core.layout import sparse_coo, strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.fake.dynamic import ITEM
 from maquette.fake.exceptions import UnsupportedFakeTensorException
+from maquette.fake.layouts import pattern_of, specifying_nothing
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
 from maquette.symbolic.numbers import SymInt
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, fake_keys_for
+from maquette.tensor.sparse import SPARSE_LAYOUTS, coo_parts, set_parts
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 
@@ -219,10 +222,10 @@ class FakeTensorConverter:
 
     def _make(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         meta = t.meta
-        if meta.layout is not strided:
-            raise UnsupportedFakeTensorException(f"tensors of layout {meta.layout}, here {meta}")
         mode = self._mode()
         assert mode is not None
+        if meta.layout is not strided:
+            return self._make_sparse(mode, t, symbols)
         if meta.device.type == "meta" and not mode.allow_meta:
             raise AssertionError(f"meta tensors are not allowed in this mode, got {meta}")
         if symbols is not None:
@@ -230,6 +233,8 @@ class FakeTensorConverter:
         base = None
         if t._base is not None:
             base = self.convert(t._base, None if symbols is None else symbols.of_base())
+            if base.meta.layout is not strided:
+                return self._values_of(t, base)
         on = canonical(meta.device)
         keys = fake_keys_for(meta if on is meta.device else meta.with_device(on))
         keys |= t._keys & (CONJUGATE | NEGATIVE)
@@ -248,6 +253,47 @@ class FakeTensorConverter:
         if symbols is not None:
             symbols.remember_value(t, fake)
         return fake
+
+    def _make_sparse(self, mode: FakeTensorMode, t: Tensor, symbols: Symbols | None) -> FakeTensor:
+        """The fake of a sparse tensor, which specifies nothing (M54, M55)."""
+        meta = t.meta
+        if meta.layout not in SPARSE_LAYOUTS:
+            raise UnsupportedFakeTensorException(f"tensors of layout {meta.layout}, here {meta}")
+        shape = meta.shape
+        # Sizes become symbols only where that is asked for, or where they are symbols already.
+        if symbols is not None and (symbols.context is not None or meta.is_symbolic):
+            shape = symbols.meta_of(t).shape
+        pattern = pattern_of(t)._replace(device=canonical(meta.device))
+        fake = specifying_nothing(pattern, shape, lambda meta: fresh_fake(mode, meta))
+        assert isinstance(fake, FakeTensor)
+        if not t._keys & ADINPLACE:
+            fake._keys &= INFERENCE_MASK
+        if t._is_param:
+            fake._is_param = True
+        if t._keys & K.REQUIRES_GRAD:
+            if t.is_leaf or meta.layout is not sparse_coo:
+                carry_grad(fake, leaf=t.is_leaf)
+            else:
+                fake = self._cloned(mode, fake, pattern.coalesced)
+        return fake
+
+    def _cloned(self, mode: FakeTensorMode, fake: FakeTensor, coalesced: bool) -> FakeTensor:
+        """A fake with a history, which PyTorch gives a COO tensor by a clone."""
+        fake._require_grad()
+        with enable_grad(), mode:
+            made = fake.clone()
+        assert isinstance(made, FakeTensor)
+        set_parts(made, coo_parts(made)._replace(coalesced=coalesced))
+        return made
+
+    def _values_of(self, t: Tensor, base: FakeTensor) -> FakeTensor:
+        """The fake of a view of a sparse tensor, of which there is one: its values."""
+        if base.meta.layout is sparse_coo or t.meta.layout is not strided:
+            raise UnsupportedFakeTensorException(f"a view of a {base.meta.layout} tensor: {t.meta}")
+        with set_grad_enabled(t.requires_grad and not t.is_leaf):
+            made = base.values()
+        assert isinstance(made, FakeTensor)
+        return made
 
     def _storage(self, real: UntypedStorage, nbytes: int) -> UntypedStorage:
         fake = self._storages.get(real)

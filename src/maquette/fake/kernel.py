@@ -35,6 +35,7 @@ from maquette.fake.exceptions import (
 )
 from maquette.fake.mode import (
     ACTIVE,
+    FAKE,
     FakeTensorMode,
     arguments_in_one_mode,
     is_elsewhere,
@@ -54,6 +55,7 @@ from maquette.library.infer import (
     metas_in,
     rule_argument,
 )
+from maquette.library.sparse_kernels import specifying_nothing
 from maquette.symbolic.expr import MAX_INT
 from maquette.tensor.keys import NOT_INHERITED
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
@@ -64,12 +66,30 @@ _new = object.__new__
 
 def fake_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The callable that serves Fake for ``op`` at the key set ``ks``."""
+    if ks & _SPARSE:
+        return _on_parts(op, ks)
     plain = _plain_kernel(op, ks)
     if op.shape_rule is not None and Tag.dynamic_output_shape in op.tags:
         plain = _or_unbacked(op, plain)
     if ks & K.CONSTANT:
         return bypassing(constant_kernel(op, plain, make_constant), "constant attribute")
     return plain
+
+
+_SPARSE = K.functionality_bits(DispatchKey.Sparse) | K.functionality_bits(DispatchKey.SparseCsr)
+
+
+def _on_parts(op: OpOverload, ks: int) -> Callable[..., object]:
+    """The kernel for sparse tensors: it speaks operators, so it runs on fake parts as it is."""
+    low = ks & ~FAKE
+    below = op.resolved(low)
+
+    def kernel(ks: int, *params: object) -> object:
+        mode, given = arguments_in_one_mode(op, params)
+        with mode, AutoDispatchBelowAutograd():
+            return below(low, *specifying_nothing(op, given))
+
+    return bypassing(kernel, "sparse layout")
 
 
 def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:

@@ -27,8 +27,13 @@ class Path(Enum):
     FUSED = "one operator"
 
 
-def path_of(group: Group, params: Sequence[Tensor]) -> Path:
-    """The way that a group's options ask for; the default only if they ask for none."""
+def path_of(group: Group, params: Sequence[Tensor], grads: Sequence[Tensor] = ()) -> Path:
+    """The way that a group's options ask for; the default only if they ask for none.
+
+    Sparse gradients, if there may be any among ``grads``, are used a tensor at a time.
+    """
+    if any(grad.is_sparse for grad in grads):
+        return Path.SINGLE
     foreach, fused = group["foreach"], group.get("fused")
     if fused:
         return Path.FUSED

@@ -82,14 +82,13 @@ class Adagrad(Optimizer):
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
-            _paths.check_dense("Adagrad", parameter.grad)
             if not self.state[parameter]:
                 self._start(parameter, group)
             lists.params.append(parameter)
             lists.grads.append(parameter.grad)
             lists.sums.append(self.state[parameter]["sum"])
             lists.steps.append(self.state[parameter]["step"])
-        match _paths.path_of(group, lists.params):
+        match _paths.path_of(group, lists.params, lists.grads):
             case Path.FUSED:
                 _fused(lists, group)
             case Path.LISTS:
@@ -106,11 +105,30 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
         step = _paths.number(step_count)
         grad = -grad if group["maximize"] else grad
         if group["weight_decay"] != 0:
+            if grad.is_sparse:
+                raise RuntimeError("weight_decay option is not compatible with sparse gradients")
             grad = grad.add(param, alpha=group["weight_decay"])
         rate = lr / (1 + (step - 1) * group["lr_decay"])
+        if grad.is_sparse:
+            _on_rows(param, grad.coalesce(), total, group["eps"], rate)
+            continue
         total.addcmul_(grad, grad, value=1)
         std = total.sqrt().add_(group["eps"])
         param.addcdiv_(grad, std, value=-rate)
+
+
+def _on_rows(param: Tensor, grad: Tensor, total: Tensor, eps: float, rate: float) -> None:
+    """The step of what a sparse gradient specifies; the rest stays."""
+
+    def made(values: Tensor) -> Tensor:
+        found: Tensor = mq._sparse_coo_tensor_unsafe(
+            grad._indices(), values, grad.size(), is_coalesced=True
+        )
+        return found
+
+    total.add_(made(grad._values().pow(2)))
+    std = total.sparse_mask(grad)._values().sqrt_().add_(eps)
+    param.add_(made(grad._values() / std), alpha=-rate)
 
 
 def _as_lists(lists: _Lists, group: Group) -> None:

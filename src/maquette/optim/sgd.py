@@ -61,14 +61,13 @@ class SGD(Optimizer):
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
-            _paths.check_dense("SGD", parameter.grad)
             if group["fused"]:
                 _paths.check_fusable("SGD", parameter)
             lists.params.append(parameter)
             lists.grads.append(parameter.grad)
             if group["momentum"] != 0:
                 lists.buffers.append(self.state[parameter].get("momentum_buffer"))
-        match _paths.path_of(group, lists.params):
+        match _paths.path_of(group, lists.params, lists.grads):
             case Path.FUSED:
                 _fused(lists, group)
             case Path.LISTS:

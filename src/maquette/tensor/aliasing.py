@@ -21,7 +21,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import tls
 from maquette.tensor.history import ViewHistory
-from maquette.tensor.keys import ADINPLACE, keys_for_device
+from maquette.tensor.keys import ADINPLACE, FAMILY, keys_for_device
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.up_to_date import make_view, up_to_date
 
@@ -328,6 +328,7 @@ def backend_select(op: OpOverload, ks: int) -> Callable[..., object] | None:
     # A user's operator with tensors is dispatched by them, whatever its device argument means.
     if at < 0 or (has_tensor and op._defined_in_python):
         return None
+    layout_at = next((i for i, a in enumerate(arguments) if a.type.written == "Layout?"), -1)
     select = K.functionality_bits(DispatchKey.BackendSelect)
 
     def kernel(ks: int, *params: object) -> object:
@@ -339,6 +340,10 @@ def backend_select(op: OpOverload, ks: int) -> Callable[..., object] | None:
             where = canonical(where)
             params = (*params[:at], where, *params[at + 1 :])
             below = (below & ~0xFFFF) | keys_for_device(where)
+        if layout_at >= 0 and params[layout_at] in FAMILY:
+            if not has_tensor:
+                family = FAMILY[params[layout_at]]
+                below |= K.functionality_bits(K.key_parse(family))
         return op.run(below, params)
 
     return kernel

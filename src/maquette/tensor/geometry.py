@@ -6,11 +6,11 @@ from typing import ClassVar, overload
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
-from maquette.core.layout import layout, memory_format, strided
+from maquette.core.layout import layout, memory_format, sparse_coo, sparse_csr, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.tensor.declared_methods import TensorSurface
-from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE
+from maquette.tensor.keys import ADINPLACE, CONJUGATE, FAMILY, NEGATIVE
 from maquette.tensor.storage import UntypedStorage
 
 
@@ -52,6 +52,12 @@ class TensorGeometry(TensorSurface):
     @property
     def nbytes(self) -> int:
         """Bytes of the elements, ``numel * itemsize``; the storage may be larger."""
+        if self.meta.layout in FAMILY:
+            raise RuntimeError(
+                "nbytes is not defined for sparse tensors.  If you want the size of the "
+                "constituent tensors, add the nbytes of the indices and values.  If you want the "
+                "size of the  equivalent dense tensor, multiply numel() by element_size()"
+            )
         return self.meta.numel * self.meta.itemsize
 
     def dim(self) -> int:
@@ -80,6 +86,8 @@ class TensorGeometry(TensorSurface):
     def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """The strides in elements, or the stride of one dimension."""
+        if self.meta.layout is not strided:
+            self._refuse("strides")
         strides = self.meta.strides
         return strides if dim is None else strides[self._wrap(dim)]
 
@@ -97,16 +105,30 @@ class TensorGeometry(TensorSurface):
     def storage_offset(self) -> int:
         return self.meta.offset
 
+    def _refuse(self, what: str) -> None:
+        """RuntimeError if the layout is a compressed sparse one, which has no ``what``."""
+        kind = self.meta.layout
+        if FAMILY.get(kind) == "SparseCsr":
+            name = kind.name.removeprefix("sparse_").upper()
+            raise RuntimeError(f"Sparse {name} tensors do not have {what}")
+
     def is_contiguous(self, memory_format: memory_format | None = None) -> bool:
+        if self.meta.layout is not strided:
+            self._refuse("is_contiguous")
         if memory_format is None:
             return self.meta.is_contiguous
         return self.meta.is_contiguous_in(memory_format)
 
     def untyped_storage(self) -> UntypedStorage:
+        if self.meta.layout in FAMILY:
+            kind = "Csr" if FAMILY[self.meta.layout] == "SparseCsr" else ""
+            raise NotImplementedError(f"Cannot access storage of Sparse{kind}TensorImpl")
         return self._storage
 
     def data_ptr(self) -> int:
         """Address of the first element; 0 where there is none."""
+        if self.meta.layout in FAMILY:
+            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
         if self._storage.data is None or self.meta.numel == 0:
             return 0
         return self._storage.data_ptr() + self.meta.offset * self.meta.itemsize
@@ -147,7 +169,11 @@ class TensorGeometry(TensorSurface):
 
     @property
     def is_sparse(self) -> bool:
-        return self.meta.layout is not strided
+        return self.meta.layout is sparse_coo
+
+    @property
+    def is_sparse_csr(self) -> bool:
+        return self.meta.layout is sparse_csr
 
     is_quantized: ClassVar[bool] = False
     is_nested: ClassVar[bool] = False

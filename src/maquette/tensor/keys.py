@@ -7,6 +7,7 @@ REQUIRES_GRAD. Key sets of plain tensors are remembered in their metas.
 from __future__ import annotations
 
 from maquette.core.device import device
+from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
@@ -19,6 +20,12 @@ NEGATIVE = K.functionality_bits(DispatchKey.Negative)
 NOT_INHERITED = ~(K.REQUIRES_GRAD | K.CONSTANT | K.TORCH_FUNCTION)
 
 
+FAMILY: dict[object, str] = dict.fromkeys(
+    (sparse_csr, sparse_csc, sparse_bsr, sparse_bsc), "SparseCsr"
+)
+FAMILY[sparse_coo] = "Sparse"
+"""The functionality that the backend's key of a sparse layout belongs to, as its name begins."""
+
 # Key sets of plain tensors, each one object: calls compare them by identity first.
 _KEYS: dict[int, int] = {}
 
@@ -29,8 +36,8 @@ def keys_for(meta: TensorMeta) -> int:
     if known:
         return known
     backend = K.BACKEND_OF_DEVICE.get(meta.device.type, "PrivateUse1")
-    ks = K.key_bits(K.key_parse(backend)) | K.key_bits(K.key_parse("Autograd" + backend))
-    ks |= ADINPLACE
+    ks = K.key_bits(K.key_parse(FAMILY.get(meta.layout, "") + backend))
+    ks |= K.key_bits(K.key_parse("Autograd" + backend)) | ADINPLACE
     autocast = K.parse_dispatch_key("Autocast" + backend)
     if autocast is not None:
         ks |= K.key_bits(autocast)

@@ -15,9 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.core.dtype import bool_, default_complex_dtype, get_default_dtype, int64
-from maquette.core.layout import strided
+from maquette.core.layout import (
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
 from maquette.tensor.backend import backend_of
 from maquette.tensor.parameter import Parameter
+from maquette.tensor.sparse import SPARSE_LAYOUTS, CooParts, nnz_of, parts_of, tensors_of
 from maquette.tensor.tensor import PRINTER, Tensor
 from maquette.tensor.up_to_date import up_to_date
 
@@ -260,8 +268,56 @@ def _fake_text(t: Tensor) -> str:
 
 def _text(t: Tensor, prefix: str, array: Array | None) -> str:
     options = _options[0]
+    if t.meta.layout in SPARSE_LAYOUTS:
+        return _sparse_text(t, prefix, options)
     body = "..." if array is None else format_array(array, len(prefix), options)
     return _with_suffixes(prefix + body, _suffixes(t, array), len(prefix), options.linewidth)
+
+
+def _sparse_text(t: Tensor, prefix: str, options: PrintOptions) -> str:
+    """The parts of a sparse tensor one below the other, and what is known of the whole."""
+    parts, indent = parts_of(t), " " * len(prefix)
+    coo = isinstance(parts, CooParts)
+    suffixes = []
+    if t.meta.device.type not in ("cpu", "meta") or (
+        t.meta.device.type == "meta" and t.fake_mode is None
+    ):
+        suffixes.append(f"device='{t.meta.device}'")
+    suffixes.append(f"size={_shape_text(t.meta.shape)}")
+    if array_of(parts.values) is not None:
+        suffixes.append(f"nnz={nnz_of(t)}")
+    if t.meta.dtype not in (get_default_dtype(), default_complex_dtype(), int64, bool_):
+        suffixes.append(f"dtype={t.meta.dtype}")
+    suffixes.append(f"layout={t.meta.layout}")
+    history = _history(t)
+    suffixes += [] if history is None else [history]
+    names = _PART_NAMES[t.meta.layout]
+    shown = [
+        _part_text(name, part, len(prefix), options)
+        for name, part in zip(names, tensors_of(parts), strict=True)
+    ]
+    body = prefix + f",\n{indent}".join(shown)
+    if coo:  # the sizes start a line
+        body += f",\n{indent}{suffixes.pop(0)}"
+    return _with_suffixes(body, suffixes, len(prefix), options.linewidth)
+
+
+_PART_NAMES = {
+    sparse_coo: ("indices", "values"),
+    sparse_csr: ("crow_indices", "col_indices", "values"),
+    sparse_bsr: ("crow_indices", "col_indices", "values"),
+    sparse_csc: ("ccol_indices", "row_indices", "values"),
+    sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+def _part_text(name: str, part: Tensor, indent: int, options: PrintOptions) -> str:
+    prefix = f"{name}=tensor("
+    array = array_of(part)
+    body = "..." if array is None else format_array(array, indent + len(prefix), options)
+    if array is None or part.meta.numel == 0:
+        body += f", size={_shape_text(part.meta.shape)}"
+    return f"{prefix}{body})"
 
 
 def _suffixes(t: Tensor, array: Array | None) -> list[str]:

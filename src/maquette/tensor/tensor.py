@@ -35,7 +35,7 @@ from maquette.dispatch.torch_function import (
 )
 from maquette.tensor.arrays import Array, array_over
 from maquette.tensor.history import TensorHistory
-from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, inference_keys, keys_for
+from maquette.tensor.keys import ADINPLACE, FAMILY, NOT_INHERITED, inference_keys, keys_for
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.up_to_date import up_to_date
 
@@ -192,6 +192,11 @@ class Tensor(TensorHistory):
         if t._storage.lazy_copies is not None:
             t._storage.lazy_copies.leave(t._storage)
         up_to_date(t)
+        if t.meta.layout in FAMILY:
+            name = FAMILY[t.meta.layout]
+            raise TypeError(
+                f"can't convert {name} layout tensor to numpy. Use Tensor.to_dense() first."
+            )
         if force:
             t = t.detach().cpu().resolve_conj().resolve_neg()
         if t.requires_grad and tls.st.grad_enabled:

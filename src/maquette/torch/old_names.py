@@ -10,21 +10,14 @@ from typing import NoReturn
 
 from maquette.api.layout_methods import (
     NO_QUANTIZED,
-    NO_SPARSE,
     OTHER,
     QUANTIZED,
     REMOVED,
-    SPARSE,
     removed,
 )
 from maquette.tensor.tensor import Tensor
 from maquette.torch.later import functions_for_later
 
-_SPARSE = (
-    "sparse_coo_tensor", "sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor",
-    "sparse_bsc_tensor", "sparse_compressed_tensor", "hspmm", "hsmm", "dsmm", "spmm", "saddmm",
-    *(name for name in SPARSE if not name.startswith("to_")),
-)  # fmt: skip
 _QUANTIZED = (
     "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel",
     "empty_quantized", "fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine",
@@ -42,11 +35,26 @@ _OTHER = {
 }
 
 FUNCTIONS: dict[str, Callable[..., NoReturn]] = {
-    **functions_for_later("torch", dict.fromkeys(_SPARSE, NO_SPARSE)),
     **functions_for_later("torch", dict.fromkeys(_QUANTIZED, NO_QUANTIZED)),
     **functions_for_later("torch", _OTHER),
     **{name: removed(f"torch.{name}", instead) for name, instead in REMOVED.items()},
 }
+
+
+def spmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """The product of a sparse and a dense matrix."""
+    found: Tensor = input @ mat2
+    return found
+
+
+hsmm = dsmm = spmm
+
+
+def saddmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """`sspaddmm` by its former name."""
+    return input.sspaddmm(mat1, mat2, beta=beta, alpha=alpha)
 
 
 def dequantize(input: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from types import ModuleType
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import resized
 from maquette.aten.view.copies import write_exact_out
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
@@ -207,16 +208,24 @@ gather_backward = define(
     "-> Tensor"
 )
 gather_backward.composite(
-    lambda grad, self, dim, index, sparse_grad: _gathered_back(grad, self.meta.shape, dim, index)
+    lambda grad, self, dim, index, sparse_grad: _gathered_back(
+        grad, self.meta, dim, index, sparse_grad
+    )
 )
 
 
-def _gathered_back(grad: Tensor, shape: Ints, dim: int, index: Tensor) -> object:
-    return grad.new_zeros(shape).scatter_add_(dim, index, grad)
+def _gathered_back(
+    grad: Tensor, self: TensorMeta, dim: int, index: Tensor, sparse_grad: bool
+) -> object:
+    if sparse_grad:
+        return aten._gather_sparse_backward(grad.new_empty(()).expand(self.shape), dim, index, grad)
+    return grad.new_zeros(self.shape).scatter_add_(dim, index, grad)
 
 
 gather.linear(
-    self=lambda grad, self_meta, dim, index: _gathered_back(grad, self_meta.shape, dim, index)
+    self=lambda grad, self_meta, dim, index, sparse_grad: _gathered_back(
+        grad, self_meta, dim, index, sparse_grad
+    )
 )
 gather_out.facts.derivatives = gather.facts.derivatives
 refuse_overlap(gather_out, "self", "index")

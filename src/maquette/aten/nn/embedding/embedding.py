@@ -1,7 +1,6 @@
 """Rows of a table by number, the gradient that adds up in them, and renormalizing the rows used.
 
-Bags of rows are in `embedding_bag.py`. Sparse gradients are not made here: `sparse=True` is refused
-when a gradient is wanted, with advice, since a dense gradient in its place would mislead.
+Bags of rows are in `embedding_bag.py`, gradients as sparse tensors in `aten/sparse/gradients.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.operators import aten
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import int32, int64
-from maquette.core.errors import check, check_not_implemented, of_data
+from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
@@ -92,13 +92,15 @@ def embedding_weight_gradient(
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> tuple[Tensor]:
-    check_not_implemented(
-        not sparse,
-        lambda: (
-            "embedding(sparse=True): sparse gradients are not supported; use sparse=False, "
-            f"which makes a dense gradient of {weight_meta.storage_bytes} bytes"
-        ),
-    )
+    if sparse:
+        check(
+            not scale_grad_by_freq,
+            lambda: "embedding_backward: scale_grad_by_freq not supported with sparse gradients",
+        )
+        found: Tensor = aten.embedding_sparse_backward(
+            grad, indices, weight_meta.shape[0], padding_idx, scale_grad_by_freq
+        )
+        return (found,)
     return (
         embedding_dense_backward(
             grad, indices, weight_meta.shape[0], padding_idx, scale_grad_by_freq

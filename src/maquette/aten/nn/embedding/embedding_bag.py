@@ -13,6 +13,7 @@ from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import byte_strides, combined_at
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.common.operators import aten
 from maquette.aten.nn.embedding.embedding import check_indices, checked_rows
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import bfloat16, float16, float32, int64
@@ -235,7 +236,20 @@ def _embedding_bag_gradients(
         by_scale = _embedding_bag_per_sample_weights_backward(
             grad, weight, indices, offsets, result1, mode, padding_idx
         )
-    if needs[0]:
+    if needs[0] and sparse:
+        by_weight = aten._embedding_bag_sparse_backward(
+            grad,
+            indices,
+            offsets,
+            result1,
+            result2,
+            weight_meta.shape[0],
+            scale_grad_by_freq,
+            mode,
+            per_sample_weights,
+            padding_idx,
+        )
+    elif needs[0]:
         by_weight = _embedding_bag_backward(
             grad,
             indices,
@@ -311,7 +325,10 @@ def _embedding_bag_backward_shape(
 ) -> TensorMeta:
     check_not_implemented(
         not sparse,
-        lambda: "embedding_bag(sparse=True): sparse gradients are not supported; use sparse=False",
+        lambda: (
+            "_embedding_bag_backward(sparse=True): makes dense gradients only; "
+            "_embedding_bag_sparse_backward makes sparse ones"
+        ),
     )
     name = "_embedding_bag_backward"
     _check_gradient(name, grad, indices, offsets)

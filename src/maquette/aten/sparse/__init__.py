@@ -1,0 +1,26 @@
+"""Operators on sparse tensors; importing this registers them."""
+
+from maquette.aten.sparse import (
+    construction as _construction,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    conversion as _conversion,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    elementwise as _elementwise,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    gradients as _gradients,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    parts as _parts,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    products as _products,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    reductions as _reductions,  # noqa: F401
+)
+from maquette.aten.sparse import (
+    shaping as _shaping,  # noqa: F401
+)

@@ -1,0 +1,345 @@
+"""From every layout to every other: `to_dense`, `to_sparse` and its forms, `sparse_mask`."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from maquette.aten.sparse.forms import (
+    check_same_layout,
+    coalesced,
+    compressed_of_coo,
+    compressed_of_dense,
+    coo_of,
+    coo_of_dense,
+    dense_of,
+    layout_name,
+    values_at,
+)
+from maquette.aten.sparse.primitives import coo_intersection
+from maquette.core.dtype import dtype as DType
+from maquette.core.errors import check
+from maquette.core.layout import layout as Layout
+from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from maquette.core.meta import TensorMeta
+from maquette.library.page import define
+from maquette.library.sparse_kernels import for_coo, for_sparse
+from maquette.tensor.sparse import (
+    BLOCKED,
+    COMPRESSED,
+    batch_dims,
+    block_of,
+    compressed_parts,
+    compressed_tensor,
+    coo_parts,
+    coo_tensor,
+    parts_of,
+    sparse_dims,
+    with_values,
+)
+from maquette.tensor.tensor import Tensor
+
+# --- dense ------------------------------------------------------------------------------------
+
+to_dense = define(
+    "aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor"
+)
+_to_dense = define(
+    "aten::_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor"
+)
+
+
+@to_dense.composite
+def to_dense_composite(self: Tensor, dtype: DType | None, masked_grad: bool | None) -> Tensor:
+    if self.meta.layout is strided:
+        return self if dtype is None else self.to(dtype)
+    found: Tensor = _to_dense(self, dtype, masked_grad)
+    return found
+
+
+@for_sparse("_to_dense")
+def _to_dense_kernel(self: Tensor, dtype: DType | None, masked_grad: bool | None) -> Tensor:
+    check(
+        dtype is None,
+        lambda: "dtype argument is not supported by sparse_to_dense",
+    )
+    return dense_of(self)
+
+
+@_to_dense.linear("self")
+def _to_dense_gradient(grad: Tensor, self: Tensor, masked_grad: bool | None) -> tuple[Tensor]:
+    found: Tensor = to_dense_backward(grad, self, masked_grad)
+    return (found,)
+
+
+to_dense_backward = define(
+    "aten::to_dense_backward(Tensor grad, Tensor input, bool? masked_grad=None) -> Tensor"
+)
+
+
+@to_dense_backward.composite
+def to_dense_backward_composite(grad: Tensor, input: Tensor, masked_grad: bool | None) -> Tensor:
+    if input.meta.layout is strided:
+        return grad.to(input.dtype)
+    if masked_grad is None or masked_grad:
+        pattern = input.coalesce() if input.meta.layout is sparse_coo else input
+        masked: Tensor = grad.sparse_mask(pattern)
+        return masked
+    if input.meta.layout is sparse_coo:
+        whole: Tensor = grad.to_sparse(sparse_dims(input)[0])
+        return whole
+    dense = sparse_dims(input)[1]
+    block = block_of(input) if input.meta.layout in BLOCKED else None
+    found: Tensor = grad.to_sparse(layout=input.meta.layout, blocksize=block, dense_dim=dense)
+    return found
+
+
+# --- sparse -----------------------------------------------------------------------------------
+
+to_sparse = define(
+    "aten::to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, "
+    "int? dense_dim=None) -> Tensor"
+)
+to_sparse_dim = define("aten::to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor")
+_to_sparse = define(
+    "aten::_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, "
+    "int? dense_dim=None) -> Tensor"
+)
+_to_sparse_dim = define("aten::_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor")
+
+Block = tuple[int, int] | None
+
+
+@to_sparse.composite
+def to_sparse_composite(
+    self: Tensor, layout: Layout | None, blocksize: Block, dense_dim: int | None
+) -> Tensor:
+    wanted = sparse_coo if layout is None else layout
+    if self.meta.layout is wanted and (
+        wanted not in BLOCKED or blocksize is None or tuple(blocksize) == block_of(self)
+    ):
+        _check_conversion(self, wanted, blocksize, dense_dim)
+        return self
+    found: Tensor = _to_sparse(self, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
+    return found
+
+
+@to_sparse_dim.composite
+def to_sparse_dim_composite(self: Tensor, sparse_dim: int) -> Tensor:
+    if self.meta.layout is sparse_coo:
+        return self
+    found: Tensor = _to_sparse_dim(self, sparse_dim)
+    return found
+
+
+def _check_conversion(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None) -> None:
+    check(
+        wanted is not strided,
+        lambda: (
+            f"to_sparse: conversion from {layout_name(self)} to Strided is not supported; use "
+            f"to_dense()"
+        ),
+    )
+    check(
+        wanted in BLOCKED or block is None,
+        lambda: (
+            f"to_sparse for {layout_name(self)} to {wanted} conversion does not use specified "
+            f"blocksize"
+        ),
+    )
+    check(
+        wanted not in BLOCKED or block is not None,
+        lambda: (
+            f"to_sparse for {layout_name(self)} to {wanted} conversion requires blocksize specified"
+        ),
+    )
+    check(
+        wanted not in BLOCKED or block is None or min(block) > 0,
+        lambda: f"blocksize must be positive, got {block}",
+    )
+
+
+def sparse_of(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None) -> Tensor:
+    """A tensor, dense or sparse, in a sparse layout."""
+    _check_conversion(self, wanted, block, dense_dim)
+    given = self.meta.layout
+    if given is strided:
+        return _of_dense(self, wanted, block, dense_dim)
+    if wanted is sparse_coo:
+        return coo_of(self)
+    if given in COMPRESSED and batch_dims(self):
+        dense = sparse_dims(self)[1]
+        return _like_index(compressed_of_dense(dense_of(self), wanted, block, dense), self)
+    if given is sparse_coo:
+        check(
+            sparse_dims(self)[0] == 2,
+            lambda: (
+                f"coo_to_{wanted.name}: conversion from Sparse to "
+                f"{_LAYOUT_NAMES[wanted]} for input tensors with sparse_dim()!=2 is not supported"
+            ),
+        )
+        return compressed_of_coo(self, wanted, block)
+    return _like_index(compressed_of_coo(coo_of(self), wanted, block), self)
+
+
+_LAYOUT_NAMES = {
+    sparse_csr: "SparseCsr",
+    sparse_csc: "SparseCsc",
+    sparse_bsr: "SparseBsr",
+    sparse_bsc: "SparseBsc",
+}
+
+
+def _like_index(made: Tensor, given: Tensor) -> Tensor:
+    """With indices of the type that those of ``given`` have."""
+    kind = compressed_parts(given).compressed.meta.dtype
+    parts = compressed_parts(made)
+    if parts.compressed.meta.dtype is kind:
+        return made
+    return compressed_tensor(
+        made.meta.layout,
+        made.meta.shape,
+        parts.compressed.to(kind),
+        parts.plain.to(kind),
+        parts.values,
+    )
+
+
+def _of_dense(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None) -> Tensor:
+    rank, dense = self.meta.ndim, dense_dim or 0
+    if wanted is sparse_coo:
+        return coo_of_dense(self, rank - dense)
+    check(
+        rank - dense >= 2,
+        lambda: (
+            f"to_sparse: dense tensor must have at least 2 dimensions besides dense_dim={dense} to "
+            f"be converted to {wanted}, got {self.meta}"
+        ),
+    )
+    check(
+        dense >= 0 and rank - dense - 2 >= 0,
+        lambda: f"number of dense dimensions (={dense}) must be less or equal to {rank - 2}",
+    )
+    return compressed_of_dense(self, wanted, block, dense)
+
+
+def _to_sparse_any(
+    self: Tensor, layout: Layout | None, blocksize: Block, dense_dim: int | None
+) -> Tensor:
+    block = None if blocksize is None else (blocksize[0], blocksize[1])
+    return sparse_of(self, sparse_coo if layout is None else layout, block, dense_dim)
+
+
+def _to_sparse_by_dim(self: Tensor, sparse_dim: int) -> Tensor:
+    rank = self.meta.ndim
+    check(
+        sparse_dim > 0 if rank else sparse_dim >= 0,
+        lambda: f"sparse_dim must be >0, but got {sparse_dim}",
+    )
+    check(
+        sparse_dim <= rank,
+        lambda: "sparse_dim must be less than or equal to self.dim()",
+    )
+    if self.meta.layout is not strided:
+        check(sparse_dim == 2, lambda: f"sparse dim {sparse_dim} of a compressed tensor must be 2")
+        return coo_of(self)
+    return coo_of_dense(self, sparse_dim)
+
+
+_to_sparse.explicit(_to_sparse_any)
+for_sparse("_to_sparse")(_to_sparse_any)
+_to_sparse_dim.explicit(_to_sparse_by_dim)
+for_sparse("_to_sparse.sparse_dim")(_to_sparse_by_dim)
+
+
+def to_sparse_gradient(grad: Tensor, self_meta: TensorMeta) -> Tensor:
+    """A gradient in the layout of what was converted."""
+    wanted = self_meta.layout
+    if wanted is strided:
+        return grad.to_dense()
+    if wanted in BLOCKED:
+        return grad
+    found: Tensor = grad.to_sparse(layout=wanted)
+    return found
+
+
+for _page in (_to_sparse, _to_sparse_dim):
+    _page.linear(self=to_sparse_gradient)
+
+
+def _to_compressed(name: str, wanted: Layout) -> None:
+    blocks = "int[2] blocksize, " if wanted in BLOCKED else ""
+    public = define(f"aten::{name}(Tensor self, {blocks}int? dense_dim=None) -> Tensor")
+    private = define(f"aten::_{name}(Tensor self, {blocks}int? dense_dim=None) -> Tensor")
+
+    def given(*rest: object) -> tuple[Block, int | None]:
+        block = cast("tuple[int, int]", tuple(cast("list[int]", rest[0]))) if blocks else None
+        return block, cast("int | None", rest[-1])
+
+    @public.composite
+    def public_composite(self: Tensor, *rest: object) -> Tensor:
+        block, dense = given(*rest)
+        return to_sparse_composite(self, wanted, block, dense)
+
+    def converted(self: Tensor, *rest: object) -> Tensor:
+        block, dense = given(*rest)
+        return sparse_of(self, wanted, block, dense)
+
+    private.explicit(converted)
+    for_sparse(f"_{name}")(converted)
+    private.linear(self=to_sparse_gradient)
+
+
+_to_compressed("to_sparse_csr", sparse_csr)
+_to_compressed("to_sparse_csc", sparse_csc)
+_to_compressed("to_sparse_bsr", sparse_bsr)
+_to_compressed("to_sparse_bsc", sparse_bsc)
+
+# --- masks ------------------------------------------------------------------------------------
+
+sparse_mask = define("aten::sparse_mask(Tensor self, Tensor mask) -> Tensor")
+_sparse_mask_projection = define(
+    "aten::_sparse_mask_projection(Tensor self, Tensor mask, bool accumulate_matches=False) -> "
+    "Tensor"
+)
+
+
+@for_sparse("sparse_mask")
+def sparse_mask_kernel(self: Tensor, mask: Tensor) -> Tensor:
+    check(
+        mask.meta.layout is not strided,
+        lambda: "sparse_mask: the mask must be sparse",
+    )
+    check(
+        self.meta.shape == mask.meta.shape,
+        lambda: (
+            f"sparse_mask(): operands have incompatible sizes; self has size "
+            f"{list(self.meta.shape)} but mask has size {list(mask.meta.shape)}"
+        ),
+    )
+    found = values_at(self, mask)
+    if found is parts_of(self).values if self.meta.layout is not strided else False:
+        found = found.clone()
+    return with_values(mask, found)
+
+
+@sparse_mask.derivative("self")
+def sparse_mask_gradient(grad: Tensor, mask: Tensor, self_meta: TensorMeta) -> tuple[Tensor]:
+    if self_meta.layout is strided:
+        dense: Tensor = grad.to_dense()
+        return (dense,)
+    return (grad,)
+
+
+@for_coo("_sparse_mask_projection")
+def _sparse_mask_projection_kernel(self: Tensor, mask: Tensor, accumulate_matches: bool) -> Tensor:
+    """The elements of ``self`` that the mask specifies, too."""
+    check_same_layout("_sparse_mask_projection", self, mask)
+    pattern, own = coo_parts(coalesced(mask)), coo_parts(coalesced(self))
+    dims = own.indices.meta.shape[0]
+    here, _ = coo_intersection(own.indices, pattern.indices, self.meta.shape[:dims])
+    return coo_tensor(
+        self.meta.shape,
+        own.indices.index_select(1, here),
+        own.values.index_select(0, here),
+        coalesced=True,
+    )

@@ -1,0 +1,305 @@
+"""Elementwise operators on sparse tensors: those that keep zeros, and sums and products.
+
+What is linear in one element works on uncoalesced tensors as they are; the others coalesce first,
+since f(a + b) is not f(a) + f(b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maquette.aten.common.operators import aten
+from maquette.aten.sparse.forms import (
+    coalesced,
+    compressed_of_coo,
+    compressed_of_dense,
+    coo_of,
+    dense_of,
+    layout_name,
+    places_of,
+    values_at,
+)
+from maquette.aten.sparse.primitives import coo_intersection
+from maquette.core.errors import check
+from maquette.core.layout import sparse_coo, strided
+from maquette.core.promotion import promote_types
+from maquette.library.sparse_kernels import for_sparse, overload
+from maquette.tensor.sparse import (
+    BLOCKED,
+    CooParts,
+    batch_dims,
+    block_of,
+    coo_parts,
+    coo_tensor,
+    parts_of,
+    sparse_dims,
+    with_values,
+)
+from maquette.tensor.tensor import Tensor
+
+Number = bool | int | float | complex
+
+# f(0) = 0 and f(a) + f(b) = f(a + b).
+_LINEAR = ("neg", "conj_physical", "positive")
+# f(0) = 0 only.
+_ZERO_KEEPING = (
+    "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor",
+    "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "pow.Tensor_Scalar",
+    "rad2deg", "relu", "round", "round.decimals", "sgn", "sign", "signbit", "sin", "sinh", "sqrt", "tan",
+    "tanh", "trunc", "angle", "threshold_backward",
+)  # fmt: skip
+
+
+def _on_values(name: str, *, linear: bool) -> None:
+    op = overload(name)
+
+    def kernel(self: Tensor, *rest: object) -> Tensor:
+        if self.meta.layout is strided:  # a gradient: of the same places as what it is for
+            return _mixed_gradient(op, self, *rest)
+        t = self
+        if self.meta.layout is sparse_coo and not linear:
+            t = coalesced(self)
+        found: Tensor = op(parts_of(t).values, *rest)
+        return with_values(t, found)
+
+    for_sparse(name)(kernel)
+
+
+def _mixed_gradient(op: Callable[..., Tensor], grad: Tensor, *rest: object) -> Tensor:
+    pattern = rest[0]
+    assert isinstance(pattern, Tensor)
+    found: Tensor = op(values_at(grad, pattern), parts_of(pattern).values, *rest[1:])
+    return with_values(pattern, found)
+
+
+for _name in _LINEAR:
+    _on_values(_name, linear=True)
+for _name in _ZERO_KEEPING:
+    if _name not in ("threshold_backward", "pow.Tensor_Scalar"):
+        _on_values(_name, linear=False)
+
+
+@for_sparse("threshold_backward")
+def threshold_backward_kernel(grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor:
+    pattern = coalesced(self) if self.meta.layout is sparse_coo else self
+    grads = values_at(grad_output, pattern)
+    found: Tensor = aten.threshold_backward(grads, parts_of(pattern).values, threshold)
+    return with_values(pattern, found)
+
+
+@for_sparse("pow.Tensor_Scalar")
+def pow_kernel(self: Tensor, exponent: Number) -> Tensor:
+    check(
+        not isinstance(exponent, complex) and exponent > 0,
+        lambda: f"pow: a sparse tensor to the power of {exponent} would not be sparse",
+    )
+    t = coalesced(self) if self.meta.layout is sparse_coo else self
+    found: Tensor = aten.pow(parts_of(t).values, exponent)
+    return with_values(t, found)
+
+
+# --- sums -------------------------------------------------------------------------------------
+
+
+def _sum(self: Tensor | Number, other: Tensor | Number, alpha: Number) -> Tensor:
+    """``self + alpha * other``, where at least one is sparse."""
+    if not isinstance(self, Tensor) or self.meta.layout is strided:
+        assert isinstance(other, Tensor)
+        return _dense_and_sparse(self, other, alpha)
+    if not isinstance(other, Tensor) or other.meta.layout is strided:
+        if self.meta.layout is not sparse_coo and isinstance(other, Tensor) and alpha == 1:
+            return _dense_and_sparse(other, self, alpha)
+        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    check(
+        self.meta.shape == other.meta.shape,
+        lambda: (
+            f"add: expected sizes of 'self' and 'other' to match, but {list(self.meta.shape)} != "
+            f"{list(other.meta.shape)}"
+        ),
+    )
+    _check_same("add", self, other)
+    if self.meta.layout is sparse_coo:
+        return _sum_of_coo(self, other, alpha)
+    return _sum_of_compressed(self, other, alpha)
+
+
+def _check_same(name: str, self: Tensor, other: Tensor) -> None:
+    check(
+        self.meta.layout is other.meta.layout,
+        lambda: (
+            f"{name}({layout_name(self)}, {layout_name(other)}) is not supported: convert one to "
+            f"the layout of the other"
+        ),
+    )
+
+
+def _dense_and_sparse(self: Tensor | Number, other: Tensor, alpha: Number) -> Tensor:
+    check(
+        isinstance(self, Tensor),
+        lambda: f"add of the number {self} and a sparse tensor is not supported",
+    )
+    assert isinstance(self, Tensor)
+    kind = promote_types(self.dtype, other.dtype)
+    parts = parts_of(other)
+    shape = aten.broadcast_tensors([self, self.new_empty(()).expand(other.meta.shape)])[0].shape
+    check(
+        tuple(shape) == other.meta.shape,
+        lambda: (
+            f"add: expected 'self' to broadcast to {list(other.meta.shape)}, got "
+            f"{list(self.meta.shape)}"
+        ),
+    )
+    to = self.expand(shape).to(kind, copy=True)
+    if not to.is_contiguous() and not to.meta.is_dense:
+        to = to.clone()
+    values = parts.values.to(kind) if alpha == 1 else parts.values.to(kind) * alpha
+    if not isinstance(parts, CooParts):
+        added: Tensor = to.index_put(places_of(other), values, accumulate=True)
+        return added
+    if parts.indices.meta.shape[0] == 0:
+        return to + values.sum(0)
+    found: Tensor = to.index_put(parts.indices.unbind(0), values, accumulate=True)
+    return found
+
+
+def _sum_of_coo(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
+    a, b = coo_parts(self), coo_parts(other)
+    check(
+        a.indices.meta.shape[0] == b.indices.meta.shape[0],
+        lambda: (
+            f"add: expected 'self' and 'other' to have same density, but 'self' has "
+            f"{a.indices.meta.shape[0]} sparse dimensions while 'other' has "
+            f"{b.indices.meta.shape[0]} sparse dimensions"
+        ),
+    )
+    kind = promote_types(self.dtype, other.dtype)
+    if a.indices is b.indices:
+        summed: Tensor = aten.add(a.values, b.values, alpha=alpha)
+        return with_values(self, summed)
+    right = b.values.to(kind) if alpha == 1 else (b.values * alpha).to(kind)
+    values = aten.cat([a.values.to(kind), right])
+    made = coo_tensor(self.meta.shape, aten.cat([a.indices, b.indices], 1), values)
+    return coalesced(made) if a.coalesced and b.coalesced else made
+
+
+def _sum_of_compressed(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
+    a, b = parts_of(self), parts_of(other)
+    block = block_of(self) if self.meta.layout in BLOCKED else None
+    if a[0] is b[0]:
+        summed: Tensor = aten.add(a.values, b.values, alpha=alpha)
+        return with_values(self, summed)
+    if batch_dims(self):
+        both = dense_of(self) + dense_of(other) * alpha
+        return compressed_of_dense(both, self.meta.layout, block, sparse_dims(self)[1])
+    total = _sum_of_coo(coo_of(self), coo_of(other), alpha)
+    return compressed_of_coo(total, self.meta.layout, block)
+
+
+for_sparse("add.Tensor")(_sum)
+
+
+@for_sparse("sub.Tensor")
+def sub_kernel(self: Tensor | Number, other: Tensor | Number, alpha: Number) -> Tensor:
+    return _sum(self, other, -alpha)
+
+
+@for_sparse("add.Scalar", "sub.Scalar")
+def add_scalar_kernel(self: Tensor, other: Number, alpha: Number) -> Tensor:
+    return _sum(self, other, alpha)
+
+
+# --- products ---------------------------------------------------------------------------------
+
+
+def _is_number(t: object) -> bool:
+    return not isinstance(t, Tensor) or (t.meta.layout is strided and t.meta.ndim == 0)
+
+
+def _product(self: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """The product of a sparse tensor and a number, a dense or a sparse tensor."""
+    if not isinstance(self, Tensor) or self.meta.layout is strided:
+        self, other = other, self
+    assert isinstance(self, Tensor)
+    parts = parts_of(self)
+    if _is_number(other):
+        found: Tensor = aten.mul(parts.values, other)
+        return with_values(self, found)
+    assert isinstance(other, Tensor)
+    if other.meta.layout is strided:
+        return _product_with_dense(self, other)
+    check(
+        self.meta.shape == other.meta.shape,
+        lambda: (
+            f"mul(sparse, sparse): expected sizes to match, but {list(self.meta.shape)} != "
+            f"{list(other.meta.shape)}"
+        ),
+    )
+    _check_same("mul", self, other)
+    if self.meta.layout is sparse_coo:
+        return _product_of_coo(self, other)
+    if parts[0] is parts_of(other)[0]:
+        return with_values(self, parts.values * parts_of(other).values)
+    block = block_of(self) if self.meta.layout in BLOCKED else None
+    if batch_dims(self):
+        both = dense_of(self) * dense_of(other)
+        return compressed_of_dense(both, self.meta.layout, block, sparse_dims(self)[1])
+    product = _product_of_coo(coo_of(self), coo_of(other))
+    return compressed_of_coo(product, self.meta.layout, block)
+
+
+def _product_with_dense(self: Tensor, other: Tensor) -> Tensor:
+    shape = aten.broadcast_tensors([other, other.new_empty(()).expand(self.meta.shape)])[0].shape
+    check(
+        tuple(shape) == self.meta.shape,
+        lambda: (
+            f"mul(sparse, dense): the dense tensor of sizes {list(other.meta.shape)} must "
+            f"broadcast to {list(self.meta.shape)}"
+        ),
+    )
+    values = values_at(other.expand(self.meta.shape), self)
+    found: Tensor = aten.mul(parts_of(self).values, values)
+    return with_values(self, found)
+
+
+def _product_of_coo(self: Tensor, other: Tensor) -> Tensor:
+    a, b = coo_parts(coalesced(self)), coo_parts(coalesced(other))
+    dims = a.indices.meta.shape[0]
+    check(
+        dims == b.indices.meta.shape[0],
+        lambda: "mul(sparse, sparse): expected the same number of sparse dimensions",
+    )
+    here, there = coo_intersection(a.indices, b.indices, self.meta.shape[:dims])
+    values = aten.mul(a.values.index_select(0, here), b.values.index_select(0, there))
+    indices = a.indices.index_select(1, here)
+    return coo_tensor(self.meta.shape, indices, values, coalesced=True)
+
+
+for_sparse("mul.Tensor", "mul.Scalar")(_product)
+
+
+def _quotient(name: str) -> None:
+    op = overload(name)
+
+    @for_sparse(name)
+    def quotient(self: Tensor, other: Tensor | Number, *rest: object) -> Tensor:
+        check(
+            isinstance(self, Tensor) and self.meta.layout is not strided and _is_number(other),
+            lambda: (
+                "Sparse division requires a scalar or zero-dim dense tensor divisor"
+                + (
+                    f" (got shape {list(other.meta.shape)} for divisor)"
+                    if isinstance(other, Tensor)
+                    else ""
+                )
+            ),
+        )
+        rounds = rest and rest[0] is not None
+        t = coalesced(self) if rounds and self.meta.layout is sparse_coo else self
+        found: Tensor = op(parts_of(t).values, other, *rest)
+        return with_values(t, found)
+
+
+for _name in (
+    "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "floor_divide",
+):  # fmt: skip
+    _quotient(_name)

@@ -1,0 +1,320 @@
+"""What the sparse kernels compute with: operators on the parts, each one loop over arrays.
+
+They are private (namespace ``maquette``): pages of this package call them on indices and values, so
+that fake parts are answered by shape rules as all operators are. Those that find elements give as
+many as there are; where there is no data they find none. SciPy's sparse matrices do the products.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.array_libraries import on_host
+from maquette.core.dtype import int64
+from maquette.core.errors import check, check_data
+from maquette.core.meta import TensorMeta
+from maquette.library.page import define
+from maquette.library.sparse_kernels import counting_nothing
+
+Sizes = tuple[int, ...]
+
+
+def flat_index(indices: Array, size: Sizes) -> Array:
+    """The number of each column of indices, row by row, of a tensor of ``size``."""
+    flat = np.zeros(indices.shape[1], np.int64)
+    for row, extent in zip(indices, size, strict=True):
+        flat = flat * int(extent) + row
+    return flat
+
+
+def unflat(flat: Array, size: Sizes) -> Array:
+    """Columns of indices from their numbers."""
+    rows = np.empty((len(size), flat.size), np.int64)
+    for i in range(len(size) - 1, -1, -1):
+        flat, rows[i] = np.divmod(flat, max(int(size[i]), 1))
+    return rows
+
+
+def summed_at(groups: Array, count: int, values: Array) -> Array:
+    """The sum of the values of each group, in the type that sums are made in."""
+    if values.dtype == np.bool_:
+        found: Array = np.zeros((count, *values.shape[1:]), np.bool_)
+        np.logical_or.at(found, groups, values)
+        return found
+    found = np.zeros((count, *values.shape[1:]), wide(values).dtype)
+    np.add.at(found, groups, wide(values))
+    return found.astype(values.dtype)
+
+
+# --- finding elements -----------------------------------------------------------------------
+
+coo_coalesce = define(
+    "maquette::coo_coalesce(Tensor indices, Tensor values, SymInt[] size) -> (Tensor, Tensor)"
+)
+
+
+@counting_nothing(
+    coo_coalesce,
+    lambda indices, values, size: (
+        indices.fresh((indices.shape[0], 0)),
+        values.fresh((0, *values.shape[1:])),
+    ),
+)
+@on_host
+def coo_coalesce_kernel(
+    xp: ModuleType, indices: Array, values: Array, size: Sizes
+) -> tuple[Array, Array]:
+    flat, groups = np.unique(flat_index(indices, size), return_inverse=True)
+    groups = groups.reshape(-1)
+    if flat.size == groups.size:  # nothing comes twice
+        order = np.argsort(groups, kind="stable")
+        return unflat(flat, size), values[order]
+    return unflat(flat, size), summed_at(groups, flat.size, values)
+
+
+true_places = define("maquette::true_places(Tensor mask) -> Tensor")
+
+
+@counting_nothing(true_places, lambda mask: mask.fresh((mask.ndim, 0), int64))
+@on_host
+def true_places_kernel(xp: ModuleType, mask: Array) -> Array:
+    if mask.ndim == 0:
+        return np.zeros((0, int(mask)), np.int64)
+    return np.stack(np.nonzero(mask)).astype(np.int64, copy=False)
+
+
+compressed_places = define("maquette::compressed_places(Tensor mask) -> (Tensor, Tensor)")
+
+
+@counting_nothing(
+    compressed_places,
+    lambda mask: (
+        mask.fresh((*mask.shape[:-2], mask.shape[-2] + 1), int64),
+        mask.fresh((*mask.shape[:-2], 0), int64),
+    ),
+)
+@on_host
+def compressed_places_kernel(xp: ModuleType, mask: Array) -> tuple[Array, Array]:
+    batch = mask.shape[:-2]
+    counts = mask.sum((-2, -1))
+    check_data(
+        counts.size == 0 or bool((counts == counts.flat[0]).all()),
+        lambda: "Expect the same number of specified elements per batch.",
+    )
+    offsets = np.zeros((*batch, mask.shape[-2] + 1), np.int64)
+    np.cumsum(mask.sum(-1), -1, out=offsets[..., 1:])
+    plain = np.nonzero(mask)[-1].astype(np.int64, copy=False)
+    return offsets, plain.reshape((*batch, plain.size // max(prod(batch), 1)))
+
+
+coo_intersection = define(
+    "maquette::coo_intersection(Tensor first, Tensor second, SymInt[] size) -> (Tensor, Tensor)"
+)
+
+
+@counting_nothing(
+    coo_intersection, lambda first, second, size: (first.fresh((0,)), first.fresh((0,)))
+)
+@on_host
+def coo_intersection_kernel(
+    xp: ModuleType, first: Array, second: Array, size: Sizes
+) -> tuple[Array, Array]:
+    """Positions of equal columns: every one of the first that is in the second, which is sorted."""
+    at = _positions(flat_index(second, size), flat_index(first, size))
+    hit = np.flatnonzero(at >= 0)
+    return hit.astype(np.int64), at[hit].astype(np.int64)
+
+
+def _positions(known: Array, wanted: Array) -> Array:
+    """Where each wanted number is among sorted ones; -1 where it is not."""
+    if not known.size:
+        return np.full(wanted.size, -1, np.int64)
+    at = np.searchsorted(known, wanted)
+    there = (at < known.size) & (known[np.minimum(at, known.size - 1)] == wanted)
+    return np.where(there, at, -1).astype(np.int64)
+
+
+selected_columns = define(
+    "maquette::selected_columns(Tensor row, Tensor wanted) -> (Tensor, Tensor)"
+)
+
+
+@counting_nothing(selected_columns, lambda row, wanted: (row.fresh((0,)), row.fresh((0,))))
+@on_host
+def selected_columns_kernel(xp: ModuleType, row: Array, wanted: Array) -> tuple[Array, Array]:
+    """Where a row of indices has a wanted number, and which of the wanted it is."""
+    order = np.argsort(row, kind="stable")
+    begin = np.searchsorted(row[order], wanted, "left")
+    counts = np.searchsorted(row[order], wanted, "right") - begin
+    which = np.repeat(np.arange(wanted.size), counts)
+    within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    here = order[np.repeat(begin, counts) + within]
+    as_they_stand = np.argsort(here, kind="stable")
+    return here[as_they_stand].astype(np.int64), which[as_they_stand].astype(np.int64)
+
+
+# --- elements of known number ---------------------------------------------------------------
+
+coo_lookup = define("maquette::coo_lookup(Tensor indices, Tensor wanted, SymInt[] size) -> Tensor")
+coo_lookup.shape(lambda indices, wanted, size: wanted.fresh((wanted.shape[1],)))
+
+
+@coo_lookup.kernel
+@on_host
+def coo_lookup_kernel(xp: ModuleType, indices: Array, wanted: Array, size: Sizes) -> Array:
+    """For each wanted column where it is among sorted indices; -1 where it is not."""
+    return _positions(flat_index(indices, size), flat_index(wanted, size))
+
+
+coo_softmax = define(
+    "maquette::coo_softmax(Tensor indices, Tensor values, SymInt[] size, int dim, bool log) -> "
+    "Tensor"
+)
+coo_softmax.shape(lambda indices, values, *rest: values.fresh(values.shape))
+
+
+def _pools(indices: Array, size: Sizes, dim: int) -> tuple[Array, int]:
+    """The group of each column: those that differ along ``dim`` alone are one group."""
+    rest = [i for i in range(len(size)) if i != dim]
+    flat = flat_index(indices[rest], tuple(size[i] for i in rest))
+    found, groups = np.unique(flat, return_inverse=True)
+    return groups.reshape(-1), found.size
+
+
+@coo_softmax.kernel
+@on_host
+def coo_softmax_kernel(
+    xp: ModuleType, indices: Array, values: Array, size: Sizes, dim: int, log: bool
+) -> Array:
+    groups, count = _pools(indices, size, dim)
+    x = wide(values)
+    most = np.full((count, *values.shape[1:]), -np.inf, x.dtype)
+    np.maximum.at(most, groups, x)
+    most[~np.isfinite(most)] = 0
+    shifted = x - most[groups]
+    e = np.exp(shifted)
+    total = np.zeros(most.shape, x.dtype)
+    np.add.at(total, groups, e)
+    result = shifted - np.log(total)[groups] if log else e / total[groups]
+    return result.astype(values.dtype)
+
+
+coo_softmax_backward = define(
+    "maquette::coo_softmax_backward(Tensor indices, Tensor grad, Tensor result, SymInt[] size, "
+    "int dim, bool log) -> Tensor"
+)
+coo_softmax_backward.shape(lambda indices, grad, result, *rest: result.fresh(result.shape))
+
+
+@coo_softmax_backward.kernel
+@on_host
+def coo_softmax_backward_kernel(
+    xp: ModuleType, indices: Array, grad: Array, result: Array, size: Sizes, dim: int, log: bool
+) -> Array:
+    groups, count = _pools(indices, size, dim)
+    g, y = wide(grad), wide(result)
+    total = np.zeros((count, *y.shape[1:]), y.dtype)
+    np.add.at(total, groups, g if log else g * y)
+    found = g - np.exp(y) * total[groups] if log else y * (g - total[groups])
+    return found.astype(result.dtype)
+
+
+# --- products -------------------------------------------------------------------------------
+
+
+def _matrix(rows: Array, columns: Array, values: Array, size: Sizes) -> Any:
+    from scipy import sparse  # half a second, for programs with sparse products
+
+    x = wide(values)
+    return sparse.coo_matrix((x, (rows, columns)), shape=(int(size[0]), int(size[1]))).tocsr()
+
+
+def _check_product(size: Sizes, right: TensorMeta) -> None:
+    check(
+        size[1] == right.shape[0],
+        lambda: (
+            f"mat1 and mat2 shapes cannot be multiplied ({size[0]}x{size[1]} and "
+            f"{right.shape[0]}x{right.shape[1]})"
+        ),
+    )
+
+
+coo_product = define(
+    "maquette::coo_product(Tensor indices, Tensor values, SymInt[] size, Tensor right) -> Tensor"
+)
+
+
+@coo_product.shape
+def coo_product_shape(
+    indices: TensorMeta, values: TensorMeta, size: Sizes, right: TensorMeta
+) -> TensorMeta:
+    check(right.ndim == 2, lambda: f"mat2 must be a matrix, got {right.ndim}-D tensor")
+    _check_product(size, right)
+    check(
+        values.dtype is right.dtype,
+        lambda: (
+            f"expected m1 and m2 to have the same dtype, but got: {values.dtype.scalar_name} != "
+            f"{right.dtype.scalar_name}"
+        ),
+    )
+    return right.fresh((size[0], right.shape[1]))
+
+
+@coo_product.kernel
+@on_host
+def coo_product_kernel(
+    xp: ModuleType, indices: Array, values: Array, size: Sizes, right: Array
+) -> Array:
+    """A sparse matrix times a dense one, by SciPy."""
+    _check_within(indices, size)
+    product = _matrix(indices[0], indices[1], values, size) @ wide(right)
+    return np.asarray(product).astype(values.dtype)
+
+
+def _check_within(indices: Array, size: Sizes) -> None:
+    for row, extent in zip(indices, size, strict=True):
+        check_data(
+            row.size == 0 or bool(row.min() >= 0 and row.max() < extent),
+            lambda row=row, extent=extent: (
+                f"found an index out of range: {int(row.min())} to {int(row.max())} in a "
+                f"dimension of size {extent}"
+            ),
+        )
+
+
+coo_coo_product = define(
+    "maquette::coo_coo_product(Tensor indices, Tensor values, SymInt[] size, Tensor other_indices, "
+    "Tensor other_values, SymInt[] other_size) -> (Tensor, Tensor)"
+)
+
+
+@counting_nothing(
+    coo_coo_product,
+    lambda indices, values, size, other_indices, other_values, other_size: (
+        indices.fresh((2, 0)),
+        values.fresh((0,)),
+    ),
+)
+@on_host
+def coo_coo_product_kernel(
+    xp: ModuleType,
+    indices: Array,
+    values: Array,
+    size: Sizes,
+    other_indices: Array,
+    other_values: Array,
+    other_size: Sizes,
+) -> tuple[Array, Array]:
+    """A sparse matrix times a sparse one: sorted indices, each once, and values."""
+    left = _matrix(indices[0], indices[1], values, size)
+    right = _matrix(other_indices[0], other_indices[1], other_values, other_size)
+    product = (left @ right).tocsr()
+    product.sum_duplicates()
+    rows, columns = product.tocoo().coords
+    found = np.stack([rows, columns]).astype(np.int64)
+    return found, np.asarray(product.data).astype(values.dtype)

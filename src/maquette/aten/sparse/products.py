@@ -1,0 +1,316 @@
+"""Products of sparse matrices: with dense ones, with one another, sampled at a pattern."""
+
+from __future__ import annotations
+
+from maquette.aten.common.operators import aten
+from maquette.aten.sparse.forms import (
+    coalesced,
+    compressed_of_coo,
+    coo_of,
+    layout_name,
+    majors_of,
+    places_of,
+)
+from maquette.aten.sparse.parts import sparse_values_at, sparse_with_values
+from maquette.aten.sparse.primitives import coo_coo_product, coo_product
+from maquette.core.errors import check
+from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csr, strided
+from maquette.library.page import Variant, define
+from maquette.library.sparse_kernels import for_coo, for_sparse, overload
+from maquette.tensor.sparse import (
+    BLOCKED,
+    COMPRESSED,
+    block_of,
+    compressed_parts,
+    coo_parts,
+    coo_tensor,
+    parts_of,
+    with_values,
+)
+from maquette.tensor.tensor import Tensor
+
+Number = bool | int | float | complex
+
+
+def _check_matrices(name: str, left: Tensor, right: Tensor) -> None:
+    a, b = left.meta, right.meta
+    check(a.ndim == 2, lambda: f"{name}: mat1 must be a matrix, got {a.ndim}-D tensor")
+    check(b.ndim == 2, lambda: f"{name}: mat2 must be a matrix, got {b.ndim}-D tensor")
+    check(
+        a.shape[1] == b.shape[0],
+        lambda: (
+            f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
+            f"{b.shape[0]}x{b.shape[1]})"
+        ),
+    )
+
+
+def _triple(t: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices [2, nnz] and values [nnz] of a sparse matrix."""
+    parts = coo_parts(coo_of(t))
+    check(
+        parts.indices.meta.shape[0] == 2,
+        lambda: (
+            f"mm: expected a matrix of two sparse dimensions, got {t.meta} with "
+            f"{parts.indices.meta.shape[0]}"
+        ),
+    )
+    return parts.indices, parts.values
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """The product of two matrices of which at least one is sparse; sparse if both are."""
+    _check_matrices("mm", left, right)
+    if left.meta.layout is strided:
+        turned: Tensor = product(right.t(), left.t()).t()
+        return turned
+    if right.meta.layout is strided:
+        indices, values = _triple(left)
+        dense: Tensor = coo_product(indices, values, left.meta.shape, right)
+        return dense
+    return _sparse_product(left, right)
+
+
+def _sparse_product(left: Tensor, right: Tensor) -> Tensor:
+    check(
+        left.dtype is right.dtype,
+        lambda: f"mm: expected matrices of one dtype, got {left.dtype} and {right.dtype}",
+    )
+    shape = (left.meta.shape[0], right.meta.shape[1])
+    a, v = _triple(left)
+    b, w = _triple(right)
+    indices, values = coo_coo_product(a, v, left.meta.shape, b, w, right.meta.shape)
+    made = coo_tensor(shape, indices, values, coalesced=True)
+    kind = left.meta.layout
+    if kind is sparse_coo:
+        return made
+    return compressed_of_coo(made, kind, block_of(left) if kind in BLOCKED else None)
+
+
+for_sparse("mm")(product)
+
+
+@for_sparse("mv")
+def mv_kernel(self: Tensor, vec: Tensor) -> Tensor:
+    check(
+        self.meta.ndim == 2 and vec.meta.ndim == 1,
+        lambda: f"mv: expected a matrix and a vector, got {self.meta} and {vec.meta}",
+    )
+    check(
+        self.meta.shape[1] == vec.meta.shape[0],
+        lambda: (
+            f"mv: expected self.size(-1) == vec.size(-1), got {self.meta.shape[1]} and "
+            f"{vec.meta.shape[0]}"
+        ),
+    )
+    found: Tensor = product(self, vec.unsqueeze(1)).squeeze(1)
+    return found
+
+
+@for_sparse("addmm")
+def addmm_kernel(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number) -> Tensor:
+    _check_matrices("addmm", mat1, mat2)
+    found = product(mat1, mat2)
+    scaled: Tensor = found if alpha == 1 else found * alpha
+    if self.meta.layout is strided and found.meta.layout is strided:
+        self = self.expand(found.meta.shape)
+    if beta == 0:
+        return scaled
+    base: Tensor = self if beta == 1 else self * beta
+    return base + scaled
+
+
+@for_sparse("addmv")
+def addmv_kernel(self: Tensor, mat: Tensor, vec: Tensor, beta: Number, alpha: Number) -> Tensor:
+    found = mv_kernel(mat, vec)
+    scaled: Tensor = found if alpha == 1 else found * alpha
+    return scaled if beta == 0 else self * beta + scaled
+
+
+@for_sparse("bmm")
+def bmm_kernel(self: Tensor, mat2: Tensor) -> Tensor:
+    """Batches of products: a slice of the batch after the other."""
+    check(
+        self.meta.ndim == mat2.meta.ndim == 3 and self.meta.shape[0] == mat2.meta.shape[0],
+        lambda: f"bmm: expected two batches of matrices, got {self.meta} and {mat2.meta}",
+    )
+    count = self.meta.shape[0]
+    if not count:
+        return mat2.new_zeros((0, self.meta.shape[1], mat2.meta.shape[2]))
+    rows = [product(self.select(0, i), mat2.select(0, i)) for i in range(count)]
+    found: Tensor = aten.stack(rows)
+    return found
+
+
+# --- torch.sparse's ---------------------------------------------------------------------------
+
+_sparse_addmm = define(
+    "aten::_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) "
+    "-> Tensor"
+)
+_sparse_mm = define("aten::_sparse_mm(Tensor sparse, Tensor dense) -> Tensor")
+_sparse_sparse_matmul = define("aten::_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor")
+
+
+@for_sparse("_sparse_addmm")
+def _sparse_addmm_kernel(
+    self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
+) -> Tensor:
+    return addmm_kernel(self, mat1, mat2, beta, alpha)
+
+
+_sparse_addmm.derivative(
+    self=lambda grad, beta: grad * beta,
+    mat1=lambda grad, mat1, mat2, alpha: _sampled_gradient(grad, mat1, mat2) * alpha,
+    mat2=lambda grad, mat1, alpha: _dense_gradient(grad, mat1) * alpha,
+)
+
+
+def _sampled_gradient(grad: Tensor, sparse: Tensor, dense: Tensor) -> Tensor:
+    """The gradient of a sparse factor where it specifies elements, without the rest."""
+    pattern = sparse.coalesce() if sparse.layout is sparse_coo else sparse
+    found: Tensor = sparse_with_values(pattern, _sampled(pattern, grad, dense.t().conj()))
+    return found
+
+
+def _dense_gradient(grad: Tensor, sparse: Tensor) -> Tensor:
+    found: Tensor = sparse.t().conj() @ grad
+    return found
+
+
+def _sampled(pattern: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """The elements of ``left @ right`` at the places of a pattern."""
+    with_places = pattern.detach()
+    if with_places.layout in (sparse_bsr, sparse_bsc):
+        found: Tensor = sparse_values_at(left @ right, with_places)
+        return found
+    rows, columns = _rows_and_columns(with_places)
+    return (left.index_select(0, rows) * right.t().index_select(0, columns)).sum(1)
+
+
+def _rows_and_columns(t: Tensor) -> tuple[Tensor, Tensor]:
+    if t.meta.layout is sparse_coo:
+        rows, columns = coo_parts(t).indices.unbind(0)
+        return rows, columns
+    parts = compressed_parts(t)
+    majors, plain = majors_of(parts), parts.plain
+    return (majors, plain) if t.meta.layout is sparse_csr else (plain, majors)
+
+
+@_sparse_mm.composite
+def _sparse_mm_composite(sparse: Tensor, dense: Tensor) -> Tensor:
+    if sparse.layout is not strided and dense.layout is not strided:
+        found: Tensor = _sparse_sparse_matmul(sparse, dense)
+        return found
+    if sparse.layout is strided and dense.layout is not strided:
+        turned: Tensor = _sparse_mm(dense.t(), sparse.t()).t()
+        return turned
+    zeros = dense.new_zeros((sparse.size(0), dense.size(-1)))
+    summed: Tensor = _sparse_addmm(zeros, sparse, dense, beta=0, alpha=1)
+    return summed
+
+
+for_sparse("_sparse_sparse_matmul")(_sparse_product)
+
+
+def _of_pattern(grad: Tensor, pattern: Tensor) -> Tensor:
+    where = pattern.coalesce() if pattern.layout is sparse_coo else pattern
+    found: Tensor = grad.sparse_mask(where)
+    return found
+
+
+_sparse_sparse_matmul.derivative(
+    self=lambda grad, self, other: _of_pattern(_sparse_sparse_matmul(grad, other.t().conj()), self),
+    other=lambda grad, self, other: _of_pattern(
+        _sparse_sparse_matmul(self.t().conj(), grad), other
+    ),
+)
+
+sparse_sampled_addmm = define(
+    "aten::sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, "
+    "Scalar alpha=1) -> Tensor",
+    variants=[Variant.OUT],
+)
+
+
+@for_sparse("sparse_sampled_addmm")
+def sparse_sampled_addmm_kernel(
+    self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
+) -> Tensor:
+    check(
+        self.meta.layout in COMPRESSED,
+        lambda: f"sampled_addmm: Expected self to be compressed, got {layout_name(self)}",
+    )
+    check(
+        mat1.meta.layout is strided and mat2.meta.layout is strided,
+        lambda: "sampled_addmm: Expected mat1 and mat2 to have strided layout",
+    )
+    check(
+        mat1.meta.shape[-1] == mat2.meta.shape[-2],
+        lambda: (
+            f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied "
+            f"({'x'.join(map(str, mat1.meta.shape))} and {'x'.join(map(str, mat2.meta.shape))})"
+        ),
+    )
+    check(
+        self.meta.shape[-2:] == (mat1.meta.shape[-2], mat2.meta.shape[-1]),
+        lambda: (
+            f"sampled_addmm: self.shape {list(self.meta.shape)} is not the shape of the product"
+        ),
+    )
+    values = parts_of(self).values
+    if self.meta.ndim == 2 and self.meta.layout not in BLOCKED:
+        sampled = _sampled(self, mat1, mat2)
+    else:
+        sampled = (mat1 @ mat2)[tuple(places_of(self))]
+    return with_values(self, values * beta + sampled * alpha)
+
+
+sparse_sampled_addmm.derivative(
+    self=lambda grad, beta: grad * beta,
+    mat1=lambda grad, mat2, alpha: grad @ mat2.mH * alpha,
+    mat2=lambda grad, mat1, alpha: mat1.mH @ grad * alpha,
+)
+
+smm = define("aten::smm(Tensor self, Tensor mat2) -> Tensor")
+sspaddmm = define(
+    "aten::sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> "
+    "Tensor"
+)
+hspmm = define("aten::hspmm(Tensor mat1, Tensor mat2) -> Tensor")
+
+
+@for_coo("sspaddmm")
+def sspaddmm_kernel(
+    self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
+) -> Tensor:
+    """``beta * self + alpha * mat1 @ mat2`` as a sparse tensor, the product of few rows."""
+    made: Tensor = hspmm_kernel(mat1, mat2).to_dense().to_sparse()
+    total: Tensor = self * beta + made * alpha
+    return total
+
+
+@for_coo("hspmm")
+def hspmm_kernel(mat1: Tensor, mat2: Tensor) -> Tensor:
+    """The product as a hybrid tensor: the rows that ``mat1`` has elements in."""
+    _check_matrices("hspmm", mat1, mat2)
+    whole = product(mat1, mat2)
+    rows = coo_parts(coalesced(mat1)).indices[0].unique()
+    values = whole.index_select(0, rows)
+    return coo_tensor(whole.meta.shape, rows.unsqueeze(0), values, coalesced=True)
+
+
+@smm.composite
+def smm_composite(self: Tensor, mat2: Tensor) -> Tensor:
+    base = empty_like_product(self, mat2)
+    found: Tensor = sspaddmm(base, self, mat2, beta=0, alpha=1)
+    return found
+
+
+def empty_like_product(left: Tensor, right: Tensor) -> Tensor:
+    """A COO tensor of the product's sizes that specifies nothing."""
+    size = [left.size(0), right.size(1)]
+    found: Tensor = overload("sparse_coo_tensor.size")(
+        size, dtype=left.dtype, layout=sparse_coo, device=left.device
+    )
+    return found

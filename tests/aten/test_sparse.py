@@ -1,0 +1,216 @@
+"""Sparse tensors: made, converted, computed with, differentiated, fake. PyTorch's answers to many
+more programs are compared in ``tests/peer/test_sparse_programs.py``."""
+
+from __future__ import annotations
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+from maquette import ops
+
+LAYOUTS = ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]
+
+
+def coo(requires_grad: bool = False) -> mq.Tensor:
+    """[[0, 0, 3], [9, 0, 0]], with the 9 in two parts."""
+    indices, values = mq.tensor([[0, 1, 1], [2, 0, 0]]), mq.tensor([3.0, 4.0, 5.0])
+    return mq.sparse_coo_tensor(indices, values, (2, 3), requires_grad=requires_grad)
+
+
+def dense() -> mq.Tensor:
+    return mq.arange(24.0).reshape(4, 6).tril(1)
+
+
+def in_layout(name: str, t: mq.Tensor) -> mq.Tensor:
+    block = (2, 3) if name in ("sparse_bsr", "sparse_bsc") else None
+    return t.to_sparse(layout=getattr(mq, name), blocksize=block)
+
+
+@pytest.mark.parametrize("first", LAYOUTS)
+@pytest.mark.parametrize("second", LAYOUTS)
+def test_every_layout_converts_to_every_other(first: str, second: str) -> None:
+    made = in_layout(second, in_layout(first, dense()))
+    assert made.layout is getattr(mq, second)
+    assert made.to_dense().tolist() == dense().tolist()
+
+
+def test_layouts_tell_the_truth() -> None:
+    s, r = coo(), coo().to_sparse_csr()
+    assert (s.is_sparse, s.is_sparse_csr, r.is_sparse, r.is_sparse_csr) == (
+        True,
+        False,
+        False,
+        True,
+    )
+    assert (s._nnz(), s.sparse_dim(), s.dense_dim(), s.is_coalesced()) == (3, 2, 0, False)
+    assert r.crow_indices().tolist() == [0, 1, 2]
+    assert r.col_indices().tolist() == [2, 0]
+
+
+def test_coalescing_sorts_and_sums() -> None:
+    c = coo().coalesce()
+    assert (c.indices().tolist(), c.values().tolist()) == ([[0, 1], [2, 0]], [3.0, 9.0])
+    assert c.is_coalesced()
+    assert c.coalesce() is c
+
+
+def test_keys_are_the_layouts() -> None:
+    s = mq.DispatchKeySet.from_raw_repr(coo()._keys)
+    assert s.has("SparseCPU")
+    assert not s.has("CPU")
+    assert mq.DispatchKeySet.from_raw_repr(dense().to_sparse_csc()._keys).has("SparseCsrCPU")
+
+
+def test_values_are_a_view_of_their_tensor() -> None:
+    c = coo().coalesce()
+    values = c.values()
+    assert values._base is c
+    values.mul_(2)
+    assert c.to_dense().sum().item() == 24.0
+    assert c._version == 1
+
+
+@pytest.mark.parametrize("name", ["exp", "cos", "sigmoid", "view", "sort"])
+def test_the_rest_is_refused_by_operator_and_layout(name: str) -> None:
+    args = (-1,) if name in ("view", "sort") else ()
+    with pytest.raises(NotImplementedError, match=f"{name}.*SparseCPU.*to_dense"):
+        getattr(coo(), name)(*args)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: coo() + 1, r"add\(sparse, dense\) is not supported"),
+        (lambda: coo().values(), r"call \.coalesce\(\) first"),
+        (lambda: coo() / mq.ones(2, 3), "requires a scalar or zero-dim dense tensor divisor"),
+        (lambda: coo().to_sparse_csr().stride(), "Sparse CSR tensors do not have strides"),
+        (lambda: mq.ones(2).values(), "values expected sparse tensor layout but got Strided"),
+        (lambda: mq.sparse_coo_tensor([[0, 1]], [1.0], (2,)), "must have same nnz"),
+        (lambda: coo() @ mq.ones(2, 2), "mat1 and mat2 shapes cannot be multiplied"),
+    ],
+)
+def test_refusals_say_what_is_wrong(call, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        call()
+
+
+def test_invariants_are_checked_where_asked_for() -> None:
+    bad = ([[0, 5]], [1.0, 2.0], (2,))
+    assert mq.sparse_coo_tensor(*bad)._nnz() == 2
+    with torch.sparse.check_sparse_tensor_invariants():
+        with pytest.raises(RuntimeError, match="for dim 0, size is 2 but found index 5"):
+            mq.sparse_coo_tensor(*bad)
+    with pytest.raises(RuntimeError, match=r"crow_indices\[..., -1\] == nnz"):
+        mq.sparse_csr_tensor([0, 1, 1], [2, 0], [1.0, 2.0], (2, 3), check_invariants=True)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_products_with_dense_ones(name: str) -> None:
+    a, b = dense(), mq.arange(12.0).reshape(6, 2)
+    s = in_layout(name, a)
+    assert mq.allclose(s @ b, a @ b)
+    assert mq.allclose(mq.ones(3, 4) @ s, mq.ones(3, 4) @ a)
+    assert mq.allclose(s.mv(b[:, 0]), a.mv(b[:, 0]))
+
+
+def test_products_of_sparse_ones_are_sparse() -> None:
+    product = torch.sparse.mm(coo(), coo().t())
+    assert product.layout is mq.sparse_coo
+    assert product.to_dense().tolist() == [[9.0, 0.0], [0.0, 81.0]]
+
+
+def test_sampled_products() -> None:
+    r = coo().to_sparse_csr()
+    made = torch.sparse.sampled_addmm(r, mq.ones(2, 4), mq.ones(4, 3))
+    assert made.values().tolist() == [7.0, 13.0]
+
+
+def test_gradients_of_a_sparse_factor_are_sparse() -> None:
+    s, d = coo(requires_grad=True), mq.ones(3, 4, requires_grad=True)
+    torch.sparse.mm(s, d).sum().backward()
+    assert s.grad.layout is mq.sparse_coo
+    assert s.grad.coalesce().values().tolist() == [4.0, 4.0]
+    assert d.grad[:, 0].tolist() == [9.0, 0.0, 3.0]
+
+
+def test_gradients_reach_the_values_that_a_tensor_was_made_of() -> None:
+    v = mq.tensor([3.0, 4.0, 5.0], requires_grad=True)
+    s = mq.sparse_coo_tensor(mq.tensor([[0, 1, 1], [2, 0, 0]]), v, (2, 3))
+    (s.coalesce().values() * mq.tensor([1.0, 2.0])).sum().backward()
+    assert v.grad.tolist() == [1.0, 2.0, 2.0]
+
+
+def test_sparse_gradients_meet_dense_ones() -> None:
+    table = mq.nn.Embedding(4, 2, sparse=True)
+    (table(mq.tensor([1, 1])).sum() + table.weight.sum()).backward()
+    assert table.weight.grad.tolist() == [[1.0] * 2, [3.0] * 2, [1.0] * 2, [1.0] * 2]
+
+
+def test_batches_of_rows_have_one_number_of_elements() -> None:
+    with pytest.raises(RuntimeError, match="same number of specified elements per batch"):
+        mq.tensor([[[1.0, 0.0]], [[1.0, 2.0]]]).to_sparse_csr()
+
+
+def test_printing() -> None:
+    assert repr(coo()) == (
+        "tensor(indices=tensor([[0, 1, 1],\n"
+        "                       [2, 0, 0]]),\n"
+        "       values=tensor([3., 4., 5.]),\n"
+        "       size=(2, 3), nnz=3, layout=torch.sparse_coo)"
+    )
+    assert repr(coo().to_sparse_csr().requires_grad_()) == (
+        "tensor(crow_indices=tensor([0, 1, 2]),\n"
+        "       col_indices=tensor([2, 0]),\n"
+        "       values=tensor([3., 9.]), size=(2, 3), nnz=2, layout=torch.sparse_csr,\n"
+        "       requires_grad=True)"
+    )
+
+
+# --- without data -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_fakes_specify_nothing_and_compute(name: str) -> None:
+    mode = mq.FakeTensorMode()
+    f = mode.from_tensor(in_layout(name, dense()))
+    assert isinstance(f, mq.FakeTensor)
+    assert f.layout is getattr(mq, name)
+    assert (tuple(f.shape), f._nnz()) == ((4, 6), 0)
+    with mode:
+        b = mq.ones(6, 2)
+    for result in (f @ b, f.to_dense() @ b):
+        assert isinstance(result, mq.FakeTensor)
+        assert tuple(result.shape) == (4, 2)
+    assert (-f).layout is f.layout
+    assert (f.t().shape, f.t()._nnz()) == ((6, 4), 0)
+
+
+def test_fakes_know_how_much_a_constructor_was_given() -> None:
+    with mq.FakeTensorMode():
+        indices = mq.ones(2, 3, dtype=mq.int64)
+        s = mq.sparse_coo_tensor(indices, mq.ones(3), (2, 3))
+        assert (s._nnz(), s.coalesce()._nnz(), (s + s).is_coalesced()) == (3, 0, False)
+        with pytest.raises(RuntimeError, match="same nnz"):
+            mq.sparse_coo_tensor(indices, mq.ones(4), (2, 3))
+
+
+def test_fakes_have_the_gradients_that_real_tensors_have() -> None:
+    with mq.FakeTensorMode():
+        table = mq.nn.Embedding(6, 2, sparse=True)
+        table(mq.zeros(3, dtype=mq.int64)).sum().backward()
+    grad = table.weight.grad
+    assert (grad.layout, tuple(grad.shape), grad._nnz()) == (mq.sparse_coo, (6, 2), 3)
+
+
+def test_meta_tensors_specify_nothing() -> None:
+    m = coo().to("meta")
+    assert (m.layout, m.device.type, m._nnz()) == (mq.sparse_coo, "meta", 0)
+    assert tuple((m @ mq.ones(3, 2, device="meta")).shape) == (2, 2)
+
+
+def test_operators_are_there_by_name() -> None:
+    assert ops.aten._nnz(coo()) == 3
+    assert (
+        ops.aten._validate_sparse_coo_tensor_args(coo()._indices(), coo()._values(), [2, 3]) is None
+    )
