@@ -45,8 +45,8 @@ _LINEAR = ("neg", "conj_physical", "positive")
 _ZERO_KEEPING = (
     "abs", "asin", "asinh", "atan", "atanh", "ceil", "deg2rad", "erf", "erfinv", "expm1", "floor",
     "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "pow.Tensor_Scalar",
-    "rad2deg", "relu", "round", "round.decimals", "sgn", "sign", "signbit", "sin", "sinh", "sqrt", "tan",
-    "tanh", "trunc", "angle", "threshold_backward",
+    "rad2deg", "relu", "round", "round.decimals", "sgn", "sign", "signbit", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc", "angle", "threshold_backward",
 )  # fmt: skip
 
 
