@@ -121,3 +121,20 @@ def test_small_tensors_are_real_while_a_model_is_built() -> None:
         large = mq.empty(10**9)
     assert rates == [0.0, 0.5, 1.0]
     assert large.fake_mode is not None
+
+
+def test_checkpointed_modules_keep_nothing_and_are_run_again() -> None:
+    model = nn.Sequential(*[Two() for _ in range(3)], nn.Linear(4, 4))
+    for i in (1, 2):
+        model[i].up = nn.Linear(4, 32)
+    args = (mq.empty(64, 8),)
+    kept = plan(model, args, train=True)
+    again = plan(model, args, train=True, checkpoint="[0-2]")
+    assert again.peak_bytes < kept.peak_bytes
+    assert again.flops > kept.flops
+    assert "forward" not in vars(model[0])
+
+
+def test_a_pattern_that_no_module_matches_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"no module's path matches 'blocks\.\*': there are up"):
+        planned(checkpoint="blocks.*")

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     fit = _fit(options, symbols) if options.fit else None
     made, about = _plan(options, symbols)
     seconds = time.perf_counter() - started
-    _write(options, made)
+    _write(options, made, about)
     if options.json != "-":
         with _console() as console:
             print_report(made, console, title=_title(options, about), depth=options.depth)
@@ -112,6 +112,7 @@ def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan
                 autocast=autocast,
                 accumulate=options.accumulate,
                 steps=options.steps,
+                checkpoint=options.checkpoint or "",
                 progress=tell,
                 recorders=recorders,
             )
@@ -157,6 +158,8 @@ def _title(options: argparse.Namespace, about: Program) -> str:
         step += f" with {options.optimizer}"
     if options.autocast:
         step += f", autocast {options.autocast}"
+    if options.checkpoint:
+        step += f", {options.checkpoint} run again in backward"
     if options.accumulate > 1:
         step += f", {options.accumulate} backwards a step"
     if options.dtype:
@@ -243,12 +246,13 @@ def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit)
     )
 
 
-def _write(options: argparse.Namespace, made: Plan) -> None:
+def _write(options: argparse.Namespace, made: Plan, about: Program) -> None:
     if options.json == "-":
         print(json.dumps(made.to_dict(), indent=1))
     writers: dict[str, Callable[[str], None]] = {
         "json": made.to_json,
         "csv": made.to_csv,
+        "html": lambda path: made.to_html(path, _title(options, about)),
         "trace": lambda path: write_trace(made, path, accelerator_of(options)),
     }
     for option, write in writers.items():

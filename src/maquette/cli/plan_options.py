@@ -61,6 +61,7 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
         "--optimizer-args", metavar="K=V,...", default="", help="such as lr=1e-4,foreach=False"
     )
     group.add_argument("--autocast", metavar="T", help="mixed precision: bf16 or fp16")
+    group.add_argument("--checkpoint", metavar="PATTERN", help="modules to run again, as blocks.*")
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="backwards a step")
     group.add_argument("--steps", type=int, default=1, metavar="N", help="steps; each is told (1)")
 
@@ -76,6 +77,7 @@ def _add_answers(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--trace", metavar="OUT", help="Perfetto's JSON, or memory_viz's .pickle")
     group.add_argument("--depth", type=int, default=3, help="levels of the module tree (3)")
     group.add_argument("--json", metavar="OUT", help="write the plan as JSON; - for stdout")
+    group.add_argument("--html", metavar="OUT", help="write the plan as one page for a browser")
     group.add_argument("--csv", metavar="OUT", help="write every operator as a line of CSV")
 
 
@@ -93,6 +95,8 @@ def check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise CommandError(f"--{name} is a number from 1 on, not {value}", 2)
+    if options.checkpoint and not options.train:
+        raise CommandError("--checkpoint needs --train", 2)
     if options.accumulate > 1 and not options.train:
         raise CommandError("--accumulate needs --train", 2)
     if options.on is None and (options.price or options.devices or options.expandable):

@@ -20,8 +20,10 @@ from maquette.core.dtype import dtype
 from maquette.fake.mode import FakeTensorMode
 from maquette.nn import Module
 from maquette.plan.allocator import DeviceMemory, Event, replay
+from maquette.plan.html import embedded, page
 from maquette.plan.recipe import Loss, OptimizerFactory, Recipe, optimizer_factory
 from maquette.plan.recorder import Allocation, Operation, Recorder
+from maquette.plan.report import text
 from maquette.plan.step import FakeInputs, run_step, tensors_in
 
 CATEGORIES = (
@@ -110,11 +112,12 @@ class Plan:
         return self.operators[number] if 0 <= number < len(self.operators) else None
 
     def _held(self, allocation: Allocation) -> Held:
-        made = self._maker(allocation)
+        made = self.maker(allocation)
         name = allocation.name or ("" if made is None else _result_name(made))
         return Held(allocation.nbytes, self.category(allocation), made, name)
 
-    def _maker(self, allocation: Allocation) -> Operation | None:
+    def maker(self, allocation: Allocation) -> Operation | None:
+        """The operation that made a storage; None for what was there before the step."""
         if allocation.label in ("parameters", "inputs"):
             return None
         return self._at(allocation.made_by)
@@ -203,6 +206,17 @@ class Plan:
         """
         return replay(self.events, capacity=capacity, expandable=expandable)
 
+    def to_html(self, path: str | pathlib.Path, title: str = "plan") -> None:
+        """Write one page for a browser: memory over the step, modules, operators; no network."""
+        pathlib.Path(path).write_text(page(self, title), "utf-8")
+
+    def __str__(self) -> str:
+        """The report, as ``maquette plan`` prints it."""
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return embedded(page(self))
+
     def to_csv(self, path: str | pathlib.Path) -> None:
         """Write every operator as a line: what it is, where, its FLOPs and the bytes it moves."""
         with open(path, "w", encoding="utf-8", newline="") as file:
@@ -248,7 +262,7 @@ def _module_rows(recorder: Recorder, model: Module, plan: Plan) -> list[ModuleRo
     for allocation in plan.allocations:
         if allocation.made_by < last:
             continue  # of several passes, the last: that is what one pass keeps
-        made = plan._maker(allocation)
+        made = plan.maker(allocation)
         if made is not None and plan.category(allocation) == "activations":
             kept[made.place.module] += allocation.nbytes
     flops, kept = _summed_upwards(flops), _summed_upwards(kept)
@@ -291,6 +305,7 @@ def plan(
     autocast: dtype | None = None,
     accumulate: int = 1,
     steps: int = 1,
+    checkpoint: str = "",
     progress: Callable[[int], None] | None = None,
     recorders: list[Recorder] | None = None,
 ) -> Plan:
@@ -303,6 +318,7 @@ def plan(
     device: where to plan it, such as "cuda"; by default where the tensors are.
     autocast: bfloat16 or float16: each forward is a region of mixed precision.
     accumulate: forwards and backwards before the optimizer's step. steps: how many whole steps.
+    checkpoint: a pattern of module paths, such as "blocks.*", that are run again in backward.
 
     progress: called with the number of operators so far, now and then. recorders: a list that gets
     the recorder before the step begins, so that a caller can say how far a failing step came.
@@ -311,7 +327,8 @@ def plan(
     what the program raises, TypeError where training has nothing to start from, ValueError for an
     unknown optimizer or a number of times below 1.
     """
-    recipe = Recipe(train, optimizer_factory(optimizer), loss, autocast, accumulate, steps)
+    made_by = optimizer_factory(optimizer)
+    recipe = Recipe(train, made_by, loss, autocast, accumulate, steps, checkpoint)
     mode = _mode_of(model, args, kwargs or {})
     on = Device(device) if isinstance(device, str) else device
     fakes = FakeInputs(mode, on)

@@ -45,7 +45,8 @@ class Recipe:
     parameters; without one there is no step. loss: the scalar of an output; by default the output
     if it is one, its ``.loss``, or the mean of its first floating tensor. autocast: the dtype of a
     region of mixed precision around each forward. accumulate: forwards and backwards a step. steps:
-    how many steps, so that the first and a steady one can be told apart.
+    how many steps, so that the first and a steady one can be told apart. checkpoint: modules whose
+    path matches this pattern, such as ``blocks.*``, keep nothing for backward but are run again.
     """
 
     train: bool = False
@@ -54,6 +55,7 @@ class Recipe:
     autocast: dtype | None = None
     accumulate: int = 1
     steps: int = 1
+    checkpoint: str = ""
 
     def __post_init__(self) -> None:
         for name in ("accumulate", "steps"):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from maquette.plan.allocator import DeviceMemory
 from maquette.plan.compare import Change
-from maquette.plan.plan import Held, ModuleRow, Plan
 from maquette.plan.roofline import Accelerator, Bound, shown_by_driver
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+
+    from maquette.plan.plan import Held, ModuleRow, Plan
 
 BARS = "▁▂▃▄▅▆▇█"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -60,6 +61,16 @@ def print_report(plan: Plan, console: Console, *, title: str, depth: int = 3) ->
     """Print the whole plan."""
     for part in report(plan, title=title, depth=depth, width=console.width - 4):
         console.print(part)
+
+
+def text(plan: Plan, *, title: str = "plan", width: int = 100) -> str:
+    """The whole report as text, ``width`` columns wide, without trailing blanks."""
+    from rich.console import Console
+
+    console = Console(width=width, highlight=False, color_system=None)
+    with console.capture() as captured:
+        print_report(plan, console, title=title)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def report(plan: Plan, *, title: str, depth: int = 3, width: int = 80) -> list[RenderableType]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TypeAlias, cast
 
 from maquette.amp import autocast
@@ -15,6 +17,7 @@ from maquette.autograd.grad_mode import no_grad
 from maquette.core.device import canonical, device
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor, make_fake
+from maquette.higher_order.checkpoint import checkpoint
 from maquette.nn import Module
 from maquette.optim import Optimizer
 from maquette.plan.recipe import Loss, Recipe
@@ -36,7 +39,7 @@ def run_step(
     """Run what the recipe says under ``recorder``; the optimizer with its state, if any."""
     adopt_state(recorder, model, args, kwargs)
     stepper = recipe.optimizer(model.parameters()) if recipe.optimizer and recipe.train else None
-    with recorder, module_paths(recorder, model):
+    with recorder, module_paths(recorder, model), checkpointed(model, recipe.checkpoint):
         if recipe.train:
             _train(recorder, model, args, kwargs, recipe, stepper)
         else:
@@ -85,6 +88,29 @@ def _train(
             with recorder.during("step"):
                 optimizer.step()
             label_state(recorder, model, optimizer)
+
+
+@contextmanager
+def checkpointed(model: Module, pattern: str) -> Iterator[None]:
+    """Modules of matching paths are run again in backward, the outermost of nested ones.
+
+    Raises ValueError for a pattern that no module matches.
+    """
+    chosen: list[tuple[str, Module]] = []
+    for path, module in model.named_modules():
+        inside = any(path.startswith(f"{outer}.") for outer, _ in chosen)
+        if path and not inside and pattern and fnmatchcase(path, pattern):
+            chosen.append((path, module))
+    if pattern and not chosen:
+        some = ", ".join([path for path, _ in model.named_modules()][1:4])
+        raise ValueError(f"no module's path matches {pattern!r}: there are {some} ...")
+    for _, module in chosen:
+        module.forward = partial(checkpoint, module.forward, use_reentrant=False)
+    try:
+        yield
+    finally:
+        for _, module in chosen:
+            del module.forward
 
 
 def _autocast(recipe: Recipe, model: Module) -> AbstractContextManager[object]:
