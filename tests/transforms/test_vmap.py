@@ -119,3 +119,24 @@ def test_T70_grad_under_vmap_and_vmap_under_grad():
     x = mq.arange(3.0)
     assert vmap(grad(lambda v: v**3))(x).tolist() == [0, 3, 12]
     assert grad(lambda v: vmap(lambda w: w**3)(v).sum())(x).tolist() == [0, 3, 12]
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_T69_examples_reshape_wherever_the_batch_is(dim):
+    x = mq.arange(30.0).view(2, 3, 5)
+    rows = [part.reshape(-1) for part in x.unbind(dim)]
+    assert mq.equal(vmap(lambda t: t.reshape(-1), in_dims=dim)(x), mq.stack(rows))
+
+
+def test_T69_copies_of_examples_have_the_memory_format_asked_for():
+    x = mq.rand(2, 7, 3, 4, 5)
+    packed = vmap(lambda t: t.clone(memory_format=mq.contiguous_format), in_dims=1)(x)
+    images = vmap(lambda t: t.clone(memory_format=mq.channels_last), in_dims=1)(x)
+    assert packed[0].is_contiguous()
+    assert images[0].is_contiguous(memory_format=mq.channels_last)
+    assert mq.equal(images, x.movedim(1, 0))
+
+
+def test_T69_a_contiguous_example_is_not_copied():
+    x = mq.rand(3, 4, 5).movedim(0, 2)
+    assert vmap(lambda t: t.contiguous(), in_dims=2, out_dims=2)(x) is x

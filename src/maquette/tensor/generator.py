@@ -74,7 +74,7 @@ class Generator:
         """Where the stream is: a uint8 tensor of 5,056 bytes, laid out as PyTorch's."""
         return from_array(np.frombuffer(bytearray(self.stream().state()), np.uint8))
 
-    def set_state(self, state: Tensor) -> None:
+    def set_state(self, state: Tensor) -> Generator:
         """Go where `get_state`, ours or PyTorch's, found a stream; else RuntimeError."""
         if not isinstance(state, Tensor) or state.meta.dtype is not uint8:
             what = state.meta if isinstance(state, Tensor) else type(state).__name__
@@ -86,6 +86,7 @@ class Generator:
                 f"set_state() expects what get_state() gave, got {state.meta}: {error}"
             ) from None
         self._seed, self._drawn = drawn.seed, drawn
+        return self
 
     def clone_state(self) -> Generator:
         """A generator of its own at the same place of the same stream."""

@@ -23,11 +23,12 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import run_below
 from maquette.transforms.loop import closed, looped, opened, same_arguments
 from maquette.transforms.pointwise import (
+    Call,
     VmapLevel,
     in_place_call,
     pointwise_call,
 )
-from maquette.transforms.randomness import random_call
+from maquette.transforms.randomness import drawing_for_each, random_call
 from maquette.transforms.rules import POINTWISE, Decomposition, rule_of
 
 
@@ -40,9 +41,6 @@ class VmapInterpreter(VmapLevel):
         return batched_call(op)(self, params)
 
 
-Call = Callable[[VmapInterpreter, Sequence[object]], object]
-
-
 def batched_call(op: OpOverload) -> Call:
     """How an operator runs at a level of vmap."""
     for key in _OWN_KERNELS:
@@ -52,6 +50,9 @@ def batched_call(op: OpOverload) -> Call:
     if broadcasts(op):
         return pointwise_call(op)
     rule = rule_of(op)
+    random = Tag.nondeterministic_seeded in op.tags
+    if rule is POINTWISE and random:
+        return random_call(op)
     if isinstance(rule, Decomposition):
         function = rule.function
         return lambda level, params: function(*params)
@@ -59,9 +60,10 @@ def batched_call(op: OpOverload) -> Call:
         return _by_rule(op, rule)
     definition = definition_of(op)
     if definition is not None:
-        return _by_kernel(op, definition)
-    if Tag.nondeterministic_seeded in op.tags:
-        return random_call(op, _by_rule, _by_twin)
+        defined = _by_kernel(op, definition)
+        return drawing_for_each(op, defined) if random else defined
+    if random:
+        return random_call(op)
     return _by_form(op)
 
 
@@ -73,9 +75,11 @@ def broadcasts(op: OpOverload) -> bool:
     if any(op._kernels.get(key) for key in _OWN_KERNELS):
         return False
     rule = rule_of(op)
+    if Tag.nondeterministic_seeded in op.tags:
+        return False
     if rule is not None:
         return rule is POINTWISE
-    others = (Tag.nondeterministic_seeded, Tag.dynamic_output_shape, Tag.data_dependent_output)
+    others = (Tag.dynamic_output_shape, Tag.data_dependent_output)
     if Tag.pointwise not in op.tags or any(tag in op.tags for tag in others):
         return False
     return definition_of(op) is None and not op._schema.is_mutable
@@ -115,7 +119,7 @@ def _by_form(op: OpOverload) -> Call:
 
 
 def _refusing(message: str) -> Call:
-    def call(level: VmapInterpreter, params: Sequence[object]) -> object:
+    def call(level: VmapLevel, params: Sequence[object]) -> object:
         raise RuntimeError(message)
 
     return call
@@ -128,7 +132,7 @@ def _by_kernel(op: OpOverload, kernel: Kernel) -> Call:
     """Run a kernel on the batched tensors themselves, at their level."""
     built = kernel.factory(op, 0)
 
-    def call(level: VmapInterpreter, params: Sequence[object]) -> object:
+    def call(level: VmapLevel, params: Sequence[object]) -> object:
         if built is None:
             return run_below(level, op, params)
         return built(tls.st.effective_keys(keys_of(params)), *params)
@@ -142,7 +146,7 @@ def _by_rule(op: OpOverload, rule: Callable[..., Any]) -> Call:
     count = len(arguments) - len(keywords)
     writes = any(a.is_write for a in arguments)
 
-    def call(level: VmapInterpreter, params: Sequence[object]) -> object:
+    def call(level: VmapLevel, params: Sequence[object]) -> object:
         dims: list[object] = []
         values = [opened(p, level, dims) for p in params]
         if any(d is not None for d in dims[count:]):  # rules are not told of these
@@ -168,7 +172,7 @@ def _by_twin(op: OpOverload) -> Call:
         return looped(op)  # the twin may be defined by this form
     resizes = op.form is Form.OUT
 
-    def call(level: VmapInterpreter, params: Sequence[object]) -> object:
+    def call(level: VmapLevel, params: Sequence[object]) -> object:
         args, kwargs = normalise(functional.twin._schema, functional.parameters(params))
         result = functional.twin(*args, **kwargs)
         for at, value in functional.new_values(result):

@@ -8,7 +8,7 @@ has to be moved, and the kernel that is written out for the operator sees that a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple, NoReturn, cast
 
 from maquette.core.dtype import bool_
 from maquette.core.promotion import result_type_of
@@ -138,23 +138,22 @@ def in_place_call(op: OpOverload) -> Call:
         rank = cast(Tensor, target).meta.ndim
         others = [p.meta.ndim for p in params[1:] if isinstance(p, Tensor)]
         values = _aligned(level, params, max([rank, *others]))
-        t = cast(BatchedTensor, target)
         with level.lower():
-            values[0] = in_front(t._value, t._bdim)
+            values[0] = in_front(target._value, target._bdim)
         run_below(level, op, values)
         return target
 
     return call
 
 
-def refuse_unbatched_target(op: OpOverload) -> None:
+def refuse_unbatched_target(op: OpOverload) -> NoReturn:
     """The error of a write of a batch into a tensor that has none."""
     raise RuntimeError(
-        f"vmap: {op.name()}(self, *extra_args) is not possible because there exists a Tensor "
+        "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor "
         "`other` in extra_args that has more elements than `self`. This happened due to `other` "
         "being vmapped over but `self` not being vmapped over in a vmap. Please try to use "
         "out-of-place operators instead of in-place operators. If said operator is being called "
-        "inside the PyTorch framework, consider using a different operator"
+        f"inside the PyTorch framework, consider using a different operator. It is {op.name()}"
     )
 
 

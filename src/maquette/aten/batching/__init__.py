@@ -24,3 +24,12 @@ family(
     "_prelu_kernel _prelu_kernel_backward hardtanh",
     lambda op: POINTWISE,
 )
+
+# Random operators that draw for each element on its own.
+family(
+    "bernoulli bernoulli.p bernoulli.float bernoulli.Tensor normal.Tensor_float "
+    "normal.float_Tensor normal.Tensor_Tensor normal_functional poisson binomial cauchy "
+    "exponential geometric log_normal random random.to random.from uniform native_dropout "
+    "rand_like randn_like randint_like randint_like.low_dtype rrelu_with_noise_functional",
+    lambda op: POINTWISE,
+)

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maquette.core.layout import channels_last, channels_last_3d
+from maquette.core.layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    preserve_format,
+)
+from maquette.core.strides import format_strides
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo, in_front
@@ -154,6 +160,23 @@ def elementwise(op: OpOverload) -> Rule:
             made = op(x.flatten(0, 1), *args[1:], **kwargs)
             return made.unflatten(0, x.shape[:2]), 0
         return op(*args, **kwargs), in_dims[0]
+
+    return rule
+
+
+def laid_out(op: OpOverload) -> Rule:
+    """Copies: examples get the memory format that was asked for, the batch in front of them."""
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], self: Tensor, **kwargs: Any) -> Any:
+        wanted = kwargs["memory_format"]
+        if wanted is None or wanted is preserve_format:
+            return op(self, **kwargs), in_dims[0]
+        x = to_front(self, in_dims[0])
+        if wanted is contiguous_format:
+            return op(x, **kwargs), 0
+        format_strides(x.meta.shape[1:], x.meta.strides[1:], wanted)  # refuses the wrong rank
+        last = op(x.movedim(2, -1), **{**kwargs, "memory_format": contiguous_format})
+        return last.movedim(-1, 2), 0
 
     return rule
 

@@ -10,6 +10,7 @@ from maquette.aten.batching.forms import (
     along,
     aten,
     elementwise,
+    laid_out,
     leading,
     rank_of,
     sized,
@@ -22,9 +23,10 @@ from maquette.transforms.wrappers import BatchedTensor, hidden
 
 family(
     "alias detach _conj _neg_view lift lift_fresh view_as_real _conj_physical resolve_conj "
-    "resolve_neg _to_copy clone contiguous positive",
+    "resolve_neg positive",
     elementwise,
 )
+family("_to_copy clone", laid_out)
 family("view _unsafe_view repeat", sized)
 family(
     "select.int slice.Tensor unbind.int split.Tensor split_with_sizes "
