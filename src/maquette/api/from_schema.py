@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, cast
 
+from maquette.api.descriptions import description
 from maquette.api.other_forms import other_forms
 from maquette.api.signatures import fits, refused
 from maquette.core.device import cpu, device
@@ -165,7 +166,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     WRITTEN_AT[translated.__code__] = None
     face.__name__ = face.__qualname__ = name
     face.__module__ = "maquette"
-    face.__doc__ = "\n".join(["As PyTorch's function of this name.", "", *_schemas(packet)])
+    face.__doc__ = description(packet)
     return face
 
 
@@ -239,10 +240,6 @@ def _giving_tuples(face: Face) -> Face:
 
     WRITTEN_AT[tupled.__code__] = None
     return tupled
-
-
-def _schemas(packet: OpOverloadPacket) -> list[str]:
-    return [o._schema_text for o in packet.op_overloads()]
 
 
 def _one_list(op: OpOverload, method: bool) -> bool:

@@ -110,6 +110,7 @@ REMOVED = {
 
 
 def _volatile(self: Tensor) -> bool:
+    """False, with a warning: PyTorch removed what it told."""
     warnings.warn("volatile was removed (Variable.volatile is always False)", stacklevel=2)
     return False
 
@@ -137,13 +138,13 @@ def attach() -> None:
         setattr(Tensor, name, absent(name, OTHER.get(name) or NO_QUANTIZED))
     for name in ("eig", "symeig", "lstsq", "solve"):
         setattr(Tensor, name, removed(name, REMOVED[name]))
-    properties: dict[str, Callable[[Tensor], object]] = {
-        "volatile": _volatile,
-        "grad_dtype": _grad_dtype,
-        "name": lambda self: None,
+    properties: dict[str, tuple[Callable[[Tensor], object], str]] = {
+        "volatile": (_volatile, _volatile.__doc__ or ""),
+        "grad_dtype": (_grad_dtype, "The dtype that its gradient has: its own."),
+        "name": (lambda self: None, "None: tensors have no names here."),
     }
-    for name, getter in properties.items():
-        setattr(Tensor, name, property(getter))
+    for name, (getter, doc) in properties.items():
+        setattr(Tensor, name, property(getter, doc=doc))
 
 
 attach()

@@ -8,7 +8,9 @@ from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
 
 
-def _variadic(name: str) -> Callable[..., object]:
+def _variadic(name: str, what: str) -> Callable[..., object]:
+    """The function of an operator on lists; what: what it computes."""
+
     def function(*tensors: Tensor | Sequence[Tensor], **kwargs: object) -> object:
         packet = find_packet(f"aten::{name}")
         assert packet is not None
@@ -18,19 +20,28 @@ def _variadic(name: str) -> Callable[..., object]:
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "maquette"
-    function.__doc__ = f"As PyTorch's ``{name}``: ``{name}(a, b)`` or ``{name}([a, b])``."
+    function.__doc__ = f"{what} ``{name}(a, b)`` and ``{name}([a, b])`` are the same."
     return function
 
 
-block_diag = _variadic("block_diag")
-broadcast_tensors = _variadic("broadcast_tensors")
-cartesian_prod = _variadic("cartesian_prod")
-meshgrid = _variadic("meshgrid")
+block_diag = _variadic(
+    "block_diag", "A matrix with the given matrices along its diagonal and zeros elsewhere."
+)
+broadcast_tensors = _variadic(
+    "broadcast_tensors", "Views of the tensors, expanded to the shape that all broadcast to."
+)
+cartesian_prod = _variadic(
+    "cartesian_prod", "All combinations of elements of the vectors, a row each."
+)
+meshgrid = _variadic(
+    "meshgrid", "Views of the vectors, expanded to a grid that has a dimension for each."
+)
 
 
 def _at_least(dimensions: int) -> Callable[..., object]:
     name = f"atleast_{dimensions}d"
-    several = _variadic(name)
+    what = f"Tensors with at least {dimensions} dimension(s)."
+    several = _variadic(name, what)
 
     def function(*tensors: Tensor | Sequence[Tensor]) -> object:
         if len(tensors) == 1 and isinstance(tensors[0], Tensor):
@@ -39,7 +50,7 @@ def _at_least(dimensions: int) -> Callable[..., object]:
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "maquette"
-    function.__doc__ = f"Tensors with at least {dimensions} dimension(s); several give a tuple."
+    function.__doc__ = f"{what} Several give a tuple."
     return function
 
 

@@ -137,6 +137,7 @@ _alias(
 
 # `round` has no default for its decimals.
 special_round = define("aten::special_round(Tensor self, *, int decimals=0) -> Tensor")
+special_round.describe("Each element rounded to `decimals` digits, halves to the even neighbour.")
 special_round.composite(lambda self, decimals: aten.round(self, decimals=decimals))
 special_round_out = define(
     "aten::special_round.out(Tensor self, *, int decimals=0, Tensor(a!) out) -> Tensor(a!)",

@@ -59,6 +59,7 @@ class OperatorFacts:
     ``conjugate_refusal``: why it refuses lazily conjugated arguments; "" where it takes them.
     ``negative_refusal``: why it refuses lazily negated arguments; "" where it takes them.
     ``without_functional``: why its forms that write have no functional twin; "" where they have.
+    ``summary``: a sentence that says what it computes; documentation is made of it.
     """
 
     # Defaults stand on the class: most facts of most operators are never said, and a thousand
@@ -81,6 +82,7 @@ class OperatorFacts:
     conjugate_refusal = ""
     negative_refusal = ""
     without_functional = ""
+    summary = ""
 
     def __init__(self, *, takes_numbers: bool = False) -> None:
         self.overloads: list[OpOverload] = []

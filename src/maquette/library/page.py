@@ -20,6 +20,7 @@ from maquette.dispatch.generated import called_with
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import BACKEND_OF_DEVICE, DispatchKey, key_parse
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import define_overload, ops, remove_overload
 from maquette.dispatch.tags import Tag
 from maquette.library.arrays import backend_kernel
@@ -109,6 +110,15 @@ class OperatorPage(functools.partial[Any]):
                 remove_overload(op)
 
     # --- what it computes ------------------------------------------------------------
+
+    def describe(self, summary: str) -> OperatorPage:
+        """Say in a sentence what the operator computes.
+
+        Functions, methods and `maquette ops` show it; what the schema tells, as broadcasting,
+        ``out=`` and errors of dimensions, is added there.
+        """
+        self.facts.summary = summary
+        return self
 
     def shape(self, rule: F) -> F:
         """Register the shape rule: metas and plain arguments, all positional, to metas.
@@ -416,6 +426,12 @@ def define(
     return page
 
 
+def describe(name: str, summary: str) -> None:
+    """`OperatorPage.describe` of ``aten::name``, which a function for a family defined."""
+    for op in PACKETS[f"aten::{name}"]._overloads.values():
+        op.facts.summary = summary
+
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _USERS_PAGES: dict[str, OperatorPage] = {}
 
@@ -569,6 +585,7 @@ __all__ = [
     "Variant",
     "define",
     "derivatives_of",
+    "describe",
     "python_kernel",
     "set_shape_rule",
 ]

@@ -27,26 +27,32 @@ class TensorGeometry(TensorSurface):
 
     @property
     def shape(self) -> Size:
+        """The sizes of the dimensions."""
         return self.meta.size
 
     @property
     def dtype(self) -> dtype:
+        """The kind of number that the elements are."""
         return self.meta.dtype
 
     @property
     def device(self) -> device:
+        """Where the data is, or would be."""
         return self.meta.device
 
     @property
     def layout(self) -> layout:
+        """How the data is kept: `strided`, but of sparse and jagged tensors."""
         return self.meta.layout
 
     @property
     def ndim(self) -> int:
+        """How many dimensions there are."""
         return self.meta.ndim
 
     @property
     def itemsize(self) -> int:
+        """Bytes of one element."""
         return self.meta.itemsize
 
     @property
@@ -61,15 +67,18 @@ class TensorGeometry(TensorSurface):
         return self.meta.numel * self.meta.itemsize
 
     def dim(self) -> int:
+        """How many dimensions there are."""
         return self.meta.ndim
 
     def numel(self) -> int:
+        """How many elements there are."""
         return self.meta.numel
 
     nelement = numel
     ndimension = dim
 
     def element_size(self) -> int:
+        """Bytes of one element."""
         return self.meta.itemsize
 
     @overload
@@ -103,6 +112,7 @@ class TensorGeometry(TensorSurface):
         return dim % rank
 
     def storage_offset(self) -> int:
+        """Where the first element is in the storage, in elements."""
         return self.meta.offset
 
     def _refuse(self, what: str) -> None:
@@ -113,6 +123,7 @@ class TensorGeometry(TensorSurface):
             raise RuntimeError(f"Sparse {name} tensors do not have {what}")
 
     def is_contiguous(self, memory_format: memory_format | None = None) -> bool:
+        """Whether the elements lie in memory without gaps, row-major or as a format says."""
         if self.meta.layout is not strided:
             self._refuse("is_contiguous")
         if memory_format is None:
@@ -120,6 +131,7 @@ class TensorGeometry(TensorSurface):
         return self.meta.is_contiguous_in(memory_format)
 
     def untyped_storage(self) -> UntypedStorage:
+        """The storage with the data, which aliases share."""
         if self.meta.layout in FAMILY:
             kind = "Csr" if FAMILY[self.meta.layout] == "SparseCsr" else ""
             raise NotImplementedError(f"Cannot access storage of Sparse{kind}TensorImpl")
@@ -134,45 +146,57 @@ class TensorGeometry(TensorSurface):
         return self._storage.data_ptr() + self.meta.offset * self.meta.itemsize
 
     def get_device(self) -> int:
+        """The number of the device, -1 if it has none."""
         index = self.meta.device.index
         return -1 if index is None else index
 
     def is_floating_point(self) -> bool:
+        """Whether the dtype is one of real floating point numbers."""
         return self.meta.dtype.is_floating_point
 
     def is_complex(self) -> bool:
+        """Whether the dtype is one of complex numbers."""
         return self.meta.dtype.is_complex
 
     def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
         return self.meta.dtype.is_signed
 
     def is_conj(self) -> bool:
+        """Whether a conjugation waits to be computed."""
         return bool(self._keys & CONJUGATE)
 
     def is_neg(self) -> bool:
+        """Whether a negation waits to be computed."""
         return bool(self._keys & NEGATIVE)
 
     def is_inference(self) -> bool:
+        """Whether it was made in inference mode: autograd never records it; it has no version."""
         return not self._keys & ADINPLACE
 
     @property
     def is_cuda(self) -> bool:
+        """Whether it is on a cuda device."""
         return self.meta.device.type == "cuda"
 
     @property
     def is_cpu(self) -> bool:
+        """Whether it is on the cpu."""
         return self.meta.device.type == "cpu"
 
     @property
     def is_meta(self) -> bool:
+        """Whether it is on the meta device, without data."""
         return self.meta.device.type == "meta"
 
     @property
     def is_sparse(self) -> bool:
+        """Whether its layout is `sparse_coo`."""
         return self.meta.layout is sparse_coo
 
     @property
     def is_sparse_csr(self) -> bool:
+        """Whether its layout is `sparse_csr`."""
         return self.meta.layout is sparse_csr
 
     is_quantized: ClassVar[bool] = False

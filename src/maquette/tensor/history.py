@@ -97,6 +97,7 @@ class TensorHistory(TensorGeometry):
 
     @property
     def requires_grad(self) -> bool:
+        """Whether autograd records what is done with it; set on leaves alone."""
         if self._base is not None:
             take_history(self)
         return bool(self._keys & K.REQUIRES_GRAD)
@@ -157,6 +158,7 @@ class TensorHistory(TensorGeometry):
 
     @property
     def grad_fn(self) -> Node | None:
+        """The node of autograd's graph whose result it is; None of a leaf."""
         if self._base is not None:
             take_history(self)
         ag = self._ag
@@ -170,10 +172,12 @@ class TensorHistory(TensorGeometry):
 
     @property
     def is_leaf(self) -> bool:
+        """Whether no recorded operation made it."""
         return self.grad_fn is None
 
     @property
     def output_nr(self) -> int:
+        """Which of the results of its node it is."""
         return 0 if self._ag is None else self._ag.output_nr
 
     @property
@@ -183,6 +187,7 @@ class TensorHistory(TensorGeometry):
 
     @property
     def grad(self) -> Tensor | None:
+        """The gradient that `backward` added up here; None before the first."""
         return None if self._ag is None else self._ag.grad
 
     @grad.setter
@@ -218,6 +223,7 @@ class TensorHistory(TensorGeometry):
 
     @property
     def _version(self) -> int:
+        """How often it, or an alias of it, was mutated; RuntimeError for inference tensors."""
         if not self._keys & ADINPLACE:
             raise RuntimeError("Inference tensors do not track version counter.")
         return 0 if self._vc is None else self._vc.value

@@ -125,6 +125,7 @@ add = _sum_page(
     add_shape,
     add_kernel,
 )
+add.describe("The sum ``self + alpha * other``.")
 add_scalar = define(
     "aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
     tags=CORE_POINTWISE,
@@ -136,6 +137,7 @@ sub = _sum_page(
     sub_shape,
     sub_kernel,
 )
+sub.describe("The difference ``self - alpha * other``; bool tensors are refused.")
 sub_scalar = define(
     "aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
     tags=CORE_POINTWISE,
@@ -180,6 +182,7 @@ def rsub_kernel(xp: ModuleType, self: Array, other: Array, alpha: Number) -> Arr
 
 
 rsub = define("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+rsub.describe("The difference ``other - alpha * self``.")
 rsub.shape(rsub_shape)
 rsub.kernel(rsub_kernel)
 rsub.cost(elementwise_cost(1))
@@ -207,6 +210,7 @@ mul = define(
     variants=BOTH,
     takes_numbers=True,
 )
+mul.describe("The product of `self` and `other`.")
 mul_scalar = define(
     "aten::mul.Scalar(Tensor self, Scalar other) -> Tensor",
     tags=CORE_POINTWISE,
@@ -302,9 +306,11 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
+neg.describe("Each element with its sign turned; bool tensors are refused.")
 neg.exact_out()
 neg.linear(self=lambda grad: -grad)
 abs = unary("abs", lambda xp, self: xp.abs(self), result=real, takes=NUMERIC, tags=CORE_POINTWISE)
+abs.describe("The magnitude of each element; of complex numbers a real tensor.")
 set_shape_rule(in_place_form(abs), in_place_abs_shape(inplace_shape(abs.op)))
 set_shape_rule(abs.variants[1], abs_out_shape)
 _exact_abs, _cast_abs = out_shape(abs.op, 1, check_same_dtype), out_shape(abs.op, 1)
@@ -319,9 +325,11 @@ def abs_tangent(self: Tensor, self_t: Tensor) -> Tensor:
 
 
 sign = unary("sign", sign_kernel, result=check_real_sign, tags=CORE_POINTWISE)
+sign.describe("The sign of each element: -1, 0 or 1; complex tensors are refused, see `sgn`.")
 sign.exact_out()
 sign.flat("self")
 sgn: OperatorPage = unary("sgn", sgn_kernel, result=same, takes=ANY)
+sgn.describe("The sign of each element, for complex numbers the number divided by its magnitude.")
 sgn.exact_out()
 sgn.derivative(self=sgn_grad)
 
@@ -333,10 +341,12 @@ def sgn_tangent(self: Tensor, self_t: Tensor, result: Tensor) -> Tensor:
 
 
 reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
+reciprocal.describe("One divided by each element, in floating point.")
 reciprocal.autocast(cuda="float32")
 reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))
 
 positive = define("aten::positive(Tensor(a) self) -> Tensor(a)", tags=POINTWISE)
+positive.describe("The tensor itself, as ``+x`` gives it; bool tensors are refused.")
 
 
 @positive.composite
@@ -349,6 +359,7 @@ def positive_itself(self: Tensor) -> Tensor:
 
 
 square = define("aten::square(Tensor self) -> Tensor", tags=POINTWISE)
+square.describe("Each element times itself.")
 square.composite(lambda self: aten.pow(self, 2))
 define("aten::square_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]).composite(
     lambda self: self.pow_(2)

@@ -32,7 +32,7 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.tensor.tensor import Tensor
 
 _INTS = frozenset((INTS,))
@@ -45,6 +45,9 @@ atan2 = binary(
     floats=True,
     takes=REAL_FLOATS,
     tags=(Tag.core, Tag.pointwise),
+)
+atan2.describe(
+    "The angle of the point with the ordinate `self` and the abscissa `other`, in radians."
 )
 atan2.autocast(cuda="promote")
 
@@ -60,6 +63,7 @@ atan2.derivative(
     other=lambda grad, self, other: over_square(grad, -self, self, other),
 )
 hypot = binary("hypot", lambda xp, a, b: xp.hypot(a, b), takes=REAL_FLOATS)
+hypot.describe("The length ``sqrt(self**2 + other**2)``, without overflow on the way.")
 hypot.derivative(
     self=lambda grad, self, result: grad * (self / result),
     other=lambda grad, other, result: grad * (other / result),
@@ -72,6 +76,7 @@ copysign = binary(
     floats=True,
     takes=REAL_FLOATS,
 )
+copysign.describe("The magnitudes of `self` with the signs of `other`, in floating point.")
 copysign_scalar = binary(
     "copysign",
     lambda xp, a, b: xp.copysign(a, b),
@@ -97,6 +102,7 @@ copysign_scalar.derivative(self=copysign_grad)
 nextafter = define(
     "aten::nextafter(Tensor self, Tensor other) -> Tensor", tags=POINTWISE, variants=BOTH
 )
+nextafter.describe("The next floating point number after each of `self` towards `other`.")
 
 
 @nextafter.shape
@@ -125,6 +131,7 @@ ldexp = define(
     tags=POINTWISE,
     variants=("ldexp_", Variant.OUT),
 )
+ldexp.describe("The product ``self * 2**other``.")
 
 
 @ldexp.shape
@@ -156,6 +163,9 @@ frexp = define(
         "aten::frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) "
         "-> (Tensor(a!) mantissa, Tensor(b!) exponent)"
     ],
+)
+frexp.describe(
+    "Each element as a mantissa between 0.5 and 1 and a power of two: `mantissa` and `exponent`."
 )
 
 
@@ -196,12 +206,16 @@ def logaddexp_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
 
 
 logaddexp = binary("logaddexp", logaddexp_kernel, takes=FLOATING, variants=[Variant.OUT])
+logaddexp.describe("The logarithm of ``exp(self) + exp(other)``, without overflow on the way.")
 logaddexp.derivative(
     self=lambda grad, self, other: grad * conj(aten.sigmoid(self - other)),
     other=lambda grad, self, other: grad * conj(aten.sigmoid(other - self)),
 )
 logaddexp2 = binary(
     "logaddexp2", lambda xp, a, b: xp.logaddexp2(a, b), takes=REAL_FLOATS, variants=[Variant.OUT]
+)
+logaddexp2.describe(
+    "The logarithm to base 2 of ``2**self + 2**other``, without overflow on the way."
 )
 logaddexp2.derivative(
     self=lambda grad, self, other: grad / (1 + aten.exp2(other - self)),
@@ -243,6 +257,7 @@ xlogy, xlogy_number, xlogy_of_number = _log_product(
         ("Scalar_Self", _LEFT, ("OutScalar_Self",)),
     ),
 )
+describe("xlogy", "The product ``self * log(other)``, which is zero where `self` is zero.")
 special_xlog1py, special_xlog1py_number, special_xlog1py_of_number = _log_product(
     "special_xlog1py",
     "xlog1py",
@@ -251,6 +266,10 @@ special_xlog1py, special_xlog1py_number, special_xlog1py_of_number = _log_produc
         ("other_scalar", _RIGHT, ("other_scalar_out",)),
         ("self_scalar", _LEFT, ("self_scalar_out",)),
     ),
+)
+describe(
+    "special_xlog1py",
+    "The product ``self * log1p(other)``, which is zero where `self` is zero.",
 )
 
 
@@ -289,4 +308,6 @@ special_xlog1py_of_number.derivative(other=lambda grad, self, other: grad * self
 # --- factors --------------------------------------------------------------------------
 
 gcd = binary("gcd", lambda xp, a, b: xp.gcd(a, b), takes=_INTS)
+gcd.describe("The greatest common divisors of two tensors of integers.")
 lcm = binary("lcm", lambda xp, a, b: xp.abs(xp.lcm(a, b)), takes=_INTS)
+lcm.describe("The least common multiples of two tensors of integers.")

@@ -31,7 +31,7 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.tensor.tensor import Tensor
 
 INTS_ONLY = frozenset((1,))
@@ -70,11 +70,17 @@ def relation(
 
 
 eq, eq_scalar = relation("eq", lambda xp, a, b: xp.equal(a, b), takes=ANY)
+describe("eq", "Where two tensors are equal: a bool tensor.")
 ne, ne_scalar = relation("ne", lambda xp, a, b: xp.not_equal(a, b), takes=ANY)
+describe("ne", "Where two tensors differ: a bool tensor.")
 lt, lt_scalar = relation("lt", lambda xp, a, b: xp.less(a, b))
+describe("lt", "Where `self` is less than `other`: a bool tensor.")
 le, le_scalar = relation("le", lambda xp, a, b: xp.less_equal(a, b))
+describe("le", "Where `self` is less than or equal to `other`: a bool tensor.")
 gt, gt_scalar = relation("gt", lambda xp, a, b: xp.greater(a, b))
+describe("gt", "Where `self` is greater than `other`: a bool tensor.")
 ge, ge_scalar = relation("ge", lambda xp, a, b: xp.greater_equal(a, b))
+describe("ge", "Where `self` is greater than or equal to `other`: a bool tensor.")
 
 
 # --- logic ----------------------------------------------------------------------------
@@ -100,11 +106,15 @@ def logical(name: str, function: Kernel) -> OperatorPage:
 
 
 logical_and = logical("logical_and", lambda xp, a, b: xp.logical_and(a, b))
+logical_and.describe("Where both tensors are true, or not zero: a bool tensor.")
 logical_or = logical("logical_or", lambda xp, a, b: xp.logical_or(a, b))
+logical_or.describe("Where one of two tensors is true, or not zero: a bool tensor.")
 logical_xor = logical("logical_xor", lambda xp, a, b: xp.logical_xor(a, b))
+logical_xor.describe("Where exactly one of two tensors is true, or not zero: a bool tensor.")
 logical_not = unary(
     "logical_not", lambda xp, self: xp.equal(self, 0), result=boolean, tags=CORE_POINTWISE
 )
+logical_not.describe("Where the tensor is false, or zero: a bool tensor.")
 logical_not.flat("self")
 
 
@@ -165,8 +175,11 @@ def right_shift_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
 
 
 bitwise("bitwise_and", lambda xp, a, b: xp.bitwise_and(a, b))
+describe("bitwise_and", "The bits that both of two tensors of integers or bools have.")
 bitwise("bitwise_or", lambda xp, a, b: xp.bitwise_or(a, b))
+describe("bitwise_or", "The bits that one of two tensors of integers or bools has.")
 bitwise("bitwise_xor", lambda xp, a, b: xp.bitwise_xor(a, b))
+describe("bitwise_xor", "The bits that exactly one of two tensors of integers or bools has.")
 bitwise(
     "bitwise_left_shift",
     left_shift_kernel,
@@ -175,6 +188,7 @@ bitwise(
     label="lshift",
     tags=POINTWISE,
 )
+describe("bitwise_left_shift", "The bits of `self` moved up by `other` places.")
 bitwise(
     "bitwise_right_shift",
     right_shift_kernel,
@@ -183,6 +197,7 @@ bitwise(
     label="rshift",
     tags=POINTWISE,
 )
+describe("bitwise_right_shift", "The bits of `self` moved down by `other` places, the sign kept.")
 bitwise_not = unary(
     "bitwise_not",
     lambda xp, self: xp.invert(self),
@@ -190,6 +205,7 @@ bitwise_not = unary(
     takes=BITS,
     tags=CORE_POINTWISE,
 ).exact_out()
+bitwise_not.describe("Each bit turned of integers, or each bool.")
 
 
 # --- nearness -------------------------------------------------------------------------
@@ -201,6 +217,7 @@ _NEAR = (
 
 
 isclose = define(f"aten::isclose({_NEAR}) -> Tensor")
+isclose.describe("Where elements agree to ``atol + rtol * abs(other)``: a bool tensor.")
 
 
 @isclose.composite
@@ -227,6 +244,7 @@ def isclose_by_parts(
 
 
 allclose = define(f"aten::allclose({_NEAR}) -> bool", tags=[Tag.data_dependent_output])
+allclose.describe("Whether all elements agree to ``atol + rtol * abs(other)``: a Python bool.")
 
 
 @allclose.explicit
@@ -240,6 +258,7 @@ equal = define(
     "aten::equal(Tensor self, Tensor other) -> bool",
     tags=[Tag.data_dependent_output, Tag.pointwise],
 )
+equal.describe("Whether two tensors have the same size and elements: a Python bool.")
 
 
 @equal.shape

@@ -30,6 +30,9 @@ view_as_real = define("aten::view_as_real(Tensor(a) self) -> Tensor(a)").refuse_
     "so you can view it as real, use self.resolve_conj(); however, be warned that the resulting "
     "tensor will NOT alias the original."
 )
+view_as_real.describe(
+    "A complex tensor seen as pairs of real numbers, in a last dimension of size 2."
+)
 
 
 @view_as_real.shape
@@ -47,6 +50,9 @@ def view_as_real_shape(self: TensorMeta) -> TensorMeta:
 view_as_real.linear(self=lambda grad: aten.view_as_complex(grad.contiguous()))
 
 view_as_complex = define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
+view_as_complex.describe(
+    "A real tensor whose last dimension has size 2 seen as complex numbers, a dimension less."
+)
 view_as_complex.autocast(cpu="float32")
 
 
@@ -89,6 +95,7 @@ def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
 view_as_complex.linear(self=lambda grad: aten.view_as_real(grad.resolve_conj()))
 
 real = define("aten::real(Tensor(a) self) -> Tensor(a)")
+real.describe("The real part of a complex tensor, of its shape; a real tensor itself.")
 
 
 @real.composite
@@ -99,6 +106,7 @@ def real_view(self: Tensor) -> Tensor:
 
 
 imag = define("aten::imag(Tensor(a) self) -> Tensor(a)")
+imag.describe("The imaginary part of a complex tensor, of its shape; real tensors are refused.")
 
 
 @imag.composite
@@ -176,8 +184,12 @@ def polar_kernel(xp: ModuleType, abs: Array, angle: Array) -> Array:
 
 
 complex = _from_parts("complex", "real", "imag", joined)
+complex.describe(
+    "The complex numbers of two tensors of real and imaginary parts, which have one dtype."
+)
 complex.linear(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
 polar = _from_parts("polar", "abs", "angle", polar_kernel)
+polar.describe("The complex numbers of magnitudes and angles in radians.")
 polar.autocast(cpu="float32")
 
 

@@ -78,10 +78,15 @@ _neg_view = _bit_view("_neg_view", NEGATIVE)
 _neg_view.linear(self=lambda grad: -grad)
 
 conj = define("aten::conj(Tensor(a) self) -> Tensor(a)")
+conj.describe(
+    "The conjugate of a complex tensor, computed when its elements are read; a real one itself."
+)
 conj.composite(lambda self: _conj(self) if self.meta.dtype.is_complex else self)
 resolve_conj = define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
+resolve_conj.describe("The tensor with a conjugation that waits computed; itself, if none does.")
 resolve_conj.composite(lambda self: self.clone() if self.is_conj() else self)
 resolve_neg = define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
+resolve_neg.describe("The tensor with a negation that waits computed; itself, if none does.")
 resolve_neg.composite(lambda self: self.clone() if self.is_neg() else self)
 
 
@@ -102,6 +107,7 @@ conj_physical = define(
     "aten::conj_physical(Tensor self) -> Tensor",
     tags=[*POINTWISE, Tag.maybe_aliasing_or_mutating],
 )
+conj_physical.describe("The conjugate of each element, computed now.")
 conj_physical.composite(lambda self: _conj_physical(self) if self.meta.dtype.is_complex else self)
 
 conj_physical_ = define(

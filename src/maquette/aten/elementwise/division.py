@@ -54,6 +54,7 @@ div = define(
     variants=BOTH,
     takes_numbers=True,
 )
+div.describe('The quotient of `self` and `other`; rounding_mode "trunc" or "floor" makes it whole.')
 div_scalar = define(
     "aten::div.Scalar(Tensor self, Scalar other) -> Tensor",
     tags=CORE_POINTWISE,
@@ -157,6 +158,7 @@ floor_divide = binary(
     variants=(Variant.OUT, "floor_divide_.Tensor"),
     takes_numbers=True,
 )
+floor_divide.describe("The quotient of `self` and `other` rounded down.")
 
 
 # --- remainders -----------------------------------------------------------------------
@@ -182,6 +184,9 @@ remainder = binary(
     tags=CORE_POINTWISE,
     variants=(Variant.INPLACE, "Tensor_out"),
 )
+remainder.describe(
+    "What is left of `self` divided by `other`, with the sign of `other`, as Python's ``%``."
+)
 remainder_scalar = binary(
     "remainder",
     remainder_kernel,
@@ -206,6 +211,7 @@ fmod = binary(
     tags=CORE_POINTWISE,
     variants=(Variant.INPLACE, "Tensor_out"),
 )
+fmod.describe("What is left of `self` divided by `other`, with the sign of `self`.")
 fmod_scalar = binary(
     "fmod",
     fmod_kernel,

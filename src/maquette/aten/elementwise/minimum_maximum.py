@@ -28,7 +28,7 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.tensor.tensor import Tensor
 
 # --- of two ---------------------------------------------------------------------------
@@ -66,21 +66,25 @@ def shared_grad(grad: Tensor, self: Tensor, other: Tensor, loser: Tensor) -> Ten
 
 
 maximum = extremum("maximum", lambda xp, a, b: xp.maximum(a, b), tags=CORE_POINTWISE)
+maximum.describe("The larger of two elements; NaN, where one of them is.")
 maximum.derivative(
     self=lambda grad, self, other: shared_grad(grad, self, other, self < other),
     other=lambda grad, self, other: shared_grad(grad, self, other, self > other),
 )
 minimum = extremum("minimum", lambda xp, a, b: xp.minimum(a, b), tags=CORE_POINTWISE)
+minimum.describe("The smaller of two elements; NaN, where one of them is.")
 minimum.derivative(
     self=lambda grad, self, other: shared_grad(grad, self, other, self > other),
     other=lambda grad, self, other: shared_grad(grad, self, other, self < other),
 )
 fmax = extremum("fmax", lambda xp, a, b: xp.fmax(a, b))
+fmax.describe("The larger of two elements; a number, where one of them is NaN.")
 fmax.derivative(
     self=lambda grad, self, other: grad.masked_fill(_loses(self >= other, other), 0),
     other=lambda grad, self, other: grad.masked_fill((self >= other).logical_or(other.isnan()), 0),
 )
 fmin = extremum("fmin", lambda xp, a, b: xp.fmin(a, b))
+fmin.describe("The smaller of two elements; a number, where one of them is NaN.")
 fmin.derivative(
     self=lambda grad, self, other: grad.masked_fill(_loses(self <= other, other), 0),
     other=lambda grad, self, other: grad.masked_fill((self <= other).logical_or(other.isnan()), 0),
@@ -157,6 +161,9 @@ clamp = define(
     "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
     tags=CORE_POINTWISE,
     variants=BOTH,
+)
+clamp.describe(
+    "Each element brought between `min` and `max`, numbers or tensors; one of them may be None."
 )
 clamp.shape(clamped_shape)
 clamp.derivative(self=only_inside)
@@ -239,7 +246,9 @@ def one_bound(name: str, bound: str) -> None:
 
 
 one_bound("clamp_min", "min")
+describe("clamp_min", "Each element, but at least `min`.")
 one_bound("clamp_max", "max")
+describe("clamp_max", "Each element, but at most `max`.")
 
 
 # --- heaviside ------------------------------------------------------------------------
@@ -251,6 +260,9 @@ def heaviside_kernel(xp: ModuleType, self: Array, values: Array) -> Array:
 
 heaviside = define(
     "aten::heaviside(Tensor self, Tensor values) -> Tensor", tags=POINTWISE, variants=BOTH
+)
+heaviside.describe(
+    "0 where `self` is negative, 1 where it is positive, and `values` where it is zero."
 )
 
 

@@ -30,7 +30,7 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Variant, define
+from maquette.library.page import Variant, define, describe
 from maquette.tensor.tensor import Tensor
 
 # --- kernels --------------------------------------------------------------------------
@@ -79,6 +79,7 @@ pow = binary(
     tags=CORE_POINTWISE,
     variants=("pow_.Tensor", "Tensor_Tensor_out"),
 )
+pow.describe("`self` to the power of `exponent`; integers to a negative number are refused.")
 pow.autocast(cuda="float32")
 pow_number = define(
     "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
@@ -229,6 +230,7 @@ for _overload, _arguments in (
         f"aten::float_power.{_overload}_out({_arguments}, *, Tensor(a!) out) -> Tensor(a!)",
         tags=[*POINTWISE, Tag.out],
     ).composite(float_power_out)
+describe("float_power", "`self` to the power of `exponent`, computed in float64 or complex128.")
 for _kind in ("Scalar", "Tensor"):
     define(
         f"aten::float_power_.{_kind}(Tensor(a!) self, {_kind} exponent) -> Tensor(a!)",

@@ -60,9 +60,13 @@ def rounding(name: str) -> OperatorPage:
 
 
 ceil = rounding("ceil")
+ceil.describe("The smallest whole number that is no less than each element.")
 floor = rounding("floor")
+floor.describe("The largest whole number that is no more than each element.")
 trunc = rounding("trunc")
+trunc.describe("The whole part of each element, towards zero.")
 round = rounding("round")
+round.describe("Each element rounded to `decimals` digits, halves to the even neighbour.")
 
 
 def round_decimals_kernel(xp: ModuleType, self: Array, decimals: int) -> Array:
@@ -84,6 +88,7 @@ round_decimals.flat("self")
 round_decimals.exact_out()
 
 frac = unary("frac", lambda xp, self: self - xp.trunc(self), result=same, takes=REAL_FLOATS)
+frac.describe("The part of each element after the point, with its sign.")
 frac.derivative(self=lambda grad: grad)
 frac.exact_out()
 
@@ -116,7 +121,9 @@ def _of_floats(function: Kernel) -> Kernel:
 
 
 isnan = predicate("isnan", _of_floats(lambda xp, self: xp.isnan(self)), tags=CORE_POINTWISE)
+isnan.describe("Where elements are NaN: a bool tensor.")
 isinf = predicate("isinf", _of_floats(lambda xp, self: xp.isinf(self)), tags=CORE_POINTWISE)
+isinf.describe("Where elements are infinite: a bool tensor.")
 
 
 def _infinite(name: str, infinity: float) -> OperatorPage:
@@ -130,7 +137,9 @@ def _infinite(name: str, infinity: float) -> OperatorPage:
 
 
 isposinf = _infinite("isposinf", math.inf)
+isposinf.describe("Where elements are plus infinity: a bool tensor.")
 isneginf = _infinite("isneginf", -math.inf)
+isneginf.describe("Where elements are minus infinity: a bool tensor.")
 for _page in (isposinf, isneginf):
     _page.exact_out()
 
@@ -140,8 +149,10 @@ def signbit_kernel(xp: ModuleType, self: Array) -> Array:
 
 
 signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=_OUT).exact_out()
+signbit.describe("Where the sign bit is set, as of -0.0: a bool tensor.")
 
 isfinite = define("aten::isfinite(Tensor self) -> Tensor", tags=POINTWISE)
+isfinite.describe("Where elements are neither infinite nor NaN: a bool tensor.")
 
 
 @isfinite.composite
@@ -152,6 +163,7 @@ def isfinite_by_parts(self: Tensor) -> Tensor:
 
 
 isreal = define("aten::isreal(Tensor self) -> Tensor")
+isreal.describe("Where the imaginary part is zero: a bool tensor.")
 
 
 @isreal.composite
@@ -165,6 +177,7 @@ def isreal_by_parts(self: Tensor) -> Tensor:
 
 
 angle = define("aten::angle(Tensor self) -> Tensor", tags=POINTWISE, variants=[Variant.OUT])
+angle.describe("The angle of each complex number in radians; of negative real numbers pi.")
 
 
 @angle.shape
@@ -211,6 +224,9 @@ nan_to_num = define(
     "-> Tensor",
     tags=POINTWISE,
     variants=BOTH,
+)
+nan_to_num.describe(
+    "NaN and infinities replaced by `nan`, `posinf` and `neginf`, by default 0 and the extremes."
 )
 
 

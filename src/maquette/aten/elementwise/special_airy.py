@@ -83,6 +83,7 @@ special_airy_ai = unary(
     argument="x",
     variants=(Variant.OUT,),
 )
+special_airy_ai.describe("The Airy function Ai.")
 special_airy_ai.nondifferentiable()
 _elementwise = special_airy_ai.op.shape_rule
 

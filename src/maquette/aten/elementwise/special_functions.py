@@ -28,7 +28,7 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
 
@@ -71,8 +71,10 @@ def lgamma_kernel(xp: ModuleType, x: Array) -> Array:
 
 
 lgamma = unary("lgamma", lgamma_kernel, takes=REAL_FLOATS)
+lgamma.describe("The logarithm of the gamma function's magnitude.")
 lgamma.slope(self=lambda self: digamma(self))
 digamma: OperatorPage = unary("digamma", digamma_kernel, takes=REAL_FLOATS)
+digamma.describe("The derivative of the gamma function's logarithm.")
 digamma.slope(self=lambda self: polygamma(1, self))
 
 
@@ -92,6 +94,7 @@ def trigamma_array(xp: ModuleType, x: Array) -> Array:
 polygamma: OperatorPage = define(
     "aten::polygamma(int n, Tensor self) -> Tensor", tags=POINTWISE, variants=_OUT
 )
+polygamma.describe("The derivative of order `n` of the digamma function.")
 
 
 @polygamma.shape
@@ -127,6 +130,7 @@ def polygamma__explicit(self: Tensor, n: int) -> Tensor:
 
 
 special_polygamma = define("aten::special_polygamma(int n, Tensor self) -> Tensor")
+special_polygamma.describe("The derivative of order `n` of the digamma function.")
 special_polygamma.composite(lambda n, self: polygamma(n, self))
 define(
     "aten::special_polygamma.out(int n, Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
@@ -142,6 +146,7 @@ def mvlgamma_kernel(xp: ModuleType, self: Array, p: int) -> Array:
 
 
 mvlgamma = define("aten::mvlgamma(Tensor self, int p) -> Tensor", tags=POINTWISE, variants=BOTH)
+mvlgamma.describe("The logarithm of the gamma function of `p` dimensions.")
 
 
 @mvlgamma.shape
@@ -176,11 +181,13 @@ igamma = binary(
     lambda xp, a, x: incomplete_gamma(xp, a, x, special(xp).gammainc(a, x), 0, 1),
     takes=REAL_FLOATS,
 )
+igamma.describe("The regularized lower incomplete gamma function of `self`, at `other`.")
 igammac = binary(
     "igammac",
     lambda xp, a, x: incomplete_gamma(xp, a, x, special(xp).gammaincc(a, x), 1, 0),
     takes=REAL_FLOATS,
 )
+igammac.describe("The regularized upper incomplete gamma function of `self`, at `other`.")
 
 
 def gamma_density(self: Tensor, other: Tensor) -> Tensor:
@@ -200,16 +207,19 @@ def _at_zero(value: float, x: Tensor, slope: Tensor) -> Tensor:
 
 
 i0 = special_unary("i0", "i0", variants=BOTH, slope=lambda self: special_i1(self))
+i0.describe("The modified Bessel function of the first kind, of order 0.")
 special_i0e = special_unary(
     "special_i0e",
     "i0e",
     slope=lambda self, result: special_i1e(self) - self.sgn() * result,
 )
+special_i0e.describe("The function `i0` scaled by ``exp(-abs(x))``.")
 special_i1: OperatorPage = special_unary(
     "special_i1",
     "i1",
     slope=lambda self, result: _at_zero(0.5, self, i0(self) - result / self),
 )
+special_i1.describe("The modified Bessel function of the first kind, of order 1.")
 special_i1e: OperatorPage = special_unary(
     "special_i1e",
     "i1e",
@@ -217,12 +227,41 @@ special_i1e: OperatorPage = special_unary(
         0.5, self, special_i0e(self) - result * (self.sgn() + self.reciprocal())
     ),
 )
+special_i1e.describe("The function `i1` scaled by ``exp(-abs(x))``.")
 for _name in ("j0", "j1", "y0", "y1"):
     special_unary(f"special_bessel_{_name}", _name)
+describe("special_bessel_y1", "The Bessel function of the second kind, of order 1.")
+describe("special_bessel_y0", "The Bessel function of the second kind, of order 0.")
+describe("special_bessel_j1", "The Bessel function of the first kind, of order 1.")
+describe("special_bessel_j0", "The Bessel function of the first kind, of order 0.")
 for _name in ("i0", "i1", "k0", "k1"):
     special_unary(f"special_modified_bessel_{_name}", _name)
+describe(
+    "special_modified_bessel_k1",
+    "The modified Bessel function of the second kind, of order 1.",
+)
+describe(
+    "special_modified_bessel_k0",
+    "The modified Bessel function of the second kind, of order 0.",
+)
+describe(
+    "special_modified_bessel_i1",
+    "The modified Bessel function of the first kind, of order 1.",
+)
+describe(
+    "special_modified_bessel_i0",
+    "The modified Bessel function of the first kind, of order 0.",
+)
 for _name in ("k0", "k1"):
     special_unary(f"special_scaled_modified_bessel_{_name}", f"{_name}e", argument="x")
+describe(
+    "special_scaled_modified_bessel_k1",
+    "The function `modified_bessel_k1` scaled by ``exp(x)``.",
+)
+describe(
+    "special_scaled_modified_bessel_k0",
+    "The function `modified_bessel_k0` scaled by ``exp(x)``.",
+)
 
 
 def spherical_bessel_j0_kernel(xp: ModuleType, x: Array) -> Array:
@@ -236,6 +275,10 @@ unary(
     argument="x",
     variants=_OUT,
 )
+describe(
+    "special_spherical_bessel_j0",
+    "The spherical Bessel function of the first kind, of order 0.",
+)
 # special_airy_ai is missing on purpose: PyTorch's value at -2.5 is off by 2e-6, SciPy's is not.
 
 
@@ -246,15 +289,21 @@ _ROOT_2_PI = math.sqrt(2 * math.pi)
 special_erfcx = special_unary(
     "special_erfcx", "erfcx", slope=lambda self, result: 2 * self * result - 2 / math.sqrt(math.pi)
 )
+special_erfcx.describe("The scaled complementary error function ``exp(x**2) * erfc(x)``.")
 special_log_ndtr = special_unary(
     "special_log_ndtr",
     "log_ndtr",
     slope=lambda self: (1 / special_erfcx(self * -math.sqrt(0.5))) * math.sqrt(2 / math.pi),
 )
+special_log_ndtr.describe(
+    "The logarithm of the area under the normal curve to the left of each element."
+)
 special_ndtri = special_unary(
     "special_ndtri", "ndtri", slope=lambda result: _ROOT_2_PI * (result * result / 2).exp()
 )
+special_ndtri.describe("The point that has each area to its left under the normal curve.")
 special_entr = special_unary("special_entr", "entr")
+special_entr.describe("The entropy ``-x * log(x)``; 0 at 0, minus infinity below.")
 special_entr.derivative(self=lambda grad, self: entr_grad(grad, self))
 
 
@@ -264,6 +313,7 @@ def entr_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 
 special_ndtr = define("aten::special_ndtr(Tensor self) -> Tensor")
+special_ndtr.describe("The area under the normal curve to the left of each element.")
 special_ndtr.composite(lambda self: 0.5 * aten.erfc(self * -math.sqrt(0.5)))
 define(
     "aten::special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
@@ -290,6 +340,7 @@ def zeta(overload: str, arguments: str) -> OperatorPage:
 
 
 special_zeta = zeta("", "Tensor self, Tensor other")
+special_zeta.describe("The Hurwitz zeta function of `self`, from `other` on.")
 special_zeta.derivative(
     other=lambda grad, self, other: grad * -self * special_zeta(self + 1, other)
 )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maquette.aten.elementwise.pointwise import REAL_FLOATS, Array, binary
-from maquette.library.page import Variant
+from maquette.library.page import Variant, describe
 
 
 class Recurrence(NamedTuple):
@@ -104,5 +104,47 @@ def _shifted(family: Recurrence) -> Callable[..., Array]:
 for _kind, _family in _CHEBYSHEV.items():
     _define(f"chebyshev_polynomial_{_kind}", _plain(_family))
     _define(f"shifted_chebyshev_polynomial_{_kind}", _shifted(_family))
+describe(
+    "special_shifted_chebyshev_polynomial_w",
+    "The Chebyshev polynomial of the fourth kind of degree `n`, at ``2 * x - 1``.",
+)
+describe(
+    "special_shifted_chebyshev_polynomial_v",
+    "The Chebyshev polynomial of the third kind of degree `n`, at ``2 * x - 1``.",
+)
+describe(
+    "special_shifted_chebyshev_polynomial_u",
+    "The Chebyshev polynomial of the second kind of degree `n`, at ``2 * x - 1``.",
+)
+describe(
+    "special_shifted_chebyshev_polynomial_t",
+    "The Chebyshev polynomial of the first kind of degree `n`, at ``2 * x - 1``.",
+)
+describe(
+    "special_chebyshev_polynomial_w",
+    "The Chebyshev polynomial of the fourth kind of degree `n`, at `x`.",
+)
+describe(
+    "special_chebyshev_polynomial_v",
+    "The Chebyshev polynomial of the third kind of degree `n`, at `x`.",
+)
+describe(
+    "special_chebyshev_polynomial_u",
+    "The Chebyshev polynomial of the second kind of degree `n`, at `x`.",
+)
+describe(
+    "special_chebyshev_polynomial_t",
+    "The Chebyshev polynomial of the first kind of degree `n`, at `x`.",
+)
 for _kind, _family in _OTHERS.items():
     _define(_kind, _plain(_family))
+describe("special_legendre_polynomial_p", "The Legendre polynomial of degree `n`, at `x`.")
+describe("special_laguerre_polynomial_l", "The Laguerre polynomial of degree `n`, at `x`.")
+describe(
+    "special_hermite_polynomial_he",
+    "The probabilists' Hermite polynomial of degree `n`, at `x`.",
+)
+describe(
+    "special_hermite_polynomial_h",
+    "The physicists' Hermite polynomial of degree `n`, at `x`.",
+)

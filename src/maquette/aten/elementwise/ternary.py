@@ -78,6 +78,9 @@ lerp = define(
     tags=POINTWISE,
     variants=(Variant.INPLACE, "Tensor_out"),
 )
+lerp.describe(
+    "The point between `self` and `end` that `weight` says: ``self + weight * (end - self)``."
+)
 lerp_number = define(
     "aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
     tags=POINTWISE,
@@ -147,6 +150,7 @@ def addcdiv_kernel(
 _THREE = "Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1"
 
 addcmul = define(f"aten::addcmul({_THREE}) -> Tensor", tags=POINTWISE, variants=BOTH)
+addcmul.describe("The sum ``self + value * tensor1 * tensor2``.")
 addcmul.autocast(cuda="promote")
 addcmul.shape(addcmul_shape)
 addcmul.kernel(addcmul_kernel)
@@ -158,6 +162,7 @@ addcmul.bilinear(
 )
 
 addcdiv = define(f"aten::addcdiv({_THREE}) -> Tensor", tags=POINTWISE, variants=BOTH)
+addcdiv.describe("The sum ``self + value * tensor1 / tensor2``.")
 addcdiv.autocast(cuda="promote")
 addcdiv.shape(addcdiv_shape)
 addcdiv.kernel(addcdiv_kernel)

@@ -62,27 +62,36 @@ def special_function(
 # --- exponentials and logarithms ------------------------------------------------------
 
 exp = function("exp", "exp", lambda result: result)
+exp.describe("Euler's number to the power of each element.")
 exp.autocast(cuda="float32")
 exp2 = function("exp2", "exp2", lambda result: result * math.log(2), tags=POINTWISE)
+exp2.describe("2 to the power of each element.")
 expm1 = function("expm1", "expm1", lambda result: result + 1)
+expm1.describe("``exp(x) - 1``, exact where x is small.")
 expm1.autocast(cuda="float32")
 log = function("log", "log", lambda self: aten.reciprocal(self))
+log.describe("The natural logarithm; NaN of negative numbers.")
 log.autocast(cuda="float32")
 log2 = function("log2", "log2", lambda self: aten.reciprocal(self * math.log(2)))
+log2.describe("The logarithm to base 2; NaN of negative numbers.")
 log2.autocast(cuda="float32")
 log10 = function("log10", "log10", lambda self: aten.reciprocal(self * math.log(10)))
+log10.describe("The logarithm to base 10; NaN of negative numbers.")
 log10.autocast(cuda="float32")
 log1p = function("log1p", "log1p", lambda self: aten.reciprocal(self + 1))
+log1p.describe("The natural logarithm of ``1 + x``, exact where x is small.")
 log1p.autocast(cuda="float32")
 
 
 # --- roots ----------------------------------------------------------------------------
 
 sqrt = unary("sqrt", lambda xp, self: xp.sqrt(self), takes=FLOATING, tags=CORE_POINTWISE)
+sqrt.describe("The square root; NaN of negative numbers.")
 sqrt.derivative(self=lambda grad, result: grad / (2 * conj(result)))
 rsqrt = unary(
     "rsqrt", lambda xp, self: xp.reciprocal(xp.sqrt(self)), takes=FLOATING, tags=CORE_POINTWISE
 )
+rsqrt.describe("One divided by the square root of each element.")
 rsqrt.autocast(cuda="float32")
 rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result.pow(3)))
 
@@ -90,23 +99,35 @@ rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result.pow(3)))
 # --- trigonometry ---------------------------------------------------------------------
 
 sin = function("sin", "sin", lambda self: cos(self))
+sin.describe("The sine of each element in radians.")
 cos: OperatorPage = function("cos", "cos", lambda self: -sin(self))
+cos.describe("The cosine of each element in radians.")
 tan = function("tan", "tan", lambda result: result * result + 1)
+tan.describe("The tangent of each element in radians.")
 tan.autocast(cuda="float32")
 asin = function("asin", "arcsin", lambda self: rsqrt(1 - self * self))
+asin.describe("The angle in radians whose sine each element is.")
 asin.autocast(cuda="float32")
 acos = function("acos", "arccos", lambda self: -rsqrt(1 - self * self))
+acos.describe("The angle in radians whose cosine each element is.")
 acos.autocast(cuda="float32")
 atan = function("atan", "arctan", lambda self: aten.reciprocal(self * self + 1))
+atan.describe("The angle in radians whose tangent each element is.")
 sinh = function("sinh", "sinh", lambda self: cosh(self))
+sinh.describe("The hyperbolic sine.")
 sinh.autocast(cuda="float32")
 cosh: OperatorPage = function("cosh", "cosh", lambda self: sinh(self))
+cosh.describe("The hyperbolic cosine.")
 cosh.autocast(cuda="float32")
 asinh = function("asinh", "arcsinh", lambda self: rsqrt(self * self + 1))
+asinh.describe("The inverse of the hyperbolic sine.")
 acosh = function("acosh", "arccosh", lambda self: rsqrt(self - 1) * rsqrt(self + 1))
+acosh.describe("The inverse of the hyperbolic cosine.")
 atanh = function("atanh", "arctanh", lambda self: aten.reciprocal(1 - self * self))
+atanh.describe("The inverse of the hyperbolic tangent.")
 
 tanh = unary("tanh", lambda xp, self: xp.tanh(self), takes=FLOATING, tags=CORE_POINTWISE)
+tanh.describe("The hyperbolic tangent.")
 tanh.derivative(self=lambda grad, result: tanh_backward(grad, result))
 
 
@@ -127,7 +148,9 @@ def conversion(name: str, factor: float) -> OperatorPage:
 
 
 deg2rad = conversion("deg2rad", math.pi / 180)
+deg2rad.describe("Angles in degrees as radians.")
 rad2deg = conversion("rad2deg", 180 / math.pi)
+rad2deg.describe("Angles in radians as degrees.")
 
 
 def sinc_kernel(xp: ModuleType, self: Array) -> Array:
@@ -144,6 +167,7 @@ def sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
 
 
 sinc = unary("sinc", sinc_kernel, takes=FLOATING)
+sinc.describe("``sin(pi * x) / (pi * x)``, and 1 at 0.")
 sinc.derivative(self=sinc_grad)
 
 
@@ -154,10 +178,13 @@ _ROOT_PI = math.sqrt(math.pi)
 erf = special_function(
     "erf", lambda self: (2 / _ROOT_PI) * exp(-(self * self)), tags=CORE_POINTWISE
 )
+erf.describe("The error function.")
 erfc = special_function("erfc", lambda self: (-2 / _ROOT_PI) * exp(-(self * self)))
+erfc.describe("One minus the error function, exact where that is small.")
 erfinv: OperatorPage = special_function(
     "erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2))
 )
+erfinv.describe("The inverse of the error function.")
 erfinv.autocast(cuda="float32")
 
 
@@ -170,6 +197,7 @@ def logistic(xp: ModuleType, x: Array) -> Array:
 
 
 sigmoid = unary("sigmoid", logistic, takes=FLOATING, tags=CORE_POINTWISE, flops=4)
+sigmoid.describe("The logistic function ``1 / (1 + exp(-x))``.")
 sigmoid.derivative(self=lambda grad, result: sigmoid_backward(grad, result))
 
 
@@ -181,6 +209,10 @@ def logit_kernel(xp: ModuleType, self: Array, eps: float | None) -> Array:
 
 
 logit = unary("logit", logit_kernel, more="float? eps=None", takes=REAL_FLOATS)
+logit.describe(
+    "The logarithm of ``x / (1 - x)``, with x brought between `eps` and ``1 - eps`` if that "
+    "is given."
+)
 logit.derivative(self=lambda grad, self, eps: logit_backward(grad, self, eps))
 
 

@@ -37,6 +37,10 @@ where = define(
     tags=CORE_POINTWISE,
     variants=["self_out"],
 ).exact_out()
+where.describe(
+    "`self` where `condition` is true, else `other`; of a condition alone, the positions "
+    "where it is true."
+)
 
 
 @where.shape
@@ -205,4 +209,7 @@ def check_written(target: TensorMeta, result: TensorMeta) -> None:
 
 
 masked_fill = _masked_fill("Scalar", "Scalar", POINTWISE)
+masked_fill.describe(
+    "`self` with `value`, a number or a 0-dim tensor, where `mask` is true; both broadcast."
+)
 masked_fill_tensor = _masked_fill("Tensor", "Tensor", ())

@@ -44,6 +44,7 @@ empty = define(
     "-> Tensor",
     tags=[Tag.core],
 )
+empty.describe("A new tensor of a size, whose elements are whatever its memory holds.")
 
 
 @empty.shape
@@ -71,6 +72,7 @@ empty_strided = define(
     f"aten::empty_strided(SymInt[] size, SymInt[] stride, *, {OPTIONS}) -> Tensor",
     tags=[Tag.core],
 )
+empty_strided.describe("A new tensor of a size and strides, not filled.")
 
 
 @empty_strided.shape
@@ -102,6 +104,10 @@ def empty_strided_kernel(
 
 empty_permuted = define(
     f"aten::empty_permuted(SymInt[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor"
+)
+empty_permuted.describe(
+    "A new tensor of a size, not filled, whose dimensions lie in memory in the order "
+    "`physical_layout`."
 )
 
 
@@ -165,7 +171,9 @@ def _constant(name: str, value: int) -> OperatorPage:
 
 
 zeros = _constant("zeros", 0)
+zeros.describe("A new tensor of zeros of a size.")
 ones = _constant("ones", 1)
+ones.describe("A new tensor of ones of a size.")
 
 
 def fill_dtype(fill_value: Number, dtype: DType | None) -> DType:
@@ -178,6 +186,7 @@ def fill_dtype(fill_value: Number, dtype: DType | None) -> DType:
 full = define(
     f"aten::full(SymInt[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", tags=[Tag.core]
 )
+full.describe("A new tensor of a size, each element `fill_value`.")
 
 
 @full.shape
@@ -205,6 +214,7 @@ def _full(xp: ModuleType, size: Ints, value: Number, kind: DType) -> Array:
 
 
 scalar_tensor = define(f"aten::scalar_tensor(Scalar s, *, {OPTIONS}) -> Tensor", tags=[Tag.core])
+scalar_tensor.describe("A new 0-dim tensor of one number.")
 
 
 @scalar_tensor.shape
@@ -271,14 +281,20 @@ def like_meta(
 
 
 empty_like = _like("empty_like", lambda xp, self, kind: left_unset(xp.empty_like(self, kind)))
+empty_like.describe(
+    "A new tensor of the size, and by default the dtype, layout and device of `self`, not filled."
+)
 zeros_like = _like("zeros_like", lambda xp, self, kind: xp.zeros_like(self, kind))
+zeros_like.describe("A new tensor of zeros like `self`.")
 ones_like = _like("ones_like", lambda xp, self, kind: xp.ones_like(self, kind))
+ones_like.describe("A new tensor of ones like `self`.")
 
 full_like = define(
     f"aten::full_like(Tensor self, Scalar fill_value, *, {OPTIONS}, "
     "MemoryFormat? memory_format=None) -> Tensor",
     tags=[Tag.core],
 ).any_device()
+full_like.describe("A new tensor like `self` with each element `fill_value`.")
 full_like.nondifferentiable()
 
 
@@ -345,12 +361,23 @@ def beside(
 
 
 new_empty = _new("new_empty", lambda xp: lambda size, kind: left_unset(xp.empty(size, kind)))
+new_empty.describe(
+    "A new tensor of a size, not filled, by default with the dtype and device of `self`."
+)
 new_zeros = _new("new_zeros", lambda xp: xp.zeros)
+new_zeros.describe(
+    "A new tensor of zeros of a size, by default with the dtype and device of `self`."
+)
 new_ones = _new("new_ones", lambda xp: xp.ones)
+new_ones.describe("A new tensor of ones of a size, by default with the dtype and device of `self`.")
 
 new_full = define(
     f"aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor"
 ).any_device()
+new_full.describe(
+    "A new tensor of a size, each element `fill_value`, by default with the dtype and device "
+    "of `self`."
+)
 new_full.nondifferentiable()
 
 
@@ -383,6 +410,10 @@ def new_full_kernel(
 new_empty_strided = define(
     f"aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, {OPTIONS}) -> Tensor"
 ).any_device()
+new_empty_strided.describe(
+    "A new tensor of a size and strides, not filled, by default with the dtype and device of "
+    "`self`."
+)
 new_empty_strided.nondifferentiable()
 
 

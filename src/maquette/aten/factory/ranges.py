@@ -90,6 +90,7 @@ def _progression(xp: ModuleType, start: Real, step: Real, count: int, kind: DTyp
 
 
 arange = define(f"aten::arange(Scalar end, *, {OPTIONS}) -> Tensor")
+arange.describe("The numbers from `start` up to, but without, `end` in steps of `step`: a vector.")
 arange_start = define(f"aten::arange.start(Scalar start, Scalar end, *, {OPTIONS}) -> Tensor")
 arange_start_step = define(
     f"aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor",
@@ -136,6 +137,9 @@ def _range(xp: ModuleType, start: Real, end: Real, step: Real, options: Options)
 
 range_step = define(
     f"aten::range.step(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor"
+)
+range_step.describe(
+    "The numbers from `start` to `end`, which is included, in steps of `step`; better use `arange`."
 )
 range_step.shape(lambda start, end, step, *options: _range_shape(start, end, step, options))
 range_step.kernel(lambda xp, start, end, step, *options: _range(xp, start, end, step, options))
@@ -315,7 +319,13 @@ def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
 
 
 linspace = _spaced_family("linspace", linspace_values, "")
+linspace.describe(
+    "`steps` numbers from `start` to `end`, both included, at equal distances: a vector."
+)
 logspace = _spaced_family("logspace", logspace_values, ", float base=10.")
+logspace.describe(
+    "`base` to the power of `steps` numbers from `start` to `end` at equal distances: a vector."
+)
 
 # --- into a given tensor -------------------------------------------------------------
 
@@ -363,6 +373,7 @@ _range_out(
 # --- matrices ------------------------------------------------------------------------
 
 eye = define(f"aten::eye(SymInt n, *, {OPTIONS}) -> Tensor")
+eye.describe("The identity matrix of `n` rows and `m` columns, by default as many.")
 eye_m = define(f"aten::eye.m(SymInt n, SymInt m, *, {OPTIONS}) -> Tensor")
 eye_out = define("aten::eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
 eye_m_out = define(
@@ -431,6 +442,12 @@ def _triangle(name: str, indices: Callable[..., tuple[Array, Array]]) -> Operato
 tril_indices = _triangle(
     "tril_indices", lambda xp, row, col, offset: xp.tril_indices(row, offset, col)
 )
+tril_indices.describe(
+    "Rows and columns of the lower triangle of a matrix: int64, of shape [2, count]."
+)
 triu_indices = _triangle(
     "triu_indices", lambda xp, row, col, offset: xp.triu_indices(row, offset, col)
+)
+triu_indices.describe(
+    "Rows and columns of the upper triangle of a matrix: int64, of shape [2, count]."
 )

@@ -20,7 +20,7 @@ from maquette.core.promotion import get_default_dtype
 from maquette.core.strides import Shape, Strides, contiguous_strides
 from maquette.core.symbols import is_true, sorted_by
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Variant, define
+from maquette.library.page import Variant, define, describe
 from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
 
@@ -424,6 +424,49 @@ def _ihfftn_into(
 for _family, (_one, _several, _forward) in _FAMILIES.items():
     for _kind, _arguments in _KINDS.items():
         _page(_family.format(_kind), _arguments, _one if _kind == "fft" else _several, _forward)
+describe(
+    "fft_rfftn",
+    "The discrete Fourier transform of real signals over dimensions `dim`, half of the last.",
+)
+describe(
+    "fft_rfft2",
+    "The discrete Fourier transform of real signals over two dimensions, half of the last.",
+)
+describe(
+    "fft_rfft",
+    "The discrete Fourier transform of a real signal: its first ``n // 2 + 1`` frequencies.",
+)
+describe("fft_irfftn", "The inverse of `rfftn`: real points.")
+describe("fft_irfft2", "The inverse of `rfft2`: real points.")
+describe(
+    "fft_irfft",
+    "The inverse of `rfft`: `n` real points, by default twice the given ones less two.",
+)
+describe("fft_ihfftn", "The inverse of `hfftn`: of the last dimension the first half.")
+describe("fft_ihfft2", "The inverse of `hfft2`: of the last dimension the first half.")
+describe("fft_ihfft", "The inverse of `hfft`: the first ``n // 2 + 1`` points.")
+describe("fft_ifftn", "The inverse of `fftn`, of the same shape: complex.")
+describe("fft_ifft2", "The inverse of `fft2`, of the same shape: complex.")
+describe("fft_ifft", "The inverse of `fft`, of the same shape: complex.")
+describe("fft_hfftn", "`hfft` over dimensions `dim`, the last one given by its first half.")
+describe("fft_hfft2", "`hfft` over two dimensions, the last one given by its first half.")
+describe(
+    "fft_hfft",
+    "The real transform of a signal that is the conjugate of itself reversed, given by its "
+    "first half.",
+)
+describe(
+    "fft_fftn",
+    "The discrete Fourier transform over dimensions `dim`, padded or cut to sizes `s`: complex.",
+)
+describe(
+    "fft_fft2",
+    "The discrete Fourier transform over two dimensions, padded or cut to sizes `s`: complex.",
+)
+describe(
+    "fft_fft",
+    "The discrete Fourier transform along `dim`, padded or cut to `n` points: complex.",
+)
 
 
 def _rolled(self: Tensor, dim: Ints | int | None, more: int) -> Tensor:
@@ -436,6 +479,10 @@ def _rolled(self: Tensor, dim: Ints | int | None, more: int) -> Tensor:
 
 
 fft_fftshift = define("aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor")
+fft_fftshift.describe(
+    "The frequencies of a transform with the zero one moved to the middle, of the same shape."
+)
 fft_fftshift.composite(lambda self, dim: _rolled(self, dim, 0))
 fft_ifftshift = define("aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor")
+fft_ifftshift.describe("The inverse of `fftshift`, of the same shape.")
 fft_ifftshift.composite(lambda self, dim: _rolled(self, dim, 1))

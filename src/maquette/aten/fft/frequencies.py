@@ -71,4 +71,8 @@ def _frequencies(name: str, *, half: bool) -> OperatorPage:
 
 
 fft_fftfreq = _frequencies("fftfreq", half=False)
+fft_fftfreq.describe("The frequencies of an `fft` of `n` points at distance `d`: a vector of n.")
 fft_rfftfreq = _frequencies("rfftfreq", half=True)
+fft_rfftfreq.describe(
+    "The frequencies of an `rfft` of `n` points at distance `d`: a vector of ``n // 2 + 1``."
+)

@@ -19,7 +19,7 @@ from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
-from maquette.library.page import define
+from maquette.library.page import define, describe
 
 # From positions between 0 and 1 and the parameters of the window to values.
 Formula = Callable[..., Array]
@@ -99,6 +99,11 @@ _PERIODIC = (".periodic", ", bool periodic")
 for _formula in (hann, hamming, bartlett, blackman, kaiser):
     for _overload, _parameters in (("", ""), _PERIODIC):
         _define_window(f"{_formula.__name__}_window", _formula, _overload, _parameters)
+describe("kaiser_window", "The Kaiser window of `window_length` points, of shape `beta`: a vector.")
+describe("hann_window", "The Hann window of `window_length` points: a vector.")
+describe("hamming_window", "The Hamming window of `window_length` points: a vector.")
+describe("blackman_window", "Blackman's window of `window_length` points: a vector.")
+describe("bartlett_window", "The triangular window of `window_length` points: a vector.")
 _define_window("hamming_window", hamming, ".periodic_alpha", f"{_PERIODIC[1]}, float alpha")
 _define_window(
     "hamming_window", hamming, ".periodic_alpha_beta", f"{_PERIODIC[1]}, float alpha, float beta"

@@ -20,6 +20,7 @@ _LEAST_OVERLAP = 1e-11
 _SIZES = "Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None"
 _RESULT = "bool? onesided=None, bool? return_complex=None, bool? align_to_window=None"
 stft = define(f"aten::stft({_SIZES}, bool normalized=False, {_RESULT}) -> Tensor")
+stft.describe("The short-time Fourier transform of signals [..., L]: [..., frequencies, frames].")
 stft.autocast(cpu="float32")
 stft_center = define(
     f'aten::stft.center({_SIZES}, bool center=True, str pad_mode="reflect", '
@@ -162,6 +163,10 @@ def _widened(t: Tensor, n_fft: int, width: int) -> Tensor:
 istft = define(
     f"aten::istft({_SIZES}, bool center=True, bool normalized=False, bool? onesided=None, "
     f"int? length=None, bool return_complex=False) -> Tensor"
+)
+istft.describe(
+    "The signal of a short-time Fourier transform [..., frequencies, frames], overlapping "
+    "frames added."
 )
 
 

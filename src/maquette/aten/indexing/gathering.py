@@ -62,6 +62,9 @@ index_select = define(
     tags=[Tag.core],
     variants=[Variant.OUT],
 )
+index_select.describe(
+    "The slices of `self` along `dim` at the positions of the vector `index`, as many as it has."
+)
 
 
 @index_select.shape
@@ -123,6 +126,9 @@ refuse_overlap(index_select.variants[0], "self", "index")
 gather = define(
     "aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
     tags=[Tag.core],
+)
+gather.describe(
+    "The elements of `self` at positions `index` along `dim`; the result has the shape of `index`."
 )
 gather_out = define(
     "aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, "
@@ -248,6 +254,10 @@ def value_selecting_reduction_backward_composite(
 # --- take ----------------------------------------------------------------------------
 
 take = define("aten::take(Tensor self, Tensor index) -> Tensor")
+take.describe(
+    "The elements at positions `index` of `self` seen as a vector; the result has the shape "
+    "of `index`."
+)
 take_out = define(
     "aten::take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 )
@@ -310,6 +320,9 @@ refuse_overlap(take_out, "self", "index")
 take_along_dim = define(
     "aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"
 )
+take_along_dim.describe(
+    "The elements at positions `indices` along `dim`; the other dimensions are broadcast."
+)
 
 
 def _along(self: Tensor, indices: Tensor, dim: int | None) -> tuple[Tensor, int, Tensor]:
@@ -357,6 +370,7 @@ take_along_dim_out.composite(
 masked_select = define(
     "aten::masked_select(Tensor self, Tensor mask) -> Tensor", tags=[Tag.dynamic_output_shape]
 )
+masked_select.describe("The elements where `mask` is true, after both are broadcast: a vector.")
 
 
 def _check_masked_select(self: TensorMeta, mask: TensorMeta) -> None:
@@ -389,6 +403,10 @@ def masked_select_grad(grad: Tensor, self_meta: TensorMeta, mask: Tensor) -> tup
 
 
 nonzero = define("aten::nonzero(Tensor self) -> Tensor", tags=[Tag.core, Tag.dynamic_output_shape])
+nonzero.describe(
+    "The positions of elements that are not zero: int64, a row for each, a column "
+    "for each dimension."
+)
 nonzero.nondifferentiable()
 
 
@@ -412,6 +430,9 @@ def nonzero_unbacked(new: NewNumbers, self: TensorMeta) -> TensorMeta:
 
 
 nonzero_numpy = define("aten::nonzero_numpy(Tensor self) -> Tensor[]")
+nonzero_numpy.describe(
+    "The positions of elements that are not zero: a vector of int64 for each dimension."
+)
 
 
 @nonzero_numpy.composite
@@ -421,10 +442,17 @@ def nonzero_numpy_composite(self: Tensor) -> object:
 
 
 argwhere = define("aten::argwhere(Tensor self) -> Tensor", tags=[Tag.dynamic_output_shape])
+argwhere.describe(
+    "The positions of elements that are not zero: int64, a row for each, a column for each "
+    "dimension."
+)
 argwhere.composite(lambda self: self.nonzero())
 
 nonzero_static = define(
     "aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"
+)
+nonzero_static.describe(
+    "The first `size` positions of elements that are not zero, filled up with rows of `fill_value`."
 )
 nonzero_static.nondifferentiable()
 

@@ -225,6 +225,7 @@ index = define(
     "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
     tags=[Tag.core, Tag.dynamic_output_shape],
 )
+index.describe("The elements that tensors of positions or masks select, as subscripts do.")
 _unsafe_index = define("aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor")
 
 
@@ -268,6 +269,9 @@ _unsafe_index.kernel(index_kernel)
 _PUT = "Tensor?[] indices, Tensor values, bool accumulate=False"
 index_put_ = define(f"aten::index_put_(Tensor(a!) self, {_PUT}) -> Tensor(a!)", tags=[Tag.inplace])
 index_put = define(f"aten::index_put(Tensor self, {_PUT}) -> Tensor", tags=[Tag.core])
+index_put.describe(
+    "`self` with `values` at the places that tensors of positions or masks select; accumulate adds."
+)
 index_put.autocast(cuda="promote")
 _unsafe_index_put = define(f"aten::_unsafe_index_put(Tensor self, {_PUT}) -> Tensor")
 _index_put_impl_ = define(

@@ -21,7 +21,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor
 
@@ -226,6 +226,11 @@ index_add, index_add_, index_add_out = _written(
     out=True,
     dense=True,
 )
+describe(
+    "index_add",
+    "`self` with ``alpha`` times the slices of `source` added along `dim` at the positions "
+    "`index`.",
+)
 
 
 def _source_grad(grad: Tensor, source: TensorMeta, dim: int, index: Tensor) -> Tensor:
@@ -279,6 +284,10 @@ index_copy, index_copy_, index_copy_out = _written(
     out=True,
     dense=True,
 )
+describe(
+    "index_copy",
+    "`self` with the slices along `dim` at the positions `index` replaced by those of `source`.",
+)
 index_copy.autocast(cpu="promote")
 for _page in (index_copy, index_copy_, index_copy_out):
     _page.linear(
@@ -323,6 +332,10 @@ def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Nu
 
 index_fill_scalar = _written(
     "index_fill", "int_Scalar", "int dim, Tensor index, Scalar value", _check_fill, _fill, out=False
+)
+describe(
+    "index_fill",
+    "`self` with the slices along `dim` at the positions `index` filled with `value`.",
 )
 index_fill_tensor = _written(
     "index_fill", "int_Tensor", "int dim, Tensor index, Tensor value", _check_fill, _fill, out=False
@@ -396,6 +409,10 @@ index_reduce = _written(
     out=True,
     dense=True,
 )
+describe(
+    "index_reduce",
+    "`self` with the slices of `source` combined along `dim` at the positions `index`.",
+)
 
 
 def _index_reduce_grad(
@@ -465,6 +482,10 @@ def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: b
 put, put_ = _written(
     "put", "", "Tensor index, Tensor source, bool accumulate=False", _check_put, _put, out=False
 )
+describe(
+    "put",
+    "`self` with the elements of `source` at positions `index` of its vector; accumulate adds.",
+)
 for _page in (put, put_):
     _page.linear(
         self=lambda grad, index, source_meta, accumulate: (
@@ -508,6 +529,9 @@ def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> Array:
 
 masked_scatter = define(
     "aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", tags=[Tag.core]
+)
+masked_scatter.describe(
+    "`self` with the first elements of `source`, in order, where `mask` is true."
 )
 masked_scatter_ = define(
     "aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)",

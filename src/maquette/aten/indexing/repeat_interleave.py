@@ -20,6 +20,9 @@ repeats_to_positions = define(
     "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
     tags=[Tag.dynamic_output_shape],
 )
+repeats_to_positions.describe(
+    "Each element, or slice along `dim`, repeated in place as often as `repeats` says."
+)
 repeat_interleave = define(
     "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, "
     "SymInt? output_size=None) -> Tensor"

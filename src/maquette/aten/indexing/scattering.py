@@ -24,7 +24,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor
 
@@ -300,6 +300,10 @@ def out_meta(result: TensorMeta, out: object) -> TensorMeta:
 _SRC = "Tensor src"
 _VALUE = "Scalar value"
 scatter_src = _family("scatter", "src", _SRC, (), out="src_out", tags=(Tag.core,))
+describe(
+    "scatter",
+    "`self` with the elements of `src`, or a number, at positions `index` along `dim`.",
+)
 scatter_value = _family("scatter", "value", _VALUE, (), out="value_out", tags=(Tag.core,))
 scatter_reduced = _family(
     "scatter", "reduce", f"{_SRC}, *, str reduce", _OLD_REDUCTIONS, out="reduce_out"
@@ -308,6 +312,7 @@ scatter_value_reduced = _family(
     "scatter", "value_reduce", f"{_VALUE}, *, str reduce", _OLD_REDUCTIONS, out="value_reduce_out"
 )
 scatter_add = _family("scatter_add", "", _SRC, (), out="out", tags=(Tag.core,), fixed="sum")
+describe("scatter_add", "`self` with the elements of `src` added at positions `index` along `dim`.")
 scatter_add[0].autocast(cuda="promote")
 scatter_reduce = _family(
     "scatter_reduce",
@@ -316,6 +321,10 @@ scatter_reduce = _family(
     _REDUCTIONS,
     out="two_out",
     tags=(Tag.core,),
+)
+describe(
+    "scatter_reduce",
+    "`self` with the elements of `src` combined at positions `index` along `dim` by `reduce`.",
 )
 
 # --- derivatives ---------------------------------------------------------------------

@@ -23,6 +23,9 @@ searchsorted = define(
     f"aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, {_SEARCH}) -> Tensor",
     variants=["Tensor_out"],
 )
+searchsorted.describe(
+    "Where each value would be put into a sorted sequence: int64, of the shape of `self`."
+)
 searchsorted_scalar = define(
     f"aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, {_SEARCH}) -> Tensor"
 )
@@ -30,6 +33,9 @@ bucketize = define(
     "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, "
     "bool right=False) -> Tensor",
     variants=["Tensor_out"],
+)
+bucketize.describe(
+    "The interval between `boundaries` that each element is in: int64, of the shape of `self`."
 )
 bucketize_scalar = define(
     "aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, "
@@ -185,6 +191,7 @@ isin = define(
     f"aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, {_ISIN}) -> Tensor",
     variants=["Tensor_Tensor_out"],
 ).exact_out()
+isin.describe("Where elements are among `test_elements`: a bool tensor of the shape of `elements`.")
 isin_tensor_scalar = define(
     f"aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, {_ISIN}) -> Tensor",
     variants=["Tensor_Scalar_out"],
@@ -230,6 +237,9 @@ for _page in (isin, isin_tensor_scalar, isin_scalar_tensor):
 histc = define(
     "aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
     variants=[Variant.OUT],
+)
+histc.describe(
+    "How many elements are in each of `bins` equal intervals from `min` to `max`: a vector."
 )
 
 

@@ -21,7 +21,7 @@ from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Cost, OperatorPage, define
+from maquette.library.page import Cost, OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Pair = tuple[TensorMeta, TensorMeta]
@@ -75,6 +75,9 @@ sort = define(
         f"-> {_WRITTEN}"
     ],
 )
+sort.describe(
+    "`self` sorted along `dim`, and the positions of the elements in it: both of its shape."
+)
 sort_stable = define(
     f"aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) "
     f"-> {_RESULTS}",
@@ -96,6 +99,7 @@ for _page in (sort, sort_stable):
     _page.cost(lambda self, *rest: Cost(flops=self.numel * max(self.numel, 1).bit_length()))
 
 argsort = define("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor")
+argsort.describe("The positions that would sort along `dim`: int64, of the shape of `self`.")
 argsort.composite(lambda self, dim, descending: self.sort(dim, descending)[1])
 argsort_stable = define(
     "aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"
@@ -106,6 +110,7 @@ argsort_stable.composite(
     ]
 )
 msort = define("aten::msort(Tensor self) -> Tensor")
+msort.describe("`self` sorted along its first dimension.")
 msort.composite(lambda self: self.sort(0, False)[0])
 msort_out = define("aten::msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
 
@@ -125,6 +130,7 @@ topk = define(
     tags=[Tag.core],
     variants=[f"aten::topk.values({_TOPK}, *, {_OUTS}) -> {_WRITTEN}"],
 )
+topk.describe("The `k` largest or smallest elements along `dim` and their positions.")
 
 
 @topk.shape
@@ -204,6 +210,7 @@ def _line_metas(name: str, self: TensorMeta, dim: int, keepdim: bool) -> Pair:
 
 
 kthvalue = _rank_page("kthvalue", "Tensor self, SymInt k, int dim=-1, bool keepdim=False")
+kthvalue.describe("The `k`-th smallest elements along `dim` and their positions.")
 
 
 @kthvalue.shape
@@ -281,9 +288,18 @@ def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage
 
 
 median, median_dim = _median_pages("median", skip_nan=False)
+describe(
+    "median",
+    "The middle element, the lower of two; along `dim` with its position. NaN, if there is one.",
+)
 nanmedian, nanmedian_dim = _median_pages("nanmedian", skip_nan=True)
+describe(
+    "nanmedian",
+    "The middle element of those that are not NaN; along `dim` with its position.",
+)
 
 mode = _rank_page("mode", "Tensor self, int dim=-1, bool keepdim=False")
+mode.describe("The most frequent elements along `dim`, and positions of them.")
 mode.shape(lambda self, dim, keepdim: _line_metas("mode", self, dim, keepdim))
 
 

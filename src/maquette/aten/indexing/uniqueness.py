@@ -109,16 +109,23 @@ unique_dim = define(
     f"bool return_counts=False) -> {_THREE}",
     tags=DYNAMIC,
 )
+unique_dim.describe(
+    "The distinct slices along `dim`, and on request where each of them is and how often."
+)
 unique_consecutive = define(
     f"aten::unique_consecutive(Tensor self, bool return_inverse=False, "
     f"bool return_counts=False, int? dim=None) -> {_THREE}",
     tags=DYNAMIC,
+)
+unique_consecutive.describe(
+    "The elements without those that repeat the one before; and where each is, and how often."
 )
 unique_dim_consecutive = define(
     f"aten::unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, "
     f"bool return_counts=False) -> {_THREE}",
     tags=DYNAMIC,
 )
+unique_dim_consecutive.describe("The slices along `dim` without those that repeat the one before.")
 
 
 @_unique.data_dependent(lambda self, *rest: None)
@@ -264,6 +271,10 @@ bincount = define(
     "aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
     tags=DYNAMIC,
 )
+bincount.describe(
+    "How often each number from 0 on occurs in a vector of them, or the sum of their "
+    "`weights`: a vector."
+)
 
 
 def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int) -> None:
@@ -309,6 +320,9 @@ bincount.nondifferentiable()
 
 
 one_hot = define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", tags=DYNAMIC)
+one_hot.describe(
+    "A last dimension of `num_classes` with 1 at each element's number and 0 elsewhere: int64."
+)
 
 
 @one_hot.composite

@@ -42,6 +42,9 @@ linalg_cholesky_ex = define(
         "-> (Tensor(a!) L, Tensor(b!) info)"
     ],
 ).exact_out()
+linalg_cholesky_ex.describe(
+    "The triangular factor L of matrices ``L @ L^H``, and where that failed, at which row."
+)
 linalg_cholesky_ex.autocast(cpu="float32")
 
 
@@ -100,6 +103,9 @@ def cholesky_ex_grad(grads: Grads, upper: bool, result0: Tensor) -> tuple[Tensor
 linalg_cholesky_ex.nondifferentiable(1)
 
 linalg_cholesky = define("aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
+linalg_cholesky.describe(
+    "The triangular factor L of positive-definite matrices ``L @ L^H``; others raise LinAlgError."
+)
 linalg_cholesky.autocast(cpu="float32")
 linalg_cholesky_out = define(
     "aten::linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)",
@@ -124,6 +130,9 @@ def cholesky_out_composite(self: Tensor, upper: bool, out: Tensor) -> Tensor:
 
 
 cholesky = define("aten::cholesky(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT])
+cholesky.describe(
+    "The triangular factor L of positive-definite matrices ``L @ L^H``, of their shape."
+)
 cholesky.autocast(cpu="float32")
 
 
@@ -150,6 +159,9 @@ cholesky.derivative(self=lambda grad, result, upper: factor_grad(grad, result, u
 cholesky_solve = define(
     "aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
     variants=[Variant.OUT],
+)
+cholesky_solve.describe(
+    "The X of ``A @ X = self``, with A given by its Cholesky factor: of the shape of `self`."
 )
 cholesky_solve.autocast(cpu="float32")
 
@@ -207,6 +219,9 @@ def cholesky_solve_grad(
 
 cholesky_inverse = define(
     "aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT]
+)
+cholesky_inverse.describe(
+    "The inverses of matrices that are given by their Cholesky factors, of their shape."
 )
 cholesky_inverse.autocast(cpu="float32")
 

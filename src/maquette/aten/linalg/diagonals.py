@@ -19,6 +19,9 @@ fill_diagonal_ = define(
     "aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
     tags=[Tag.inplace],
 )
+fill_diagonal_.describe(
+    "Fill the main diagonal with `fill_value`; of tall matrices again and again, if `wrap`."
+)
 fill_diagonal_.functional_form("PyTorch has none: there it is made of a view and fill_")
 
 
@@ -50,6 +53,7 @@ def fill_diagonal__grad(grad: Tensor, wrap: bool) -> tuple[Tensor]:
 
 
 vander = define("aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor")
+vander.describe("Vandermonde's matrix: a row for each element, with its powers up to N - 1.")
 
 
 @vander.composite

@@ -158,6 +158,10 @@ def _euclidean_dist_grad(
 
 
 cdist = define("aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor")
+cdist.describe(
+    "The distances of order `p` of each row of `x1` to each of `x2`: [..., n, k] and "
+    "[..., m, k] give [..., n, m]."
+)
 cdist.autocast("float32")
 
 
@@ -183,6 +187,7 @@ _pdist_backward = define(
     "aten::_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"
 )
 pdist = define("aten::pdist(Tensor self, float p=2.) -> Tensor")
+pdist.describe("The distances of order `p` of all pairs of rows: a vector of ``n * (n - 1) / 2``.")
 pdist.autocast(cuda="float32")
 
 

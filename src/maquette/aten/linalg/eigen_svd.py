@@ -163,6 +163,7 @@ linalg_svd = define(
     "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) "
     "-> (Tensor U, Tensor S, Tensor Vh)"
 )
+linalg_svd.describe("Factors U, singular values S, falling, and Vh of matrices.")
 linalg_svd.autocast(cpu="float32")
 linalg_svd.composite(
     lambda A, full_matrices, driver: _linalg_svd(A, full_matrices, True, driver=driver)
@@ -191,6 +192,9 @@ def singular_values(A: Tensor, driver: str | None = None) -> Tensor:
 
 
 linalg_svdvals = define("aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor")
+linalg_svdvals.describe(
+    "The singular values of matrices [..., m, n], falling: real, [..., min(m, n)]."
+)
 linalg_svdvals.autocast(cpu="float32")
 linalg_svdvals.composite(singular_values)
 linalg_svdvals_out = define(
@@ -204,6 +208,7 @@ linalg_svdvals_out.composite(
 svd = define(
     "aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"
 )
+svd.describe("Factors U, singular values S, falling, and V of matrices: ``U @ diag(S) @ V^H``.")
 svd.autocast(cpu="float32")
 svd_out = define(
     "aten::svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, "
@@ -240,6 +245,10 @@ linalg_qr = define(
         f"-> {_QR_WRITTEN}"
     ],
 ).exact_out()
+linalg_qr.describe(
+    'Factors Q, orthonormal, and R, upper triangular, of matrices; mode "complete" gives a '
+    "square Q."
+)
 linalg_qr.autocast(cpu="float32")
 
 
@@ -313,6 +322,10 @@ def _tall_qr_grad(first: Tensor, second: Tensor, q: Tensor, r: Tensor) -> Tensor
 
 
 qr = define("aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
+qr.describe(
+    "Factors Q, orthonormal, and R, upper triangular, of matrices; `some` leaves out needless"
+    " columns."
+)
 qr.autocast(cpu="float32")
 qr.composite(lambda self, some: linalg_qr(self, "reduced" if some else "complete"))
 qr_out = define(
@@ -380,6 +393,9 @@ def eigh_grad(
 
 
 linalg_eigh = define(f'aten::linalg_eigh(Tensor self, str UPLO="L") -> {_PAIR}')
+linalg_eigh.describe(
+    "Eigenvalues, rising, and eigenvectors of Hermitian matrices, of which one triangle is read."
+)
 linalg_eigh.autocast(cpu="float32")
 linalg_eigh.composite(lambda self, UPLO: _linalg_eigh(self, UPLO, True))
 linalg_eigh_out = define(
@@ -401,6 +417,7 @@ def hermitian_values(self: Tensor, UPLO: str = "L") -> Tensor:
 
 
 linalg_eigvalsh = define('aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor')
+linalg_eigvalsh.describe("The eigenvalues of Hermitian matrices, rising: real, [..., n].")
 linalg_eigvalsh.autocast(cpu="float32")
 linalg_eigvalsh.composite(hermitian_values)
 linalg_eigvalsh_out = define(
@@ -420,6 +437,10 @@ linalg_eig = define(
         "aten::linalg_eig.out(Tensor self, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) "
         f"-> {_PAIR_WRITTEN}"
     ],
+)
+linalg_eig.describe(
+    "Eigenvalues and eigenvectors of square matrices [..., n, n]: complex, [..., n] and [...,"
+    " n, n]."
 )
 linalg_eig.autocast(cpu="float32")
 
@@ -471,6 +492,7 @@ def eigenvalues(self: Tensor) -> Tensor:
 
 
 linalg_eigvals = define("aten::linalg_eigvals(Tensor self) -> Tensor")
+linalg_eigvals.describe("The eigenvalues of square matrices [..., n, n]: complex, [..., n].")
 linalg_eigvals.autocast(cpu="float32")
 linalg_eigvals.composite(eigenvalues)
 linalg_eigvals_out = define(

@@ -20,6 +20,7 @@ from maquette.tensor.tensor import Tensor
 ELLIPSIS = "..."
 
 einsum = define("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor")
+einsum.describe('Sums of products of tensors, whose dimensions an equation as "ij,jk->ik" names.')
 einsum.autocast(cuda="lower")
 
 

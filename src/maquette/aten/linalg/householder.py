@@ -114,6 +114,10 @@ geqrf = define(
         "-> (Tensor(a!) a, Tensor(b!) tau)"
     ],
 )
+geqrf.describe(
+    "The QR factors of matrices as LAPACK packs them: reflectors and R in one matrix, and "
+    "their factors."
+)
 geqrf.autocast(cpu="float32")
 
 
@@ -178,6 +182,9 @@ def _count(tau: TensorMeta) -> int:
 linalg_householder_product = define(
     "aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor",
     variants=[Variant.OUT],
+)
+linalg_householder_product.describe(
+    "The first columns of the product of reflectors given as columns, of the shape of `input`."
 )
 linalg_householder_product.autocast(cpu="float32")
 
@@ -276,6 +283,9 @@ def householder_product_grad(
 
 
 orgqr = define("aten::orgqr(Tensor self, Tensor input2) -> Tensor")
+orgqr.describe(
+    "The first columns of the product of reflectors given as columns, of the shape of `self`."
+)
 orgqr.autocast(cpu="float32")
 orgqr.composite(lambda self, input2: linalg_householder_product(self, input2))
 orgqr_out = define(
@@ -293,6 +303,9 @@ ormqr = define(
     "aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, "
     "bool transpose=False) -> Tensor",
     variants=[Variant.OUT],
+)
+ormqr.describe(
+    "The product of an orthogonal matrix, given by reflectors, with `input3`, of its shape."
 )
 ormqr.autocast(cpu="float32")
 

@@ -79,6 +79,7 @@ linalg_ldl_factor_ex = define(
         f"-> ({_FACTORS}, Tensor(c!) info)"
     ],
 ).exact_out()
+linalg_ldl_factor_ex.describe("`ldl_factor`, with LAPACK's status for each matrix.")
 
 
 @linalg_ldl_factor_ex.shape
@@ -111,6 +112,9 @@ def ldl_factor_ex_kernel(
 
 _FACTOR = "Tensor self, *, bool hermitian=False"
 linalg_ldl_factor = define(f"aten::linalg_ldl_factor({_FACTOR}) -> (Tensor LD, Tensor pivots)")
+linalg_ldl_factor.describe(
+    "The factors of Hermitian matrices ``L D L^T`` in one matrix, and the pivots."
+)
 linalg_ldl_factor_out = define(
     f"aten::linalg_ldl_factor.out({_FACTOR}, {_FACTORS}) -> ({_FACTORS})", tags=[Tag.out]
 )
@@ -139,6 +143,9 @@ linalg_ldl_solve = define(
     "aten::linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
     variants=[Variant.OUT],
 ).exact_out()
+linalg_ldl_solve.describe(
+    "The X of ``A @ X = B``, with A given by `ldl_factor`: of the shape of `B`."
+)
 
 
 @linalg_ldl_solve.shape

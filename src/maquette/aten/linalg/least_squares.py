@@ -55,6 +55,9 @@ linalg_lstsq = define(
     "-> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
     tags=[Tag.dynamic_output_shape],
 )
+linalg_lstsq.describe(
+    "The X that makes ``A @ X - B`` least, its residuals, the rank and singular values of A."
+)
 linalg_lstsq.autocast(cpu="float32")
 
 

@@ -78,6 +78,7 @@ linalg_lu_factor_ex = define(
     f"aten::linalg_lu_factor_ex({_EX}) -> (Tensor LU, Tensor pivots, Tensor info)",
     variants=[f"aten::linalg_lu_factor_ex.out({_EX}, {_EX_OUT}) -> ({_EX_OUT})"],
 ).exact_out()
+linalg_lu_factor_ex.describe("`lu_factor`, with LAPACK's status for each matrix.")
 
 
 def _check_pivot(name: str, pivot: bool, A: TensorMeta) -> None:
@@ -158,6 +159,9 @@ _lu_with_info.composite(
 linalg_lu_factor = define(
     "aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"
 )
+linalg_lu_factor.describe(
+    "L and U of matrices in one matrix, and the pivots; `lu_unpack` takes them apart."
+)
 linalg_lu_factor_out = define(
     "aten::linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) "
     "-> (Tensor(a!) LU, Tensor(b!) pivots)",
@@ -227,6 +231,7 @@ linalg_lu = define(
     f"aten::linalg_lu(Tensor A, *, bool pivot=True) -> {_PLU}",
     variants=[f"aten::linalg_lu.out(Tensor A, *, bool pivot=True, {_PLU_OUT}) -> ({_PLU_OUT})"],
 ).exact_out()
+linalg_lu.describe("Factors P, L and U of matrices: a permutation, a lower and an upper triangle.")
 
 
 @linalg_lu.shape
@@ -260,6 +265,7 @@ lu_unpack = define(
     f"aten::lu_unpack({_UNPACK}) -> {_PLU}",
     variants=[f"aten::lu_unpack.out({_UNPACK}, *, {_PLU_OUT}) -> ({_PLU_OUT})"],
 ).exact_out()
+lu_unpack.describe("The factors P, L and U that `lu_factor` packed.")
 
 
 @lu_unpack.shape
@@ -319,6 +325,9 @@ def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | Non
 linalg_lu_solve = define(
     "aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
     "bool adjoint=False) -> Tensor"
+)
+linalg_lu_solve.describe(
+    "The X of ``A @ X = B``, with A given by `lu_factor`: of the shape of `B`."
 )
 linalg_lu_solve_out = define(
     "aten::linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, "
@@ -469,6 +478,7 @@ def _packed_grad(
 
 
 lu_solve = define("aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor")
+lu_solve.describe("The X of ``A @ X = self``, with A given by `lu_factor`: of the shape of `self`.")
 lu_solve.autocast(cpu="float32")
 lu_solve.composite(lambda self, LU_data, LU_pivots: linalg_lu_solve(LU_data, LU_pivots, self))
 lu_solve_out = define(

@@ -48,6 +48,10 @@ def composite_out(
 # --- matmul -----------------------------------------------------------------------------------
 
 matmul = define("aten::matmul(Tensor self, Tensor other) -> Tensor")
+matmul.describe(
+    "The product of matrices or vectors: [..., n, m] and [..., m, p] give [..., n, p], "
+    "batches broadcast."
+)
 matmul.autocast("lower")
 
 
@@ -150,6 +154,7 @@ matmul_out = composite_out(matmul, matmul_composite, write_exact_out)
 # --- linear -----------------------------------------------------------------------------------
 
 linear = define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
+linear.describe("``input @ weight.T + bias``: [..., in] and [out, in] give [..., out].")
 linear.autocast("lower")
 
 
@@ -189,6 +194,9 @@ def linear_out_composite(input: Tensor, weight: Tensor, bias: Tensor | None, out
 # --- products of vectors ----------------------------------------------------------------------
 
 inner = define("aten::inner(Tensor self, Tensor other) -> Tensor")
+inner.describe(
+    "The products of the last dimensions of two tensors, summed; [..., n] and [*, n] give [..., *]."
+)
 
 
 @inner.composite
@@ -217,6 +225,9 @@ def inner_out_composite(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
 
 
 linalg_vecdot = define("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor")
+linalg_vecdot.describe(
+    "The inner products of vectors along `dim`, the first conjugated; batches broadcast."
+)
 linalg_vecdot.autocast("lower")
 
 
@@ -247,6 +258,9 @@ linalg_vecdot_out = composite_out(linalg_vecdot, linalg_vecdot_composite, write_
 
 tensordot = define(
     "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"
+)
+tensordot.describe(
+    "The products of two tensors summed over dimensions `dims_self` and `dims_other`."
 )
 tensordot.autocast(cuda="promote")
 
@@ -329,6 +343,7 @@ def _summed_against_ones(
 tensordot_out = composite_out(tensordot, tensordot_composite, write_exact_out)
 
 linalg_multi_dot = define("aten::linalg_multi_dot(Tensor[] tensors) -> Tensor")
+linalg_multi_dot.describe("The product of several matrices, in the cheapest order.")
 linalg_multi_dot.autocast(cuda="lower")
 
 
@@ -414,9 +429,11 @@ def _chained(
 linalg_multi_dot_out = composite_out(linalg_multi_dot, linalg_multi_dot_composite, write_exact_out)
 
 linalg_matmul = define("aten::linalg_matmul(Tensor self, Tensor other) -> Tensor")
+linalg_matmul.describe("The product of matrices or vectors, as `matmul`.")
 linalg_matmul.composite(lambda self, other: self.matmul(other))
 
 kron = define("aten::kron(Tensor self, Tensor other) -> Tensor")
+kron.describe("The Kronecker product: each element of `self` times the whole of `other`.")
 
 
 @kron.composite
@@ -435,6 +452,9 @@ kron_out = composite_out(kron, kron_composite)
 
 bilinear = define(
     "aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"
+)
+bilinear.describe(
+    "``x1 @ weight[k] @ x2 + bias[k]`` for each k: the last dimension is that of `bias`."
 )
 bilinear.autocast(cuda="promote")
 

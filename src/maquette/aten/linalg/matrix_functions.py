@@ -32,7 +32,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
-from maquette.library.page import Variant, define
+from maquette.library.page import Variant, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -84,9 +84,14 @@ for _kind, _self, _type in (("tensor", "input", "Tensor?"), ("float", "self", "f
             out, rank_of(self, atol, rtol, hermitian)
         )
     )
+describe(
+    "linalg_matrix_rank",
+    "The rank of matrices, as how many singular values exceed the tolerance: int64, [...].",
+)
 
 _PINV = "Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False"
 linalg_pinv = define(f"aten::linalg_pinv.atol_rtol_tensor({_PINV}) -> Tensor")
+linalg_pinv.describe("The pseudo-inverses of matrices [..., m, n]: [..., n, m].")
 linalg_pinv_out = define(
     f"aten::linalg_pinv.atol_rtol_tensor_out({_PINV}, Tensor(a!) out) -> Tensor(a!)",
     tags=[Tag.out],
@@ -152,6 +157,7 @@ linalg_pinv_float_out.composite(
     )
 )
 pinverse = define("aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor")
+pinverse.describe("The pseudo-inverses of matrices [..., m, n]: [..., n, m].")
 pinverse.autocast(cpu="float32")
 pinverse.composite(lambda self, rcond: _pinv_float(self, 0.0, rcond, False))
 
@@ -159,6 +165,7 @@ pinverse.composite(lambda self, rcond: _pinv_float(self, 0.0, rcond, False))
 # --- condition, powers, exponential --------------------------------------------------
 
 linalg_cond = define("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor")
+linalg_cond.describe("The condition number of matrices in norm `p`: [...].")
 linalg_cond.autocast(cpu="float32")
 linalg_cond_out = define(
     "aten::linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)",
@@ -207,6 +214,9 @@ def matrix_power(self: Tensor, n: int) -> Tensor:
 
 
 linalg_matrix_power = define("aten::linalg_matrix_power(Tensor self, int n) -> Tensor")
+linalg_matrix_power.describe(
+    "Square matrices to a whole power, of their shape; a negative one inverts."
+)
 linalg_matrix_power.composite(lambda self, n: matrix_power(self, n))
 linalg_matrix_power_out = define(
     "aten::linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
@@ -222,6 +232,7 @@ def matrix_power_out_composite(self: Tensor, n: int, out: Tensor) -> Tensor:
 
 
 linalg_matrix_exp = define("aten::linalg_matrix_exp(Tensor self) -> Tensor")
+linalg_matrix_exp.describe("The exponential of square matrices, of their shape.")
 
 
 @linalg_matrix_exp.shape
@@ -270,6 +281,7 @@ def matrix_exp_grad(grad: Tensor, self: Tensor) -> tuple[Tensor]:
 
 
 matrix_exp = define("aten::matrix_exp(Tensor self) -> Tensor")
+matrix_exp.describe("The exponential of square matrices, of their shape.")
 matrix_exp.composite(lambda self: linalg_matrix_exp(self))
 
 
@@ -292,6 +304,9 @@ def _tensor_inverse(self: Tensor, ind: int) -> Tensor:
 
 
 linalg_tensorinv = define("aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor")
+linalg_tensorinv.describe(
+    "The inverse of a tensor seen as a square matrix by its first `ind` dimensions."
+)
 linalg_tensorinv.autocast(cpu="float32")
 linalg_tensorinv.composite(_tensor_inverse)
 linalg_tensorinv_out = define(
@@ -324,6 +339,7 @@ def _tensor_solution(self: Tensor, other: Tensor, dims: Ints | None) -> Tensor:
 linalg_tensorsolve = define(
     "aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"
 )
+linalg_tensorsolve.describe("The X of ``tensordot(self, X) = other``.")
 linalg_tensorsolve.autocast(cpu="float32")
 linalg_tensorsolve.composite(_tensor_solution)
 linalg_tensorsolve_out = define(
@@ -341,9 +357,11 @@ linalg_tensorsolve_out.composite(
 linalg_diagonal = define(
     "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)"
 )
+linalg_diagonal.describe("The diagonals of matrices, as a last dimension: a view.")
 linalg_diagonal.composite(lambda A, offset, dim1, dim2: A.diagonal(offset, dim1, dim2))
 
 trace = define("aten::trace(Tensor self) -> Tensor")
+trace.describe("The sum of a matrix's diagonal: 0-dim.")
 trace.autocast(cpu="float32")
 
 
@@ -369,6 +387,7 @@ linalg_cross = define(
     "aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
     variants=[Variant.OUT],
 )
+linalg_cross.describe("The cross products of vectors of three along `dim`; the others broadcast.")
 
 
 @linalg_cross.shape
@@ -420,6 +439,7 @@ def _first_three(self: Tensor, dim: int | None) -> int:
 
 
 cross = define("aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+cross.describe("The cross products of vectors of three along `dim`.")
 cross.autocast(cuda="promote")
 cross.composite(lambda self, other, dim: linalg_cross(self, other, dim=_first_three(self, dim)))
 cross_out = define(
@@ -433,6 +453,7 @@ cross_out.composite(
 )
 
 linalg_vander = define("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor")
+linalg_vander.describe("Vandermonde's matrix of vectors [..., n]: rising powers, [..., n, N].")
 
 
 @linalg_vander.composite

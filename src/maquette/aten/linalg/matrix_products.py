@@ -85,6 +85,7 @@ def check_expands(name: str, base: TensorMeta, shape: Shape) -> None:
 # --- matrices ---------------------------------------------------------------------------------
 
 mm = define("aten::mm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT])
+mm.describe("The product of two matrices: [n, m] and [m, p] give [n, p].")
 mm.autocast("lower")
 
 
@@ -163,6 +164,7 @@ addmm = define(
     tags=[Tag.core],
     variants=BOTH,
 )
+addmm.describe("``beta * self + alpha * mat1 @ mat2``: [n, m] and [m, p] give [n, p].")
 addmm.autocast("lower")
 
 
@@ -249,6 +251,7 @@ def addmm_cost(self: TensorMeta, mat1: TensorMeta, mat2: TensorMeta, *rest: obje
 bmm = define(
     "aten::bmm(Tensor self, Tensor mat2) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
 )
+bmm.describe("The products of two batches of matrices: [b, n, m] and [b, m, p] give [b, n, p].")
 bmm.autocast("lower")
 
 
@@ -303,6 +306,9 @@ baddbmm = define(
     "-> Tensor",
     variants=BOTH,
 )
+baddbmm.describe(
+    "``beta * self + alpha * batch1 @ batch2``: [b, n, m] and [b, m, p] give [b, n, p]."
+)
 baddbmm.autocast("lower")
 
 
@@ -352,6 +358,9 @@ addbmm = define(
     "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) "
     "-> Tensor",
     variants=[Variant.OUT],
+)
+addbmm.describe(
+    "``beta * self`` plus `alpha` times the sum of the products of two batches of matrices: [n, p]."
 )
 addbmm.autocast("lower")
 addbmm_ = define(
@@ -452,6 +461,7 @@ addbmm_.facts.derivatives = addbmm.facts.derivatives
 # --- vectors ----------------------------------------------------------------------------------
 
 mv = define("aten::mv(Tensor self, Tensor vec) -> Tensor", variants=[Variant.OUT])
+mv.describe("The product of a matrix and a vector: [n, m] and [m] give [n].")
 mv.autocast(cuda="lower")
 
 
@@ -499,6 +509,7 @@ addmv = define(
     "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     variants=BOTH,
 )
+addmv.describe("``beta * self + alpha * mat @ vec``: [n, m] and [m] give [n].")
 addmv.autocast(cuda="lower")
 
 
@@ -552,6 +563,7 @@ def _dot_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
 
 
 dot = define("aten::dot(Tensor self, Tensor tensor) -> Tensor", variants=[Variant.OUT])
+dot.describe("The inner product of two vectors: 0-dim.")
 dot.autocast(cuda="promote")
 dot.shape(_dot_shape)
 
@@ -568,6 +580,7 @@ dot.bilinear(
 )
 
 vdot = define("aten::vdot(Tensor self, Tensor other) -> Tensor", variants=[Variant.OUT])
+vdot.describe("The inner product of two vectors, the first one conjugated: 0-dim.")
 vdot.autocast(cuda="promote")
 vdot.shape(_dot_shape)
 

@@ -26,7 +26,9 @@ from maquette.library.variants import out_schema
 from maquette.tensor.tensor import Tensor
 
 outer = define("aten::outer(Tensor self, Tensor vec2) -> Tensor")
+outer.describe("The products of each pair of elements of two vectors: [n] and [m] give [n, m].")
 ger = define("aten::ger(Tensor self, Tensor vec2) -> Tensor")
+ger.describe("The products of each pair of elements of two vectors: [n] and [m] give [n, m].")
 
 
 def _column(self: Tensor, vec2: Tensor) -> Tensor:
@@ -47,6 +49,7 @@ addr = define(
     "aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
     variants=BOTH,
 )
+addr.describe("``beta * self + alpha * outer(vec1, vec2)``: [n] and [m] give [n, m].")
 addr.autocast(cuda="lower")
 
 

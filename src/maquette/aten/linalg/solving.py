@@ -132,6 +132,7 @@ def solve_ex_grad(
 _linalg_solve_ex.nondifferentiable(1, 2, 3)
 
 linalg_solve_ex = define(f"aten::linalg_solve_ex({_SOLVE}) -> (Tensor result, Tensor info)")
+linalg_solve_ex.describe("The X of ``A @ X = B``, and LAPACK's status for each matrix.")
 linalg_solve_ex_out = define(
     f"aten::linalg_solve_ex.out({_SOLVE}, Tensor(a!) result, Tensor(b!) info) "
     "-> (Tensor(a!) result, Tensor(b!) info)",
@@ -171,6 +172,9 @@ linalg_solve_ex_out.composite(
 )
 
 linalg_solve = define("aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor")
+linalg_solve.describe(
+    "The X of ``A @ X = B`` (``X @ A = B``, if not `left`); LinAlgError for singular matrices."
+)
 linalg_solve.autocast(cpu="float32")
 linalg_solve_out = define(
     "aten::linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)",
@@ -201,6 +205,9 @@ linalg_solve_triangular = define(
     "bool unitriangular=False) -> Tensor",
     variants=[Variant.OUT],
 ).exact_out()
+linalg_solve_triangular.describe(
+    "The X of ``A @ X = B`` with triangular A, of which one triangle is read."
+)
 
 
 def _triangular_meta(name: str, A: TensorMeta, B: TensorMeta, left: bool) -> TensorMeta:
@@ -295,6 +302,7 @@ triangular_solve = define(
         "-> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)"
     ],
 ).exact_out()
+triangular_solve.describe("The X of ``A @ X = self`` with triangular A, and a copy of A.")
 triangular_solve.autocast(cpu="float32")
 
 
@@ -349,6 +357,9 @@ linalg_inv_ex = define(
         "-> (Tensor(a!) inverse, Tensor(b!) info)"
     ],
 ).exact_out()
+linalg_inv_ex.describe(
+    "The inverses of square matrices, and LAPACK's status for each: 0, or where it is singular."
+)
 linalg_inv_ex.autocast(cpu="float32")
 
 
@@ -380,6 +391,9 @@ def inv_ex_grad(grads: Grads, result0: Tensor) -> tuple[Tensor | None]:
 linalg_inv_ex.nondifferentiable(1)
 
 linalg_inv = define("aten::linalg_inv(Tensor A) -> Tensor")
+linalg_inv.describe(
+    "The inverses of square matrices, of their shape; LinAlgError for singular ones."
+)
 linalg_inv.autocast(cpu="float32")
 linalg_inv_out = define(
     "aten::linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
@@ -405,6 +419,7 @@ def inverse_into(A: Tensor, out: Tensor) -> Tensor:
 linalg_inv.composite(inverse_of)
 linalg_inv_out.composite(inverse_into)
 inverse = define("aten::inverse(Tensor self) -> Tensor")
+inverse.describe("The inverses of square matrices, of their shape; LinAlgError for singular ones.")
 inverse.autocast(cpu="float32")
 inverse.composite(inverse_of)
 inverse_out = define(
@@ -475,12 +490,14 @@ _LEAST = 1e-37
 _linalg_det.nondifferentiable(1, 2)
 
 linalg_det = define("aten::linalg_det(Tensor A) -> Tensor")
+linalg_det.describe("The determinants of square matrices [..., n, n]: [...].")
 linalg_det.composite(lambda A: _linalg_det(A)[0])
 linalg_det_out = define(
     "aten::linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 )
 linalg_det_out.composite(lambda A, out: write_exact_out(out, _linalg_det(A)[0]))
 det = define("aten::det(Tensor self) -> Tensor")
+det.describe("The determinants of square matrices [..., n, n]: [...].")
 det.composite(lambda self: _linalg_det(self)[0])
 
 _SIGNED = "Tensor(a!) sign, Tensor(b!) logabsdet"
@@ -524,6 +541,7 @@ def slogdet_grad(grads: Grads, A: Tensor, result0: Tensor) -> tuple[Tensor | Non
 
 _linalg_slogdet.nondifferentiable(2, 3)
 linalg_slogdet = define("aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
+linalg_slogdet.describe("The sign and the logarithm of the magnitude of determinants: [...] each.")
 linalg_slogdet.composite(lambda A: tuple(_linalg_slogdet(A)[:2]))
 linalg_slogdet_out = define(
     f"aten::linalg_slogdet.out(Tensor A, *, {_SIGNED}) -> ({_SIGNED})", tags=[Tag.out]
@@ -537,8 +555,10 @@ def slogdet_out_composite(A: Tensor, sign: Tensor, logabsdet: Tensor) -> tuple[T
 
 
 slogdet = define("aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)")
+slogdet.describe("The sign and the logarithm of the magnitude of determinants: [...] each.")
 slogdet.composite(lambda self: tuple(_linalg_slogdet(self)[:2]))
 logdet = define("aten::logdet(Tensor self) -> Tensor")
+logdet.describe("The logarithm of determinants: [...]; NaN of negative ones.")
 
 
 @logdet.composite

@@ -43,10 +43,19 @@ def _triangle(name: str) -> OperatorPage:
 
 
 tril = _triangle("tril")
+tril.describe(
+    "The lower triangle of matrices up to a diagonal, with zeros elsewhere; of the same shape."
+)
 triu = _triangle("triu")
+triu.describe(
+    "The upper triangle of matrices from a diagonal on, with zeros elsewhere; of the same shape."
+)
 
 diag_embed = define(
     "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"
+)
+diag_embed.describe(
+    "Matrices with the last dimension of `self` on their diagonals and zeros elsewhere."
 )
 
 
@@ -88,6 +97,7 @@ diag_embed_out.explicit(
 )
 
 diag = define("aten::diag(Tensor self, int diagonal=0) -> Tensor")
+diag.describe("A matrix's diagonal as a vector, or the matrix that has a vector on its diagonal.")
 diag_out = define(
     "aten::diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 )
@@ -106,9 +116,11 @@ def diag_composite(self: Tensor, diagonal: int) -> object:
 
 diag_out.composite(lambda self, diagonal, out: write_exact_out(out, diag_composite(self, diagonal)))
 diagflat = define("aten::diagflat(Tensor self, int offset=0) -> Tensor")
+diagflat.describe("The matrix that has the elements of `self`, as a vector, on its diagonal.")
 diagflat.composite(lambda self, offset: self.contiguous().view((-1,)).diag(offset))
 
 block_diag = define("aten::block_diag(Tensor[] tensors) -> Tensor")
+block_diag.describe("A matrix with the given matrices along its diagonal and zeros elsewhere.")
 
 
 def _block_shape(shape: tuple[int, ...]) -> tuple[int, int]:

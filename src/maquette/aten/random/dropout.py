@@ -17,7 +17,7 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.generator import stream_of
 from maquette.tensor.tensor import Tensor
 
@@ -31,6 +31,7 @@ native_dropout = define(
     "aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
     tags=[Tag.core, _SEEDED],
 )
+native_dropout.describe("`dropout`, and where elements were kept: a bool tensor.")
 
 
 def _check_probability(p: float) -> None:
@@ -162,6 +163,17 @@ def _pages(name: str, *, feature: bool, alpha: bool) -> None:
 
 
 _pages("dropout", feature=False, alpha=False)
+describe(
+    "dropout",
+    "In training, elements at random set to zero, the others divided by ``1 - p``; of the "
+    "same shape.",
+)
 _pages("feature_dropout", feature=True, alpha=False)
+describe("feature_dropout", "`dropout` of whole channels.")
 _pages("alpha_dropout", feature=False, alpha=True)
+describe(
+    "alpha_dropout",
+    "In training, elements at random set to the value that keeps mean and variance of `selu`.",
+)
 _pages("feature_alpha_dropout", feature=True, alpha=True)
+describe("feature_alpha_dropout", "`alpha_dropout` of whole channels.")

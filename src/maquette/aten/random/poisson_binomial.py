@@ -26,6 +26,7 @@ _SEEDED = [Tag.nondeterministic_seeded]
 poisson = define(
     f"aten::poisson(Tensor self, {GENERATOR}) -> Tensor", tags=_SEEDED, variants=[Variant.OUT]
 )
+poisson.describe("Draws from Poisson distributions whose rates the elements are.")
 
 
 @poisson.shape
@@ -56,6 +57,7 @@ binomial = define(
     tags=_SEEDED,
     variants=[Variant.OUT],
 )
+binomial.describe("Draws from binomial distributions of `count` trials with probability `prob`.")
 
 
 @binomial.shape

@@ -32,7 +32,7 @@ from maquette.core.layout import layout as Layout
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.generator import (
     Generator,
     default_generator,
@@ -141,6 +141,7 @@ _factory(
     lambda stream, made: uniform_into(stream, made, 0.0, 1.0),
     core=True,
 )
+describe("rand", "Draws between 0 and 1, uniformly: a tensor of a size.")
 _factory(
     "randn",
     "",
@@ -149,12 +150,17 @@ _factory(
     lambda stream, made: normal_into(stream, made, 0.0, 1.0),
     core=True,
 )
+describe("randn", "Draws from the standard normal distribution: a tensor of a size.")
 _factory(
     "randint",
     "",
     "SymInt high, SymInt[] size",
     lambda kind, high: check_bounds(kind, 0, high),
     lambda stream, made, high: integers(stream, made.size, 0, high),
+)
+describe(
+    "randint",
+    "Draws of whole numbers from `low` up to, but without, `high`: a tensor of a size.",
 )
 _factory(
     "randint",
@@ -188,6 +194,7 @@ def _randperm(overload: str, generator: str, trailing: int) -> None:
 
 
 _randperm("", "", 0)
+describe("randperm", "The numbers below `n` in random order: a vector.")
 _randperm(".generator", "Generator? generator, ", 1)
 
 
@@ -232,6 +239,7 @@ _like(
     lambda kind: check_uniform(kind, 0.0, 1.0),
     lambda stream, made: uniform_into(stream, made, 0.0, 1.0),
 )
+describe("rand_like", "Draws between 0 and 1, uniformly: a tensor like `self`.")
 _like(
     "randn_like",
     "",
@@ -239,12 +247,17 @@ _like(
     lambda kind: check_normal(kind, 0.0, 1.0),
     lambda stream, made: normal_into(stream, made, 0.0, 1.0),
 )
+describe("randn_like", "Draws from the standard normal distribution: a tensor like `self`.")
 _like(
     "randint_like",
     "",
     "SymInt high, ",
     lambda kind, high: check_bounds(kind, 0, high),
     lambda stream, made, high: integers(stream, made.size, 0, high),
+)
+describe(
+    "randint_like",
+    "Draws of whole numbers from `low` up to, but without, `high`: a tensor like `self`.",
 )
 _like(
     "randint_like",

@@ -127,6 +127,7 @@ uniform_ = _fill(
     check_uniform,
     lambda stream, made, low, high: uniform_into(stream, made, low, high),
 )
+uniform_.describe("Fill with draws between `from` and `to`, uniformly.")
 
 
 def check_normal(kind: DType, mean: float, std: float) -> None:
@@ -153,6 +154,7 @@ log_normal_ = _fill(
     _check_log_normal,
     lambda stream, made, mean, std: log_normal(stream, made.size, mean, std),
 )
+log_normal_.describe("Fill with draws whose logarithm is normal.")
 
 
 def _check_exponential(kind: DType, lambd: float) -> None:
@@ -166,6 +168,7 @@ exponential_ = _fill(
     _check_exponential,
     lambda stream, made, lambd: exponential(stream, made.size, lambd),
 )
+exponential_.describe("Fill with draws from an exponential distribution of rate `lambd`.")
 
 
 def _check_cauchy(kind: DType, median: float, sigma: float) -> None:
@@ -179,6 +182,7 @@ cauchy_ = _fill(
     _check_cauchy,
     lambda stream, made, median, sigma: cauchy(stream, made.size, median, sigma),
 )
+cauchy_.describe("Fill with draws from a Cauchy distribution.")
 
 
 def _check_geometric(kind: DType, p: float) -> None:
@@ -193,6 +197,9 @@ geometric_ = _fill(
     "float p",
     _check_geometric,
     lambda stream, made, p: geometric(stream, made.size, p),
+)
+geometric_.describe(
+    "Fill with draws from a geometric distribution: trials up to the first success."
 )
 
 
@@ -247,6 +254,7 @@ random_ = _fill(
     lambda kind: None,
     lambda stream, made: any_integers(stream, made.size, from_numpy_dtype(made.dtype)),
 )
+random_.describe("Fill with draws of whole numbers, from `from` up to, but without, `to`.")
 
 random__to = _fill(
     "random_.to",

@@ -35,7 +35,7 @@ from maquette.core.dtype import from_numpy_dtype, int64
 from maquette.core.errors import check, check_data, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import define, describe
 from maquette.library.variants import check_writable
 from maquette.tensor.generator import stream_of
 from maquette.tensor.mersenne import MersenneStream
@@ -99,6 +99,10 @@ def _normal(overload: str, mean: str, std: str) -> None:
 
 
 _normal("Tensor_float", "Tensor", "float")
+describe(
+    "normal",
+    "Draws from normal distributions of means and deviations, numbers or tensors that broadcast.",
+)
 _normal("float_Tensor", "float", "Tensor")
 _normal("Tensor_Tensor", "Tensor", "Tensor")
 normal_float_float = define(
@@ -136,6 +140,7 @@ def _stream_for(generator: object, p: Array) -> MersenneStream:
 
 
 bernoulli = define(f"aten::bernoulli(Tensor self, *, {GENERATOR}) -> Tensor", tags=[_SEEDED])
+bernoulli.describe("Draws of 0 or 1, the elements (or `p`) being the probabilities of 1.")
 bernoulli_out = define(
     f"aten::bernoulli.out(Tensor self, *, {GENERATOR}, Tensor(a!) out) -> Tensor(a!)",
     tags=[_SEEDED, Tag.out],
@@ -227,6 +232,9 @@ bernoulli__tensor.derivative(
 
 _SAMPLES = "Tensor self, SymInt num_samples, bool replacement=False"
 multinomial = define(f"aten::multinomial({_SAMPLES}, *, {GENERATOR}) -> Tensor", tags=[_SEEDED])
+multinomial.describe(
+    "Draws of `num_samples` positions, in proportion to the weights in the last dimension: int64."
+)
 multinomial.nondifferentiable()
 multinomial_out = define(
     f"aten::multinomial.out({_SAMPLES}, *, {GENERATOR}, Tensor(a!) out) -> Tensor(a!)",

@@ -21,7 +21,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import Cost, Variant, define
+from maquette.library.page import Cost, Variant, define, describe
 from maquette.tensor.tensor import Tensor
 
 Grad = Tensor | None
@@ -30,6 +30,7 @@ Grad = Tensor | None
 # --- distance ------------------------------------------------------------------------
 
 dist = define("aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor")
+dist.describe("The norm of order `p` of the difference ``self - other``: 0-dim.")
 dist.autocast(cuda="float32")
 
 
@@ -67,6 +68,9 @@ dist.cost(lambda self, *rest: Cost(flops=3 * self.numel))
 renorm = define(
     "aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
     variants=(Variant.INPLACE, Variant.OUT),
+)
+renorm.describe(
+    "`self` with slices along `dim` scaled down to a norm of `maxnorm` where theirs exceeds it."
 )
 renorm.autocast(cuda="float32")
 _SMALL = 1e-7  # keeps the division finite
@@ -125,6 +129,7 @@ renorm.cost(lambda self, *rest: Cost(flops=3 * self.numel))
 
 _DIFF = "Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None"
 diff = define(f"aten::diff({_DIFF}) -> Tensor")
+diff.describe("The differences of neighbours along `dim`, `n` times: n fewer.")
 diff_out = define(f"aten::diff.out({_DIFF}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out])
 
 
@@ -180,11 +185,16 @@ diff_out.composite(
 # --- integrals -----------------------------------------------------------------------
 
 trapezoid_x = define("aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+trapezoid_x.describe("The integral by the trapezoid rule along `dim`, which is reduced.")
 trapezoid_dx = define("aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor")
 trapz_x = define("aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor")
+trapz_x.describe("The integral by the trapezoid rule along `dim`, which is reduced.")
 trapz_dx = define("aten::trapz.dx(Tensor y, *, float dx=1., int dim=-1) -> Tensor")
 cumulative_trapezoid_x = define(
     "aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"
+)
+cumulative_trapezoid_x.describe(
+    "The integral by the trapezoid rule from the start up to each point: one fewer along `dim`."
 )
 cumulative_trapezoid_dx = define(
     "aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"
@@ -383,7 +393,9 @@ def _quantile_pages(name: str) -> None:
 
 
 _quantile_pages("quantile")
+describe("quantile", "The quantiles `q` of the elements; of a vector `q`, a first dimension.")
 _quantile_pages("nanquantile")
+describe("nanquantile", "The quantiles `q` of the elements that are not NaN.")
 
 
 # --- covariance ----------------------------------------------------------------------
@@ -392,7 +404,9 @@ cov = define(
     "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) "
     "-> Tensor"
 )
+cov.describe("The covariance matrix of variables, a row each.")
 corrcoef = define("aten::corrcoef(Tensor self) -> Tensor")
+corrcoef.describe("The correlation matrix of variables, a row each.")
 
 
 def _check_weights(name: str, weights: Grad, observations: int) -> None:

@@ -79,8 +79,10 @@ def _keep_dtype_in_place(page: OperatorPage) -> None:
 
 
 cumsum = _scan("cumsum", "add")
+cumsum.describe("The sums of the elements so far along `dim`; of the same shape.")
 cumsum.autocast(cuda="float32 dtype")
 cumprod = _scan("cumprod", "multiply")
+cumprod.describe("The products of the elements so far along `dim`; of the same shape.")
 cumprod.autocast(cuda="float32 dtype")
 
 
@@ -164,12 +166,19 @@ def _running_extreme(name: str, ufunc: str) -> OperatorPage:
 
 
 cummax = _running_extreme("cummax", "maximum")
+cummax.describe(
+    "The largest elements so far along `dim`, and their positions: both of the same shape."
+)
 cummin = _running_extreme("cummin", "minimum")
+cummin.describe(
+    "The smallest elements so far along `dim`, and their positions: both of the same shape."
+)
 
 
 # --- logarithms of running sums ------------------------------------------------------
 
 logcumsumexp = define("aten::logcumsumexp(Tensor self, int dim) -> Tensor", variants=[Variant.OUT])
+logcumsumexp.describe("The logarithm of the sums of ``exp`` so far along `dim`; of the same shape.")
 
 
 @logcumsumexp.shape

@@ -94,6 +94,9 @@ histogram = define(
     f"-> (Tensor hist, Tensor bin_edges)",
     variants=[f"aten::histogram.bin_ct_out(Tensor self, int bins=100, {_COUNT}, {_OUT}"],
 )
+histogram.describe(
+    "How many elements, or what weight, is in each interval, and the intervals' edges."
+)
 histogram_edges = define(
     f"aten::histogram.bins_tensor(Tensor self, Tensor bins, {_EDGES}) "
     f"-> (Tensor hist, Tensor bin_edges)",
@@ -270,6 +273,7 @@ _REST = "float[]? range=None, Tensor? weight=None, bool density=False"
 histogramdd = define(
     f"aten::histogramdd(Tensor self, int[] bins, {_REST}) -> (Tensor hist, Tensor[] bin_edges)"
 )
+histogramdd.describe("How many points (rows) are in each cell of a grid, and the grid's edges.")
 histogramdd_int = define(
     f"aten::histogramdd.int_bins(Tensor self, int bins, {_REST}) "
     f"-> (Tensor hist, Tensor[] bin_edges)"

@@ -121,6 +121,9 @@ def _with_out(schema: str, out: str, function: Callable[..., Tensor]) -> Operato
 linalg_matrix_norm = _with_out(
     f"linalg_matrix_norm(Tensor self, Scalar ord, {_MATRIX})", "out", matrix_norm
 )
+linalg_matrix_norm.describe(
+    'A norm of matrices in two dimensions: "fro", "nuc", 1, 2, inf or their negatives.'
+)
 linalg_matrix_norm.autocast(cuda="float32 dtype")
 linalg_matrix_norm_named = _with_out(
     f'linalg_matrix_norm.str_ord(Tensor self, str ord="fro", {_MATRIX})',
@@ -165,6 +168,7 @@ def _named_norm(self: Tensor, ord: str, dim: Dims, keepdim: bool, dtype: Kind) -
 
 
 linalg_norm = _with_out(f"linalg_norm(Tensor self, Scalar? ord=None, {_EITHER})", "out", _norm)
+linalg_norm.describe("A norm of vectors or of matrices, of order `ord`.")
 linalg_norm_named = _with_out(
     f"linalg_norm.ord_str(Tensor self, str ord, {_EITHER})", "ord_str_out", _named_norm
 )
@@ -172,9 +176,11 @@ linalg_norm_named = _with_out(
 frobenius_norm = define(
     "aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"
 )
+frobenius_norm.describe("The root of the sum of squares over `dim`.")
 frobenius_norm.autocast(cuda="float32")
 frobenius_norm.composite(lambda self, dim, keepdim: self.linalg_vector_norm(2, dim, keepdim))
 nuclear_norm = define("aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor")
+nuclear_norm.describe("The sum of the singular values of matrices.")
 nuclear_norm.autocast(cuda="float32")
 nuclear_norm.composite(lambda self, keepdim: matrix_norm(self, "nuc", (-2, -1), keepdim, None))
 nuclear_norm_dim = define(

@@ -89,7 +89,9 @@ def _extreme(name: str, ufunc: str) -> OperatorPage:
 
 
 amax = _extreme("amax", "maximum")
+amax.describe("The largest elements.")
 amin = _extreme("amin", "minimum")
+amin.describe("The smallest elements.")
 
 
 def whole_extreme_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
@@ -121,7 +123,13 @@ def _whole_extreme(name: str, ufunc: str) -> OperatorPage:
 
 
 max_all = _whole_extreme("max", "maximum")
+max_all.describe(
+    "The largest element; along `dim` with its position; or the larger of two tensors."
+)
 min_all = _whole_extreme("min", "minimum")
+min_all.describe(
+    "The smallest element; along `dim` with its position; or the smaller of two tensors."
+)
 
 
 def _extreme_of_two(name: str) -> OperatorPage:
@@ -232,7 +240,9 @@ def _extreme_position(name: str) -> OperatorPage:
 
 
 argmax = _extreme_position("argmax")
+argmax.describe("The position of the largest element: int64.")
 argmin = _extreme_position("argmin")
+argmin.describe("The position of the smallest element: int64.")
 
 
 aminmax = define(
@@ -243,6 +253,7 @@ aminmax = define(
         "Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)"
     ],
 )
+aminmax.describe("The smallest and the largest elements.")
 
 
 @aminmax.shape

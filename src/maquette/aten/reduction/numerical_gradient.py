@@ -20,6 +20,10 @@ gradient_scalarint = define(
     f"aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, {_EDGE}) "
     f"-> Tensor[]"
 )
+gradient_scalarint.describe(
+    "The derivative along each dimension by central differences: a tensor of the same shape "
+    "for each."
+)
 gradient_scalararray = define(
     f"aten::gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, {_EDGE}) -> Tensor[]"
 )

@@ -29,6 +29,7 @@ segment_reduce = define(
     "aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
     "Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor"
 )
+segment_reduce.describe("The sum, mean, largest, smallest or product of each segment of the data.")
 _segment_reduce_backward = define(
     "aten::_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, "
     "Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor"
@@ -265,6 +266,7 @@ hash_tensor = define(
     "aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
     variants=[Variant.OUT],
 )
+hash_tensor.describe("A hash of the elements, as an unsigned number of 64 bits.")
 
 
 @hash_tensor.shape

@@ -31,7 +31,7 @@ from maquette.core.strides import Shape
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
-from maquette.library.page import Cost, OperatorPage, define, set_shape_rule
+from maquette.library.page import Cost, OperatorPage, define, describe, set_shape_rule
 from maquette.library.variants import check_same_dtype, out_shape, writing_out
 from maquette.tensor.tensor import Tensor
 
@@ -93,6 +93,7 @@ def expanded(grad: Tensor, shape: Shape, dim: Dims, keepdim: bool) -> Tensor:
 
 
 sum_all = define("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=REDUCTION)
+sum_all.describe("The sum of the elements; of bools and integers in int64.")
 sum_all.autocast(cuda="float32 dtype")
 sum_dim = define(
     "aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
@@ -136,6 +137,7 @@ sum_dim.cost(reduction_cost)
 
 
 sum_to_size = define("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor")
+sum_to_size.describe("The sum over those dimensions that broadcasting from `size` had made.")
 
 
 @sum_to_size.composite
@@ -187,6 +189,7 @@ def _mean_array(xp: ModuleType, self: Array, dim: Dims, keepdim: bool, kind: dty
 
 
 mean_all = define("aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=CORE)
+mean_all.describe("The mean of the elements, in floating point.")
 mean_dim = define(
     "aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, "
     "ScalarType? dtype=None) -> Tensor",
@@ -240,6 +243,7 @@ mean_dim.cost(reduction_cost)
 # --- products ------------------------------------------------------------------------
 
 prod_all = define("aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags=CORE)
+prod_all.describe("The product of the elements; of bools and integers in int64.")
 prod_all.autocast(cpu="float32", cuda="float32 dtype")
 prod_dim = define(
     "aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, "
@@ -393,4 +397,6 @@ def _truth(name: str) -> list[OperatorPage]:
 
 
 any_all, any_dim, any_dims = _truth("any")
+describe("any", "Whether any element is true, or not zero: bool.")
 all_all, all_dim, all_dims = _truth("all")
+describe("all", "Whether all elements are true, or not zero: bool.")

@@ -261,9 +261,13 @@ def _with_mean_page(name: str, root: bool) -> OperatorPage:
 
 
 var = _spread_page("var", root=False)
+var.describe("The variance, by default of a sample (correction 1).")
 std = _spread_page("std", root=True)
+std.describe("The standard deviation, by default of a sample (correction 1).")
 var_mean = _with_mean_page("var_mean", root=False)
+var_mean.describe("The variance and the mean.")
 std_mean = _with_mean_page("std_mean", root=True)
+std_mean.describe("The standard deviation and the mean.")
 
 
 # --- logarithms of sums --------------------------------------------------------------
@@ -273,6 +277,7 @@ logsumexp = define(
     tags=REDUCTION,
     variants=["out"],
 )
+logsumexp.describe("The logarithm of the sum of ``exp``, without overflow.")
 logsumexp.autocast(cuda="float32")
 
 
@@ -313,12 +318,14 @@ logsumexp.cost(lambda self, *rest: Cost(flops=3 * self.numel))
 special_logsumexp = define(
     "aten::special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"
 )
+special_logsumexp.describe("The logarithm of the sum of ``exp``, without overflow.")
 special_logsumexp.composite(lambda self, dim, keepdim: logsumexp(self, dim, keepdim))
 
 
 # --- counts and sums that skip -------------------------------------------------------
 
 count_nonzero = define("aten::count_nonzero(Tensor self, int? dim=None) -> Tensor", tags=REDUCTION)
+count_nonzero.describe("How many elements are not zero: int64.")
 count_nonzero_dims = define(
     "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", tags=REDUCTION
 )
@@ -346,6 +353,7 @@ nansum = define(
     tags=REDUCTION,
     variants=["out"],
 )
+nansum.describe("The sum of the elements that are not NaN.")
 
 
 @nansum.shape
@@ -385,6 +393,7 @@ nanmean = define(
     "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "
     "-> Tensor"
 )
+nanmean.describe("The mean of the elements that are not NaN.")
 nanmean_out = define(
     "aten::nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, "
     "ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",

@@ -136,6 +136,7 @@ linalg_vector_norm = define(
     tags=REDUCTION,
     variants=["out"],
 )
+linalg_vector_norm.describe("The norm of order `ord` of vectors in dimensions `dim`.")
 linalg_vector_norm.autocast(cuda="float32 dtype")
 
 
@@ -175,6 +176,7 @@ def _norm_page(
 ) -> OperatorPage:
     """A form of the older ``norm``; ``place`` gives its p, dim, keepdim and dtype."""
     page = define(f"aten::norm.{overload}({parameters}) -> Tensor", tags=REDUCTION, variants=[out])
+    page.describe("The norm of order `p`, by default 2, of the whole or of vectors in `dim`.")
 
     def shape(self: TensorMeta, *rest: object) -> TensorMeta:
         p, dim, keepdim, kind = place(*rest)

@@ -23,7 +23,7 @@ from maquette.core.errors import check, check_data
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from maquette.core.strides import Shape
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.sparse import (
     BLOCKED,
     BY_ROWS,
@@ -143,6 +143,9 @@ def _unsafe_coo_composite(
 coo_indices_size = define(
     "aten::sparse_coo_tensor.indices_size(Tensor indices, Tensor values, int[] size, "
     f"{_ASKED}, bool? is_coalesced=None) -> Tensor"
+)
+coo_indices_size.describe(
+    "A sparse tensor of elements `values` at positions `indices` [sparse_dim, count]."
 )
 coo_indices = define(
     "aten::sparse_coo_tensor.indices(Tensor indices, Tensor values, "
@@ -462,6 +465,10 @@ comp_plain_value_size = define(
     "aten::sparse_compressed_tensor.comp_plain_value_size(Tensor compressed_indices, Tensor "
     f"plain_indices, Tensor values, SymInt[] size, {_SAID}) -> Tensor"
 )
+comp_plain_value_size.describe(
+    "A sparse tensor of a compressed layout, from where rows or columns begin, positions and "
+    "values."
+)
 comp_plain_value = define(
     "aten::sparse_compressed_tensor.comp_plain_value(Tensor compressed_indices, Tensor "
     f"plain_indices, Tensor values, {_SAID}) -> Tensor"
@@ -566,6 +573,26 @@ def _of_layout(kind: Layout, first: str, second: str) -> tuple[OperatorPage, Ope
 
 for _kind, _names in INDEX_NAMES.items():
     _of_layout(_kind, *_names)
+describe(
+    "sparse_csr_tensor",
+    "A sparse tensor of compressed rows, from where they begin, the columns and values of "
+    "elements.",
+)
+describe(
+    "sparse_csc_tensor",
+    "A sparse tensor of compressed columns, from where they begin, the rows and values of "
+    "elements.",
+)
+describe(
+    "sparse_bsr_tensor",
+    "A sparse tensor of compressed rows of blocks, from where they begin, their columns and "
+    "values.",
+)
+describe(
+    "sparse_bsc_tensor",
+    "A sparse tensor of compressed columns of blocks, from where they begin, their rows and "
+    "values.",
+)
 
 
 def empty_compressed(

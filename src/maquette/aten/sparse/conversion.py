@@ -21,7 +21,7 @@ from maquette.core.errors import check
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.core.meta import TensorMeta
-from maquette.library.page import define
+from maquette.library.page import define, describe
 from maquette.library.sparse_kernels import for_coo, for_sparse
 from maquette.tensor.sparse import (
     BLOCKED,
@@ -43,6 +43,7 @@ from maquette.tensor.tensor import Tensor
 to_dense = define(
     "aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor"
 )
+to_dense.describe("The strided tensor of a sparse one, zeros between its elements.")
 _to_dense = define(
     "aten::_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor"
 )
@@ -99,6 +100,7 @@ to_sparse = define(
     "aten::to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, "
     "int? dense_dim=None) -> Tensor"
 )
+to_sparse.describe("The sparse tensor of a strided one, in a layout, by default COO.")
 to_sparse_dim = define("aten::to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor")
 _to_sparse = define(
     "aten::_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, "
@@ -290,13 +292,20 @@ def _to_compressed(name: str, wanted: Layout) -> None:
 
 
 _to_compressed("to_sparse_csr", sparse_csr)
+describe("to_sparse_csr", "The tensor as compressed rows.")
 _to_compressed("to_sparse_csc", sparse_csc)
+describe("to_sparse_csc", "The tensor as compressed columns.")
 _to_compressed("to_sparse_bsr", sparse_bsr)
+describe("to_sparse_bsr", "The tensor as rows of blocks of `blocksize`, compressed.")
 _to_compressed("to_sparse_bsc", sparse_bsc)
+describe("to_sparse_bsc", "The tensor as columns of blocks of `blocksize`, compressed.")
 
 # --- masks ------------------------------------------------------------------------------------
 
 sparse_mask = define("aten::sparse_mask(Tensor self, Tensor mask) -> Tensor")
+sparse_mask.describe(
+    "The elements of a strided tensor at the positions of the sparse tensor `mask`: sparse."
+)
 _sparse_mask_projection = define(
     "aten::_sparse_mask_projection(Tensor self, Tensor mask, bool accumulate_matches=False) -> "
     "Tensor"

@@ -46,10 +46,13 @@ def _refusing(page: OperatorPage, kind: str) -> None:
 
 _nnz = define("aten::_nnz(Tensor self) -> int")
 sparse_dim = define("aten::sparse_dim(Tensor self) -> int")
+sparse_dim.describe("How many of the dimensions a sparse tensor's positions have.")
 dense_dim = define("aten::dense_dim(Tensor self) -> int")
+dense_dim.describe("How many of the dimensions each stored element of a sparse tensor has.")
 _dimI = define("aten::_dimI(Tensor self) -> int")
 _dimV = define("aten::_dimV(Tensor self) -> int")
 is_coalesced = define("aten::is_coalesced(Tensor self) -> bool")
+is_coalesced.describe("Whether a sparse tensor's positions are in order, each there once.")
 
 for_sparse("_nnz")(nnz_of)
 for_sparse("sparse_dim")(lambda self: sparse_dims(self)[0])
@@ -66,11 +69,23 @@ _refusing(is_coalesced, "sparse coordinate")
 _indices = define("aten::_indices(Tensor(a) self) -> Tensor(a)")
 _values = define("aten::_values(Tensor(a) self) -> Tensor(a)")
 indices = define("aten::indices(Tensor(a) self) -> Tensor(a)")
+indices.describe(
+    "The positions of a coalesced sparse tensor's elements: int64, [sparse_dim, count]."
+)
 values = define("aten::values(Tensor(a) self) -> Tensor(a)")
+values.describe("The stored elements of a sparse tensor, which must be coalesced if it is COO.")
 crow_indices = define("aten::crow_indices(Tensor(a) self) -> Tensor(a)")
+crow_indices.describe(
+    "Where each row of a compressed tensor begins among its elements: int64, [..., rows + 1]."
+)
 col_indices = define("aten::col_indices(Tensor(a) self) -> Tensor(a)")
+col_indices.describe("The column of each element of a compressed tensor of rows: int64.")
 ccol_indices = define("aten::ccol_indices(Tensor(a) self) -> Tensor(a)")
+ccol_indices.describe(
+    "Where each column of a compressed tensor begins among its elements: int64, [..., columns + 1]."
+)
 row_indices = define("aten::row_indices(Tensor(a) self) -> Tensor(a)")
+row_indices.describe("The row of each element of a compressed tensor of columns: int64.")
 
 
 def _checked(self: Tensor, what: str) -> CooParts:
@@ -159,6 +174,9 @@ values.linear(self=lambda grad, self: sparse_with_values(self, grad))
 # --- coalescing -------------------------------------------------------------------------------
 
 coalesce = define("aten::coalesce(Tensor(a) self) -> Tensor(a)")
+coalesce.describe(
+    "A sparse tensor with equal positions added up, in order; itself, if it is so already."
+)
 _coalesce = define("aten::_coalesce(Tensor self) -> Tensor")
 
 

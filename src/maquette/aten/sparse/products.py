@@ -231,6 +231,9 @@ sparse_sampled_addmm = define(
     "Scalar alpha=1) -> Tensor",
     variants=[Variant.OUT],
 )
+sparse_sampled_addmm.describe(
+    "``beta * self + alpha * mat1 @ mat2`` at the positions that `self` stores: sparse."
+)
 
 
 @for_sparse("sparse_sampled_addmm")
@@ -273,11 +276,14 @@ sparse_sampled_addmm.derivative(
 )
 
 smm = define("aten::smm(Tensor self, Tensor mat2) -> Tensor")
+smm.describe("The product of a sparse and a strided matrix, as a sparse one.")
 sspaddmm = define(
     "aten::sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> "
     "Tensor"
 )
+sspaddmm.describe("``beta * self + alpha * mat1 @ mat2`` of a sparse `mat1`, as a sparse matrix.")
 hspmm = define("aten::hspmm(Tensor mat1, Tensor mat2) -> Tensor")
+hspmm.describe("The product of a sparse and a strided matrix, of which whole rows are stored.")
 
 
 @for_coo("sspaddmm")

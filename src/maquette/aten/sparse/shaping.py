@@ -23,7 +23,7 @@ from maquette.core.layout import (
 )
 from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import define, describe
 from maquette.library.sparse_kernels import for_compressed, for_coo, for_sparse
 from maquette.tensor.sparse import (
     BLOCKED,
@@ -283,11 +283,20 @@ for _name, _clear in (("sparse_resize_", False), ("sparse_resize_and_clear_", Tr
             self, size, sparse_dim, dense_dim, clear=clear
         )
     )
+describe(
+    "sparse_resize_and_clear_",
+    "Give a sparse tensor sizes and numbers of sparse and dense dimensions, and no elements.",
+)
+describe(
+    "sparse_resize_",
+    "Give a sparse tensor sizes and numbers of sparse and dense dimensions; its elements stay.",
+)
 
 resize_as_sparse_ = define(
     "aten::resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)",
     tags=[Tag.inplace],
 )
+resize_as_sparse_.describe("Give a sparse tensor the sizes and the sparse dimensions of another.")
 resize_as_sparse_.functional_form("it changes what the tensor itself specifies")
 
 

@@ -37,6 +37,7 @@ clone = define(
     "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
     tags=[Tag.core, Tag.pointwise],
 )
+clone.describe("A copy of the tensor, which autograd follows.")
 
 
 @clone.shape
@@ -148,6 +149,7 @@ copy = define(
     tags=[Tag.core],
     takes_numbers=True,
 ).any_device()
+copy.describe("`src` broadcast to the shape of `self`, with its dtype and device.")
 
 
 @copy.shape
@@ -240,6 +242,9 @@ to_device = define(
     "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
     takes_numbers=True,
 )
+to_device.describe(
+    "The tensor with another dtype, device or memory format; itself, if it has them."
+)
 to_dtype = define(
     "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
     "MemoryFormat? memory_format=None) -> Tensor(a)",
@@ -308,10 +313,14 @@ def to_dtype_layout_composite(
 
 
 type_as = define("aten::type_as(Tensor self, Tensor other) -> Tensor")
+type_as.describe("The tensor with the dtype and device of `other`; itself, if it has them.")
 type_as.composite(lambda self, other: self.to(other))
 
 contiguous = define(
     "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"
+)
+contiguous.describe(
+    "The tensor itself if it is contiguous in a memory format, else a copy that is."
 )
 
 
@@ -335,6 +344,7 @@ fill__tensor = define(
     "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", tags=[Tag.inplace]
 )
 fill_scalar = define("aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", tags=[Tag.core])
+fill_scalar.describe("`self` with each element `value`.")
 fill_tensor = define("aten::fill.Tensor(Tensor self, Tensor value) -> Tensor")
 
 
@@ -390,6 +400,7 @@ zero_.shape(lambda self: self)
 zero_.kernel(lambda xp, self: _fill(xp, self, 0))
 zero_.flat("self")
 zero = define("aten::zero(Tensor self) -> Tensor", tags=[Tag.generated])
+zero.describe("`self` with zeros.")
 zero.shape(lambda self: self.like())
 zero.kernel(lambda xp, self: xp.zeros_like(self))
 zero.flat("self")
@@ -450,8 +461,10 @@ def _number_of_data(op: OpOverload, ks: int) -> Callable[..., object]:
 _local_scalar_dense.op.register(DispatchKey.CPU, Kernel(_number_of_data))
 
 item = define("aten::item(Tensor self) -> Scalar", tags=[Tag.data_dependent_output])
+item.describe("The only element as a Python number; RuntimeError if there are several.")
 item.composite(lambda self: _local_scalar_dense(self))
 is_nonzero = define("aten::is_nonzero(Tensor self) -> bool")
+is_nonzero.describe("Whether the only element is not zero; RuntimeError if there are several.")
 
 
 @is_nonzero.composite
@@ -462,6 +475,7 @@ def is_nonzero_composite(self: Tensor) -> bool:
 
 
 chalf = define("aten::chalf(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")
+chalf.describe("The tensor as half-precision complex numbers.")
 chalf.composite(
     lambda self, memory_format: converted(self, complex32, None, False, False, memory_format)
 )

@@ -32,6 +32,7 @@ Metas = tuple[TensorMeta, ...]
 cat = define(
     "aten::cat(Tensor[] tensors, int dim=0) -> Tensor", tags=[Tag.core], variants=[Variant.OUT]
 )
+cat.describe("Tensors one after the other along `dim`, all of them alike in the other dimensions.")
 cat.autocast(cpu="promote")
 
 
@@ -129,6 +130,7 @@ refuse_overlap(cat.variants[0], "tensors")
 
 
 stack = define("aten::stack(Tensor[] tensors, int dim=0) -> Tensor", variants=[Variant.OUT])
+stack.describe("Tensors of one shape along a new dimension `dim`.")
 stack.autocast(cpu="promote")
 
 

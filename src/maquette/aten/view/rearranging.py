@@ -25,6 +25,7 @@ from maquette.tensor.tensor import Tensor
 Ints = tuple[int, ...]
 
 flip = define("aten::flip(Tensor self, int[] dims) -> Tensor", tags=[Tag.core])
+flip.describe("`self` with the order turned along dimensions `dims`; a copy.")
 
 
 @flip.shape
@@ -43,7 +44,9 @@ def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
 flip.linear(self=lambda grad, dims: grad.flip(dims))
 
 fliplr = define("aten::fliplr(Tensor self) -> Tensor")
+fliplr.describe("`self` with the order turned along the second dimension; a copy.")
 flipud = define("aten::flipud(Tensor self) -> Tensor")
+flipud.describe("`self` with the order turned along the first dimension; a copy.")
 
 
 @fliplr.composite
@@ -59,6 +62,9 @@ def flipud_composite(self: Tensor) -> object:
 
 
 roll = define("aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor")
+roll.describe(
+    "`self` moved by `shifts` along dimensions, what leaves at one end entering at the other."
+)
 
 
 @roll.shape
@@ -82,6 +88,7 @@ def roll_kernel(xp: ModuleType, self: Array, shifts: Ints, dims: Ints) -> Array:
 roll.linear(self=lambda grad, shifts, dims: grad.roll(tuple(-s for s in shifts), dims))
 
 rot90 = define("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
+rot90.describe("`self` turned by 90 degrees `k` times in the plane of two dimensions.")
 
 
 @rot90.shape
@@ -119,6 +126,7 @@ def rot90_kernel(xp: ModuleType, self: Array, k: int, dims: Ints) -> Array:
 rot90.linear(self=lambda grad, k, dims: grad.rot90(-k, dims))
 
 repeat = define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", tags=[Tag.core])
+repeat.describe("`self` as often as `repeats` says along each dimension; a copy.")
 
 
 @repeat.shape
@@ -163,12 +171,16 @@ def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[obj
 
 
 tile = define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
+tile.describe("`self` as often as `dims` says along each dimension, from the last on; a copy.")
 tile.composite(lambda self, dims: self.repeat((1,) * (self.meta.ndim - len(dims)) + tuple(dims)))
 
 # --- padding -------------------------------------------------------------------------
 
 constant_pad_nd = define(
     "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", tags=[Tag.core]
+)
+constant_pad_nd.describe(
+    "Dimensions, from the last on, lengthened by `value` as `pad` says: before, after, before..."
 )
 
 
@@ -234,6 +246,10 @@ constant_pad_nd.linear(
 
 pad = define(
     'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'
+)
+pad.describe(
+    "Dimensions, from the last on, lengthened as `pad` says: by a constant, mirrored, "
+    "repeated or around."
 )
 
 

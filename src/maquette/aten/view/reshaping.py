@@ -16,12 +16,16 @@ from maquette.core.remembered import remembered
 from maquette.core.views import view_shape_infer, view_strides
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 
 reshape = define("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)")
+reshape.describe(
+    "The tensor with another shape of as many elements, one size of which may be -1; a view "
+    "where strides allow."
+)
 
 
 @reshape.composite
@@ -61,20 +65,26 @@ def _composite(schema: str, *, tags: tuple[Tag, ...] = ()) -> Callable[..., Oper
 view_as = _composite("aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)")(
     lambda self, other: self.view(other.meta.shape)
 )
+view_as.describe("The tensor seen with the shape of `other`: a view.")
 reshape_as = _composite("aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)")(
     lambda self, other: self.reshape(other.meta.shape)
 )
+reshape_as.describe("The tensor with the shape of `other`; a view where strides allow.")
 expand_as = _composite("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)")(
     lambda self, other: self.expand(other.meta.shape)
 )
+expand_as.describe("The tensor expanded to the shape of `other`: a view.")
 broadcast_to = _composite("aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)")(
     lambda self, size: self.expand(size)
 )
+broadcast_to.describe("The tensor expanded to a shape that it broadcasts to: a view.")
 ravel = _composite("aten::ravel(Tensor(a) self) -> Tensor(a)")(
     lambda self: self.contiguous().view((-1,))
 )
+ravel.describe("The tensor as a contiguous vector; a view where it is contiguous.")
 
 broadcast_tensors = define("aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]")
+broadcast_tensors.describe("The tensors expanded to the shape that all broadcast to: views.")
 
 
 @broadcast_tensors.composite
@@ -85,6 +95,9 @@ def broadcast_tensors_composite(tensors: tuple[Tensor, ...]) -> list[object]:
 
 flatten = define(
     "aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"
+)
+flatten.describe(
+    "The tensor with dimensions from `start_dim` to `end_dim` made one; a view where strides allow."
 )
 
 
@@ -107,6 +120,9 @@ def _flat(shape: Ints, start_dim: int, end_dim: int) -> Ints | None:
 
 
 unflatten = define("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)")
+unflatten.describe(
+    "The tensor with `dim` made dimensions of `sizes`, one of which may be -1: a view."
+)
 
 
 @unflatten.composite
@@ -169,6 +185,8 @@ for _name in ("movedim", "moveaxis"):
     _composite(f"aten::{_name}.int(Tensor(a) self, int source, int destination) -> Tensor(a)")(
         lambda self, source, destination: _moved(self, (source,), (destination,))
     )
+describe("movedim", "The tensor with dimensions moved from `source` to `destination`: a view.")
+describe("moveaxis", "The tensor with dimensions moved from `source` to `destination`: a view.")
 
 for _name, _dims in (("swapaxes", "axis"), ("swapdims", "dim")):
     _composite(f"aten::{_name}(Tensor(a) self, int {_dims}0, int {_dims}1) -> Tensor(a)")(
@@ -178,6 +196,8 @@ for _name, _dims in (("swapaxes", "axis"), ("swapdims", "dim")):
         f"aten::{_name}_(Tensor(a!) self, int {_dims}0, int {_dims}1) -> Tensor(a!)",
         tags=(Tag.inplace, Tag.inplace_view),
     )(lambda self, first, second: self.transpose_(first, second))
+describe("swapdims", "The tensor with two dimensions exchanged: a view.")
+describe("swapaxes", "The tensor with two dimensions exchanged: a view.")
 
 
 def _numpy_transpose(self: Tensor) -> object:
@@ -223,12 +243,17 @@ def _matrix_conjugate_transpose(self: Tensor) -> object:
 
 
 numpy_T = _composite("aten::numpy_T(Tensor(a) self) -> Tensor(a)")(_numpy_transpose)
+numpy_T.describe("The tensor with its dimensions in reverse order: a view.")
 mT = _composite("aten::mT(Tensor(a) self) -> Tensor(a)")(_matrix_transpose)
+mT.describe("Matrices transposed: a view.")
 mH = _composite("aten::mH(Tensor(a) self) -> Tensor(a)")(_conjugate_transpose("mH"))
+mH.describe("Matrices transposed and conjugated: a view.")
 adjoint = _composite("aten::adjoint(Tensor(a) self) -> Tensor(a)")(
     _conjugate_transpose("adjoint()")
 )
+adjoint.describe("Matrices transposed and conjugated: a view.")
 matrix_H = _composite("aten::matrix_H(Tensor(a) self) -> Tensor(a)")(_matrix_conjugate_transpose)
+matrix_H.describe("A matrix transposed and conjugated: a view.")
 
 # --- more dimensions -----------------------------------------------------------------
 
@@ -258,6 +283,15 @@ for _count, _function in ((1, _atleast_1d), (2, _atleast_2d), (3, _atleast_3d)):
     _composite(f"aten::atleast_{_count}d.Sequence(Tensor[] tensors) -> Tensor[]")(
         lambda tensors, function=_function: [function(t) for t in tensors]
     )
+describe(
+    "atleast_3d",
+    "The tensor, or each of several, with dimensions put around until it has three.",
+)
+describe(
+    "atleast_2d",
+    "The tensor, or each of several, with dimensions put before until it has two.",
+)
+describe("atleast_1d", "The tensor, or each of several, with a dimension if it has none.")
 
 # --- windows of a dimension ----------------------------------------------------------
 
@@ -266,6 +300,7 @@ for _count, _function in ((1, _atleast_1d), (2, _atleast_2d), (3, _atleast_3d)):
 narrow_tensor = define(
     "aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)"
 )
+narrow_tensor.describe("`length` slices along `dim` from `start` on: a view.")
 narrow = define("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)")
 
 

@@ -33,6 +33,9 @@ resize_ = define(
     "-> Tensor(a!)",
     tags=[Tag.core, *_TAGS],
 )
+resize_.describe(
+    "Give the tensor a size, with memory for it; elements that fit stay, others are not filled."
+)
 
 
 @resize_.shape
@@ -95,6 +98,7 @@ resize_as_ = define(
     "-> Tensor(a!)",
     tags=_TAGS,
 ).overlap_allowed()
+resize_as_.describe("Give the tensor the size of another; elements that fit stay.")
 
 
 @resize_as_.shape
@@ -199,6 +203,9 @@ def _set_empty(self: Tensor) -> None:
 # Forms with tensors come first: a Storage parameter takes any object.
 set__tensor = _set_page(
     "aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)", _set_tensor
+)
+set__tensor.describe(
+    "Have the tensor use the storage, size and strides of another, or those given."
 )
 set_ = _set_page("aten::set_(Tensor(a!) self) -> Tensor(a!)", _set_empty)
 set__tensor_offset = define(

@@ -8,11 +8,13 @@ from __future__ import annotations
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.core.dtype import can_cast, promote_types, result_type_of
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import define, describe
 
 sym_size = define("aten::sym_size(Tensor self) -> SymInt[]")
+sym_size.describe("The size of a dimension, a symbol where it is one.")
 sym_size.explicit(lambda self: list(self.meta.shape))
 sym_stride = define("aten::sym_stride(Tensor self) -> SymInt[]")
+sym_stride.describe("The stride of a dimension, a symbol where it is one.")
 sym_stride.explicit(lambda self: list(self.meta.strides))
 for _page in (sym_size, sym_stride):
     _page.nondifferentiable()
@@ -24,26 +26,37 @@ for _name, _type in _SIZES.items():
         f"aten::{_name}.int(Tensor self, int dim) -> {_type}",
         tags=[Tag.core] if _type == "SymInt" else [],
     ).composite(lambda self, dim: self.meta.shape[wrap_existing_dim(dim, self.meta.ndim)])
+describe("size", "The size of a dimension.")
 for _name, _type in _STRIDES.items():
     define(
         f"aten::{_name}.int(Tensor self, int dim) -> {_type}",
         tags=[Tag.core] if _type == "SymInt" else [],
     ).composite(lambda self, dim: self.meta.strides[wrap_existing_dim(dim, self.meta.ndim)])
+describe("stride", "The stride of a dimension, in elements.")
 
 define("aten::sym_numel(Tensor self) -> SymInt", tags=[Tag.core]).composite(
     lambda self: self.meta.numel
 )
+describe("sym_numel", "How many elements there are, a symbol where it is one.")
 define("aten::sym_storage_offset(Tensor self) -> SymInt", tags=[Tag.core]).composite(
     lambda self: self.meta.offset
 )
+describe(
+    "sym_storage_offset",
+    "Where the first element is in the storage, a symbol where it is one.",
+)
 define("aten::is_contiguous(Tensor self) -> bool").composite(lambda self: self.meta.is_contiguous)
+describe("is_contiguous", "Whether the elements lie in memory in row-major order without gaps.")
 define("aten::is_same_size(Tensor self, Tensor other) -> bool").composite(
     lambda self, other: self.meta.shape == other.meta.shape
 )
+describe("is_same_size", "Whether two tensors have the same shape.")
 define("aten::can_cast(ScalarType from_, ScalarType to) -> bool").composite(can_cast)
+describe("can_cast", "Whether a dtype may be converted to another without losing its category.")
 define("aten::promote_types(ScalarType type1, ScalarType type2) -> ScalarType").composite(
     promote_types
 )
+describe("promote_types", "The dtype that two dtypes promote to.")
 for _overload, _operands in (
     ("Tensor", "Tensor tensor, Tensor other"),
     ("Scalar", "Tensor tensor, Scalar other"),
@@ -53,3 +66,4 @@ for _overload, _operands in (
     define(f"aten::result_type.{_overload}({_operands}) -> ScalarType").composite(
         lambda *operands: result_type_of([getattr(o, "meta", o) for o in operands])
     )
+describe("result_type", "The dtype of a result of two operands, tensors or numbers.")

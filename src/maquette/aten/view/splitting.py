@@ -15,7 +15,7 @@ from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
 from maquette.core.views import select_view, slice_view
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -24,6 +24,10 @@ Metas = tuple[TensorMeta, ...]
 split = define(
     "aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"
 )
+split.describe(
+    "The tensor in parts of `split_size` along `dim`, the last maybe shorter, or of the sizes"
+    " given: views."
+)
 split_sizes = define(
     "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"
 )
@@ -31,12 +35,15 @@ split_with_sizes = define(
     "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
     tags=[Tag.core],
 )
+split_with_sizes.describe("The tensor in parts of `split_sizes` along `dim`: views.")
 unsafe_split = define(
     "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"
 )
+unsafe_split.describe("`split`, whose parts autograd takes for no views.")
 unsafe_split_with_sizes = define(
     "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"
 )
+unsafe_split_with_sizes.describe("`split_with_sizes`, whose parts autograd takes for no views.")
 
 
 def even_sizes(self: TensorMeta, split_size: int, dim: int) -> Ints:
@@ -133,6 +140,7 @@ share_storage(unsafe_split, split, split_shape)
 share_storage(unsafe_split_with_sizes, split_with_sizes, split_with_sizes_shape)
 
 unbind = define("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]")
+unbind.describe("The slices along `dim`, without it: views.")
 
 
 @unbind.shape
@@ -170,11 +178,15 @@ def _chunked(divide: OperatorPage, by_sizes: OperatorPage) -> Callable[..., obje
 
 
 chunk = define("aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]")
+chunk.describe(
+    "The tensor in at most `chunks` parts of equal size along `dim`, the last maybe shorter: views."
+)
 chunk.composite(_chunked(split, split_with_sizes))
 unsafe_chunk = define(
     "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
     tags=[Tag.maybe_aliasing_or_mutating],
 )
+unsafe_chunk.describe("`chunk`, whose parts autograd takes for no views.")
 unsafe_chunk.composite(_chunked(unsafe_split, unsafe_split_with_sizes))
 
 
@@ -212,6 +224,9 @@ def _check_dimensional(self: TensorMeta) -> None:
 
 tensor_split_sections = define(
     "aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]"
+)
+tensor_split_sections.describe(
+    "The tensor in parts along `dim`: so many, or cut at the positions given: views."
 )
 tensor_split_sections.composite(_in_sections)
 tensor_split_indices = define(
@@ -293,5 +308,8 @@ def _along(name: str, least: int, axis_of: Callable[[int], int]) -> None:
 
 
 _along("hsplit", 1, lambda ndim: 0 if ndim == 1 else 1)
+describe("hsplit", "The tensor in parts along its second dimension, or the only one: views.")
 _along("vsplit", 2, lambda ndim: 0)
+describe("vsplit", "The tensor in parts along its first dimension: views.")
 _along("dsplit", 3, lambda ndim: 2)
+describe("dsplit", "The tensor in parts along its third dimension: views.")

@@ -11,7 +11,7 @@ from maquette.aten.view.joining import cat, stack
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.dispatch.tags import Tag
-from maquette.library.page import define
+from maquette.library.page import define, describe
 from maquette.tensor.tensor import Tensor
 
 Tensors = tuple[Tensor, ...]
@@ -49,18 +49,32 @@ def _column_stack(tensors: Tensors) -> object:
 
 
 _with_out("aten::hstack(Tensor[] tensors) -> Tensor", _hstack, tags=(Tag.out,))
+describe(
+    "hstack",
+    "Tensors one after the other along the second dimension, vectors along the only one.",
+)
 _with_out("aten::vstack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+describe("vstack", "Tensors one below the other along the first dimension; vectors become rows.")
 _with_out("aten::row_stack(Tensor[] tensors) -> Tensor", _vstack, tags=(Tag.out,))
+describe("row_stack", "Tensors one below the other along the first dimension, as `vstack`.")
 _with_out("aten::dstack(Tensor[] tensors) -> Tensor", _dstack, tags=(Tag.out,))
+describe(
+    "dstack",
+    "Tensors one after the other along the third dimension, which is made where missing.",
+)
 _with_out("aten::column_stack(Tensor[] tensors) -> Tensor", _column_stack, tags=(Tag.out,))
+describe("column_stack", "Tensors side by side as columns; vectors become columns.")
 for _name in ("concat", "concatenate"):
     _with_out(
         f"aten::{_name}(Tensor[] tensors, int dim=0) -> Tensor",
         lambda tensors, dim: cat(tensors, dim),
         tags=(Tag.out,),
     )
+describe("concatenate", "Tensors one after the other along `dim`, as `cat`.")
+describe("concat", "Tensors one after the other along `dim`, as `cat`.")
 
 meshgrid = define("aten::meshgrid(Tensor[] tensors) -> Tensor[]")
+meshgrid.describe("Vectors expanded into a grid that has a dimension for each: views.")
 meshgrid_indexing = define("aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]")
 
 
@@ -103,6 +117,7 @@ meshgrid_indexing.composite(_meshgrid)
 cartesian_prod = define(
     "aten::cartesian_prod(Tensor[] tensors) -> Tensor", tags=[Tag.maybe_aliasing_or_mutating]
 )
+cartesian_prod.describe("All combinations of elements of vectors, a row each.")
 
 
 @cartesian_prod.composite
@@ -118,6 +133,7 @@ def cartesian_prod_composite(tensors: Tensors) -> object:
 combinations = define(
     "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor"
 )
+combinations.describe("All combinations of `r` elements of a vector, a row each.")
 
 
 @combinations.composite

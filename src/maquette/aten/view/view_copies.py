@@ -50,6 +50,7 @@ def _copy_page(view: OperatorPage, definition: Callable[..., object] | None = No
     view_of = definition or view
     schema = copy_schema(view.op._schema_text)
     page = define(schema, tags=[Tag.view_copy])
+    page.describe(f"As `{view.op.overloadpacket.__name__}`, with its elements copied.")
 
     def copied(*params: object) -> object:
         positional, keywords = _call(view, params)
@@ -142,6 +143,7 @@ for _view in (
 _copy_page(views.view, reshape)
 
 lift_fresh_copy = define("aten::lift_fresh_copy(Tensor self) -> Tensor", tags=[Tag.view_copy])
+lift_fresh_copy.describe("A copy of a tensor that no transform or mode has seen.")
 lift_fresh_copy.explicit(_copied)
 _out_page(lift_fresh_copy, lift_fresh_copy.op._schema_text)
 lift_fresh_copy.facts.derivatives = views.alias.facts.derivatives
@@ -150,6 +152,7 @@ narrow_copy = define(
     "aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
     tags=[Tag.view_copy],
 )
+narrow_copy.describe("`length` slices along `dim` from `start` on, as a copy.")
 
 
 def _narrow_copy(self: Tensor, dim: int, start: int, length: int) -> object:

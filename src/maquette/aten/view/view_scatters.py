@@ -50,6 +50,7 @@ select_scatter = define(
     "aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
     tags=[Tag.core],
 )
+select_scatter.describe("`self` with one slice along `dim` replaced by `src`.")
 
 
 @select_scatter.shape
@@ -76,6 +77,7 @@ slice_scatter = define(
     "SymInt step=1) -> Tensor",
     tags=[Tag.core, Tag.view_copy],
 )
+slice_scatter.describe("`self` with slices along `dim` replaced by `src`.")
 
 
 @slice_scatter.shape
@@ -117,6 +119,7 @@ diagonal_scatter = define(
     "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) "
     "-> Tensor"
 )
+diagonal_scatter.describe("`self` with a diagonal replaced by `src`.")
 
 
 @diagonal_scatter.shape
@@ -150,6 +153,9 @@ for _page in (slice_scatter, diagonal_scatter):
 as_strided_scatter = define(
     "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
     "SymInt? storage_offset=None) -> Tensor"
+)
+as_strided_scatter.describe(
+    "`self` with the elements that `as_strided` would see replaced by `src`."
 )
 
 

@@ -49,6 +49,9 @@ from maquette.tensor.tensor import Tensor
 Ints = tuple[int, ...]
 
 view = define("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)", tags=[Tag.core])
+view.describe(
+    "The tensor seen with another shape of as many elements, or as another dtype: a view."
+)
 
 
 @view.shape
@@ -130,6 +133,7 @@ as_strided = define(
     "SymInt? storage_offset=None) -> Tensor(a)",
     tags=[Tag.core],
 )
+as_strided.describe("The memory of the tensor seen with a size, strides and an offset: a view.")
 
 
 @as_strided.shape
@@ -166,6 +170,9 @@ expand = define(
     "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
     tags=[Tag.core],
 )
+expand.describe(
+    "The tensor with dimensions of size 1 repeated to a size, without a copy: a view; -1 keeps one."
+)
 
 
 @expand.shape
@@ -177,6 +184,7 @@ def expand_shape(self: TensorMeta, size: Ints, implicit: bool) -> TensorMeta:
 expand.linear(self=lambda grad: grad)
 
 permute = define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", tags=[Tag.core])
+permute.describe("The tensor with its dimensions in the order `dims`: a view.")
 
 
 @permute.shape
@@ -193,6 +201,7 @@ def inverse_permutation(dims: Ints) -> Ints:
 permute.linear(self=lambda grad, dims: grad.permute(inverse_permutation(dims)))
 
 transpose = define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
+transpose.describe("The tensor with two dimensions exchanged: a view.")
 
 
 @transpose.shape
@@ -203,6 +212,7 @@ def transpose_shape(self: TensorMeta, dim0: int, dim1: int) -> TensorMeta:
 transpose.linear(self=lambda grad, dim0, dim1: transpose(grad, dim0, dim1))
 
 t = define("aten::t(Tensor(a) self) -> Tensor(a)")
+t.describe("A matrix transposed; a vector itself: a view.")
 
 
 @t.shape
@@ -217,6 +227,7 @@ def t_shape(self: TensorMeta) -> TensorMeta:
 t.linear(self=lambda grad: t(grad))
 
 unsqueeze = define("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
+unsqueeze.describe("The tensor with a dimension of size 1 put in at `dim`: a view.")
 
 
 @unsqueeze.shape
@@ -227,6 +238,9 @@ def unsqueeze_shape(self: TensorMeta, dim: int) -> TensorMeta:
 unsqueeze.linear(self=lambda grad, dim: grad.squeeze(dim))
 
 squeeze = define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
+squeeze.describe(
+    "The tensor without dimensions of size 1, or without those of the ones given: a view."
+)
 squeeze_dim = define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
 squeeze_dims = define("aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", tags=[Tag.core])
 
@@ -257,6 +271,7 @@ for _page in (squeeze, squeeze_dim, squeeze_dims):
 select = define(
     "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", tags=[Tag.core]
 )
+select.describe("The slice of position `index` along `dim`, without it: a view.")
 
 
 @select.shape
@@ -273,6 +288,7 @@ slice = define(
     "SymInt step=1) -> Tensor(a)",
     tags=[Tag.core],
 )
+slice.describe("The slices along `dim` from `start` to `end` in steps of `step`: a view.")
 LARGEST_INT = 2**63 - 1
 
 
@@ -297,6 +313,9 @@ def slice_grad(
 
 
 unfold = define("aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)")
+unfold.describe(
+    "Windows of `size` along `dimension` in steps of `step`, in a last dimension: a view."
+)
 
 
 @unfold.shape
@@ -315,6 +334,7 @@ diagonal = define(
     "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
     tags=[Tag.core],
 )
+diagonal.describe("A diagonal of two dimensions as a last dimension: a view.")
 
 
 @diagonal.shape
@@ -330,10 +350,12 @@ diagonal.linear(
 )
 
 alias = define("aten::alias(Tensor(a) self) -> Tensor(a)", tags=[Tag.core])
+alias.describe("The tensor seen once more: a view.")
 alias.shape(lambda self: self)
 alias.linear(self=lambda grad: grad)
 
 detach = define("aten::detach(Tensor(a) self) -> Tensor(a)").without_base()
+detach.describe("The tensor outside of autograd's graph, over the same memory.")
 detach.shape(lambda self: self)
 detach.nondifferentiable()
 
@@ -343,7 +365,9 @@ def _itself(op: OpOverload, ks: int) -> Callable[..., object]:
 
 
 lift_fresh = define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)").without_base()
+lift_fresh.describe("The tensor as transforms and modes see it; it was just made.")
 lift = define("aten::lift(Tensor self) -> Tensor")
+lift.describe("The tensor as transforms and modes see it.")
 for _page in (lift_fresh, lift):
     _page.shape(lambda self: self)
     _page.nondifferentiable()

@@ -73,6 +73,7 @@ relu = unary(
     tags=CORE_POINTWISE,
     variants=[Variant.INPLACE],
 )
+relu.describe("Each element, but zero where it is negative.")
 relu.derivative(self=lambda grad, result: threshold_backward(grad, result, 0))
 
 threshold = define(
@@ -80,6 +81,7 @@ threshold = define(
     tags=POINTWISE,
     variants=BOTH,
 )
+threshold.describe("Each element, but `value` where it is at most `threshold`.")
 
 
 @threshold.shape
@@ -137,6 +139,7 @@ hardtanh = define(
     tags=CORE_POINTWISE,
     variants=BOTH,
 )
+hardtanh.describe("Each element brought between `min_val` and `max_val`.")
 
 
 @hardtanh.shape
@@ -172,6 +175,7 @@ hardtanh_backward: OperatorPage = linear_backward(
 )
 
 relu6 = define("aten::relu6(Tensor self) -> Tensor", tags=POINTWISE)
+relu6.describe("Each element brought between 0 and 6.")
 relu6.composite(lambda self: hardtanh(self, 0, 6))
 define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace]).composite(
     lambda self: self.hardtanh_(0, 6)
@@ -188,6 +192,7 @@ leaky_relu = unary(
     takes=REAL_FLOATS,
     tags=CORE_POINTWISE,
 )
+leaky_relu.describe("Each element, times `negative_slope` where it is negative.")
 leaky_relu.derivative(
     self=lambda grad, self, negative_slope: leaky_relu_backward(grad, self, negative_slope, False)
 )
@@ -231,6 +236,9 @@ def checked_leaky_relu_backward(
 leaky_relu_backward.shape(checked_leaky_relu_backward)
 
 prelu = define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
+prelu.describe(
+    "Each element, times `weight` where it is negative: one number, or one for each channel."
+)
 prelu.autocast("lower")
 
 
@@ -339,6 +347,7 @@ def hardsigmoid_kernel(xp: ModuleType, x: Array) -> Array:
 
 
 hardsigmoid = unary("hardsigmoid", hardsigmoid_kernel, result=same, takes=REAL_FLOATS, flops=3)
+hardsigmoid.describe("``(x + 3) / 6`` brought between 0 and 1.")
 hardsigmoid.derivative(self=lambda grad, self: hardsigmoid_backward(grad, self))
 hardsigmoid_backward: OperatorPage = linear_backward(
     "hardsigmoid_backward",
@@ -355,6 +364,7 @@ hardswish = unary(
     tags=(),
     flops=4,
 )
+hardswish.describe("``x * hardsigmoid(x)``.")
 hardswish.derivative(self=lambda grad, self: hardswish_backward(grad, self))
 
 
@@ -383,6 +393,7 @@ hardshrink = unary(
     takes=REAL_FLOATS,
     variants=[Variant.OUT],
 )
+hardshrink.describe("Each element, but zero where its magnitude is at most `lambd`.")
 hardshrink.exact_out()
 hardshrink.derivative(self=lambda grad, self, lambd: hardshrink_backward(grad, self, lambd))
 
@@ -399,6 +410,9 @@ softshrink = define(
     "aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
     tags=POINTWISE,
     variants=[Variant.OUT],
+)
+softshrink.describe(
+    "Each element moved towards zero by `lambd`, and zero where its magnitude is at most that."
 )
 
 

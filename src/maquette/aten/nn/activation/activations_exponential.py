@@ -46,6 +46,9 @@ elu = unary(
     tags=CORE_POINTWISE,
     flops=3,
 )
+elu.describe(
+    "``scale * x`` where that is positive, else ``scale * alpha * (exp(input_scale * x) - 1)``."
+)
 elu.derivative(
     self=lambda grad, alpha, scale, input_scale, self: elu_backward(
         grad, alpha, scale, input_scale, False, self
@@ -128,6 +131,7 @@ elu_backward.derivative(
 )
 
 selu = define("aten::selu(Tensor self) -> Tensor", tags=POINTWISE)
+selu.describe("`elu` with the two constants that keep mean and variance.")
 selu.composite(lambda self: elu(self, _SELU_ALPHA, _SELU_SCALE))
 define("aten::selu_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]).composite(
     lambda self: self.elu_(_SELU_ALPHA, _SELU_SCALE)
@@ -143,6 +147,7 @@ celu = define(
     tags=POINTWISE,
     variants=[Variant.INPLACE],
 )
+celu.describe("``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)``.")
 
 
 @celu.shape

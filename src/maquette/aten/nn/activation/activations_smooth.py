@@ -58,6 +58,10 @@ gelu = define(
     tags=CORE_POINTWISE,
     variants=BOTH,
 )
+gelu.describe(
+    '``x`` times the area under the normal curve to its left; approximate "tanh" computes it '
+    "faster."
+)
 
 
 @gelu.shape
@@ -115,6 +119,7 @@ gelu_backward.derivative(
 # --- silu, mish -----------------------------------------------------------------------
 
 silu = unary("silu", lambda xp, x: x * logistic(xp, x), result=same, takes=FLOATING, flops=4)
+silu.describe("``x * sigmoid(x)``.")
 silu.derivative(self=lambda grad, self: silu_backward(grad, self))
 
 
@@ -149,6 +154,7 @@ mish = unary(
     takes=REAL_FLOATS,
     flops=6,
 )
+mish.describe("``x * tanh(softplus(x))``.")
 mish.derivative(self=lambda grad, self: mish_backward(grad, self))
 
 
@@ -188,6 +194,9 @@ softplus = unary(
     takes=REAL_FLOATS,
     variants=[Variant.OUT],
     flops=4,
+)
+softplus.describe(
+    "``log(1 + exp(beta * x)) / beta``; x itself where ``beta * x`` exceeds `threshold`."
 )
 softplus.autocast(cuda="float32")
 softplus.exact_out()
@@ -229,6 +238,7 @@ log_sigmoid_forward = define(
         "-> (Tensor(a!), Tensor(b!))"
     ],
 )
+log_sigmoid_forward.describe("The logarithm of the sigmoid, and what its backward needs.")
 
 
 @log_sigmoid_forward.shape
@@ -255,6 +265,7 @@ def log_sigmoid_grad(grad: Tensor, self: Tensor, result1: Tensor) -> tuple[Tenso
 
 
 log_sigmoid = define("aten::log_sigmoid(Tensor self) -> Tensor")
+log_sigmoid.describe("The logarithm of the sigmoid, without overflow.")
 log_sigmoid.composite(lambda self: log_sigmoid_forward(self)[0])
 
 
@@ -299,6 +310,7 @@ log_sigmoid_backward.derivative(
 # --- glu ------------------------------------------------------------------------------
 
 glu = define("aten::glu(Tensor self, int dim=-1) -> Tensor", variants=[Variant.OUT])
+glu.describe("The first half along `dim` times the sigmoid of the second: half the size.")
 
 
 def halves(meta: TensorMeta, dim: int) -> tuple[TensorMeta, int]:

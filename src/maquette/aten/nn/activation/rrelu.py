@@ -44,6 +44,7 @@ rrelu_with_noise = define(
     f"aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, {_BOUNDS}, {GENERATOR}) -> Tensor",
     tags=[SEEDED],
 )
+rrelu_with_noise.describe("`rrelu`, which keeps the slopes in `noise`.")
 rrelu_with_noise_ = define(
     f"aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, {_BOUNDS}, {GENERATOR}) "
     "-> Tensor(a!)",
@@ -150,6 +151,10 @@ rrelu_with_noise_backward.derivative(
 
 rrelu = define(
     f"aten::rrelu(Tensor self, {_BOUNDS}, {GENERATOR}) -> Tensor", tags=[SEEDED, Tag.pointwise]
+)
+rrelu.describe(
+    "Each element, where negative times a slope: drawn between the bounds in training, else "
+    "their mean."
 )
 rrelu.composite(
     lambda self, lower, upper, training, generator: rrelu_with_noise(

@@ -231,16 +231,24 @@ def _composite(name: str, kernel_page: OperatorPage) -> OperatorPage:
 
 
 softmax = _composite("softmax", _softmax)
+softmax.describe("``exp(x)`` divided by its sum along `dim`, of the same shape.")
 softmax.autocast(cuda="float32 dtype")
 log_softmax = _composite("log_softmax", _log_softmax)
+log_softmax.describe(
+    "The logarithm of the softmax along `dim`, of the same shape, without overflow."
+)
 log_softmax.autocast(cuda="float32 dtype")
 
 special_softmax = define(
     "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"
 )
+special_softmax.describe("``exp(x)`` divided by its sum along `dim`, of the same shape.")
 special_softmax.composite(lambda self, dim, dtype: softmax(self, dim, dtype))
 special_log_softmax = define(
     "aten::special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"
+)
+special_log_softmax.describe(
+    "The logarithm of the softmax along `dim`, of the same shape, without overflow."
 )
 special_log_softmax.composite(lambda self, dim, dtype: log_softmax(self, dim, dtype))
 

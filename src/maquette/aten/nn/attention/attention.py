@@ -31,6 +31,10 @@ attention = define(
     "bool enable_gqa=False) -> Tensor",
     tags=[Tag.nondeterministic_seeded],
 )
+attention.describe(
+    "Attention ``softmax(query @ key.T * scale + mask) @ value``: [..., L, E] with S keys "
+    "gives [..., L, Ev]."
+)
 attention.autocast("lower")
 
 

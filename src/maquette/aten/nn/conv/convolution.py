@@ -314,6 +314,9 @@ convolution = define(
     "SymInt groups) -> Tensor",
     tags=[Tag.core],
 )
+convolution.describe(
+    "Convolution, or its transpose, of [N, C, ...] with `weight` over any number of dimensions."
+)
 convolution.autocast(cuda="lower")
 
 

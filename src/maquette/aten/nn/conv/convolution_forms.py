@@ -13,7 +13,7 @@ from maquette.aten.nn.conv.sliding_windows import expanded
 from maquette.core.errors import check
 from maquette.core.symbols import is_true
 from maquette.library.advice import check_advised
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
@@ -160,17 +160,34 @@ def _transposed_form(dims: int) -> OperatorPage:
 
 
 conv1d, conv1d_padding = _named_forms(1)
+describe(
+    "conv1d",
+    "Cross-correlation of [N, C, L] or [C, L] with `weight` [out, C / groups, k], plus `bias`.",
+)
 conv1d_padding.autocast(cpu="lower")
 conv1d.autocast("lower")
 conv2d, conv2d_padding = _named_forms(2)
+describe(
+    "conv2d",
+    "Cross-correlation of [N, C, H, W] or [C, H, W] with `weight` [out, C / groups, kH, kW], "
+    "plus `bias`.",
+)
 conv2d_padding.autocast(cpu="lower")
 conv2d.autocast("lower")
 conv3d, conv3d_padding = _named_forms(3)
+describe(
+    "conv3d",
+    "Cross-correlation of [N, C, D, H, W] with `weight` [out, C / groups, kD, kH, kW], plus "
+    "`bias`.",
+)
 conv3d_padding.autocast(cpu="lower")
 conv3d.autocast("lower")
 conv_transpose1d = _transposed_form(1)
+conv_transpose1d.describe("The transpose of `conv1d`, with `weight` [C, out / groups, k].")
 conv_transpose1d.autocast("lower")
 conv_transpose2d = _transposed_form(2)
+conv_transpose2d.describe("The transpose of `conv2d`, with `weight` [C, out / groups, kH, kW].")
 conv_transpose2d.autocast("lower")
 conv_transpose3d = _transposed_form(3)
+conv_transpose3d.describe("The transpose of `conv3d`, with `weight` [C, out / groups, kD, kH, kW].")
 conv_transpose3d.autocast("lower")

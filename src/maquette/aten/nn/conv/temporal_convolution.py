@@ -16,6 +16,9 @@ conv_tbc = define(
     "aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor",
     variants=[Variant.OUT],
 )
+conv_tbc.describe(
+    "Convolution of a sequence [time, N, C] with `weight` [k, C, out]: [time, N, out]."
+)
 conv_tbc.autocast("lower")
 
 

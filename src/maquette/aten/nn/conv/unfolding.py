@@ -47,6 +47,7 @@ im2col = define(
     "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) "
     "-> Tensor"
 )
+im2col.describe("The blocks of images [N, C, H, W] as columns: [N, C * k, count].")
 
 
 @im2col.shape
@@ -90,6 +91,7 @@ col2im = define(
     "int[2] padding, int[2] stride) -> Tensor",
     tags=[Tag.core],
 )
+col2im.describe("Blocks [N, C * k, count] added where they overlap into images [N, C, H, W].")
 
 
 @col2im.shape

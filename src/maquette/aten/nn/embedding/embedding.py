@@ -45,6 +45,9 @@ embedding = define(
     "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
     tags=[Tag.core],
 )
+embedding.describe(
+    "The rows of `weight` at positions `indices`: the shape of `indices`, and a last dimension."
+)
 
 
 @embedding.shape
@@ -179,6 +182,9 @@ embedding_renorm_ = define(
     "aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) "
     "-> Tensor(a!)",
     tags=[Tag.inplace],
+)
+embedding_renorm_.describe(
+    "Scale those rows at positions `indices` down whose norm exceeds `max_norm`."
 )
 
 

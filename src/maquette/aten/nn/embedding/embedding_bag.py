@@ -444,6 +444,9 @@ embedding_bag = define(
     f"aten::embedding_bag({_PARAMETERS.format('=False', '=0', '=None')}) -> "
     f"(Tensor, Tensor, Tensor, Tensor)"
 )
+embedding_bag.describe(
+    "Sums, means or maxima of rows of `weight`, a row for each bag that `offsets` begins."
+)
 embedding_bag_padding_idx = define(
     f"aten::embedding_bag.padding_idx({_PARAMETERS.format('', '', '')}, int? padding_idx) -> "
     f"(Tensor, Tensor, Tensor, Tensor)"

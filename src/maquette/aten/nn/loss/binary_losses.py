@@ -28,6 +28,9 @@ _LEAST_LOG = -100  # the logarithm of 0 counts as this, so that a loss stays fin
 binary_cross_entropy = define(
     f"aten::binary_cross_entropy({_BINARY}int reduction=1) -> Tensor", variants=["out"]
 )
+binary_cross_entropy.describe(
+    "The cross entropy of probabilities and targets between 0 and 1, averaged by default."
+)
 binary_cross_entropy.autocast(cpu="float32", cuda="refused")
 binary_cross_entropy_backward = define(
     f"aten::binary_cross_entropy_backward(Tensor grad_output, {_BINARY}int reduction=1) -> Tensor",
@@ -146,6 +149,9 @@ def binary_cross_entropy_backward_grad(
 binary_cross_entropy_with_logits = define(
     "aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
     "Tensor? pos_weight=None, int reduction=1) -> Tensor"
+)
+binary_cross_entropy_with_logits.describe(
+    "The cross entropy of sigmoids and targets between 0 and 1, averaged by default."
 )
 binary_cross_entropy_with_logits.autocast("float32")
 

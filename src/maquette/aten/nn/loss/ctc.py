@@ -46,6 +46,10 @@ ctc_loss = define(
     f"aten::ctc_loss.IntList({_OF}, {_LISTS}, int blank=0, int reduction=1, "
     f"bool zero_infinity=False) -> Tensor"
 )
+ctc_loss.describe(
+    "The loss of connectionist temporal classification for `log_probs` [T, N, C], averaged by"
+    " default."
+)
 ctc_loss.autocast(cpu="float32")
 ctc_loss_tensor = define(
     f"aten::ctc_loss.Tensor({_OF}, {_TENSORS}, int blank=0, int reduction=1, "

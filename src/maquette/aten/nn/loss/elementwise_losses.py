@@ -21,7 +21,7 @@ from maquette.core.dtype import dtype, get_default_dtype, result_type_of
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
-from maquette.library.page import Cost, OperatorPage, define
+from maquette.library.page import Cost, OperatorPage, define, describe
 from maquette.library.variants import check_castable
 from maquette.tensor.tensor import Tensor
 
@@ -205,6 +205,7 @@ mse_loss, mse_loss_backward = _difference_loss(
     curve=lambda xp, d, _: d * d,
     slope=lambda xp, d, _: d + d,
 )
+describe("mse_loss", "The squared difference, averaged by default.")
 mse_loss.autocast("float32")
 mse_loss.derivative(
     self=lambda grad, self, target, reduction: mse_loss_backward(grad, self, target, reduction),
@@ -238,6 +239,10 @@ def _smooth_curve(xp: ModuleType, d: Array, beta: float) -> Array:
 
 smooth_l1_loss, smooth_l1_loss_backward = _difference_loss(
     "smooth_l1_loss", "smooth_l1_cpu", _smooth_curve, _smooth_slope, "float beta=1."
+)
+describe(
+    "smooth_l1_loss",
+    "The magnitude of the difference, squared below `beta`, averaged by default.",
 )
 smooth_l1_loss.autocast("float32")
 smooth_l1_loss.derivative(
@@ -280,6 +285,7 @@ huber_loss, huber_loss_backward = _difference_loss(
     out="out",
     own_dtype=True,
 )
+describe("huber_loss", "Half the squared difference, linear from `delta` on, averaged by default.")
 huber_loss.autocast("float32")
 huber_loss.derivative(
     self=lambda grad, self, target, reduction, delta: huber_loss_backward(
@@ -311,6 +317,7 @@ soft_margin_loss = define(
     "aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
     variants=["out"],
 )
+soft_margin_loss.describe("``log(1 + exp(-target * self))``, averaged by default.")
 soft_margin_loss.autocast("float32")
 soft_margin_loss_backward = define(
     "aten::soft_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "

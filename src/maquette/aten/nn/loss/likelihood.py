@@ -20,7 +20,7 @@ from maquette.aten.nn.activation.softmax import log_softmax
 from maquette.core.dtype import int64, uint8
 from maquette.core.errors import check, check_value, of_data
 from maquette.core.meta import TensorMeta
-from maquette.library.page import Cost, OperatorPage, define
+from maquette.library.page import Cost, OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -248,14 +248,24 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
 
 
 nll_loss_forward, nll_loss_backward, nll_loss = _pages("nll_loss")
+describe("nll_loss_forward", "`nll_loss`, and the sum of the weights of its targets.")
+describe("nll_loss", "Minus the log-probability [N, C] of each target class, averaged by default.")
 nll_loss.autocast("float32")
 nll_loss2d_forward, nll_loss2d_backward, nll_loss2d = _pages("nll_loss2d")
+describe("nll_loss2d_forward", "`nll_loss2d`, and the sum of the weights of its targets.")
+describe(
+    "nll_loss2d",
+    "Minus the log-probability [N, C, H, W] of each target class, averaged by default.",
+)
 nll_loss2d.autocast("float32")
 
 
 nll_loss_nd = define(
     "aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
     "SymInt ignore_index=-100) -> Tensor"
+)
+nll_loss_nd.describe(
+    "Minus the log-probability [N, C, ...] of each target class, averaged by default."
 )
 
 
@@ -297,6 +307,9 @@ def nll_loss_nd_composite(
 cross_entropy_loss = define(
     "aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
     "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor"
+)
+cross_entropy_loss.describe(
+    "The cross entropy of logits [N, C, ...] and classes or probabilities, averaged by default."
 )
 cross_entropy_loss.autocast(cpu="float32")
 

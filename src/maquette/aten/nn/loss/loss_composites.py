@@ -21,11 +21,15 @@ from maquette.tensor.tensor import Tensor
 _TINY = 9.999999960041972e-13
 
 l1_loss = define("aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor")
+l1_loss.describe("The magnitude of the difference, averaged by default.")
 l1_loss.autocast("float32")
 l1_loss.composite(lambda self, target, reduction: reduced_tensor((self - target).abs(), reduction))
 
 kl_div = define(
     "aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor"
+)
+kl_div.describe(
+    "The divergence ``target * (log(target) - self)``, of log-probabilities `self`; averaged."
 )
 kl_div.autocast("float32")
 
@@ -54,6 +58,9 @@ poisson_nll_loss = define(
     "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, "
     "int reduction) -> Tensor"
 )
+poisson_nll_loss.describe(
+    "Minus the log-likelihood of counts `target` at rates `input`, averaged by default."
+)
 poisson_nll_loss.autocast("float32")
 
 
@@ -77,6 +84,9 @@ pairwise_distance = define(
     "aten::pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=9.9999999999999995e-07, "
     "bool keepdim=False) -> Tensor"
 )
+pairwise_distance.describe(
+    "The distance of order `p` of vectors in the last dimension, which is reduced."
+)
 
 
 @pairwise_distance.composite
@@ -92,6 +102,7 @@ def pairwise_distance_composite(
 cosine_similarity = define(
     "aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"
 )
+cosine_similarity.describe("The cosine of the angle between vectors along `dim`, which is reduced.")
 cosine_similarity.autocast(cuda="float32")
 
 
@@ -121,6 +132,10 @@ def _unit(x: Tensor, dim: int, eps: float) -> Tensor:
 cosine_embedding_loss = define(
     "aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
     "int reduction=1) -> Tensor"
+)
+cosine_embedding_loss.describe(
+    "One minus the cosine of two rows where `target` is 1, else the cosine above `margin`; "
+    "averaged."
 )
 cosine_embedding_loss.autocast("float32")
 
@@ -156,6 +171,9 @@ hinge_embedding_loss = define(
     "aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) "
     "-> Tensor"
 )
+hinge_embedding_loss.describe(
+    "`self` where `target` is 1, else ``margin - self`` where that is positive; averaged."
+)
 hinge_embedding_loss.autocast("float32")
 
 
@@ -173,6 +191,9 @@ def hinge_embedding_loss_composite(
 margin_ranking_loss = define(
     "aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
     "int reduction=1) -> Tensor"
+)
+margin_ranking_loss.describe(
+    "``margin - target * (input1 - input2)`` where that is positive, averaged by default."
 )
 margin_ranking_loss.autocast("float32")
 
@@ -197,6 +218,9 @@ triplet_margin_loss = define(
     "aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, "
     "float margin=1., float p=2., float eps=9.9999999999999995e-07, bool swap=False, "
     "int reduction=1) -> Tensor"
+)
+triplet_margin_loss.describe(
+    "How much farther `negative` should be from `anchor` than `positive` is, averaged by default."
 )
 triplet_margin_loss.autocast("float32")
 

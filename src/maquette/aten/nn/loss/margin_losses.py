@@ -56,6 +56,9 @@ _MULTI_BARE = "Scalar p, Scalar margin, Tensor? weight=None, int reduction=1"
 multi_margin_loss = define(
     f"aten::multi_margin_loss(Tensor self, Tensor target, {_MULTI}) -> Tensor", variants=["out"]
 )
+multi_margin_loss.describe(
+    "The margin by which other classes come near the target's score, averaged by default."
+)
 multi_margin_loss.autocast("float32")
 multi_margin_loss_backward = define(
     f"aten::multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "
@@ -189,6 +192,7 @@ multilabel_margin_loss_forward = define(
         "*, Tensor(a!) output, Tensor(b!) is_target) -> (Tensor(a!), Tensor(b!))"
     ],
 )
+multilabel_margin_loss_forward.describe("`multilabel_margin_loss`, and what its backward needs.")
 multilabel_margin_loss_forward.autocast(cpu="float32")
 multilabel_margin_loss_backward = define(
     "aten::multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "
@@ -200,6 +204,9 @@ multilabel_margin_loss_backward = define(
 )
 multilabel_margin_loss = define(
     "aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"
+)
+multilabel_margin_loss.describe(
+    "The margin by which other classes come near those of the targets, averaged by default."
 )
 multilabel_margin_loss.autocast("float32")
 

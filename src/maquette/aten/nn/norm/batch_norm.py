@@ -159,6 +159,9 @@ native_batch_norm = define(
         f"-> (Tensor(a!), Tensor(b!), Tensor(c!))"
     ],
 )
+native_batch_norm.describe(
+    "`batch_norm`, with the mean and the inverse deviation that it used: [C] each."
+)
 _legit = define(
     f"aten::_native_batch_norm_legit({PARAMETERS}Tensor(a!) running_mean, "
     f"Tensor(b!) running_var, bool training, float momentum, float eps) "

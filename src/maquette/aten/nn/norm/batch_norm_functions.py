@@ -24,10 +24,15 @@ batch_norm = define(
     f"float momentum, float eps, bool cudnn_enabled) -> Tensor",
     tags=[Tag.maybe_aliasing_or_mutating],
 )
+batch_norm.describe(
+    "[N, C, ...] normalized over all but the channels, times `weight` plus `bias`; of the "
+    "same shape."
+)
 instance_norm = define(
     f"aten::instance_norm({PARAMETERS}Tensor? running_mean, Tensor? running_var, "
     f"bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor"
 )
+instance_norm.describe("[N, C, ...] normalized for each sample and channel; of the same shape.")
 
 
 @_batch_norm_impl_index.composite

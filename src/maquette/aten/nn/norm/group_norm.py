@@ -35,6 +35,7 @@ native_group_norm = define(
     "SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
     tags=[Tag.core],
 )
+native_group_norm.describe("`group_norm`, with mean and inverse deviation: [N, groups] each.")
 
 
 def check_groups(input: TensorMeta, weight: Maybe, bias: Maybe, channels: int, group: int) -> None:
@@ -271,6 +272,9 @@ native_group_norm_backward.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out
 group_norm = define(
     "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor"
+)
+group_norm.describe(
+    "[N, C, ...] normalized for each sample and group of channels; of the same shape."
 )
 group_norm.autocast(cuda="float32")
 

@@ -76,6 +76,7 @@ native_layer_norm = define(
     "Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
     tags=[Tag.core],
 )
+native_layer_norm.describe("`layer_norm`, with mean and inverse deviation of each row.")
 native_layer_norm.autocast(cuda="float32")
 
 
@@ -214,6 +215,10 @@ layer_norm = define(
     "aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, "
     "Tensor? bias=None, float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor"
 )
+layer_norm.describe(
+    "The last dimensions, `normalized_shape`, normalized, times `weight` plus `bias`; of the "
+    "same shape."
+)
 layer_norm.autocast(cuda="float32")
 
 
@@ -240,6 +245,10 @@ _fused_rms_norm = define(
 rms_norm = define(
     "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, "
     "float? eps=None) -> Tensor"
+)
+rms_norm.describe(
+    "The last dimensions divided by the root of their mean square, times `weight`; of the "
+    "same shape."
 )
 rms_norm.autocast(cuda="float32")
 

@@ -8,6 +8,9 @@ from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
 
 norm_except_dim = define("aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor")
+norm_except_dim.describe(
+    "The norms of order `pow` over all dimensions but `dim`, which stay with size 1."
+)
 
 
 @norm_except_dim.composite

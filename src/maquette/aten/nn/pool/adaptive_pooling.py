@@ -21,7 +21,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
@@ -163,7 +163,13 @@ def _mean_or_pool(dims: int, page: OperatorPage) -> OperatorPage:
 
 
 adaptive_avg_pool2d = _mean_or_pool(2, _adaptive_avg_pool2d)
+adaptive_avg_pool2d.describe(
+    "Means over windows, as many as `output_size` says: [N, C, H, W] gives [N, C, *output_size]."
+)
 adaptive_avg_pool3d = _mean_or_pool(3, _adaptive_avg_pool3d)
+adaptive_avg_pool3d.describe(
+    "Means over windows, as many as `output_size` says: [N, C, D, H, W] gives [N, C, *output_size]."
+)
 adaptive_avg_pool3d.autocast(cpu="float32")
 
 
@@ -180,6 +186,9 @@ def _check_one(name: str, self: Tensor, output_size: Ints) -> None:
 
 adaptive_avg_pool1d = define(
     "aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", tags=[Tag.core]
+)
+adaptive_avg_pool1d.describe(
+    "Means over windows, as many as `output_size` says: [N, C, L] gives [N, C, output_size]."
 )
 
 
@@ -271,11 +280,22 @@ def _last_nan_or_first_largest(xp: ModuleType, values: Array) -> Array:
 
 
 adaptive_max_pool2d, adaptive_max_pool2d_backward = _adaptive_max_pool(2)
+describe(
+    "adaptive_max_pool2d",
+    "Maxima over windows, as many as `output_size` says, and their positions.",
+)
 adaptive_max_pool3d, adaptive_max_pool3d_backward = _adaptive_max_pool(3)
+describe(
+    "adaptive_max_pool3d",
+    "Maxima over windows, as many as `output_size` says, and their positions.",
+)
 adaptive_max_pool3d.autocast(cpu="float32")
 
 adaptive_max_pool1d = define(
     "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"
+)
+adaptive_max_pool1d.describe(
+    "Maxima over windows, as many as `output_size` says, and their positions."
 )
 
 

@@ -22,7 +22,7 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
@@ -181,7 +181,15 @@ def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
 
 
 avg_pool2d, avg_pool2d_backward = _avg_pool(2)
+describe(
+    "avg_pool2d",
+    "Means over windows of `kernel_size` of the last two dimensions of [N, C, H, W].",
+)
 avg_pool3d, avg_pool3d_backward = _avg_pool(3)
+describe(
+    "avg_pool3d",
+    "Means over windows of `kernel_size` of the last three dimensions of [N, C, D, H, W].",
+)
 avg_pool3d.autocast(cpu="float32")
 
 avg_pool1d = define(
@@ -189,6 +197,7 @@ avg_pool1d = define(
     "bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
     tags=[Tag.core],
 )
+avg_pool1d.describe("Means over windows of `kernel_size` of the last dimension of [N, C, L].")
 
 
 @avg_pool1d.composite

@@ -19,7 +19,7 @@ from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike, expect_true, is_true
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 
 Ints = Sequence[int]
 
@@ -181,6 +181,14 @@ def _window_maxima(
 
 
 fractional_max_pool2d, fractional_max_pool2d_backward = _fractional_max_pool(2)
+describe(
+    "fractional_max_pool2d",
+    "Maxima over windows at random places, and their positions: [N, C, *output_size].",
+)
 fractional_max_pool2d.autocast(cpu="float32")
 fractional_max_pool3d, fractional_max_pool3d_backward = _fractional_max_pool(3)
+describe(
+    "fractional_max_pool3d",
+    "Maxima over windows at random places, and their positions: [N, C, *output_size].",
+)
 fractional_max_pool3d.autocast(cpu="float32")

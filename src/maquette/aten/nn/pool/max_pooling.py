@@ -22,7 +22,7 @@ from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike, is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
@@ -165,7 +165,17 @@ def gathered(grad: Tensor, indices: Tensor, dims: int) -> Tensor:
 
 
 max_pool2d_with_indices, max_pool2d_with_indices_backward, max_pool2d = _max_pool(2)
+describe("max_pool2d_with_indices", "`max_pool2d`, with the positions of the maxima: int64.")
+describe(
+    "max_pool2d",
+    "Maxima over windows of `kernel_size` of the last two dimensions of [N, C, H, W].",
+)
 max_pool3d_with_indices, max_pool3d_with_indices_backward, max_pool3d = _max_pool(3)
+describe("max_pool3d_with_indices", "`max_pool3d`, with the positions of the maxima: int64.")
+describe(
+    "max_pool3d",
+    "Maxima over windows of `kernel_size` of the last three dimensions of [N, C, D, H, W].",
+)
 max_pool3d.autocast(cpu="float32")
 
 # --- one dimension ----------------------------------------------------------------------------
@@ -177,6 +187,7 @@ _PARAMETERS_1D = (
 max_pool1d_with_indices = define(
     f"aten::max_pool1d_with_indices({_PARAMETERS_1D}) -> (Tensor, Tensor)"
 )
+max_pool1d_with_indices.describe("`max_pool1d`, with the positions of the maxima: int64.")
 
 
 @max_pool1d_with_indices.composite
@@ -201,6 +212,7 @@ def max_pool1d_with_indices_composite(
 
 
 max_pool1d = define(f"aten::max_pool1d({_PARAMETERS_1D}) -> Tensor")
+max_pool1d.describe("Maxima over windows of `kernel_size` of the last dimension of [N, C, L].")
 max_pool1d.composite(lambda *arguments: max_pool1d_with_indices_composite(*arguments)[0])
 
 # --- back to where they stood -----------------------------------------------------------------
@@ -283,6 +295,12 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
 
 
 max_unpool2d = _max_unpool(2, "")
+max_unpool2d.describe(
+    "Zeros of `output_size` with the elements of `self` at the positions that a max pooling gave."
+)
 max_unpool2d.autocast(cpu="float32")
 max_unpool3d = _max_unpool(3, ", int[3] stride, int[3] padding")
+max_unpool3d.describe(
+    "Zeros of `output_size` with the elements of `self` at the positions that a max pooling gave."
+)
 max_unpool3d.autocast(cpu="float32")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from maquette.aten.common.operators import aten
 from maquette.core.errors import check
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 State = tuple[Tensor, ...]  # (h,) or, for an LSTM, (h, c); each (batch, size)
@@ -294,9 +294,27 @@ def _weights(
 
 
 _network("rnn_tanh", _tanh_step, "Tensor", "(Tensor, Tensor)")
+describe(
+    "rnn_tanh",
+    "A recurrent network with `tanh` over a sequence [T, N, in]: the outputs and the last state.",
+)
 _network("rnn_relu", _relu_step, "Tensor", "(Tensor, Tensor)")
+describe(
+    "rnn_relu",
+    "A recurrent network with `relu` over a sequence [T, N, in]: the outputs and the last state.",
+)
 _network("gru", _gru_step, "Tensor", "(Tensor, Tensor)")
+describe(
+    "gru",
+    "Gated recurrent units over a sequence [T, N, in]: the outputs [T, N, hidden] and the "
+    "last state.",
+)
 _network("lstm", _lstm_step, "Tensor[]", "(Tensor, Tensor, Tensor)")
+describe(
+    "lstm",
+    "Long short-term memory over a sequence [T, N, in]: the outputs, the last state and the "
+    "last cell.",
+)
 
 CELLS: dict[str, Cell] = {
     "RNN_TANH": _tanh_step,
@@ -359,10 +377,18 @@ def _check_cell(input: Tensor, start: State, w_ih: Tensor, w_hh: Tensor, gates: 
 
 
 rnn_tanh_cell = _cell("rnn_tanh_cell", _tanh_step, 1, "Tensor", "Tensor")
+rnn_tanh_cell.describe("One step of a recurrent network with `tanh`: the next state [N, hidden].")
 rnn_tanh_cell.autocast(cuda="lower")
 rnn_relu_cell = _cell("rnn_relu_cell", _relu_step, 1, "Tensor", "Tensor")
+rnn_relu_cell.describe("One step of a recurrent network with `relu`: the next state [N, hidden].")
 rnn_relu_cell.autocast(cuda="lower")
 gru_cell = _cell("gru_cell", _gru_step, 3, "Tensor", "Tensor")
+gru_cell.describe(
+    "One step of a gated recurrent unit: [N, in] and the state [N, hidden] give the next state."
+)
 gru_cell.autocast(cuda="lower")
 lstm_cell = _cell("lstm_cell", _lstm_step, 4, "Tensor[]", "(Tensor, Tensor)")
+lstm_cell.describe(
+    "One step of long short-term memory: the next hidden state and cell, [N, hidden] each."
+)
 lstm_cell.autocast(cuda="lower")

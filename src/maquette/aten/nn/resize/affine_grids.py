@@ -11,6 +11,9 @@ from maquette.tensor.tensor import Tensor
 
 _OPTIONS = "SymInt[] size, bool align_corners"
 affine_grid_generator = define(f"aten::affine_grid_generator(Tensor theta, {_OPTIONS}) -> Tensor")
+affine_grid_generator.describe(
+    "The points that affine maps `theta` take a grid of `size` to: [N, H, W, 2] or [N, D, H, W, 3]."
+)
 affine_grid_generator_backward = define(
     f"aten::affine_grid_generator_backward(Tensor grad, {_OPTIONS}) -> Tensor"
 )

@@ -18,7 +18,7 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 LINEAR, NEAREST, CUBIC = 0, 1, 2
@@ -324,8 +324,16 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
 
 
 grid_sampler_2d, grid_sampler_2d_backward = _grid_sampler(2)
+describe(
+    "grid_sampler_2d",
+    "The values of images [N, C, H, W] at the points of `grid`, interpolated.",
+)
 grid_sampler_2d.autocast(cpu="float32")
 grid_sampler_3d, grid_sampler_3d_backward = _grid_sampler(3)
+describe(
+    "grid_sampler_3d",
+    "The values of volumes [N, C, D, H, W] at the points of `grid`, interpolated.",
+)
 grid_sampler_3d.autocast(cpu="float32")
 
 
@@ -359,6 +367,9 @@ _tangent(grid_sampler_3d, grid_sampler_3d_backward)
 grid_sampler = define(
     "aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
     "bool align_corners) -> Tensor"
+)
+grid_sampler.describe(
+    "The values of images `input` at the points of `grid`, interpolated: [N, C, ...]."
 )
 grid_sampler.autocast(cpu="float32", cuda="promote")
 

@@ -118,23 +118,42 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
 
 _CORE = [Tag.core]
 reflection_pad1d = _padding("reflection_pad1d", 1, reflects=True, tags=_CORE)
+reflection_pad1d.describe("The last dimension with its elements mirrored beyond its ends.")
 reflection_pad1d.autocast(cpu="float32")
 reflection_pad2d = _padding("reflection_pad2d", 2, reflects=True, tags=_CORE)
+reflection_pad2d.describe("The last two dimensions with their elements mirrored beyond their ends.")
 reflection_pad2d.autocast(cpu="float32")
 reflection_pad3d = _padding("reflection_pad3d", 3, reflects=True, tags=_CORE)
+reflection_pad3d.describe(
+    "The last three dimensions with their elements mirrored beyond their ends."
+)
 replication_pad1d = _padding("replication_pad1d", 1, reflects=False, tags=[])
+replication_pad1d.describe("The last dimension with its end elements repeated beyond its ends.")
 replication_pad1d.autocast(cpu="float32")
 replication_pad2d = _padding("replication_pad2d", 2, reflects=False, tags=_CORE)
+replication_pad2d.describe(
+    "The last two dimensions with their end elements repeated beyond their ends."
+)
 replication_pad2d.autocast(cpu="float32")
 replication_pad3d = _padding("replication_pad3d", 3, reflects=False, tags=_CORE)
+replication_pad3d.describe(
+    "The last three dimensions with their end elements repeated beyond their ends."
+)
 replication_pad3d.autocast(cpu="float32")
 
 
 # --- shuffles ------------------------------------------------------------------------
 
 pixel_shuffle = define("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")
+pixel_shuffle.describe("[N, C * r * r, H, W] with channels moved into space: [N, C, H * r, W * r].")
 pixel_unshuffle = define("aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor")
+pixel_unshuffle.describe(
+    "[N, C, H * r, W * r] with space moved into channels: [N, C * r * r, H, W]."
+)
 channel_shuffle = define("aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor")
+channel_shuffle.describe(
+    "[N, C, ...] with the channels of `groups` groups interleaved; of the same shape."
+)
 
 
 def _check_pixels(name: str, self: TensorMeta, factor: int, what: str) -> None:

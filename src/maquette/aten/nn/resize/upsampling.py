@@ -32,7 +32,7 @@ from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike, is_true
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, define
+from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
@@ -268,9 +268,16 @@ def _nearest(dims: int, tags: Sequence[Tag] = ()) -> tuple[Family, Family]:
 
 
 nearest1d, nearest_exact1d = _nearest(1)
+describe("upsample_nearest1d", "Signals [N, C, L] resampled to a size, by the nearest element.")
 nearest2d, nearest_exact2d = _nearest(2, [Tag.core])
+describe("upsample_nearest2d", "Images [N, C, H, W] resampled to a size, by the nearest element.")
 nearest3d, nearest_exact3d = _nearest(3)
+describe(
+    "upsample_nearest3d",
+    "Volumes [N, C, D, H, W] resampled to a size, by the nearest element.",
+)
 linear1d = Family("upsample_linear1d", 1, linear_taps, aligns=True, bytes_allowed=False)
+describe("upsample_linear1d", "Signals [N, C, L] resampled to a size, by linear interpolation.")
 bilinear2d = Family(
     "upsample_bilinear2d",
     2,
@@ -279,8 +286,14 @@ bilinear2d = Family(
     vec_tags=[Tag.core],
     back_keeps_format=True,
 )
+describe("upsample_bilinear2d", "Images [N, C, H, W] resampled to a size, by linear interpolation.")
 trilinear3d = Family("upsample_trilinear3d", 3, linear_taps, aligns=True, bytes_allowed=False)
+describe(
+    "upsample_trilinear3d",
+    "Volumes [N, C, D, H, W] resampled to a size, by linear interpolation.",
+)
 bicubic2d = Family("upsample_bicubic2d", 2, cubic_taps, aligns=True)
+describe("upsample_bicubic2d", "Images [N, C, H, W] resampled to a size, by cubic interpolation.")
 bilinear2d_aa = Family(
     "_upsample_bilinear2d_aa",
     2,
