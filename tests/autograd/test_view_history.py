@@ -360,3 +360,11 @@ def test_T60_a_leaf_that_became_the_result_of_a_call_takes_no_gradient() -> None
     x.detach_().copy_(y)
     with pytest.raises(RuntimeError, match="leaf variable has been moved into the graph interior"):
         y.sum().backward()
+
+
+def test_T64_an_inference_tensor_stays_one_when_it_is_laid_anew() -> None:
+    """Finding 60: a vector times a matrix ends in squeeze_."""
+    with mq.inference_mode():
+        assert (mq.ones(2) @ mq.ones(2, 2)).is_inference()
+        assert mq.ones(2, 1).t_().is_inference()
+        assert mq.ones(2).resize_(4).is_inference()

@@ -309,6 +309,7 @@ ACTIONS = (
     "function_two",
     "packed",
 )
+COMPUTING = ("function", "function_dirty", "function_two", "function_view", "packed")
 
 
 class Run:
@@ -352,7 +353,8 @@ class Run:
                 if step["op"] in KINDS:
                     # PyTorch refuses to ask for the node of these, once such a leaf is mutated.
                     need(x._base is None or x._base.requires_grad or not x.requires_grad)
-                if step["op"] in OUT_OF_PLACE and (x.is_inference() or y.is_inference()):
+                computes = step["op"] in OUT_OF_PLACE or step["op"] in COMPUTING
+                if computes and (x.is_inference() or y.is_inference()):
                     need(
                         self.torch.is_inference_mode_enabled()
                     )  # else PyTorch counts its own writes

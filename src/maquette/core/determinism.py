@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from maquette.core.scalar_types import is_complex_type
+
 
 class Determinism:
     """What `use_deterministic_algorithms` and `torch.utils.deterministic` set in this process."""
@@ -25,7 +27,7 @@ def left_unset(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if Determinism.enabled and Determinism.fill_uninitialized_memory:
         kind = array.dtype
         value: object = np.nan
-        if kind.kind == "c":
+        if is_complex_type(kind):
             value = complex(np.nan, np.nan)
         elif kind.kind in "iu":
             value = np.iinfo(kind).max

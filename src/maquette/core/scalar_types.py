@@ -58,7 +58,7 @@ class dtype:
 
     @property
     def numpy(self) -> "np.dtype[np.generic]":
-        """NumPy's type of the same elements; TypeError for complex32, which NumPy lacks."""
+        """NumPy's type of the same elements; TypeError for complex32 where ml_dtypes lacks it."""
         if self._numpy is not None:
             return self._numpy
         found = _numpy_counterpart(self)
@@ -121,9 +121,9 @@ all_dtypes: Final = (
 )  # fmt: skip
 
 _BY_CODE: Final = {each.code: each for each in all_dtypes}
-_BY_NUMPY_NAME: Final = {each.name: each for each in all_dtypes if each is not complex32}
+_BY_NUMPY_NAME: Final = {each.name: each for each in all_dtypes}
 _EXTENSION_TYPES: Final = frozenset(
-    {bfloat16, float8_e5m2, float8_e4m3fn, float8_e5m2fnuz, float8_e4m3fnuz}
+    {bfloat16, complex32, float8_e5m2, float8_e4m3fn, float8_e5m2fnuz, float8_e4m3fnuz}
 )
 _REAL_OF: Final = {complex32: float16, complex64: float32, complex128: float64}
 _COMPLEX_OF: Final = {
@@ -172,13 +172,19 @@ def from_numpy_dtype(numpy_dtype: npt.DTypeLike) -> dtype:
     return _BY_NUMPY_NAME[given.name]
 
 
+def is_complex_type(numpy_dtype: "np.dtype[np.generic]") -> bool:
+    """Whether elements of a NumPy type are complex; NumPy's own kind misses complex32."""
+    return numpy_dtype.kind == "c" or numpy_dtype.name == "complex32"
+
+
 def _numpy_counterpart(wanted: dtype) -> "np.dtype[np.generic]":
-    check_type(
-        wanted is not complex32, lambda: "NumPy has no complex32; convert to complex64 first"
-    )
     if wanted in _EXTENSION_TYPES:
         # A tenth of NumPy's own import time, which few programs need.
         extension = importlib.import_module("ml_dtypes")
+        check_type(
+            hasattr(extension, wanted.name),
+            lambda: f"this ml_dtypes has no {wanted.name}: use ml_dtypes>=0.6 or complex64",
+        )
         scalar_type: type[np.generic] = getattr(extension, wanted.name)
         return np.dtype(scalar_type)
     return np.dtype(wanted.name)

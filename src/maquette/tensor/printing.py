@@ -195,6 +195,8 @@ def format_array(array: Array, indent: int, options: PrintOptions) -> str:
     summarise = array.size > options.threshold
     shown = _edges(array, options.edgeitems) if summarise else array
     style: AnyStyle
+    if array.dtype.name == "complex32":
+        array, shown = array.astype(np.complex64), shown.astype(np.complex64)
     if array.dtype.kind == "c":
         style = ComplexStyle(choose_style(shown.real, options), choose_style(shown.imag, options))
     else:

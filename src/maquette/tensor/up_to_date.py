@@ -18,7 +18,14 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.call import ask_first
 from maquette.tensor.arrays import Array, NoArray, array_over
-from maquette.tensor.keys import CONJUGATE, FAKE, NEGATIVE, keys_for
+from maquette.tensor.keys import (
+    ADINPLACE,
+    CONJUGATE,
+    FAKE,
+    NEGATIVE,
+    inference_keys,
+    keys_for,
+)
 from maquette.tensor.storage import BYTES_MOVED, MOVED, UntypedStorage
 
 if TYPE_CHECKING:
@@ -111,7 +118,8 @@ def relayout(t: Tensor, meta: TensorMeta) -> None:
     t.meta = meta
     t._data = None if t._storage.data is None else array_over(t._storage, meta)
     keep = t._keys & (K.REQUIRES_GRAD | CONJUGATE | NEGATIVE | type(t)._class_bits | FAKE)
-    t._keys = keys_for(meta) | keep
+    counted = bool(t._keys & ADINPLACE)  # not so of an inference tensor, which stays one
+    t._keys = (keys_for(meta) if counted else inference_keys(meta)) | keep
 
 
 BYTES_MOVED.append(ask_tensors_first)

@@ -25,6 +25,7 @@ from maquette.core.dtype import (
 )
 from maquette.core.errors import check_not_implemented
 from maquette.core.meta import TensorMeta
+from maquette.core.scalar_types import is_complex_type
 from maquette.tensor.backend import backend_for
 
 # To a type checker every array holds floats: what it must know is that they can be reckoned with.
@@ -258,7 +259,7 @@ def cast(xp: ModuleType, value: Array | Number, wanted: np.dtype[np.generic]) ->
 def _wrapped(value: Number, wanted: np.dtype[np.generic]) -> Array:
     if value.__class__ is float and wanted.kind == "f":
         return np.asarray(value, wanted)
-    if isinstance(value, complex) and wanted.kind != "c":
+    if isinstance(value, complex) and not is_complex_type(wanted):
         value = value.real
     if wanted.kind in "iu" and isinstance(value, int):
         # NumPy refuses integers out of range, PyTorch takes them modulo two to the bits.

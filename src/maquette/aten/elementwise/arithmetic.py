@@ -41,6 +41,7 @@ from maquette.core.dtype import dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
+from maquette.core.scalar_types import is_complex_type
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, set_shape_rule
 from maquette.library.variants import check_same_dtype, inplace_shape, out_shape
@@ -290,7 +291,7 @@ def _sign(xp: ModuleType, self: Array) -> Array:
 
 
 def sgn_kernel(xp: ModuleType, self: Array) -> Array:
-    if self.dtype.kind != "c":
+    if not is_complex_type(self.dtype):
         return sign_kernel(xp, self)
     size = xp.abs(self)
     return xp.where(size == 0, 0, self / xp.where(size == 0, 1, size))

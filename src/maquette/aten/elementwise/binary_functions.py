@@ -31,6 +31,7 @@ from maquette.core.dtype import float32, int32
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.scalar_types import is_complex_type
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define, describe
 from maquette.tensor.tensor import Tensor
@@ -198,7 +199,7 @@ def frexp_grad(grad: Tensor, result1: Tensor) -> tuple[Tensor]:
 
 
 def logaddexp_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
-    if a.dtype.kind != "c":
+    if not is_complex_type(a.dtype):
         return xp.logaddexp(a, b)
     swap = xp.real(a) < xp.real(b)
     high, low = xp.where(swap, b, a), xp.where(swap, a, b)

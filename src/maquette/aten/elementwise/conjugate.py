@@ -16,6 +16,7 @@ from maquette.aten.elementwise.pointwise import POINTWISE, Array, elementwise_co
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.scalar_types import is_complex_type
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import FALLBACKS, OpOverload, set_fallback
@@ -123,7 +124,7 @@ def conj_physical_in_place_shape(self: TensorMeta) -> TensorMeta:
 
 @conj_physical_.kernel
 def conj_physical_in_place(xp: ModuleType, self: Array) -> None:
-    if self.dtype.kind == "c":
+    if is_complex_type(self.dtype):
         self[...] = xp.conj(self)
 
 

@@ -34,6 +34,7 @@ from maquette.aten.reduction.sums import (
 from maquette.core.dtype import dtype, get_default_dtype, int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.scalar_types import is_complex_type
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define
@@ -60,13 +61,14 @@ def variance(
     """Variance and mean; a correction that leaves no degree of freedom gives NaN or infinity."""
     axes = axes_of(dim, x.ndim)
     count = count_of(x.shape, dim)
-    kind = xp.complex128 if x.dtype.kind == "c" else xp.float64
+    is_complex = is_complex_type(x.dtype)
+    kind = xp.complex128 if is_complex else xp.float64
     freedom = max(count - (1 if correction is None else float(correction.real)), 0)
     freedom = freedom if count else 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=True) / xp.float64(count)
         centered = x - mean
-        squares = (centered * centered.conj()).real if x.dtype.kind == "c" else centered**2
+        squares = (centered * centered.conj()).real if is_complex else centered**2
         summed = xp.add.reduce(squares, axis=axes, keepdims=keepdim)
         return summed / xp.float64(freedom), mean if keepdim else mean.squeeze(axes)
 
