@@ -22,6 +22,7 @@ from maquette.cli.plan_options import bytes_of
 from maquette.cli.sources import Program, program
 from maquette.core import dtype as dtypes
 from maquette.plan.assumptions import building
+from maquette.plan.closed_form import ClosedForm, NotPolynomialError, closed_form
 from maquette.plan.compare import Change, changes
 from maquette.plan.fit import Fit, largest_that_fits
 from maquette.plan.plan import Plan, plan
@@ -30,6 +31,7 @@ from maquette.plan.recorder import Recorder
 from maquette.plan.report import (
     bytes_text,
     changes_table,
+    closed_form_table,
     count_text,
     device_table,
     print_report,
@@ -61,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     accelerator_of(options)
     started = time.perf_counter()
     symbols = plan_options.symbols_of(options)
-    fit = _fit(options, symbols) if options.fit else None
+    form = _closed_form(options, symbols) if symbols else None
+    fit = _fit(options, symbols, form) if options.fit else None
     made, about = _plan(options, symbols)
     seconds = time.perf_counter() - started
     _write(options, made, about)
@@ -69,6 +72,8 @@ def run(options: argparse.Namespace) -> int:
         with _console() as console:
             print_report(made, console, title=_title(options, about), depth=options.depth)
             _print_device(options, made, about, console)
+            if form is not None:
+                console.print(closed_form_table(form))
             if old is not None:
                 console.print(changes_table(_changes(options, old, made)))
             for note in [*about.notes, *_remarks(made)]:
@@ -128,7 +133,19 @@ def _cast(value: object, kind: dtypes.dtype) -> object:
     return value
 
 
-def _fit(options: argparse.Namespace, symbols: dict[str, int]) -> Fit:
+def _closed_form(options: argparse.Namespace, symbols: dict[str, int]) -> ClosedForm | None:
+    """The formulas in the sizes of ``--symbolic``; None where the program has none."""
+    once = argparse.Namespace(**{**vars(options), "steps": 1})
+    base = {name: next(b for b in (64, 2, 1) if size % b == 0) for name, size in symbols.items()}
+    try:
+        return closed_form(lambda sizes: _plan(once, sizes)[0], base)
+    except (NotPolynomialError, CommandError):  # at such sizes the program may not run at all
+        return None
+
+
+def _fit(
+    options: argparse.Namespace, symbols: dict[str, int], form: ClosedForm | None
+) -> Fit:
     budget = bytes_of("--fit", options.fit)
     name = next(iter(symbols), "batch")
     if not symbols and not str(options.file).startswith(("hf:", "timm:")):
@@ -140,7 +157,11 @@ def _fit(options: argparse.Namespace, symbols: dict[str, int]) -> Fit:
         changed = argparse.Namespace(**{**vars(options), "batch": number})
         return _plan(changed, symbols)[0].peak_bytes
 
-    fit = largest_that_fits(peak, budget, start=symbols.get(name, options.batch))
+    start = symbols.get(name, options.batch)
+    if form is not None:
+        others = {other: size for other, size in symbols.items() if other != name}
+        start = max(form.largest(name, budget, **others), 1)
+    fit = largest_that_fits(peak, budget, start=start)
     if fit.largest:
         if symbols:
             symbols[name] = fit.largest

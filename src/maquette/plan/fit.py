@@ -57,7 +57,8 @@ def largest_that_fits(
         low = high
         if low == limit:
             return Fit(low, peak(low), peak(low))
-        high = min(2 * high, limit)
+        # A start that is the answer, as one solved from a formula, is proved by its neighbour.
+        high = min(low + 1 if len(known) == 1 else 2 * high, limit)
     while high - low > 1:
         middle = _between(known, low, high, budget)
         if peak(middle) <= budget:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+    from maquette.plan.closed_form import ClosedForm
     from maquette.plan.plan import Held, ModuleRow, Plan
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -161,6 +162,18 @@ def device_table(memory: DeviceMemory, on: Accelerator, least: Bound, items: str
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.2f} ms"
+
+
+def closed_form_table(form: ClosedForm) -> Table:
+    """The formulas of FLOPs and peak, and where each part of the peak comes from."""
+    base, away = (", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in form.checked)
+    title = f"Closed form, for multiples of {base} (proved at {away})"
+    table = _table(title, ("", "left"), ("", "left"))
+    table.add_row("FLOPs", str(form.flops))
+    for number, region in enumerate(form.regions):
+        name = "peak bytes" if len(form.regions) == 1 else "or, if more" if number else "peak bytes"
+        table.add_row(name, f"{region.formula}\n[dim]{region.operator}  {region.line}[/dim]")
+    return table
 
 
 def changes_table(found: list[Change], count: int = 30) -> Table:
