@@ -29,7 +29,20 @@ def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Cal
 
     kind: a word for the file name, as in ``<maquette record 12>``.
     """
-    exec(compiled(source, kind), space)
+    return defined_by(compiled(source, kind), name, space)
+
+
+def generate_in(file: str, source: str, name: str, space: dict[str, object]) -> Callable[..., Any]:
+    """`generate` of a whole module's source, under a file name that its caller chose.
+
+    For source that is a program's own, as a graph's: nothing is shared with equal ones.
+    """
+    return defined_by(_shown(source, file, name), name, space)
+
+
+def defined_by(code: CodeType, name: str, space: dict[str, object]) -> Callable[..., Any]:
+    """The function called ``name`` that compiled code defines, with ``space`` as its globals."""
+    exec(code, space)
     made = space[name]
     assert callable(made)
     return made
@@ -40,11 +53,21 @@ def compiled(source: str, kind: str) -> CodeType:
     code = _CODE.get(source)
     if code is None:
         file = f"{PREFIX}{kind} {next(_numbers)}>"
-        code = compile(source, file, "exec")
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        functions = [c for c in code.co_consts if isinstance(c, CodeType)]
-        weakref.finalize(functions[0], linecache.cache.pop, file, None).atexit = False
+        code = _shown(source, file)
         remember(_CODE, source, code, epoch())
+    return code
+
+
+def _shown(source: str, file: str, name: str | None = None) -> CodeType:
+    """Compile source whose lines tracebacks show, as long as the function it defines is there.
+
+    name: which of several functions that is, the first if nothing is said.
+    """
+    code = compile(source, file, "exec")
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    functions = [c for c in code.co_consts if isinstance(c, CodeType)]
+    owner = next(c for c in functions if name is None or c.co_name == name)
+    weakref.finalize(owner, linecache.cache.pop, file, None).atexit = False
     return code
 
 

@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from maquette.core.device import device
@@ -64,9 +65,8 @@ def builtin_value(name: str) -> Any:
     """What generated code means by one of the names that it always knows."""
     known = _custom_builtins[name]
     if known.obj is None:
-        found: dict[str, Any] = {}
-        exec(known.import_str, found)  # a program's import: what it finds may be of any layer
-        known = _custom_builtins[name] = known._replace(obj=found[name])
+        module = import_module(known.import_str.split()[1])  # it may be of a higher layer
+        known = _custom_builtins[name] = known._replace(obj=module)
     return known.obj
 
 

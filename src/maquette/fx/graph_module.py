@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from maquette.dispatch.generated import generate_in
 from maquette.fx import saving
 from maquette.fx.codegen import PythonCode, _custom_builtins
 from maquette.fx.compatibility import compatibility
@@ -37,10 +38,7 @@ _OWN_FILES = __file__.rpartition("fx")[0]  # the package
 def forward_from_source(source: str, names: dict[str, Any], label: str = "") -> FunctionType:
     """The function ``forward`` of generated source, which tracebacks will show."""
     file = f"<eval_with_key>.{next(_numbers)}{f' from {label}' if label else ''}"
-    space = dict(names)
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(source, file, "exec"), space)
-    forward = space["forward"]
+    forward = generate_in(file, source, "forward", dict(names))
     assert isinstance(forward, FunctionType)
     return forward
 

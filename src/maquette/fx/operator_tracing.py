@@ -15,6 +15,7 @@ from typing import Any, Literal
 import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
 from maquette.core import pytree
 from maquette.core.symbols import node_of
+from maquette.dispatch.generated import generate
 from maquette.dispatch.overrides import enable_python_dispatcher
 from maquette.fake.detecting import detect_fake_mode
 from maquette.fake.mode import FakeTensorMode
@@ -128,8 +129,8 @@ class PythonKeyTracer(Tracer):
 def fake_signature(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     """A function of ``count`` named parameters, for one whose own cannot be told."""
     names = ", ".join([f"arg{i}" for i in range(count)])
-    made: Callable[..., Any] = eval(f"lambda {names}: fn({names})", {"fn": function})
-    return made
+    source = f"def traced({names}):\n    return fn({names})\n"
+    return generate(source, "traced", "signature", {"fn": function})
 
 
 def _has_plain_signature(function: Callable[..., Any]) -> bool:

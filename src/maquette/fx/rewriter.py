@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from maquette.api.checks import _assert
+from maquette.dispatch.generated import defined_by
 from maquette.fx.annotate import annotate
 from maquette.fx.graph import Graph
 from maquette.fx.tracer import Tracer
@@ -36,8 +37,9 @@ class AST_Rewriter(ast.NodeTransformer):
         function.__globals__.update({_ASSERT: _assert, _ANNOTATE: annotate})
         names = dict(function.__globals__)
         code = compile(rewritten, inspect.getsourcefile(function) or "<rewritten>", "exec")
-        exec(code, names)
-        return _like(function, names[function.__name__])
+        made = defined_by(code, function.__name__, names)
+        assert isinstance(made, FunctionType)
+        return _like(function, made)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         """``assert test, msg`` as a call."""
