@@ -198,7 +198,9 @@ class _Maker:
 
         def step(node: OpNode, grads: object, buffers: dict[Node, object], run: Run) -> None:
             made.step = self._function("_step", self._step_source())
-            made.step(node, grads, buffers, run)
+            given = [grads]
+            del grads  # the first step of a kind lets go of its gradients when every other does
+            made.step(node, given.pop(), buffers, run)
 
         made.formulas = formulas
         made.step = step

@@ -217,12 +217,23 @@ class Run:
 
     def through(self) -> None:
         """Run every node, and give the leaves their gradients."""
+        buffers = self.buffers
+        if self.complete:
+            self._finish_leaves()
+        self.run_nodes(self.order)
+        if buffers and self.needed is None:
+            node = next(iter(buffers))
+            raise RuntimeError(
+                f"{node.name()} got a gradient after its turn: an edge leads to a later node, "
+                f"which the engine's order does not allow. Make a node after those it leads to"
+            )
+
+    def run_nodes(self, nodes: Sequence[Node]) -> None:
+        """Run nodes in this order; also for a node that stands for several others."""
         st = tls.st
         buffers, complete = self.buffers, self.complete
         careful = self.needed is not None or self.anomaly
-        if complete:
-            self._finish_leaves()
-        for node in self.order:
+        for node in nodes:
             st.node_context = node.context
             self.node = node
             if careful or node.hooks or not node.steps:
@@ -232,12 +243,6 @@ class Run:
                 node.step(buffers.pop(node, None), buffers, self)
             if complete:
                 self._finish_leaves()
-        if buffers and self.needed is None:
-            node = next(iter(buffers))
-            raise RuntimeError(
-                f"{node.name()} got a gradient after its turn: an edge leads to a later node, "
-                f"which the engine's order does not allow. Make a node after those it leads to"
-            )
 
     def _run(self, node: Node) -> None:
         """Run one node with all that may be asked of it: hooks, captures, checks."""

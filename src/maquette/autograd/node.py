@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,8 +32,16 @@ if TYPE_CHECKING:
 
 Grad = Tensor | None
 Edge = tuple["Node", int]
-next_sequence = itertools.count().__next__
+_sequences = itertools.count()
+next_sequence = _sequences.__next__
 LAST = 1 << 62  # the sequence number of accumulators: they run as soon as they are ready
+
+
+def reserve(count: int) -> int:
+    """The first of ``count`` sequence numbers that no other node will get."""
+    first = next_sequence()
+    deque(itertools.islice(_sequences, count - 1), 0)
+    return first
 
 
 class Node:

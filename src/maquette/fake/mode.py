@@ -7,9 +7,10 @@ answer of an operator is its shape rule's (`kernel.py`); how real tensors become
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
 from maquette.core.device import device
@@ -29,6 +30,7 @@ from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from maquette.fake.replay import BlockReplay, ReplayInfo
     from maquette.symbolic import ShapeEnv
 
 FAKE = K.functionality_bits(DispatchKey.Fake)
@@ -134,6 +136,31 @@ class FakeTensorMode:
     def reset_nt_tensor_id_counter(self) -> None:
         """Number the nested sizes of a new trace from 0 again."""
         self.nt_tensor_id_counter = 0
+
+    # --- block replay ----------------------------------------------------------------
+
+    _replay: BlockReplay | None = None
+
+    def _block_replay(self) -> BlockReplay:
+        if self._replay is None:
+            # Imported when first asked for: few programs need it.
+            made: BlockReplay = importlib.import_module("maquette.fake.replay").BlockReplay(self)
+            self._replay = made
+        return self._replay
+
+    def replaying(self) -> AbstractContextManager[None]:
+        """In the block, run equal modules called with equal metas once in this mode (FX4).
+
+        The layers of a network, say: the later ones give results, histories and events of memory
+        without running. Not replayed is what depends on more than metas, or does more than make
+        tensors; `replay_info` counts why. Code in a replayed module's forward does not run: what it
+        prints or appends to a global list is missing.
+        """
+        return self._block_replay().around()
+
+    def replay_info(self) -> ReplayInfo:
+        """What block replay has done in this mode, and what stopped it (FX5)."""
+        return self._block_replay().info()
 
     @property
     def fake_tensor_converter(self) -> FakeTensorConverter:

@@ -308,6 +308,7 @@ def plan(
     checkpoint: str = "",
     progress: Callable[[int], None] | None = None,
     recorders: list[Recorder] | None = None,
+    replay: bool = True,
 ) -> Plan:
     """Plan one step of ``model(*args, **kwargs)``, with fake tensors: no data, no accelerator.
 
@@ -322,6 +323,9 @@ def plan(
 
     progress: called with the number of operators so far, now and then. recorders: a list that gets
     the recorder before the step begins, so that a caller can say how far a failing step came.
+
+    replay: whether equal blocks called with equal metas are run once, which gives the same plan;
+    see `FakeTensorMode.replaying` for what a program may do that this leaves out.
 
     The model and its inputs may be real or fake; they are as they were when this returns. Raises
     what the program raises, TypeError where training has nothing to start from, ValueError for an
@@ -341,7 +345,7 @@ def plan(
         with fakes.model(model), mode:
             inputs = [fakes.value(a) for a in args]
             keywords = {k: fakes.value(v) for k, v in (kwargs or {}).items()}
-            run_step(recorder, model, inputs, keywords, recipe)
+            run_step(recorder, model, inputs, keywords, recipe, mode if replay else None)
             made = Plan(recorder, model)
             for p in model.parameters():
                 p.grad = None

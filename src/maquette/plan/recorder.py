@@ -8,6 +8,7 @@ order; bytes in use at any moment follow from those. It holds no tensor. What to
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import weakref
@@ -18,12 +19,14 @@ from typing import Any
 
 from maquette.autograd.grad_mode import no_grad
 from maquette.dispatch.modes import TorchDispatchMode
+from maquette.dispatch.module_calls import Run, around_modules
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import node_observers, tls
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.higher_order.common import FunctionalHop, autograd_acting
 from maquette.higher_order.observed import observers
 from maquette.library.costs import cost_of
+from maquette.nn import Module
 from maquette.plan.assumptions import assumed
 from maquette.tensor.storage import UntypedStorage, observe_allocations, observers_paused
 from maquette.tensor.tensor import Tensor
@@ -196,7 +199,7 @@ class Recorder(TorchDispatchMode):
         elif self.phase == "backward" and isinstance(context, Place):
             place = context
         else:
-            place = Place(self.module, caller_line(), self._times)
+            place = self.here()
             st.node_context = place
         operation = Operation(str(func), self.phase, place, 0)
         result = self._result(func, args, kwargs or {})
@@ -243,11 +246,62 @@ class Recorder(TorchDispatchMode):
         """A module's forward ended."""
         self._modules.pop()
 
+    # --- blocks that are not run: `maquette.fake.replay` ---------------------------------
+
+    _seen_from: tuple[str, str] | None = None  # of a shadow: a line, and what it stands for
+    _loops = 0  # how many loops, branches and notes there were
+
+    @property
+    def repeats_blocks(self) -> bool:
+        """Whether operators of a block may be told of by `repeat` instead of being called."""
+        return self._times == 1 and not self._aside
+
+    def mark(self) -> int:
+        """How many operators were recorded."""
+        return len(self.operations)
+
+    def since(self, mark: int) -> list[Operation]:
+        """The operators recorded from ``mark`` on."""
+        return self.operations[mark:]
+
+    def unrepeatable(self) -> int:
+        """How often something happened so far that `repeat` cannot tell of."""
+        return self._loops
+
+    def here(self) -> Place:
+        """Where the program is."""
+        line = caller_line()
+        if self._seen_from is not None and line == self._seen_from[0]:
+            line = self._seen_from[1]
+        return Place(self.module, line, self._times)
+
+    def moved(self, place: Place, there: Place, here: Place) -> Place:
+        """A place in a block called at ``there``, as it is in an equal block called at ``here``."""
+        return _moved(place, there, here)
+
+    def repeat(self, record: Operation, there: Place, here: Place) -> None:
+        """Record an operator again, of a block that was called at ``there`` and now at ``here``."""
+        place = _moved(record.place, there, here)
+        if self.phase != "backward":
+            tls.st.node_context = place
+        cost = record.flops, record.bytes_moved
+        self.operations.append(Operation(record.name, self.phase, place, *cost, record.dtype))
+        if self._progress is not None and len(self.operations) % 256 == 0:
+            self._progress(len(self.operations))
+
+    def shadow(self, here: Place) -> Recorder:
+        """A recorder for the same operators unseen, called as it were at ``here``."""
+        made = type(self)()
+        made._modules = self._modules
+        made._seen_from = (caller_line(), here.line)
+        return made
+
     # --- loops and branches: `maquette.higher_order.observed` ----------------------------
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """The block is watched, which the mode's own handler is not."""
+        self._loops += 1
         super().__enter__()
         try:
             yield
@@ -276,6 +330,7 @@ class Recorder(TorchDispatchMode):
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Nothing in the block is counted."""
+        self._loops += 1
         before, self._aside = self._aside, True
         try:
             with observers_paused():
@@ -299,6 +354,7 @@ class Recorder(TorchDispatchMode):
         self._note(f"{op}: how often it goes round depends on data; one step is counted")
 
     def _note(self, text: str) -> None:
+        self._loops += 1
         where = ", ".join(part for part in (self.module, caller_line()) if part)
         note = f"{where}: {text}"
         if note not in self.notes:
@@ -351,6 +407,36 @@ def _dtype(result: object) -> str:
     if isinstance(result, (list, tuple)):
         result = next((r for r in result if isinstance(r, Tensor)), None)
     return result.meta.dtype.name if isinstance(result, Tensor) else ""
+
+
+@contextmanager
+def module_paths(recorder: Recorder, model: Module) -> Iterator[None]:
+    """Tell ``recorder`` which module of ``model`` is running."""
+    paths = {id(module): path for path, module in model.named_modules()}
+
+    def around(
+        module: object, run: Run, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        path = paths.get(id(module))
+        if path is None:
+            return run(*args, **kwargs)
+        recorder.enter_module(path)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            recorder.leave_module()
+
+    with around_modules(around):
+        yield
+
+
+@functools.lru_cache(maxsize=65_536)
+def _moved(place: Place, there: Place, here: Place) -> Place:
+    """A place in a block called at ``there``, as it is in an equal block called at ``here``."""
+    module, line = place.module, place.line
+    if module == there.module or module.startswith(f"{there.module}."):
+        module = here.module + module[len(there.module) :]
+    return Place(module, here.line if line == there.line else line, place.times)
 
 
 def caller_line() -> str:

@@ -21,7 +21,7 @@ from maquette.higher_order.checkpoint import checkpoint
 from maquette.nn import Module
 from maquette.optim import Optimizer
 from maquette.plan.recipe import Loss, Recipe
-from maquette.plan.recorder import Recorder
+from maquette.plan.recorder import Recorder, module_paths
 from maquette.tensor.keys import fake_keys_for
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -35,11 +35,17 @@ def run_step(
     args: Sequence[object],
     kwargs: Mapping[str, object],
     recipe: Recipe,
+    mode: FakeTensorMode | None = None,
 ) -> Optimizer | None:
-    """Run what the recipe says under ``recorder``; the optimizer with its state, if any."""
+    """Run what the recipe says under ``recorder``; the optimizer with its state, if any.
+
+    mode: of fakes, where equal blocks are to be run once.
+    """
     adopt_state(recorder, model, args, kwargs)
     stepper = recipe.optimizer(model.parameters()) if recipe.optimizer and recipe.train else None
-    with recorder, module_paths(recorder, model), checkpointed(model, recipe.checkpoint):
+    replaying = nullcontext() if mode is None else mode.replaying()
+    paths = module_paths(recorder, model)
+    with replaying, recorder, paths, checkpointed(model, recipe.checkpoint):
         if recipe.train:
             _train(recorder, model, args, kwargs, recipe, stepper)
         else:
@@ -186,34 +192,6 @@ def scalar_loss(output: object, loss: Loss | None) -> tuple[Tensor, bool]:
             f"{what}. Pass loss=lambda output: ... or let the model return one"
         )
     return first.float().mean(), True
-
-
-@contextmanager
-def module_paths(recorder: Recorder, model: Module) -> Iterator[None]:
-    """Tell ``recorder`` which module is running, by hooks on every module of ``model``."""
-    handles = []
-    for path, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(_entering(recorder, path)))
-        handles.append(module.register_forward_hook(_leaving(recorder)))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _entering(recorder: Recorder, path: str) -> Callable[..., None]:
-    def enter(module: Module, args: object) -> None:
-        recorder.enter_module(path)
-
-    return enter
-
-
-def _leaving(recorder: Recorder) -> Callable[..., None]:
-    def leave(module: Module, args: object, output: object) -> None:
-        recorder.leave_module()
-
-    return leave
 
 
 class FakeInputs:

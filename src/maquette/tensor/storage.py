@@ -190,6 +190,11 @@ def observe_allocations(observer: AllocationObserver) -> Iterator[AllocationObse
         OBSERVERS.remove(observer)
 
 
+def is_observed() -> bool:
+    """Whether this thread's storages are observed."""
+    return bool(_here.observers)
+
+
 @contextmanager
 def observers_paused() -> Iterator[None]:
     """Tell no observer of the storages that this thread makes in the block.

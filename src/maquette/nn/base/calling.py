@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from maquette.dispatch.module_calls import AROUND, call_around
 from maquette.nn.base.hooks import (
     _NOT_BOTH,
     GLOBAL,
@@ -43,8 +44,15 @@ class Calling(Members):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` between the hooks."""
-        if self._hooks is None and not _global_hooks:
+        if self._hooks is None and not _global_hooks and not AROUND:
             return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
+        if AROUND:
+            return call_around(self, self._called, args, kwargs)
+        return self._called(*args, **kwargs)
+
+    def _called(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooks is None and not _global_hooks:
+            return self.forward(*args, **kwargs)
         return HookedCall(cast(Any, self), self._hooks or _NO_HOOKS, args, kwargs).run()
 
     def register_forward_pre_hook(
