@@ -135,6 +135,7 @@ def test_what_changed_since_another_plan_is_told(
 
 WRONG = [
     (["a.py", "--checkpoint", "h.*"], "--checkpoint needs --train"),
+    (["a.py", "--generate", "4", "--train"], "--generate and --train do not go together"),
     (["a.py", "--price", "2"], "--price, --devices and --expandable need --on GPU"),
     (["a.py", "--on", "abacus"], "--on 'abacus' is unknown: expected b200"),
     (["a.py", "--on", "h100", "--devices", "/no/such"], "--devices /no/such: No such file"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 import maquette as mq
@@ -138,3 +140,49 @@ def test_checkpointed_modules_keep_nothing_and_are_run_again() -> None:
 def test_a_pattern_that_no_module_matches_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no module's path matches 'blocks\.\*': there are up"):
         planned(checkpoint="blocks.*")
+
+
+class _Layer:
+    """A layer's cache as transformers has it, by the name that says that it is plain."""
+
+    def __init__(self) -> None:
+        self.keys = self.values = mq.empty(2, 1, 0, 8)
+
+
+DynamicLayer = type("DynamicLayer", (_Layer,), {})
+Slow = type("Slow", (_Layer,), {})
+
+
+class Decoder(nn.Module):
+    def __init__(self, kind: type[_Layer]) -> None:
+        super().__init__()
+        self.tokens, self.out, self.kind = nn.Embedding(50, 8), nn.Linear(8, 50), kind
+
+    def forward(self, input_ids, past_key_values=None, use_cache=True):  # type: ignore[no-untyped-def]
+        cache = past_key_values or SimpleNamespace(layers=[self.kind()])
+        x = self.tokens(input_ids).unsqueeze(1)
+        layer = cache.layers[0]
+        layer.keys = mq.cat([layer.keys, x], dim=-2)
+        layer.values = mq.cat([layer.values, x], dim=-2)
+        y = (x @ layer.keys.transpose(-1, -2)).softmax(-1) @ layer.values
+        return SimpleNamespace(logits=self.out(y.squeeze(1)), past_key_values=cache)
+
+
+def test_generating_token_by_token_or_by_both_ends_is_the_same() -> None:
+    def generated(kind: type[_Layer]) -> Plan:
+        with mq.FakeTensorMode():
+            prompt = {"input_ids": mq.zeros(2, 7, dtype=mq.int64)}
+            return plan(Decoder(kind), (), prompt, generate=20)
+
+    ends, each = generated(DynamicLayer), generated(Slow)
+    assert len(ends.operators) < len(each.operators) / 3
+    assert (ends.peak_bytes, ends.flops) == (each.peak_bytes, each.flops)
+
+
+def test_a_model_without_a_cache_cannot_generate() -> None:
+    class NoCache(nn.Module):
+        def forward(self, input_ids, use_cache=True):  # type: ignore[no-untyped-def]
+            return SimpleNamespace(logits=input_ids.unsqueeze(-1) * 1.0)
+
+    with pytest.raises(TypeError, match="past_key_values"):
+        plan(NoCache(), (), {"input_ids": mq.zeros(1, 2, dtype=mq.int64)}, generate=2)

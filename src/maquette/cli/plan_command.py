@@ -118,6 +118,7 @@ def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan
                 accumulate=options.accumulate,
                 steps=options.steps,
                 checkpoint=options.checkpoint or "",
+                generate=options.generate or 0,
                 progress=tell,
                 recorders=recorders,
             )
@@ -175,6 +176,8 @@ def _fit(
 
 def _title(options: argparse.Namespace, about: Program) -> str:
     step = "a training step" if options.train else "a forward pass"
+    if options.generate:
+        step = f"generating {options.generate} tokens"
     if options.optimizer:
         step += f" with {options.optimizer}"
     if options.autocast:
@@ -295,7 +298,7 @@ def _console() -> Iterator[Console]:
 
     asked = os.environ.get("COLUMNS", "")
     width = min(Console().width, 100) if sys.stdout.isatty() or asked.isdigit() else 100
-    console = Console(width=width, highlight=False)
+    console = Console(width=width, highlight=False, emoji=False)
     with console.capture() as captured:
         yield console
     # Tables are padded to their width with blanks, which only a terminal's lines should have.

@@ -62,6 +62,7 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--autocast", metavar="T", help="mixed precision: bf16 or fp16")
     group.add_argument("--checkpoint", metavar="PATTERN", help="modules to run again, as blocks.*")
+    group.add_argument("--generate", type=int, metavar="N", help="hf: N tokens after the prompt")
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="backwards a step")
     group.add_argument("--steps", type=int, default=1, metavar="N", help="steps; each is told (1)")
 
@@ -91,10 +92,12 @@ def check(options: argparse.Namespace) -> None:
         raise CommandError("--loss needs --train", 2)
     if options.depth < 0:
         raise CommandError(f"--depth is a number of levels from 0 on, not {options.depth}", 2)
-    for name in ("batch", "seq", "accumulate", "steps"):
+    for name in ("batch", "seq", "accumulate", "steps", "generate"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise CommandError(f"--{name} is a number from 1 on, not {value}", 2)
+    if options.generate and options.train:
+        raise CommandError("--generate and --train do not go together", 2)
     if options.checkpoint and not options.train:
         raise CommandError("--checkpoint needs --train", 2)
     if options.accumulate > 1 and not options.train:

@@ -31,6 +31,7 @@ CATEGORIES = (
     "gradients",
     "optimizer state",
     "activations",
+    "cache",
     "inputs",
     "temporaries",
 )
@@ -306,6 +307,7 @@ def plan(
     accumulate: int = 1,
     steps: int = 1,
     checkpoint: str = "",
+    generate: int = 0,
     progress: Callable[[int], None] | None = None,
     recorders: list[Recorder] | None = None,
     replay: bool = True,
@@ -320,6 +322,7 @@ def plan(
     autocast: bfloat16 or float16: each forward is a region of mixed precision.
     accumulate: forwards and backwards before the optimizer's step. steps: how many whole steps.
     checkpoint: a pattern of module paths, such as "blocks.*", that are run again in backward.
+    generate: so many tokens after the prompt in ``kwargs``, on a cache that grows step by step.
 
     progress: called with the number of operators so far, now and then. recorders: a list that gets
     the recorder before the step begins, so that a caller can say how far a failing step came.
@@ -332,7 +335,7 @@ def plan(
     unknown optimizer or a number of times below 1.
     """
     made_by = optimizer_factory(optimizer)
-    recipe = Recipe(train, made_by, loss, autocast, accumulate, steps, checkpoint)
+    recipe = Recipe(train, made_by, loss, autocast, accumulate, steps, checkpoint, generate)
     mode = _mode_of(model, args, kwargs or {})
     on = Device(device) if isinstance(device, str) else device
     fakes = FakeInputs(mode, on)

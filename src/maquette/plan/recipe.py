@@ -47,6 +47,7 @@ class Recipe:
     region of mixed precision around each forward. accumulate: forwards and backwards a step. steps:
     how many steps, so that the first and a steady one can be told apart. checkpoint: modules whose
     path matches this pattern, such as ``blocks.*``, keep nothing for backward but are run again.
+    generate: tokens to generate after the prompt, in the place of one forward.
     """
 
     train: bool = False
@@ -56,6 +57,7 @@ class Recipe:
     accumulate: int = 1
     steps: int = 1
     checkpoint: str = ""
+    generate: int = 0
 
     def __post_init__(self) -> None:
         for name in ("accumulate", "steps"):

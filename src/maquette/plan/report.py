@@ -68,7 +68,7 @@ def text(plan: Plan, *, title: str = "plan", width: int = 100) -> str:
     """The whole report as text, ``width`` columns wide, without trailing blanks."""
     from rich.console import Console
 
-    console = Console(width=width, highlight=False, color_system=None)
+    console = Console(width=width, highlight=False, emoji=False, color_system=None)
     with console.capture() as captured:
         print_report(plan, console, title=title)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
@@ -76,9 +76,10 @@ def text(plan: Plan, *, title: str = "plan", width: int = 100) -> str:
 
 def report(plan: Plan, *, title: str, depth: int = 3, width: int = 80) -> list[RenderableType]:
     """The parts of the report, in order."""
+    from rich.markup import escape
     from rich.padding import Padding
 
-    parts: list[RenderableType] = [f"[bold]{title}[/bold]", _summary(plan)]
+    parts: list[RenderableType] = [f"[bold]{escape(title)}[/bold]", _summary(plan)]
     spark = sparkline(plan.timeline, max(min(80, width), 1))  # within its padding
     parts.append(f"\n[bold]Memory over the step[/bold]  (peak {bytes_text(plan.peak_bytes)})")
     parts.append(Padding(f"[cyan]{spark}[/cyan]", (0, 2)))

@@ -20,6 +20,7 @@ from maquette.fake.tensor import FakeTensor, make_fake
 from maquette.higher_order.checkpoint import checkpoint
 from maquette.nn import Module
 from maquette.optim import Optimizer
+from maquette.plan.generation import generate
 from maquette.plan.recipe import Loss, Recipe
 from maquette.plan.recorder import Recorder, module_paths
 from maquette.tensor.keys import fake_keys_for
@@ -60,6 +61,10 @@ def _infer(
     kwargs: Mapping[str, object],
     recipe: Recipe,
 ) -> None:
+    if recipe.generate:
+        with no_grad(), _autocast(recipe, model):
+            generate(recorder, model, kwargs, recipe.generate)
+        return
     for _ in range(recipe.steps):
         recorder.begin_step()
         with no_grad(), _autocast(recipe, model):
