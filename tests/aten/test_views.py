@@ -318,3 +318,11 @@ def test_nothing_unflattens_where_there_is_no_dimension() -> None:
 
 def test_methods_are_found_on_the_class() -> None:
     assert mq.Tensor.view(mq.zeros(4), 2, 2).shape == (2, 2)
+
+
+def test_copies_keep_strides_and_offset() -> None:
+    strided = mq.empty_strided((2, 2), (5, 1))
+    assert mq.ops.aten.copy(strided, mq.ones(2, 2)).stride() == (5, 1)
+    part = mq.ops.aten.copy(mq.zeros(6)[2:], mq.ones(4))
+    assert part.storage_offset() == 2
+    assert part.view(2, 2).tolist() == [[1.0, 1.0], [1.0, 1.0]]

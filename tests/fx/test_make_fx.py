@@ -226,3 +226,20 @@ def test_factories_say_where_their_results_are() -> None:
     zeros, arange, *_ = [n for n in graph.graph.nodes if n.op == "call_function"]
     assert zeros.kwargs == {"dtype": mq.int64, "device": mq.device("cpu"), "pin_memory": False}
     assert arange.kwargs == {"device": mq.device("cpu"), "pin_memory": False}
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.conj() + 1,
+        lambda x: x.imag._neg_view() * 2,
+        lambda x: mq.view_as_real(x.conj().resolve_conj()),
+        lambda x: x.clone().conj().mul_(2),
+        lambda x: mq.mm(x[None], x.conj()[:, None]),
+    ],
+)
+def test_lazy_bits_are_resolved_in_the_graph_as_in_the_run(program, mode):
+    x = mq.tensor([1 + 2j, 3 - 1j])
+    found = fx.make_fx(program, tracing_mode=mode)(x)(x)
+    assert found.resolve_conj().resolve_neg().tolist() == program(x).resolve_conj().tolist()

@@ -8,6 +8,7 @@ from functional_programs import differences, make
 import maquette as mq
 import maquette.torch as torch
 from maquette.fx.proxy_tensor import make_fx
+from maquette.torch._dispatch.python import enable_crossref_functionalize
 from maquette.torch._subclasses.functional_tensor import (
     FunctionalTensor,
     FunctionalTensorMode,
@@ -19,11 +20,13 @@ from maquette.transforms.functional import (
     enable_functionalization,
     freeze_functional_tensor,
     from_functional_tensor,
+    is_functional_tensor,
     sync,
     to_functional_tensor,
 )
 
-STRIDED = ("as_strided", "as_strided_off", "as_strided_", "view_dtype", "flat", "resize_same_")
+STRIDED = ("as_strided", "as_strided_off", "as_strided_", "view_dtype", "flat", "resize_same_",
+           "view_as_complex")  # fmt: skip
 
 
 def through_key(f, *, reapply_views):
@@ -108,6 +111,34 @@ def test_what_refuses_conjugates_refuses_what_the_program_sees_as_one(how):
         functionalize(lambda x: torch.view_as_real(x.conj()), remove=how)(
             mq.ones(2, dtype=mq.complex64)
         )
+
+
+@pytest.mark.parametrize("how", [functionalize, dispatch_functionalize])
+def test_mutation_through_a_lazy_view_reaches_the_memory(how):
+    def f(x):
+        y = x.clone()
+        y.conj().mul_(2j)
+        return y
+
+    x = mq.tensor([1 + 2j])
+    assert how(f)(x).tolist() == f(x).tolist()
+
+
+def test_a_view_that_shows_a_place_twice_is_not_mutated():
+    with pytest.raises(RuntimeError, match="internal overlap"):
+        functionalize(lambda x: x.clone().unfold(0, 3, 2).abs_())(mq.ones(5))
+
+
+def test_functionalization_can_be_checked_against_shape_rules():
+    with enable_crossref_functionalize():
+        (out,) = through_key(lambda x: [x.view(4).add_(1)], reapply_views=True)(mq.ones(2, 2))
+    assert out.tolist() == [2.0] * 4
+
+
+def test_autograd_saves_results_of_functional_tensors():
+    t = to_functional_tensor(mq.ones(2)).requires_grad_()
+    t.exp().sum().backward()
+    assert is_functional_tensor(t.grad)
 
 
 # --- graphs -----------------------------------------------------------------------------------

@@ -150,6 +150,21 @@ def repeats(shape: Shape, strides: Strides) -> bool:
     return any(is_true(s == 0) and is_true(n > 1) for s, n in zip(strides, shape))
 
 
+def overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether two elements may lie in one place in memory, for sizes and strides without symbols.
+
+    Exact for what views of dense tensors give; True where only a closer look could tell.
+    """
+    if 0 in shape:
+        return False
+    reach = 1
+    for stride, size in sorted((s, n) for s, n in zip(strides, shape) if n != 1):
+        if stride < reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
 def storage_elements(shape: Shape, strides: Strides, offset: int) -> int:
     """The elements that the storage must hold: 0 for an empty tensor (spec T2).
 

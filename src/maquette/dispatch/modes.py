@@ -24,7 +24,10 @@ from maquette.dispatch.tls import DispatchState, tls
 PYTHON = K.functionality_bits(DispatchKey.Python)
 SNAPSHOT = K.functionality_bits(DispatchKey.PythonTLSSnapshot)
 FAKE = K.functionality_bits(DispatchKey.Fake)
-ABOVE_PYTHON = K.bits_above(DispatchKey.Python)
+# What handlers at Python run without. Lazy bits stay: without their keys a value would be dropped.
+ABOVE_PYTHON = K.bits_above(DispatchKey.Python) & ~(
+    K.functionality_bits(DispatchKey.Conjugate) | K.functionality_bits(DispatchKey.Negative)
+)
 _MODE_BITS = PYTHON | SNAPSHOT
 ACTIVE_MODES = _MODE_BITS | FAKE | pre_dispatch.BITS
 """The keys that a thread includes because modes are active."""

@@ -43,7 +43,8 @@ class Outcome:
     """The result of a shape rule: ``value`` has metas where the operator returns tensors.
 
     For a single tensor result ``meta`` is it, and ``keys``, ``fake_keys``, ``nbytes``, ``device``
-    save their computation per call; ``byte_strides`` are what a kernel's array should have.
+    save their computation per call; ``byte_strides`` are what a kernel's array should have, None
+    where no array of its own fits: memory begins before the first element.
     """
 
     __slots__ = (
@@ -61,7 +62,12 @@ class Outcome:
             self.device = value.device
             # NumPy has no complex32: such a meta is of fake and meta tensors only.
             self.np = None if value.dtype is complex32 else value.dtype.numpy
-            self.byte_strides = tuple([s * value.itemsize for s in value.strides])
+            strides = tuple([s * value.itemsize for s in value.strides])
+            self.byte_strides = None if _begins_later(value) else strides
+
+
+def _begins_later(meta: TensorMeta) -> bool:
+    return meta.offset.__class__ is int and meta.offset != 0
 
 
 def rule_argument(p: object) -> object:

@@ -19,6 +19,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.scalar_types import is_complex_type
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.modes import PYTHON
 from maquette.dispatch.operator import FALLBACKS, OpOverload, set_fallback
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tags import Tag
@@ -141,6 +142,11 @@ def _bare(t: Tensor, bit: int) -> Tensor:
     return bare
 
 
+# What computes and stores values where Python handlers, a tracer say, are to see it: `clone` and
+# `copy_` come to them with the bits of their arguments, which a tensor without the bit would hide.
+_HANDED_ON = ("aten::clone", "aten::copy_")
+
+
 class _Resolving:
     """The fallback at the key of one bit: ``values`` computes what the bit stands for."""
 
@@ -155,6 +161,8 @@ class _Resolving:
             return _refusing(refusal)
         if op.is_view or op.shape_rule is None or Tag.inplace_view in op.tags:
             return None  # views hand the bit on; composites meet it in their parts
+        if ks & PYTHON and op.name() in _HANDED_ON:
+            return None
         written = [i for i, a in enumerate(op._schema.arguments) if a.is_write]
         return self._writing(op, written) if written else self._reading(op)
 
@@ -182,6 +190,9 @@ class _Resolving:
         """Write values through a bit: turned once more they are what the memory holds."""
         copy = ops.aten.copy_.default
         assert isinstance(copy, OpOverload)
+        if ks & PYTHON:
+            copy.run(ks, (target, values, False))
+            return
         copy.run(ks, (_bare(target, self.bit), self.resolved_value(values, ks), False))
 
     def resolved(self, value: object, ks: int) -> object:
@@ -189,6 +200,10 @@ class _Resolving:
         if isinstance(value, Tensor):
             if not value._keys & self.bit:
                 return value
+            if ks & PYTHON:
+                clone = ops.aten.clone.default
+                assert isinstance(clone, OpOverload)
+                return clone.run(ks, (value, None))
             return self.resolved_value(_bare(value, self.bit), ks)
         if isinstance(value, tuple):
             return tuple([self.resolved(item, ks) for item in value])

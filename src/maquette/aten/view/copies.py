@@ -24,6 +24,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.layout import contiguous_format, memory_format, preserve_format
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import repeats
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -144,6 +145,13 @@ def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:
 copy_.flat("self")
 copy_.linear(src=lambda grad, src_meta: _to_device_of(grad, src_meta))
 
+def geometry_kept(self: TensorMeta) -> TensorMeta:
+    """The meta of a clone of the whole storage; of an overlapping tensor, of a plain clone."""
+    if repeats(self.shape, self.strides):
+        return self.like()
+    return self
+
+
 copy = define(
     "aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
     tags=[Tag.core],
@@ -157,7 +165,7 @@ def copy_shape(self: TensorMeta, src: TensorMeta | Number, non_blocking: bool) -
     if isinstance(src, TensorMeta):
         check_has_data(src, self.device)
         _check_broadcasts(self, src)
-    return self.like()
+    return geometry_kept(self)
 
 
 @copy.kernel

@@ -6,6 +6,7 @@ from types import ModuleType
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
+from maquette.aten.view.copies import geometry_kept
 from maquette.aten.view.view_gradients import on_storage, write_diagonal
 from maquette.aten.view.views import (
     as_strided_shape,
@@ -16,7 +17,6 @@ from maquette.aten.view.views import (
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.strides import repeats
 from maquette.core.symbols import expect_alike
 from maquette.core.views import as_strided_check
 from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
@@ -37,13 +37,6 @@ def _scattered(self: TensorMeta, src: TensorMeta, view: TensorMeta, what: str) -
         ),
     )
     return geometry_kept(self)
-
-
-def geometry_kept(self: TensorMeta) -> TensorMeta:
-    """The meta of a clone of the whole storage; of an overlapping tensor, of a plain clone."""
-    if repeats(self.shape, self.strides):
-        return self.like()
-    return self
 
 
 select_scatter = define(

@@ -13,7 +13,7 @@ from typing import Any
 
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import epoch, remember
-from maquette.core.strides import contiguous_strides
+from maquette.core.strides import contiguous_strides, overlaps
 from maquette.dispatch.forms import FunctionalCall, Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -280,6 +280,8 @@ def _mutating(op: OpOverload, twin: FunctionalCall | None) -> Handler:
             if not is_functional(t, owner):
                 _refuse_mixed(op, t, params, owner)
                 return owner.call(op, values_of(params, owner))
+            if t._steps and not t.meta.is_dense:
+                _refuse_overlap(op, t)
         if check is not None:
             check(params)  # what the form refuses and its twin does not
         values = values_of(params, owner)
@@ -298,6 +300,15 @@ def _mutating(op: OpOverload, twin: FunctionalCall | None) -> Handler:
         return _returned(kinds, params, results, owner)
 
     return handler
+
+
+def _refuse_overlap(op: OpOverload, t: FunctionalWrapper) -> None:
+    """Refuse to mutate a view that shows a place twice: which of its values would it hold?"""
+    if not t.meta.is_symbolic and overlaps(t.meta.shape, t.meta.strides):
+        raise RuntimeError(
+            f"{op}: encountered a tensor being mutated that has internal overlap: {t.meta} with "
+            f"strides {t.meta.strides} shows one place in memory more than once. Mutate a clone()"
+        )
 
 
 def _is_plain(op: OpOverload, twin: FunctionalCall) -> bool:

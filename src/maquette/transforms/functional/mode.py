@@ -128,7 +128,9 @@ class FunctionalTensor(Tensor):
         return self.from_functional().tolist()
 
     def _alias(self) -> FunctionalTensor:
-        return FunctionalTensor(self.elem._alias())
+        other = FunctionalTensor(self.elem._alias())
+        other._vc = self._version_counter()
+        return other
 
     def is_conj(self) -> bool:
         return self.elem.is_conj()

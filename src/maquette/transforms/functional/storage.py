@@ -16,6 +16,7 @@ from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import find_packet
+from maquette.tensor.keys import CONJUGATE, NEGATIVE
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
@@ -23,6 +24,7 @@ from maquette.transforms.rules import operators
 Params = tuple[Any, ...]
 Call = Callable[[OpOverload, Params], object]
 _new = object.__new__
+LAZY = CONJUGATE | NEGATIVE
 
 
 class ViewStep(NamedTuple):
@@ -92,6 +94,7 @@ class FunctionalStorage(UntypedStorage):
     updates: list[Update] | tuple[()] = ()
     generation = 0
     frozen = False
+    lazy = 0  # the conjugate and negative bits of the base, as the program sees it
     mutations = 0
     hidden_mutations = 0
 
@@ -118,7 +121,9 @@ class FunctionalStorage(UntypedStorage):
     def apply(self, call: Call) -> None:
         """Put every write into the base; called on the level below."""
         for steps, new in self.updates:
-            self.base = written(self.base, steps, new, call)
+            base = laid_out_as(written(self.base, steps, new, call), self.meta)
+            copied = bool(steps) and steps[0].copies  # then there are no bits
+            self.base = base if copied else with_bits(base, self.lazy)
         self.updates = ()
 
 
@@ -128,6 +133,8 @@ def storage_of(base: Tensor, meta: TensorMeta) -> FunctionalStorage:
     storage._nbytes = meta.storage_bytes if base._storage is None else base._storage._nbytes
     storage.base = base
     storage.meta = meta
+    if base._keys & LAZY:
+        storage.lazy = base._keys & LAZY
     return storage
 
 
@@ -176,6 +183,16 @@ class _Copying:
 
 
 copying = _Copying()
+
+
+def with_bits(new: Tensor, lazy: int) -> Tensor:
+    """``new`` with these conjugate and negative bits: views of it look for them."""
+    if new._keys & LAZY == lazy:
+        return new
+    made: Tensor = operators.clone(new)
+    if lazy & CONJUGATE:
+        made = operators._conj(operators._conj_physical(made))
+    return operators._neg_view(operators.neg(made)) if lazy & NEGATIVE else made
 
 
 def laid_out_as(new: Tensor, meta: TensorMeta) -> Tensor:

@@ -19,18 +19,19 @@ from maquette.dispatch.operator import OpOverload
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.storage import (
+    LAZY,
     FunctionalStorage,
     ViewStep,
     laid_out_as,
     seen_from,
     storage_of,
+    with_bits,
 )
 from maquette.transforms.rules import operators
 from maquette.transforms.wrappers import Wrapper
 
 FUNCTIONALIZE = K.functionality_bits(DispatchKey.Functionalize)
 _SHOWN = K.BACKENDS | K.AUTOGRAD | ADINPLACE
-_LAZY = CONJUGATE | NEGATIVE
 _TURNED = {"_conj": CONJUGATE, "_neg_view": NEGATIVE}
 _new = object.__new__
 
@@ -67,8 +68,9 @@ class FunctionalWrapper(Wrapper):
     __slots__ = ()
 
     def _alias(self) -> FunctionalWrapper:
-        step = _alias_step(self)
-        return view_wrapper(self, self._value, self.meta, step)
+        other = view_wrapper(self, self._value, self.meta, _alias_step(self))
+        other._vc = self._version_counter()
+        return other
 
     def __repr__(self) -> str:
         return f"_to_functional_tensor({self._value!r})"
@@ -99,20 +101,24 @@ class FunctionalWrapper(Wrapper):
         """Take another value, in the dtype of this tensor; the memory does not know of it yet."""
         if new.meta.dtype is not self.meta.dtype:
             with self.owner().beneath():
-                new = operators._to_copy(new, dtype=self.meta.dtype)
+                new = operators._to_copy(new, dtype=self.meta.dtype, layout=self.meta.layout)
         if new.meta.shape != self.meta.shape:  # an out= form has given it another size
             self.meta = new.meta
             if not self._steps:
                 self._storage.meta = new.meta
                 self._storage._nbytes = max(self._storage._nbytes, new.meta.storage_bytes)
-        elif new.meta.strides != self.meta.strides:
+        elif new.meta.strides != self.meta.strides and not self._steps:
             with self.owner().beneath():
                 new = laid_out_as(new, self.meta)
+        if self._lazy and not self._steps and new._keys & LAZY != self._lazy:
+            if not self.owner().copies:
+                with self.owner().beneath():
+                    new = with_bits(new, self._lazy)
         self._value = new
 
     def exchange(self, new: Tensor) -> None:
         """Take another value, tell the memory of it, and see what the memory makes of it."""
-        if new.meta is not self.meta:
+        if new.meta is not self.meta or self._lazy:
             self.replace(new)
             new = self._value
         storage = self._storage
@@ -151,8 +157,8 @@ def _made(
 def wrap(value: Tensor, owner: Owner) -> FunctionalWrapper:
     """A wrapper with memory of its own."""
     t = _made(value, value.meta, owner, storage_of(value, value.meta))
-    if value._keys & _LAZY:
-        t._lazy = value._keys & _LAZY
+    if value._keys & LAZY:
+        t._lazy = value._keys & LAZY
     return t
 
 

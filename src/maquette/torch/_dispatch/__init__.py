@@ -1,0 +1,1 @@
+"""`torch._dispatch`: contexts of the dispatcher that tracers use."""
