@@ -70,7 +70,7 @@ def _families(sample: Sample) -> list[Iterator[Recipe]]:
         scalars(sample),
         optionals(sample),
         lists(base),
-        twice(base),
+        twice(sample),
     ]
 
 
@@ -234,11 +234,16 @@ def broadcasts(base: Recipe) -> Iterator[Recipe]:
                 )
 
 
-def twice(base: Recipe) -> Iterator[Recipe]:
-    """One tensor in two places."""
+def twice(sample: Sample) -> Iterator[Recipe]:
+    """One tensor in two places, neither of which is written."""
+    base = sample.recipe
     tensors = base.tensors()
+    written = {a.name for a in sample.op.written}
+    names = [n for n, v in base.values for _ in _tensors_of(v)]
     for i, k in itertools.combinations(range(len(tensors)), 2):
         a, b = tensors[i], tensors[k]
+        if written & {names[i], names[k]}:
+            continue
         if (a.shape, a.dtype) == (b.shape, b.dtype) and not a.share and not b.share:
             one = base.with_tensor(i, share=100)
             changes = {"share": 100, "pool": a.pool, "layout": a.layout, "values": a.values}

@@ -38,6 +38,7 @@ class OpReport:
     findings: list[Finding] = field(default_factory=list)
     passed: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     inputs: int = 0
     dropped: int = 0
     checks: int = 0

@@ -171,7 +171,11 @@ class _Examination:
             return False
         self.report.checks += 1
         self.counts[p.id] = self.counts.get(p.id, 0) + 1
-        problem = p.check(trial)
+        try:
+            problem = p.check(trial)
+        except Exception as error:  # noqa: BLE001  # a check that fails itself is no finding
+            self.report.errors[p.id] = f"{type(error).__name__}: {error} ({trial.recipe.label})"
+            return True
         if problem is not None:
             self.failed[p.id] = (problem, trial)
         return True

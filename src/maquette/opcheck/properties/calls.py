@@ -166,6 +166,59 @@ def _contiguous(trial: Trial, value: Any) -> Any:
     return map_tensors(made, value, trial.on)
 
 
+class PrecisionIsNoValue(Property):
+    """In double precision the values are about those in single: no cache, no branch by dtype."""
+
+    id = "calls.precision"
+    spec = "LX13, P45"
+    dear = True
+    limit = 4
+    hint = "nothing may be remembered by shape or dtype alone; compute every dtype in the same way"
+
+    def why_not(self, sample: Sample) -> str:
+        if sample.op.random or without_values(sample.op) or sample.op.views:
+            return "random, a view, or without values"
+        kinds = {t.dtype for t in sample.recipe.tensors() if t.floating}
+        return "" if kinds and kinds <= {"float32", "float64"} else "no float32 or float64"
+
+    def suits(self, trial: Trial) -> bool:
+        floats = {t.dtype for t in trial.tensors() if t.floating}
+        return trial.accepted and len(floats) == 1 and floats <= {"float32", "float64"}
+
+    def check(self, trial: Trial) -> Problem | None:
+        problem = None
+        for seed in (21, 22, 23):
+            single, double = [
+                trial.recipe.mapped(lambda t, d=d, s=seed: _of_dtype(t, d, s))  # type: ignore[misc]
+                for d in ("float32", "float64")
+            ]
+            try:
+                a, b = [tensors_in(trial.call(r), trial.on) for r in (single, double)]
+            except Exception:  # noqa: BLE001  # these values do not suit it
+                return None
+            found = [_gross(trial, x, y) for x, y in zip(a, b, strict=False)]
+            problem = next((text for text in found if text), "")
+            if not problem:
+                return None
+        return Problem("about the values of double precision in single", problem or "")
+
+
+def _of_dtype(t: Any, dtype: str, seed: int) -> Any:
+    changed = {"dtype": dtype} if t.floating else {}
+    return replace(t, values="mixed", seed=seed, requires_grad=False, **changed)
+
+
+def _gross(trial: Trial, single: Any, double: Any) -> str:
+    a, b = trial.on.array(single), trial.on.array(double)
+    if a.shape != b.shape or a.dtype.kind != "f" or b.dtype.kind != "f":
+        return ""
+    known = np.isfinite(a) & np.isfinite(b)
+    if not known.any():
+        return ""
+    off = np.abs(a - b)[known] > 0.05 * (np.abs(b)[known] + 1e-3)
+    return f"{int(off.sum())} of {off.size} elements differ by more than 5 %" if off.mean() > 0.3 else ""
+
+
 class GradModeIsNoValue(Property):
     """Values are the same where gradients are recorded, and in inference mode."""
 
@@ -368,6 +421,7 @@ CALLS: tuple[Property, ...] = (
     LeavesRandomState(),
     ResultsOwn(),
     LayoutIsNoValue(),
+    PrecisionIsNoValue(),
     GradModeIsNoValue(),
     Concurrent(),
     SameOnDevices(),

@@ -32,6 +32,10 @@ class Registered(Property):
     limit = 4
     hint = "a backend's kernel computes only; register the derivative by register_autograd"
 
+    def why_not(self, sample: Sample) -> str:
+        needs = any(t.requires_grad for t in sample.recipe.tensors())
+        return "" if needs else "nothing of the sample requires grad"
+
     def suits(self, trial: Trial) -> bool:
         return trial.accepted and any(t.floating for t in trial.tensors())
 
@@ -81,7 +85,10 @@ class Derivative(Property):
             return None
         if d is None:
             return None
-        return self.judge(trial, d)
+        try:
+            return self.judge(trial, d)
+        except Exception:  # noqa: BLE001  # `GradientIsSlope` tells of a backward that raises
+            return None
 
     def judge(self, trial: Trial, d: Differentiable) -> Problem | None:
         return None
@@ -95,7 +102,7 @@ def _meant(sample: Sample) -> bool:
             return True
     if op.on.name == "maquette" and op.overload.derivatives is not None:
         return True
-    if op.has_kernel("CompositeImplicitAutograd"):
+    if op.has_kernel("CompositeImplicitAutograd") and not op.has_kernel("CPU"):
         return True
     return any(t.requires_grad for t in sample.recipe.tensors())
 
@@ -162,7 +169,14 @@ class GradientIsSlope(Derivative):
     )
 
     def judge(self, trial: Trial, d: Differentiable) -> Problem | None:
-        leaves, outputs = _recorded(d)
+        try:
+            leaves, outputs = _recorded(d)
+        except Exception as error:  # noqa: BLE001  # told as what it is
+            line = author_line(error, [trial.op.function(p) for p in ("backward", "kernel")])
+            text = f"{type(error).__name__}: {_first(error)}"
+            if trial.op.builtin and isinstance(error, NotImplementedError):
+                return None
+            return Problem("a call that records gradients", text, "backward", line, error)
         values = [d.on.array(o) for o in outputs]
         incoming = cotangents(values)
         cases: list[tuple[str, list[Array | None]]] = [("random", list(incoming))]

@@ -115,7 +115,10 @@ class FakeRefuses(Property):
     _draws = ("sample", "mixed", "zeros", "ones", "eye", "normal")
 
     def why_not(self, sample: Sample) -> str:
-        return "its results depend on data" if sample.op.tags & _DATA_TAGS else ""
+        if sample.op.tags & _DATA_TAGS:
+            return "its results depend on data"
+        # What writes and returns nothing needs no fake of its own (L78), so that none can refuse.
+        return "" if sample.op.returns else "it returns nothing"
 
     def suits(self, trial: Trial) -> bool:
         return not trial.accepted and not trial.refused_result

@@ -8,7 +8,7 @@ from maquette.opcheck.copies import same_storage, snapshot, tensors_in, what_cha
 from maquette.opcheck.line_search import line_that_writes
 from maquette.opcheck.properties.base import Problem, Property
 from maquette.opcheck.recipes import Sample
-from maquette.opcheck.trials import Trial
+from maquette.opcheck.trials import Trial, author_line
 from maquette.opcheck.utilities import may_be_written, undeclared_aliases
 
 
@@ -124,6 +124,25 @@ class UndeclaredAlias(Property):
         return None
 
 
+class SampleRuns(Property):
+    """The call that the check was given works."""
+
+    id = "sample.runs"
+    spec = "LX3"
+    hint = "give opcheck arguments that the operator takes"
+
+    def suits(self, trial: Trial) -> bool:
+        return trial.recipe is trial.sample.recipe and not trial.refused_result
+
+    def check(self, trial: Trial) -> Problem | None:
+        error = trial.real.error
+        if error is None:
+            return None
+        line = author_line(error, [trial.op.function("kernel")])
+        got = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Problem("a result", got, line=line, error=error)
+
+
 class ResultsFit(Property):
     """Results are of the number and types that the schema declares."""
 
@@ -230,6 +249,7 @@ def _beside(data: bytes, t: object) -> bytes:
 
 
 MEMORY: tuple[Property, ...] = (
+    SampleRuns(),
     UndeclaredWrite(),
     UnusedWrite(),
     RightWhenShared(),

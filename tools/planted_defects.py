@@ -1,0 +1,145 @@
+"""Plant defects in operators, check them, and count what is caught.
+
+    python tools/planted_defects.py [--on torch] [--only NAME ...] [--json FILE] [--table]
+
+Every defect of `tests/opcheck/planted` is planted in an operator of its own and checked by our
+properties; so is the same operator without it, of which nothing may be found. With ``--on torch``
+the operators are PyTorch's and so is, beside ours, its own `opcheck`: how many each catches, and
+the time that each takes. The exit status is 1 where a defect is missed or a right operator flagged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TESTS = Path(__file__).resolve().parent.parent / "tests" / "opcheck"
+sys.path.insert(0, str(TESTS))
+
+from planted import DEFECTS, Defect  # noqa: E402
+from planted.planting import for_maquette, for_torch  # noqa: E402
+
+
+class Outcome(NamedTuple):
+    """What one check said of one planted defect and of its right twin."""
+
+    name: str
+    caught: tuple[str, ...]
+    flagged: tuple[str, ...]
+    seconds: float
+
+
+def ours(op: Any, args: Any, kwargs: Any) -> tuple[str, ...]:
+    """The ids of our failing properties."""
+    from maquette.opcheck import opcheck
+
+    report = opcheck(op, args, kwargs, report=True)
+    return tuple([f.property for f in report.findings])
+
+
+def theirs(op: Any, args: Any, kwargs: Any) -> tuple[str, ...]:
+    """The names of PyTorch's failing utilities."""
+    import importlib
+
+    library = importlib.import_module("torch.library")
+    with contextlib.redirect_stderr(io.StringIO()):
+        found = library.opcheck(op, args, kwargs, raise_exception=False)
+    return tuple([name for name, outcome in found.items() if outcome != "SUCCESS"])
+
+
+def examined(defect: Defect, check: Any, planter: Any) -> Outcome:
+    """One defect and its twin under a check."""
+    found = []
+    seconds = 0.0
+    for wrong in (True, False):
+        p = planter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            op, args, kwargs = defect.plant(p, wrong)
+            started = time.perf_counter()
+            try:
+                found.append(check(op, args, kwargs))
+            except Exception as error:
+                found.append((f"{type(error).__name__}: {error}"[:90],))
+            seconds += time.perf_counter() - started
+        p.close()
+    return Outcome(defect.name, found[0], found[1], seconds)
+
+
+def chosen(names: Sequence[str], on: str) -> list[Defect]:
+    """The defects that are asked for and that the library has."""
+    return [
+        d
+        for d in DEFECTS
+        if (not names or any(n in d.name for n in names)) and d.only in ("", on)
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print what is caught; 1 where something is missed or a right operator flagged."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--on", choices=("maquette", "torch"), default="maquette")
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--show", action="store_true", help="print what caught each")
+    options = parser.parse_args(argv)
+    planter = for_torch if options.on == "torch" else for_maquette
+    checks = {"maquette's properties": ours}
+    if options.on == "torch":
+        checks["PyTorch's opcheck"] = theirs
+    defects = chosen(options.only, options.on)
+    results: dict[str, list[Outcome]] = {}
+    for title, check in checks.items():
+        results[title] = []
+        for d in defects:
+            outcome = examined(d, check, planter)
+            results[title].append(outcome)
+            if options.show:
+                print(f"{d.spec:5} {d.name}: {', '.join(outcome.caught) or 'MISSED'}", flush=True)
+    code = 0
+    for title, outcomes in results.items():
+        code |= report(title, outcomes, defects) if title.startswith("maq") else 0
+        if not title.startswith("maq"):
+            report(title, outcomes, defects)
+    if options.json:
+        Path(options.json).write_text(
+            json.dumps({t: [o._asdict() for o in os] for t, os in results.items()}, indent=1)
+        )
+    return code
+
+
+def report(title: str, outcomes: Sequence[Outcome], defects: Sequence[Defect]) -> int:
+    """Print the counts of a check, and what it missed or flagged."""
+    missed = [o for o in outcomes if not o.caught]
+    flagged = [o for o in outcomes if o.flagged]
+    mine = title.startswith("maq")
+    if mine:
+        for o, d in zip(outcomes, defects, strict=True):
+            if o.caught and not set(o.caught) & set(d.caught_by):
+                print(f"by another property: {o.name}: {', '.join(o.caught)}, not {d.caught_by}")
+        for o in missed:
+            print(f"missed: {o.name}")
+        for o in flagged:
+            print(f"flagged though right: {o.name}: {', '.join(o.flagged)}")
+    families = Counter(d.family for d in defects)
+    caught = Counter(d.family for d, o in zip(defects, outcomes, strict=True) if o.caught)
+    shown = ", ".join(f"{name} {caught[name]}/{n}" for name, n in families.items())
+    seconds = sum(o.seconds for o in outcomes)
+    print(
+        f"{title}: {len(outcomes) - len(missed)} of {len(outcomes)} defects caught ({shown}); "
+        f"{len(flagged)} of {len(outcomes)} right twins flagged; {seconds:.0f} s"
+    )
+    return int(bool(missed or flagged))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
