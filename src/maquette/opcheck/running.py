@@ -181,18 +181,27 @@ class _Examination:
         return True
 
     def _look_closer(self, trials: Sequence[Trial]) -> None:
-        """The dear properties, one input each in turn until the time is over."""
-        queues = [(p, iter(_spread(trials))) for p in self.dear]
-        while queues and (time.perf_counter() < self.end):
+        """The dear properties in turn, each for a moment, until the time is over."""
+        queues = [(p, iter(sorted(_spread(trials), key=p.rank))) for p in self.dear]
+        while queues and time.perf_counter() < self.end:
             for p, queue in list(queues):
-                done = self.counts.get(p.id, 0) >= p.limit or p.id in self.failed
-                trial = None if done else next((t for t in queue if p.suits(t)), None)
-                if trial is None:
+                if not self._for_a_moment(p, queue):
                     queues.remove((p, queue))
-                else:
-                    self._try(p, trial)
                 if time.perf_counter() > self.end + 1:
                     break
+
+    def _for_a_moment(self, p: Property, queue: Iterator[Trial]) -> bool:
+        """Whether the property has more inputs to see after some."""
+        moment = time.perf_counter() + 0.03
+        while True:
+            if self.counts.get(p.id, 0) >= p.limit or p.id in self.failed:
+                return False
+            trial = next((t for t in queue if p.suits(t)), None)
+            if trial is None:
+                return False
+            self._try(p, trial)
+            if time.perf_counter() > moment:
+                return True
 
     def _conclude(self, trials: Sequence[Trial]) -> None:
         for p in self.active:

@@ -41,6 +41,10 @@ class Property:
         """Whether the input says anything of the property."""
         return trial.accepted
 
+    def rank(self, trial: Trial) -> int:
+        """Which of the inputs a dear property sees first: those of the least rank."""
+        return 0
+
     def check(self, trial: Trial) -> Problem | None:
         """What is wrong at one input, or None."""
         return None

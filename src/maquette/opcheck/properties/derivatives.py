@@ -55,7 +55,7 @@ class Derivative(Property):
     """The common part: which operators and inputs have a derivative to look at."""
 
     dear = True
-    limit = 16
+    limit = 24
     part = "backward"
 
     def why_not(self, sample: Sample) -> str:
@@ -76,7 +76,16 @@ class Derivative(Property):
             and sum(t.numel for t in tensors) <= 200
             and any(r.is_floating_point() or r.is_complex() for r in trial.results())
             and not any(t.values == "special" for t in tensors)
+            and not _other_precision(trial)
         )
+
+    def rank(self, trial: Trial) -> int:
+        label = trial.recipe.label
+        if label == "the sample":
+            return 0
+        if "broadcasts" in label or "None" in label or "0-d" in label:
+            return 1
+        return 2 if ";" not in label else 3
 
     def check(self, trial: Trial) -> Problem | None:
         try:
@@ -92,6 +101,13 @@ class Derivative(Property):
 
     def judge(self, trial: Trial, d: Differentiable) -> Problem | None:
         return None
+
+
+def _other_precision(trial: Trial) -> bool:
+    """Whether the input is another's in another precision: both are looked at in double."""
+    base = trial.sample.recipe.tensors()
+    pairs = zip(base, trial.tensors(), strict=False)
+    return any(a.floating and b.floating and a.dtype != b.dtype for a, b in pairs)
 
 
 def _meant(sample: Sample) -> bool:
