@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from maquette.cli import ops_command, plan_command, run_command
+from maquette.cli import check_command, ops_command, plan_command, run_command
 from maquette.cli.errors import CommandError
 
 __version__ = version("maquette")
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"maquette {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (plan_command, run_command, ops_command):
+    for command in (plan_command, run_command, check_command, ops_command):
         command.add_parser(commands)
     options = parser.parse_args(argv)
     try:

@@ -90,12 +90,18 @@ def _why_none(op: CheckedOperator, args: Sequence[Any], kwargs: Mapping[str, Any
 def _quiet(op: CheckedOperator) -> Iterator[None]:
     """Without warnings, and with the random generator as it was afterwards."""
     state = op.on.torch.get_rng_state()
+    # PyTorch's loop under vmap warns past Python's filters.
+    functorch = op.on.torch._C._functorch if op.on.name == "torch" else None
+    if functorch is not None:
+        functorch._set_vmap_fallback_warning_enabled(False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield
         finally:
             op.on.torch.set_rng_state(state)
+            if functorch is not None:
+                functorch._set_vmap_fallback_warning_enabled(True)
 
 
 class _Examination:

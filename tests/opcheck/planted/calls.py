@@ -9,7 +9,10 @@ from planted.planting import defect
 def untagged_randomness(p, wrong):
     tags = () if wrong else (p.torch.Tag.nondeterministic_seeded,)
     op = p.plain(
-        "(Tensor x) -> Tensor", lambda x: x + p.torch.rand(x.shape), lambda x: x + p.torch.rand(x.shape), tags=tags
+        "(Tensor x) -> Tensor",
+        lambda x: x + p.torch.rand(x.shape),
+        lambda x: x + p.torch.rand(x.shape),
+        tags=tags,
     )
     return op, (p.x(),), {}
 

@@ -307,9 +307,11 @@ def output_kept_as_attribute(p, wrong):
         y = ctx.y if wrong else ctx.saved_tensors[0]
         return grad * y
 
-    return op_of(p, backward, lambda x: x.exp(), setup, fake=lambda x: x.exp()), (
-        p.x(requires_grad=True),
-    ), {}
+    return (
+        op_of(p, backward, lambda x: x.exp(), setup, fake=lambda x: x.exp()),
+        (p.x(requires_grad=True),),
+        {},
+    )
 
 
 @defect("P39", "derivative.second")

@@ -441,7 +441,9 @@ def fake_remembers_the_first_dtype(p, wrong):
     return p.plain("(Tensor x) -> Tensor", lambda x: x * 2, fake), (p.x(),), {}
 
 
-@defect("L85", "fake.real results", "fake.missing", "fake.refuses", "fake.reads data", "fake.device")
+@defect(
+    "L85", "fake.real results", "fake.missing", "fake.refuses", "fake.reads data", "fake.device"
+)
 def fake_returns_a_real_tensor(p, wrong):
     kept = p.x()
 

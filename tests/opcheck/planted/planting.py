@@ -81,7 +81,13 @@ class Planter:
         return made
 
     def plain(
-        self, schema: str, kernel: Any, fake: Any = None, key: str = "CPU", name: str = "op", **more: Any
+        self,
+        schema: str,
+        kernel: Any,
+        fake: Any = None,
+        key: str = "CPU",
+        name: str = "op",
+        **more: Any,
     ) -> Any:
         """An operator of a `Library`, which checks no results."""
         lib = self.library.Library(self.ns, "FRAGMENT")

@@ -216,7 +216,11 @@ def _gross(trial: Trial, single: Any, double: Any) -> str:
     if not known.any():
         return ""
     off = np.abs(a - b)[known] > 0.05 * (np.abs(b)[known] + 1e-3)
-    return f"{int(off.sum())} of {off.size} elements differ by more than 5 %" if off.mean() > 0.3 else ""
+    return (
+        f"{int(off.sum())} of {off.size} elements differ by more than 5 %"
+        if off.mean() > 0.3
+        else ""
+    )
 
 
 class GradModeIsNoValue(Property):

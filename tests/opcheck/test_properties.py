@@ -1,0 +1,238 @@
+"""Our properties: inputs derived from a sample, reports, shrinking (LX3-LX19)."""
+
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from planted import DEFECTS
+from planted.planting import for_maquette
+
+import maquette as mq
+from maquette.library import custom_op, opcheck, opcheck_strategy
+from maquette.opcheck import OpCheckError, OpReport
+from maquette.opcheck.deriving import derived
+from maquette.opcheck.operators import checked
+from maquette.opcheck.properties import PROPERTIES
+from maquette.opcheck.recipes import sample_of
+from maquette.testing import opchecks
+
+Tensor = mq.Tensor
+NAMES = {d.name: d for d in DEFECTS}
+
+
+def examined(name, wrong=True, **more):
+    planter = for_maquette()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        op, args, kwargs = NAMES[name].plant(planter, wrong)
+    try:
+        return opcheck(op, args, kwargs, report=True, **more)
+    finally:
+        planter.close()
+
+
+def found(name, *properties, **more):
+    report = examined(name, properties=list(properties), **more)
+    return {f.property: f for f in report.findings}
+
+
+# One of each family here, all of them under `make verify`.
+QUICK = {
+    "writes_for_one_dtype": "writes.undeclared",
+    "writes_over_nan": "writes.undeclared",
+    "returns_its_input_if_contiguous": "aliases.undeclared",
+    "fake_right_for_the_sample_size_only": "fake.shape",
+    "fake_claims_contiguous": "fake.strides",
+    "fake_takes_sizes_the_kernel_refuses": "fake.accepts",
+    "broadcast_gradient_not_summed": "derivative.value",
+    "missing_conj": "derivative.value",
+    "tensor_kept_as_attribute": "derivative.saved",
+    "vmap_wrong_for_none": "vmap.values",
+    "vmap_one_draw_for_all": "vmap.randomness",
+    "counts_its_calls": "calls.deterministic",
+    "computes_in_a_shared_buffer": "calls.threads",
+    "in_place_twin_differs": "twins.in place",
+    "cost_falls_with_size": "cost.monotone",
+}
+
+
+@pytest.mark.parametrize(("name", "property"), QUICK.items())
+def test_LX19_a_planted_defect_is_caught_by_its_property(name, property):
+    assert property in found(name, property, max_inputs=60, deadline=2)
+
+
+@pytest.mark.parametrize("name", ["fake_wrong_promotion", "vmap_wrong_for_none"])
+def test_LX19_its_right_twin_is_not_flagged(name):
+    assert examined(name, wrong=False, max_inputs=20, deadline=1).ok
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: d.name)
+def test_LX19_every_planted_defect_is_caught_and_its_twin_is_not(defect):
+    caught = [f.property for f in examined(defect.name, deadline=20).findings]
+    assert set(caught) & set(defect.caught_by), caught
+    assert examined(defect.name, wrong=False, deadline=20).ok
+
+
+# --- derived inputs -------------------------------------------------------------------------
+
+
+def recipes(op, *args, **kwargs):
+    sample = sample_of(checked(op), args, kwargs)
+    return sample, list(derived(sample))
+
+
+def test_LX3_sizes_layouts_and_dtypes_are_derived():
+    _, made = recipes(mq.ops.aten.add.Tensor, mq.ones(2, 3), mq.ones(2, 3))
+    tensors = [t for r in made for t in r.tensors()]
+    assert {0, 1, 4} <= {n for t in tensors for n in t.shape}
+    assert any(t.shape == () for t in tensors)
+    assert {"transposed", "sliced", "expanded", "offset"} <= {t.layout for t in tensors}
+    assert {"float16", "bfloat16", "float64", "int64"} <= {t.dtype for t in tensors}
+    assert any(r.tensors()[0].share for r in made)
+    shapes = {tuple(t.shape for t in r.tensors()) for r in made}
+    assert ((2, 3), (1, 3)) in shapes
+    assert ((5, 3), (5, 3)) in shapes or ((4, 3), (4, 3)) in shapes
+
+
+def test_LX3_optionals_lists_and_numbers_are_derived():
+    layer_norm = mq.ops.aten.native_layer_norm.default
+    _, made = recipes(layer_norm, mq.ones(2, 3), [3], mq.ones(3), mq.ones(3), 1e-5)
+    assert any(r.value("weight") is None for r in made)
+    assert any(r.value("normalized_shape") == () for r in made)
+    assert any(r.value("eps") == -1.0 for r in made)
+
+
+def test_LX3_what_the_operator_refuses_is_dropped_and_counted(ns):
+    op = custom_op(f"{ns}::op", _needs_matrix, mutates_args=())
+    op.register_fake(_needs_matrix)
+    report = opcheck(op, (mq.ones(2, 3),), report=True, properties="fake")
+    assert report.ok
+    assert report.inputs > 20
+    assert report.dropped >= 1
+
+
+def _needs_matrix(x: Tensor) -> Tensor:
+    if x.ndim != 2:
+        raise ValueError("a matrix is needed")
+    return x * 2
+
+
+def test_LX3_where_restricts_the_inputs(ns):
+    sizes = []
+
+    def look(x: Tensor) -> Tensor:
+        sizes.append(x.shape[0])
+        return x * 2
+
+    op = custom_op(f"{ns}::op", look, mutates_args=())
+    op.register_fake(mq.empty_like)
+    where = lambda args, kwargs: args[0].ndim == 1 and args[0].shape[0] > 1  # noqa: E731
+    opcheck(op, (mq.ones(3),), properties="fake", where=where, test_utils=[])
+    assert min(sizes) > 1
+
+
+def test_LX4_failures_shrink_to_the_plainest_input():
+    finding = found("fake_claims_contiguous", "fake.strides", deadline=20)["fake.strides"]
+    assert "(torch.ones(2, 2).t().contiguous().t())" in finding.input
+
+
+def test_LX4_equal_seeds_give_equal_inputs():
+    sample, made = recipes(mq.ops.aten.mm.default, mq.ones(2, 3), mq.ones(3, 4))
+    assert made == list(derived(sample))
+    assert made != list(derived(sample, seed=1))
+
+
+def test_LX4_the_strategy_draws_calls_that_work(square):
+    @settings(max_examples=15)
+    @given(opcheck_strategy(square, (mq.ones(2, 3),)))
+    def holds(call):
+        (x,), _ = call
+        assert square(x).shape == x.shape
+
+    holds()
+
+
+def test_LX5_inputs_and_time_are_bounded(square):
+    report = opcheck(square, (mq.ones(2, 3),), report=True, max_inputs=10, deadline=0.5)
+    assert report.inputs <= 10
+    assert 0 < report.seconds < 20
+
+
+def test_LX12_another_device_is_skipped_with_the_reason_where_there_is_none(square):
+    report = opcheck(square, (mq.ones(2),), report=True, properties="calls.devices")
+    assert "device" in report.skipped.get("calls.devices", "device")
+
+
+# --- reports --------------------------------------------------------------------------------
+
+
+def three_defects(ns):
+    def kernel(x: Tensor) -> Tensor:
+        x.add_(1)
+        return x.sum(0)
+
+    op = custom_op(f"{ns}::op", kernel, mutates_args=())
+    op.register_fake(lambda x: x.new_empty(x.shape, dtype=mq.float64))
+    return op
+
+
+def test_LX17_each_defect_is_a_row_with_input_expected_got_and_hint(ns):
+    names = ["writes.undeclared", "fake.shape", "fake.dtype"]
+    report = opcheck(three_defects(ns), (mq.ones(2, 3),), report=True, properties=names)
+    assert [f.property for f in report.findings] == names
+    for finding in report.findings:
+        assert finding.input.startswith(f"torch.ops.{ns}.op.default(torch.")
+        assert finding.expected
+        assert finding.got
+        assert finding.hint
+    assert "x.add_(1)" in report.findings[0].line
+    assert max(map(len, str(report).splitlines())) <= 100
+
+
+def test_LX17_a_report_goes_through_json(ns):
+    report = opcheck(three_defects(ns), (mq.ones(2, 3),), report=True, properties="fake")
+    again = OpReport.from_json(report.to_json())
+    assert again == report
+    assert again.seed == 0
+    assert again.schema.startswith(f"{ns}::op(")
+
+
+def test_LX17_findings_raise_unless_a_report_is_asked_for(ns):
+    op = three_defects(ns)
+    with pytest.raises(OpCheckError, match=r"fake\.shape"):
+        opcheck(op, (mq.ones(2, 3),), properties="fake", test_utils=[])
+    outcome = opcheck(op, (mq.ones(2, 3),), properties="fake", test_utils=[], raise_exception=False)
+    assert isinstance(outcome["fake.shape"], AssertionError)
+
+
+def test_LX17_property_ids_are_distinct_and_unknown_ones_refused(square):
+    assert len({p.id for p in PROPERTIES}) == len(PROPERTIES)
+    with pytest.raises(ValueError, match=r"no property is called nothing.*fake\.shape"):
+        opcheck(square, (mq.ones(2),), properties="nothing")
+
+
+def test_a_sample_that_does_not_work_is_a_finding(ns):
+    op = custom_op(f"{ns}::op", _needs_matrix, mutates_args=())
+    report = opcheck(op, (mq.ones(3),), report=True)
+    assert [f.property for f in report.findings] == ["sample.runs"]
+
+
+# --- an author's tests ------------------------------------------------------------------------
+
+DOUBLE = custom_op("opcheck_author::double", lambda x: x * 2, mutates_args=(),
+                   schema="(Tensor x) -> Tensor")  # fmt: skip
+DOUBLE.register_fake(mq.empty_like)
+CHECKS = opchecks(DOUBLE, [(mq.ones(2, 3),)], properties="fake.shape", test_utils=["test_schema"])
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_LX18_opchecks_are_parameters_for_pytest(check):
+    check()
+
+
+def test_LX18_a_failing_check_asserts_with_the_report(ns):
+    (check,) = opchecks(three_defects(ns), [(mq.ones(2, 3),)], properties="fake.shape")
+    assert check.__name__ == f"{ns}::op-fake.shape"
+    with pytest.raises(AssertionError, match=r"expected\s+result 0: shape"):
+        check()
