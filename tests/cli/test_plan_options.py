@@ -11,6 +11,7 @@ import pytest
 
 import maquette.torch
 from maquette.cli.main import main
+from maquette.plan.report import bytes_text
 
 PROGRAM = """
 import torch
@@ -131,6 +132,15 @@ def test_what_changed_since_another_plan_is_told(
     assert main(["plan", program, *ARGS, "--json", out]) == 0
     assert main(["plan", program, *ARGS[:2], "--symbolic", "B=8", "--diff", out]) == 0
     assert "peak memory" in capsys.readouterr().out.partition("Changes")[2]
+
+
+def test_advice_saves_what_it_says(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    step = [program, *ARGS, "--train", "--optimizer", "adamw"]
+    assert main(["plan", *step, "--advise"]) == 0
+    told = capsys.readouterr().out.partition("Ways to need less")[2]
+    row = next(line for line in told.splitlines() if "--optimizer sgd " in line).split()
+    other = as_json(capsys, program, *ARGS, "--train", "--optimizer", "sgd")
+    assert f"{row[4]} {row[5]}" == bytes_text(int(str(other["peak_bytes"])))
 
 
 WRONG = [

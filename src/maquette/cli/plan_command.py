@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from maquette.cli import plan_options
+from maquette.cli.advice import advice_table, advise
 from maquette.cli.errors import CommandError, failure
 from maquette.cli.plan_options import bytes_of
 from maquette.cli.sources import Program, program
@@ -72,6 +73,9 @@ def run(options: argparse.Namespace) -> int:
         with _console() as console:
             print_report(made, console, title=_title(options, about), depth=options.depth)
             _print_device(options, made, about, console)
+            if options.advise:
+                others = advise(options, made, about.model, lambda o: _plan(o, symbols)[0])
+                console.print(advice_table(others, made))
             if form is not None:
                 console.print(closed_form_table(form))
             if old is not None:

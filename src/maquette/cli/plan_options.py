@@ -69,6 +69,7 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
 
 def _add_answers(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--fit", metavar="80GiB", help="the largest batch (or name) that fits")
+    group.add_argument("--advise", action="store_true", help="plan other ways that need less")
     group.add_argument("--fail-over", metavar="80GiB", help="exit code 3 if the peak is larger")
     group.add_argument("--on", metavar="GPU", help="its allocator's memory, and time by roofline")
     group.add_argument("--price", type=float, metavar="P", help="of an hour of --on: cost a step")
