@@ -220,7 +220,7 @@ def become_maquette() -> None:
     if spec is None or spec.origin is None:
         raise SystemExit("this Python has no torch to take torch.testing._internal from")
     wheel = os.path.dirname(os.path.dirname(spec.origin))
-    installing = importlib.import_module("maquette.torch.installing")
+    installing = importlib.import_module("maquette.torch.face.installing")
     importlib.import_module("maquette.torch").install()
     at = sys.meta_path.index(installing._OUTSIDE)
     sys.meta_path[at] = MaquetteFinder(installing._OUTSIDE)

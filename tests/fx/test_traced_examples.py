@@ -16,7 +16,7 @@ from maquette.core.pytree import tree_leaves
 
 @pytest.fixture(autouse=True)
 def torch_is_maquette() -> Iterator[None]:
-    was = maquette.torch.installing.is_installed()
+    was = maquette.torch.face.installing.is_installed()
     maquette.torch.install()
     yield
     if not was:

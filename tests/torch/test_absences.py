@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import maquette.torch as torch
-from maquette.torch import absences
+from maquette.torch.face import absences
 
 INSTALLED = "import maquette.torch; maquette.torch.install()\n"
 

@@ -10,7 +10,7 @@ import pytest
 
 import maquette as mq
 import maquette.torch as face
-from maquette.torch.running import main
+from maquette.torch.face.running import main
 
 
 def test_install_makes_import_torch_find_the_face(installed: ModuleType) -> None:

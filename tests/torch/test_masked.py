@@ -5,7 +5,7 @@ import math
 import pytest
 
 import maquette.torch as torch
-from maquette.torch import masked
+from maquette.torch.families import masked
 
 
 def example() -> tuple[torch.Tensor, torch.Tensor]:

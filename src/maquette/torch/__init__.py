@@ -18,9 +18,9 @@ from typing import Any
 import maquette as _maquette
 from maquette.aten.catalogue import explain
 from maquette.core.errors import MissingName
-from maquette.torch import paths as _paths
-from maquette.torch.installing import install as install
-from maquette.torch.installing import uninstall as uninstall
+from maquette.torch.face import paths as _paths
+from maquette.torch.face.installing import install as install
+from maquette.torch.face.installing import uninstall as uninstall
 from maquette.torch.version import __version__ as __version__
 
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
@@ -131,7 +131,7 @@ _HERE = {
             "sym_constrain_range",
             "sym_constrain_range_for_size",
         ),
-        "symbolic_numbers",
+        "tracing.symbolic_numbers",
     ),
     **dict.fromkeys(
         (
@@ -144,9 +144,9 @@ _HERE = {
             "saddmm",
             "spmm",
         ),
-        "old_names",
+        "face.old_names",
     ),
-    **dict.fromkeys(("svd_lowrank", "pca_lowrank"), "low_rank"),
+    **dict.fromkeys(("svd_lowrank", "pca_lowrank"), "families.low_rank"),
     **dict.fromkeys(("autocast", "is_autocast_enabled", "get_autocast_dtype", "GradScaler"), "amp"),
     **dict.fromkeys(
         (
@@ -190,9 +190,9 @@ _HERE = {
             "_sync",
             "_to_functional_tensor",
         ),
-        "functionalization",
+        "tracing.functionalization",
     ),
-    "cond": "control_flow",
+    "cond": "tracing.control_flow",
     "to_dlpack": "utils.dlpack",
     "load": "serialization",
     "save": "serialization",
@@ -221,7 +221,7 @@ def _find(name: str) -> object:
     try:
         return getattr(_maquette, name)
     except AttributeError:
-        absent = importlib.import_module(f"{__name__}.old_names").FUNCTIONS.get(name)
+        absent = importlib.import_module(f"{__name__}.face.old_names").FUNCTIONS.get(name)
         if absent is not None:
             return absent
     raise MissingName(lambda: _what_is_missing(name))
@@ -266,6 +266,6 @@ _NOT_TORCH = frozenset(
     Any MissingName ModuleType TensorMeta FakeTensor FakeTensorMode annotations api aten core
     dispatch explain face fake forwarding higher_order importlib installing later low_rank math
     old_names paths plan settings skip_data symbolic symbolic_numbers sys tensor_types zip_files
-    parse_schema running types
+    parse_schema running types devices families saving tracing
     """.split()
 )

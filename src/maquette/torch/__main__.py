@@ -2,6 +2,6 @@
 
 import sys
 
-from maquette.torch.running import main
+from maquette.torch.face.running import main
 
 main(sys.argv[1:])

@@ -1,5 +1,5 @@
 """`torch._custom_ops`: the older names of `torch.library`'s registrations."""
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 __getattr__ = forward(__name__, "maquette.library")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.torch.forwarding import forward, without_underscores
+from maquette.torch.face.forwarding import forward, without_underscores
 
 __getattr__ = forward(
     __name__,

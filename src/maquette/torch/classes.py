@@ -1,6 +1,6 @@
 """`torch.classes`: script classes; none is registered by C++ here."""
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 loaded_libraries: set[str] = set()
 __getattr__ = forward(__name__)

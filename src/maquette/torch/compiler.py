@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 from maquette.torch.settings import compile
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -44,7 +44,7 @@ def download_url_to_file(url: str, dst: str, *args: object, **kwargs: object) ->
 
 def load_state_dict_from_url(url: str, *args: object, **kwargs: object) -> object:
     """The weights of a file that lies in `get_dir` already; RuntimeError if it does not."""
-    from maquette.torch.serialization import load  # noqa: PLC0415  # when first needed
+    from maquette.torch.saving.serialization import load  # noqa: PLC0415  # when first needed
 
     name = str(kwargs.get("file_name") or os.path.basename(urlparse(url).path))
     file = os.path.join(

@@ -10,7 +10,7 @@ from maquette.dispatch.torch_function import (
     call_torch_function,
 )
 from maquette.tensor.tensor import Tensor
-from maquette.torch.forwarding import forward, without_underscores
+from maquette.torch.face.forwarding import forward, without_underscores
 
 
 def is_tensor_like(inp: object) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ContextDecorator
 
-from maquette.torch.forwarding import forward
-from maquette.torch.later import functions_for_later
+from maquette.torch.face.forwarding import forward
+from maquette.torch.face.later import functions_for_later
 
 _LATER: dict[str, Callable[..., object]] = {
     **functions_for_later(

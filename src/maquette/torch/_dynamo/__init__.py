@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from maquette.tensor.tensor import Tensor
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 Dims = int | Sequence[int]
 

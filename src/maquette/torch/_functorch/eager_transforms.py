@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 from maquette.transforms import hessian, jacfwd, jacrev, jvp, linearize, vjp
 from maquette.transforms.gradients import Argnums, chosen_arguments
 from maquette.transforms.inspection import debug_unwrap

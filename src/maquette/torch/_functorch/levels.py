@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maquette.dispatch.base import TransformType
-from maquette.torch.forwarding import forward, without_underscores
+from maquette.torch.face.forwarding import forward, without_underscores
 from maquette.transforms.interpreter import Interpreter as CInterpreter
 
 __getattr__ = forward(

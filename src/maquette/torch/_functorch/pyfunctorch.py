@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.forward_level import JvpInterpreter
 from maquette.transforms.interpreter import (

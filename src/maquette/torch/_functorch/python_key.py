@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from maquette.torch.forwarding import forward
-from maquette.torch.later import functions_for_later
+from maquette.torch.face.forwarding import forward
+from maquette.torch.face.later import functions_for_later
 
 _forwarded = forward(__name__, "maquette.fx", path="_functorch.python_key")
 _LATER = functions_for_later("torch.fx", {"make_fx": "trace modules with torch.fx.symbolic_trace"})

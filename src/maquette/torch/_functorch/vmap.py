@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from maquette.core.pytree import TreeSpec, tree_unflatten
 from maquette.tensor.tensor import Tensor
-from maquette.torch.forwarding import forward, without_underscores
+from maquette.torch.face.forwarding import forward, without_underscores
 from maquette.transforms import inspection
 from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.explaining import function_name

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from maquette.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from maquette.torch.autograd.variable import Variable
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 
 def variable(*args: object, **kwargs: object) -> NoReturn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 from maquette.torch.profiler import profile, record_function
 
 __all__ = ["profile", "record_function"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 Device = object
 
@@ -177,4 +177,4 @@ def is_tf32_supported() -> bool:
 default_generators: tuple[object, ...] = ()
 """The generators of the devices, of which there are none."""
 
-__getattr__ = forward(__name__, "maquette.torch.streams", "maquette.torch.tensor_types")
+__getattr__ = forward(__name__, "maquette.torch.devices.streams", "maquette.torch.tensor_types")

@@ -8,7 +8,7 @@ from typing import Any
 
 from maquette.core import dtype as dtypes
 from maquette.torch import amp
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 
 def _moved(name: str) -> None:

@@ -1,5 +1,5 @@
 """`torch.cuda.streams`: streams and events of a device that is not there."""
 
-from maquette.torch.streams import Event, Stream
+from maquette.torch.devices.streams import Event, Stream
 
 __all__ = ["Event", "Stream"]

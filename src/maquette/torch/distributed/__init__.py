@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from maquette.torch.forwarding import forward
-from maquette.torch.later import functions_for_later
+from maquette.torch.face.forwarding import forward
+from maquette.torch.face.later import functions_for_later
 
 
 def is_available() -> bool:

@@ -12,7 +12,7 @@ from maquette.torch.distributions.continuous import Exponential, Laplace, Normal
 from maquette.torch.distributions.discrete import Bernoulli, Categorical
 from maquette.torch.distributions.divergence import kl_divergence, register_kl
 from maquette.torch.distributions.independent import Independent
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 __all__ = [
     "Bernoulli",

@@ -8,7 +8,7 @@ from maquette.api import functions as mq
 from maquette.nn.base import Module
 from maquette.nn.utils.stateless import functional_call
 from maquette.tensor.tensor import Tensor
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 from maquette.transforms import (
     functionalize,
     grad,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from maquette.nn.base import Module
-from maquette.torch.forwarding import forward
-from maquette.torch.later import functions_for_later
+from maquette.torch.face.forwarding import forward
+from maquette.torch.face.later import functions_for_later
 
 F = TypeVar("F")
 Final = typing.Final

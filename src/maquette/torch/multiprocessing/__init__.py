@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from multiprocessing import *  # noqa: F403  # it stands for that module
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 
 def get_all_sharing_strategies() -> set[str]:

@@ -1,5 +1,5 @@
 """`torch.utils._pytree`: trees of containers, and how the standard ones come apart."""
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 __getattr__ = forward(__name__, "maquette.core.pytree", "maquette.core.pytree_containers")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 __getattr__ = forward(__name__, "maquette.nn.base.hooks")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 from maquette.torch.utils.data.collate import default_collate, default_convert
 from maquette.torch.utils.data.loader import DataLoader, get_worker_info
 

@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-from maquette.torch import absences, paths
+from maquette.torch.face import absences, paths
 
 _FACE = "maquette.torch"
 _REAL = "torch"
@@ -90,7 +90,7 @@ class _Installed(Finder):
         if context is not None and context.name not in (None, _REAL):
             return []
         # Who asks has imported importlib.metadata; importing maquette.torch does without (16 ms).
-        return [importlib.import_module(f"{_FACE}.metadata").StandIn()]
+        return [importlib.import_module(f"{_FACE}.face.metadata").StandIn()]
 
 
 def _second_name(fullname: str, target: str) -> ModuleSpec:

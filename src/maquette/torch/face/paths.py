@@ -13,26 +13,30 @@ import os
 import sys
 from importlib.machinery import PathFinder
 
-from maquette.torch.absences import advice_for
+from maquette.torch.face.absences import advice_for
 
 _FACE = "maquette.torch"
 
 PACKAGES = {
     "_C._functorch": "maquette.torch._functorch.levels",
+    "_decomp": "maquette.fx.decompositions",
     "_dynamo.source": "maquette.symbolic.sources",
     "_higher_order_ops": "maquette.higher_order",
     "_library": "maquette.library",
     "_library.infer_schema": "maquette.library.infer_schema",
     "_subclasses.fake_tensor": "maquette.fake",
-    "_subclasses.functional_tensor": "maquette.torch.functional_tensors",
+    "_subclasses.functional_tensor": "maquette.torch.tracing.functional_tensors",
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.tensor.printing",
+    "_utils": "maquette.torch.saving._utils",
+    "accelerator": "maquette.torch.devices.accelerator",
     "amp": "maquette.amp",
     "autograd.anomaly_mode": "maquette.autograd.anomaly",
     "autograd.forward_ad": "maquette.transforms.forward_ad",
     "autograd.function": "maquette.autograd.function",
     "autograd.grad_mode": "maquette.autograd.grad_mode",
     "autograd.graph": "maquette.autograd.graph",
+    "cpu": "maquette.torch.devices.cpu",
     "distributions.bernoulli": "maquette.torch.distributions.discrete",
     "distributions.categorical": "maquette.torch.distributions.discrete",
     "distributions.distribution": "maquette.torch.distributions.base",
@@ -41,27 +45,39 @@ PACKAGES = {
     "distributions.laplace": "maquette.torch.distributions.continuous",
     "distributions.normal": "maquette.torch.distributions.continuous",
     "distributions.uniform": "maquette.torch.distributions.continuous",
+    "fft": "maquette.torch.families.fft",
     "functional": "maquette.api.functions",
-    "_decomp": "maquette.fx.decompositions",
     "fx": "maquette.fx",
     "fx._compatibility": "maquette.fx.compatibility",
     "fx._pytree": "maquette.fx.pytree_spec",
     "fx._symbolic_trace": "maquette.fx.tracer",
+    "fx.experimental": "maquette.torch.tracing.fx_experimental",
+    "fx.experimental._config": "maquette.torch.tracing.symbolic_config",
     "fx.experimental.const_fold": "maquette.fx.passes.const_fold",
-    "fx.experimental.rewriter": "maquette.fx.rewriter",
-    "fx.experimental": "maquette.torch.fx_experimental",
     "fx.experimental.proxy_tensor": "maquette.fx.proxy_tensor",
-    "fx.experimental._config": "maquette.torch.symbolic_config",
     "fx.experimental.recording": "maquette.symbolic.errors",
-    "fx.experimental.sym_node": "maquette.torch.symbolic_shapes",
-    "fx.experimental.symbolic_shapes": "maquette.torch.symbolic_shapes",
+    "fx.experimental.rewriter": "maquette.fx.rewriter",
+    "fx.experimental.sym_node": "maquette.torch.tracing.symbolic_shapes",
+    "fx.experimental.symbolic_shapes": "maquette.torch.tracing.symbolic_shapes",
     "library": "maquette.library",
+    "linalg": "maquette.torch.families.linalg",
+    "masked": "maquette.torch.families.masked",
+    "mps": "maquette.torch.devices.mps",
+    "mtia": "maquette.torch.devices.mtia",
     "nn": "maquette.nn",
     "ops": "maquette.ops",
     "optim": "maquette.optim",
+    "serialization": "maquette.torch.saving.serialization",
+    "sparse": "maquette.torch.families.sparse",
+    "special": "maquette.torch.families.special",
+    "storage": "maquette.torch.saving.storage",
     "utils.data._utils": "maquette.torch.utils.data",
+    "xpu": "maquette.torch.devices.xpu",
 }
 
+
+# Packages of this face that torch has not.
+_OWN = frozenset(("devices", "face", "families", "saving", "tracing"))
 
 _FOUND: dict[str, str] = {}
 _REMEMBERED = 4096
@@ -92,13 +108,11 @@ def torch_path(module: str) -> str:
     """The path below ``torch`` that a module of maquette serves; "" for the top."""
     if module == _FACE or module == "maquette":
         return ""
-    if module.startswith(f"{_FACE}."):
-        return module.removeprefix(f"{_FACE}.")
     served = ((package, path) for path, package in PACKAGES.items())
     for package, path in sorted(served, key=lambda pair: (-len(pair[0]), len(pair[1]))):
         if module == package or module.startswith(f"{package}."):
             return path + module.removeprefix(package)
-    return ""
+    return module.removeprefix(f"{_FACE}.") if module.startswith(f"{_FACE}.") else ""
 
 
 def _exists(module: str) -> bool:
@@ -114,6 +128,6 @@ def _exists(module: str) -> bool:
 
 def top_level() -> list[str]:
     """The submodules of torch: those that other packages serve, and the files of this one."""
-    here = os.listdir(os.path.dirname(__file__))
+    here = os.listdir(os.path.dirname(os.path.dirname(__file__)))
     files = {name.removesuffix(".py") for name in here if not name.startswith("__")}
-    return sorted({path.partition(".")[0] for path in PACKAGES} | files)
+    return sorted(({path.partition(".")[0] for path in PACKAGES} | files) - _OWN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maquette.aten.linalg.factorizations import LinAlgError as LinAlgError
 from maquette.dispatch.registry import ops
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 __getattr__ = forward(__name__, "maquette", spellings=lambda name: (f"linalg_{name}",))
 

@@ -22,8 +22,8 @@ from maquette.core.dtype import dtype
 from maquette.tensor.copying import rebuild_storage
 from maquette.tensor.saving import FileError, name_of
 from maquette.tensor.storage import UntypedStorage
-from maquette.torch._utils import StoredElements
-from maquette.torch.pickles import Pickler, kind_of, unpickle
+from maquette.torch.saving._utils import StoredElements
+from maquette.torch.saving.pickles import Pickler, kind_of, unpickle
 
 Bytes = npt.NDArray[np.uint8]
 _NUMBER = 0x1950A86A20F9469CFC6C

@@ -33,7 +33,8 @@ from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
-from maquette.torch import _utils, paths, storage
+from maquette.torch.face import paths
+from maquette.torch.saving import _utils, storage
 
 # --- PyTorch's names of things -------------------------------------------------------
 

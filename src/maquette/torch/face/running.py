@@ -7,7 +7,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-from maquette.torch.installing import install
+from maquette.torch.face.installing import install
 
 
 def run_script(path: str, arguments: Sequence[str] = ()) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from maquette.core.device import device
-from maquette.torch._absent import device_count, empty_cache, is_available, synchronize
-from maquette.torch.forwarding import forward
+from maquette.torch.devices._absent import device_count, empty_cache, is_available, synchronize
+from maquette.torch.face.forwarding import forward
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
@@ -13,4 +13,4 @@ def current_accelerator(check_available: bool = False) -> device | None:
 
 
 __all__ = ["current_accelerator", "device_count", "empty_cache", "is_available", "synchronize"]
-__getattr__ = forward(__name__, "maquette.torch._absent", "maquette.torch.streams")
+__getattr__ = forward(__name__, "maquette.torch.devices._absent", "maquette.torch.devices.streams")

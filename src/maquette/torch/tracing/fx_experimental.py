@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 __path__: list[str] = []  # a package, so that its modules can be imported
 __getattr__ = forward(__name__, path="fx.experimental")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from maquette.torch import paths
+from maquette.torch.face import paths
 
 Spellings = Callable[[str], Iterable[str]]
 
@@ -30,7 +30,7 @@ def forward(
     spellings: under which names to look for a name. path: torch's, unless it is the module's own.
     AttributeError says what is missing.
     """
-    place = path or module.removeprefix("maquette.torch.")
+    place = path or paths.torch_path(module)
 
     def __getattr__(name: str) -> object:
         found = None if name.startswith("__") else _search(place, name, packages, spellings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from maquette.dispatch.registry import ops
-from maquette.torch.forwarding import forward
+from maquette.torch.face.forwarding import forward
 
 __getattr__ = forward(__name__, "maquette", spellings=lambda name: (f"special_{name}",))
 

@@ -16,7 +16,7 @@ from maquette.api.layout_methods import (
     removed,
 )
 from maquette.tensor.tensor import Tensor
-from maquette.torch.later import functions_for_later
+from maquette.torch.face.later import functions_for_later
 
 _QUANTIZED = (
     "quantize_per_tensor", "quantize_per_tensor_dynamic", "quantize_per_channel",

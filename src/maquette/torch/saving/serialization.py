@@ -31,9 +31,9 @@ from maquette.tensor.saving import (
     name_of,
 )
 from maquette.tensor.storage import UntypedStorage
-from maquette.torch import legacy_files
-from maquette.torch._utils import StoredElements, _get_layout
-from maquette.torch.pickles import (
+from maquette.torch.saving import legacy_files
+from maquette.torch.saving._utils import StoredElements, _get_layout
+from maquette.torch.saving.pickles import (
     Pickler,
     add_safe_globals,
     clear_safe_globals,
@@ -42,8 +42,8 @@ from maquette.torch.pickles import (
     safe_globals,
     unpickle,
 )
-from maquette.torch.records import Reader as ArchiveReader
-from maquette.torch.records import Writer as ArchiveWriter
+from maquette.torch.saving.records import Reader as ArchiveReader
+from maquette.torch.saving.records import Writer as ArchiveWriter
 
 MapLocation = (
     str | device | Mapping[str, str] | Callable[[UntypedStorage, str], UntypedStorage | None] | None

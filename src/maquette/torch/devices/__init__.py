@@ -1,0 +1,1 @@
+"""Modules of kinds of devices: there is one, and no other."""

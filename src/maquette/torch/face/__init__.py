@@ -1,0 +1,1 @@
+"""How the names of torch are found: paths, modules that hand names on, absences, installation."""

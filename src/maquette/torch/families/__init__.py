@@ -1,0 +1,1 @@
+"""Operators by family: linear algebra, Fourier transforms, special functions, sparse, masked."""

@@ -1,0 +1,1 @@
+"""What tracers, functionalization and symbolic shapes are called by."""
