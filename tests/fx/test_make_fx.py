@@ -7,8 +7,8 @@ import pytest
 
 import maquette as mq
 from maquette import fx, nn
-from maquette.fx.operator_tracing import get_isolated_graphmodule
-from maquette.fx.proxy_mode import (
+from maquette.fx.tracing.operator_tracing import get_isolated_graphmodule
+from maquette.fx.tracing.proxy_mode import (
     ProxyTorchDispatchMode,
     disable_proxy_modes_tracing,
     get_proxy_mode,

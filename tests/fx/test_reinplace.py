@@ -9,7 +9,7 @@ import maquette as mq
 import maquette.torch as torch
 from maquette.fx.passes.fake_tensor_prop import FakeTensorProp
 from maquette.fx.passes.reinplace import reinplace
-from maquette.fx.proxy_tensor import make_fx
+from maquette.fx.tracing.proxy_tensor import make_fx
 from maquette.torch.multiprocessing import reductions
 from maquette.transforms import functionalize
 

@@ -166,7 +166,7 @@ def test_submodules_are_added_and_deleted() -> None:
 
 
 def test_assertions_are_recorded_after_rewriting() -> None:
-    from maquette.fx.rewriter import RewritingTracer
+    from maquette.fx.tracing.rewriter import RewritingTracer
 
     class Checked(nn.Module):
         def forward(self, x: mq.Tensor) -> mq.Tensor:

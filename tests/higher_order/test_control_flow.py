@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import maquette as mq
 import maquette.torch as torch
-from maquette.fx.proxy_tensor import make_fx
+from maquette.fx.tracing.proxy_tensor import make_fx
 from maquette.higher_order import associative_scan, cond, scan, while_loop
 from maquette.higher_order import map as map_over
 from maquette.transforms import functionalize, grad, jvp, vmap

@@ -3,7 +3,7 @@
 import pytest
 
 import maquette as mq
-from maquette.fx.proxy_tensor import make_fx
+from maquette.fx.tracing.proxy_tensor import make_fx
 from maquette.higher_order.effects import with_effects
 from maquette.library.effects import EffectType, get_effect, register_effectful_op
 from maquette.torch._subclasses.functional_tensor import (

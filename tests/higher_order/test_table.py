@@ -13,7 +13,7 @@ import pytest
 import maquette as mq
 import maquette.torch as torch
 from maquette import nn
-from maquette.fx.proxy_tensor import make_fx
+from maquette.fx.tracing.proxy_tensor import make_fx
 from maquette.higher_order import (
     associative_scan,
     auto_functionalized,

@@ -3,7 +3,7 @@
 import pytest
 
 import maquette as mq
-from maquette.fx.proxy_tensor import make_fx
+from maquette.fx.tracing.proxy_tensor import make_fx
 from maquette.higher_order import (
     auto_functionalized,
     invoke_subgraph,

@@ -7,7 +7,7 @@ from functional_programs import differences, make
 
 import maquette as mq
 import maquette.torch as torch
-from maquette.fx.proxy_tensor import make_fx
+from maquette.fx.tracing.proxy_tensor import make_fx
 from maquette.torch._dispatch.python import enable_crossref_functionalize
 from maquette.torch._subclasses.functional_tensor import (
     FunctionalTensor,

@@ -6,16 +6,17 @@ Names only; what each file has is said at its beginning.
 import importlib
 from types import ModuleType
 
-from maquette.fx import immutable_collections, proxy, traceback
+from maquette.fx import immutable_collections, traceback
 from maquette.fx.codegen import CodeGen, PythonCode
 from maquette.fx.graph import Graph, PyTreeCodeGen
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.interpreter import Interpreter, Transformer
 from maquette.fx.node import Node, has_side_effect, map_arg
-from maquette.fx.operator_tracing import make_fx
-from maquette.fx.proxy import Proxy
 from maquette.fx.saving import from_json, to_json
-from maquette.fx.tracer import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+from maquette.fx.tracing import proxy
+from maquette.fx.tracing.operator_tracing import make_fx
+from maquette.fx.tracing.proxy import Proxy
+from maquette.fx.tracing.tracer import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
 
 # Modules that few programs need, and PyTorch's names for modules of ours.
 _MODULES = {
@@ -24,7 +25,7 @@ _MODULES = {
     },
     "_compatibility": "compatibility",
     "_pytree": "pytree_spec",
-    "_symbolic_trace": "tracer",
+    "_symbolic_trace": "tracing.tracer",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from maquette.fx.compatibility import compatibility
-from maquette.fx.proxy import Proxy
+from maquette.fx.tracing.proxy import Proxy
 
 
 @compatibility(is_backward_compatible=False)

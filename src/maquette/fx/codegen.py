@@ -436,7 +436,7 @@ def _without_marks(body: str, offset: int) -> tuple[list[str], dict[int, int | N
 
 
 def _wrap() -> Any:
-    from maquette.fx.tracer import wrap  # noqa: PLC0415  # the tracer makes graphs
+    from maquette.fx.tracing.tracer import wrap  # noqa: PLC0415  # the tracer makes graphs
 
     return wrap
 

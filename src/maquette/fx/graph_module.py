@@ -479,7 +479,7 @@ def indented(text: str, by: int = 4) -> str:
 @compatibility(is_backward_compatible=True)
 def reduce_graph_module(body: dict[Any, Any], import_block: str = "") -> Any:
     """A graph module of the state that PyTorch pickles: its code is run and traced again."""
-    from maquette.fx.tracer import Tracer  # noqa: PLC0415  # the tracer makes graph modules
+    from maquette.fx.tracing.tracer import Tracer  # noqa: PLC0415  # the tracer makes graph modules
 
     class KeepModules(Tracer):
         def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:

@@ -14,8 +14,8 @@ from maquette.fx.compatibility import compatibility
 from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Argument, Node, Target, map_aggregate, map_arg
-from maquette.fx.proxy import Proxy
-from maquette.fx.tracer import Tracer
+from maquette.fx.tracing.proxy import Proxy
+from maquette.fx.tracing.tracer import Tracer
 
 
 @compatibility(is_backward_compatible=True)

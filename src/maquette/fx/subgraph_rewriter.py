@@ -12,7 +12,7 @@ from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule, copy_attribute
 from maquette.fx.node import Node
 from maquette.fx.passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
-from maquette.fx.tracer import symbolic_trace
+from maquette.fx.tracing.tracer import symbolic_trace
 from maquette.nn.base import Module
 
 Program = Callable[..., Any] | Graph | GraphModule

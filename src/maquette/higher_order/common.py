@@ -21,9 +21,9 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tls import tls
 from maquette.fake.mode import FakeTensorMode
 from maquette.fx.graph_module import GraphModule
-from maquette.fx.operator_tracing import make_fx
-from maquette.fx.proxy_mode import ProxyTorchDispatchMode, _Arguments
-from maquette.fx.tracked import track
+from maquette.fx.tracing.operator_tracing import make_fx
+from maquette.fx.tracing.proxy_mode import ProxyTorchDispatchMode, _Arguments
+from maquette.fx.tracing.tracked import track
 from maquette.higher_order.captured import captured_tensors
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor, alias

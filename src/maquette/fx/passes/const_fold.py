@@ -11,7 +11,7 @@ from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Node, map_arg
 from maquette.fx.passes.split_module import split_module
-from maquette.fx.tracer import symbolic_trace
+from maquette.fx.tracing.tracer import symbolic_trace
 from maquette.nn import ParameterList
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter

@@ -17,14 +17,14 @@ from maquette.dispatch.tls import tls
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor, fresh_fake, make_fake
 from maquette.fx.node import Node
-from maquette.fx.proxy import Proxy
 from maquette.fx.shapes import TensorMetadata, tensor_metadata
+from maquette.fx.tracing.proxy import Proxy
 from maquette.tensor.keys import NOT_INHERITED
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from maquette.fx.operator_tracing import PythonKeyTracer
+    from maquette.fx.tracing.operator_tracing import PythonKeyTracer
 
 
 class Tracked(NamedTuple):

@@ -18,7 +18,7 @@ from maquette.api.checks import _assert
 from maquette.dispatch.generated import defined_by
 from maquette.fx.annotate import annotate
 from maquette.fx.graph import Graph
-from maquette.fx.tracer import Tracer
+from maquette.fx.tracing.tracer import Tracer
 from maquette.nn.base import Module
 
 _ASSERT, _ANNOTATE = "_traced_assert", "_traced_annotate"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from maquette.fx.operator_tracing import (
+from maquette.fx.tracing.operator_tracing import (
     PythonKeyTracer,
     decompose,
     dispatch_trace,
@@ -11,7 +11,7 @@ from maquette.fx.operator_tracing import (
     make_fx,
     wrap_key,
 )
-from maquette.fx.proxy_mode import (
+from maquette.fx.tracing.proxy_mode import (
     CONSTANT_NUMEL_LIMIT,
     ProxyTorchDispatchMode,
     disable_proxy_modes_tracing,
@@ -19,7 +19,7 @@ from maquette.fx.proxy_mode import (
     get_proxy_mode,
     maybe_disable_proxy_mode,
 )
-from maquette.fx.tracked import (
+from maquette.fx.tracing.tracked import (
     _ProxyTensor,
     get_proxy_slot,
     has_proxy_slot,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from maquette.fx.node import map_aggregate
-from maquette.fx.proxy import Proxy
+from maquette.fx.tracing.proxy import Proxy
 
 _ABSENT = object()
 

@@ -24,12 +24,16 @@ from maquette.fx import traceback as fx_traceback
 from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Argument, Node
-from maquette.fx.patching import Patcher
-from maquette.fx.proxy import Proxy
-from maquette.fx.proxy_mode import DecompositionTable, ProxyTorchDispatchMode, get_proxy_mode
-from maquette.fx.symbol_nodes import SymbolNodes
-from maquette.fx.tracer import PH, Tracer
-from maquette.fx.tracked import TensorTable, track
+from maquette.fx.tracing.patching import Patcher
+from maquette.fx.tracing.proxy import Proxy
+from maquette.fx.tracing.proxy_mode import (
+    DecompositionTable,
+    ProxyTorchDispatchMode,
+    get_proxy_mode,
+)
+from maquette.fx.tracing.symbol_nodes import SymbolNodes
+from maquette.fx.tracing.tracer import PH, Tracer
+from maquette.fx.tracing.tracked import TensorTable, track
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
@@ -362,7 +366,7 @@ def get_isolated_graphmodule(
         nested: Any = pytree.tree_unflatten(flat, spec)
         return func(*nested[0], **nested[1])
 
-    from maquette.fx.proxy_mode import disable_proxy_modes_tracing  # noqa: PLC0415
+    from maquette.fx.tracing.proxy_mode import disable_proxy_modes_tracing  # noqa: PLC0415
 
     with disable_proxy_modes_tracing():
         return make_fx(unflattened, decomposition_table, tracing_mode)(*leaves)

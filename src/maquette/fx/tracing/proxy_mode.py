@@ -32,12 +32,12 @@ from maquette.fake.tensor import FakeTensor
 from maquette.fx import traceback as fx_traceback
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.node import Argument, Node
-from maquette.fx.proxy import user_frame, user_stack
-from maquette.fx.tracked import describe, track
+from maquette.fx.tracing.proxy import user_frame, user_stack
+from maquette.fx.tracing.tracked import describe, track
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from maquette.fx.operator_tracing import PythonKeyTracer
+    from maquette.fx.tracing.operator_tracing import PythonKeyTracer
 
 aten = ops.aten
 DecompositionTable = Mapping[Any, Callable[..., Any]]

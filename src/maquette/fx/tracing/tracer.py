@@ -25,9 +25,9 @@ from maquette.fx.compatibility import compatibility
 from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Argument, Node, base_types, has_side_effect
-from maquette.fx.patching import Patcher, find_proxy, tracing
-from maquette.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 from maquette.fx.pytree_codegen import PyTreeCodeGen, _PyTreeInfo
+from maquette.fx.tracing.patching import Patcher, find_proxy, tracing
+from maquette.fx.tracing.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
