@@ -129,6 +129,7 @@ _NAMES = {
         ),
         "maquette.api.sparse_functions",
     ),
+    "_mkldnn": "maquette.core.layout",
     "SymFloat": "maquette.symbolic",
     "SymInt": "maquette.symbolic",
     **dict.fromkeys(

@@ -1,6 +1,6 @@
 """Descriptions of tensors, and tensors made from them (M1-M25).
 
-Of M6, M7 and M22 what asks for sparse tensors, vmap or symbolic sizes is not there to be checked.
+Other kinds of tensors are in `test_meta_conversion.py`, symbolic sizes in `test_meta_symbols.py`.
 """
 
 from __future__ import annotations

@@ -106,6 +106,20 @@ REMOVED = {
     "solve": "use torch.linalg.solve(A, B), whose arguments are the other way round",
     "matrix_rank": "use torch.linalg.matrix_rank, whose `symmetric` is called `hermitian`",
 }
+# --- views ---------------------------------------------------------------------------
+
+
+def _view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
+    """The view that this one is of its root, of another; None if that is not like the root."""
+    root = self._base
+    if root is None or root.meta is not new_base.meta:
+        return None
+    meta = self.meta
+    of_root = new_base if meta.dtype is new_base.dtype else new_base.view(meta.dtype)
+    made: Tensor = of_root.as_strided(meta.shape, meta.strides, meta.offset)
+    return made
+
+
 # --- names of old --------------------------------------------------------------------
 
 
@@ -132,7 +146,7 @@ def attach() -> None:
         setattr(Tensor, f"is_{kind}", _is_on(kind))
     for kind in ("ipu", "mtia", "xpu"):
         setattr(Tensor, kind, _moved_to(kind))
-    for method in (dequantize, is_distributed, reinforce, to_sparse_coo):
+    for method in (_view_func, dequantize, is_distributed, reinforce, to_sparse_coo):
         setattr(Tensor, method.__name__, method)
     for name in (*QUANTIZED, *OTHER):
         setattr(Tensor, name, absent(name, OTHER.get(name) or NO_QUANTIZED))

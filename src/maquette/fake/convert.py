@@ -5,37 +5,33 @@ Weak on both sides: neither the original nor its fake is kept alive by the memo 
 
 from __future__ import annotations
 
-import math
 import weakref
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from maquette import symbolic
-from maquette.autograd.grad_mode import enable_grad, set_grad_enabled
-from maquette.autograd.node import RaisingNode, set_history
 from maquette.core.device import canonical, device
-from maquette.core.dtype import float64, int64
-from maquette.core.layout import sparse_coo, strided
+from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
-from maquette.fake.dynamic import ITEM
-from maquette.fake.exceptions import UnsupportedFakeTensorException
-from maquette.fake.layouts import pattern_of, specifying_nothing
+from maquette.fake.describe import counts_as_inference
+from maquette.fake.symbols import Symbols, remember_value
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
-from maquette.symbolic.numbers import SymInt
+from maquette.fake.unusual import (
+    carry_grad,
+    convert_unusual,
+    is_unusual,
+    keep_kind,
+    outside_transforms,
+)
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, fake_keys_for
-from maquette.tensor.sparse import SPARSE_LAYOUTS, coo_parts, set_parts
+from maquette.tensor.parameter import Parameter
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
 
-_BACKWARD = (
-    "Backward of an example input: this fake stands for a tensor in the middle of a graph whose "
-    "history was not converted; call backward on results of leaves"
-)
-
-
+_PLAIN = (Tensor, Parameter, FakeTensor)
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -84,74 +80,6 @@ class Memo(Generic[T, S]):
         return len(self._entries)
 
 
-def carry_grad(made: Tensor, *, leaf: bool) -> None:
-    """Let a converted tensor require grad: a leaf, or one whose backward says that it cannot be."""
-    if leaf:
-        made._autograd().requires_grad = True
-        made._keys |= K.REQUIRES_GRAD
-    elif made._base is None or not made._base._keys & K.REQUIRES_GRAD:
-        set_history(made, RaisingNode((), (), "ExampleInputBackward", _BACKWARD), 0)
-    else:
-        made._autograd().view_version = -2
-        made._keys |= K.REQUIRES_GRAD
-
-
-class Symbols(NamedTuple):
-    """How the sizes of a tensor become symbolic: in which environment, found where, which kinds."""
-
-    env: symbolic.ShapeEnv
-    source: object = None
-    context: object = None
-
-    def of_attribute(self, name: str, context: object) -> Symbols:
-        """The same for a tensor that belongs to this one."""
-        if self.source is None:
-            return Symbols(self.env, None, context)
-        source = symbolic.AttrSource(symbolic.source_of(self.source), name)
-        return Symbols(self.env, source, context)
-
-    def of_base(self) -> Symbols:
-        """The same for the base of a view."""
-        return self.of_attribute("_base", getattr(self.context, "view_base_context", None))
-
-    def meta_of(self, t: Tensor) -> TensorMeta:
-        """The meta of ``t`` with symbolic sizes; a fake of this environment keeps its own."""
-        meta = t.meta
-        if meta.is_symbolic and _env_of(meta) is self.env:
-            return meta
-        shape, strides, offset = self.env.symbolic_geometry(
-            meta.shape,
-            meta.strides,
-            meta.offset,
-            self.source,
-            symbolic_context=self.context,
-            marks=symbolic.marks_of(t),
-        )
-        return TensorMeta.of(meta.dtype, shape, strides, offset, meta.device, meta.layout)
-
-    def remember_value(self, t: Tensor, fake: FakeTensor) -> None:
-        """The item of an input that is one plain number is a symbol with a hint (F48)."""
-        mode = fake.fake_mode
-        if self.source is None or mode.export or t.fake_mode is not None or t._data is None:
-            return
-        if t.meta.shape or t.meta.device.type != "cpu" or t.meta.dtype not in (int64, float64):
-            return
-        value = t._data.item()
-        if isinstance(value, float) and not math.isfinite(value):
-            return
-        env, item = self.env, symbolic.CallSource(symbolic.source_of(self.source), "item")
-        made = env.poly_of(env.create_unspecified_symbol(value, item))
-        kind = float if isinstance(value, float) else int
-        mode.size_memos.put(fake, ITEM, mode.epoch, [env.node(made, kind).number])
-
-
-def _env_of(meta: TensorMeta) -> object:
-    for number in (*meta.shape, *meta.strides, meta.offset):
-        if isinstance(number, SymInt):
-            return number.node.shape_env
-    return None
-
-
 def _bytes_of(t: Tensor, meta: TensorMeta) -> int:
     """The bytes of a storage: symbolic where it is exactly as large as the tensor needs."""
     if meta.is_symbolic and t.meta.storage_bytes == t._storage._nbytes:
@@ -174,10 +102,21 @@ class FakeTensorConverter:
             return fake
         fake = self._make(t, symbols)
         self._tensors.remember(t, fake)
-        if t._ag is not None and t._ag.grad is not None:
-            of_grad = None if symbols is None else symbols.of_attribute("grad", symbols.context)
-            fake._autograd().grad = self.convert(t._ag.grad, of_grad)
+        history = t._ag
+        if history is not None:
+            if history.creation_meta and fake._base is not None:
+                fake._autograd().creation_meta = history.creation_meta
+            if history.grad is not None:
+                self._convert_grad(t, fake, history.grad, symbols)
         return fake
+
+    def _convert_grad(
+        self, t: Tensor, fake: FakeTensor, grad: Tensor, symbols: Symbols | None
+    ) -> None:
+        of_grad = None if symbols is None else symbols.of_grad(t, grad)
+        made = self.convert(grad, of_grad)
+        expect_alike(fake.meta.shape, made.meta.shape)  # a guard, where both have symbols
+        fake._autograd().grad = made
 
     def from_real_tensor(
         self, fake_mode: FakeTensorMode, t: Tensor, make_constant: bool = False
@@ -221,11 +160,32 @@ class FakeTensorConverter:
         )
 
     def _make(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
-        meta = t.meta
+        base = t._base
+        plain = t.__class__ in _PLAIN and t.meta.layout is strided
+        if plain and (base is None or (base.__class__ in _PLAIN and base.meta.layout is strided)):
+            return self.plain(t, symbols)
+        if not is_unusual(t):
+            return self.plain(t, symbols)
+        with outside_transforms():
+            return cast(FakeTensor, convert_unusual(self, t, symbols))
+
+    def fresh(self, meta: TensorMeta) -> FakeTensor:
+        """A new fake, on the device that accelerators without an index mean."""
+        return fresh_fake(self._of(), meta.with_device(canonical(meta.device)))
+
+    def running(self) -> FakeTensorMode:
+        """The mode."""
+        return self._of()
+
+    def _of(self) -> FakeTensorMode:
         mode = self._mode()
         assert mode is not None
-        if meta.layout is not strided:
-            return self._make_sparse(mode, t, symbols)
+        return mode
+
+    def plain(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
+        """The fake of a dense tensor, whatever its class."""
+        meta = t.meta
+        mode = self._of()
         if meta.device.type == "meta" and not mode.allow_meta:
             raise AssertionError(f"meta tensors are not allowed in this mode, got {meta}")
         if symbols is not None:
@@ -233,12 +193,10 @@ class FakeTensorConverter:
         base = None
         if t._base is not None:
             base = self.convert(t._base, None if symbols is None else symbols.of_base())
-            if base.meta.layout is not strided:
-                return self._values_of(t, base)
         on = canonical(meta.device)
         keys = fake_keys_for(meta if on is meta.device else meta.with_device(on))
         keys |= t._keys & (CONJUGATE | NEGATIVE)
-        if not t._keys & ADINPLACE:
+        if not t._keys & ADINPLACE and counts_as_inference(t):
             keys &= INFERENCE_MASK
         storage = self._storage(t._storage, _bytes_of(t, meta))
         fake = make_fake(mode, meta, storage, keys)
@@ -248,52 +206,13 @@ class FakeTensorConverter:
             fake._vc = base._version_counter()
         if t._is_param:
             fake._is_param = True
+        elif getattr(t, "_is_buffer", False):
+            keep_kind(t, fake)
         if t._keys & K.REQUIRES_GRAD:
             carry_grad(fake, leaf=t.is_leaf)
         if symbols is not None:
-            symbols.remember_value(t, fake)
+            remember_value(symbols, t, fake)
         return fake
-
-    def _make_sparse(self, mode: FakeTensorMode, t: Tensor, symbols: Symbols | None) -> FakeTensor:
-        """The fake of a sparse tensor, which specifies nothing (M54, M55)."""
-        meta = t.meta
-        if meta.layout not in SPARSE_LAYOUTS:
-            raise UnsupportedFakeTensorException(f"tensors of layout {meta.layout}, here {meta}")
-        shape = meta.shape
-        # Sizes become symbols only where that is asked for, or where they are symbols already.
-        if symbols is not None and (symbols.context is not None or meta.is_symbolic):
-            shape = symbols.meta_of(t).shape
-        pattern = pattern_of(t)._replace(device=canonical(meta.device))
-        fake = specifying_nothing(pattern, shape, lambda meta: fresh_fake(mode, meta))
-        assert isinstance(fake, FakeTensor)
-        if not t._keys & ADINPLACE:
-            fake._keys &= INFERENCE_MASK
-        if t._is_param:
-            fake._is_param = True
-        if t._keys & K.REQUIRES_GRAD:
-            if t.is_leaf or meta.layout is not sparse_coo:
-                carry_grad(fake, leaf=t.is_leaf)
-            else:
-                fake = self._cloned(mode, fake, pattern.coalesced)
-        return fake
-
-    def _cloned(self, mode: FakeTensorMode, fake: FakeTensor, coalesced: bool) -> FakeTensor:
-        """A fake with a history, which PyTorch gives a COO tensor by a clone."""
-        fake._require_grad()
-        with enable_grad(), mode:
-            made = fake.clone()
-        assert isinstance(made, FakeTensor)
-        set_parts(made, coo_parts(made)._replace(coalesced=coalesced))
-        return made
-
-    def _values_of(self, t: Tensor, base: FakeTensor) -> FakeTensor:
-        """The fake of a view of a sparse tensor, of which there is one: its values."""
-        if base.meta.layout is sparse_coo or t.meta.layout is not strided:
-            raise UnsupportedFakeTensorException(f"a view of a {base.meta.layout} tensor: {t.meta}")
-        with set_grad_enabled(t.requires_grad and not t.is_leaf):
-            made = base.values()
-        assert isinstance(made, FakeTensor)
-        return made
 
     def _storage(self, real: UntypedStorage, nbytes: int) -> UntypedStorage:
         fake = self._storages.get(real)

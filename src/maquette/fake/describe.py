@@ -2,8 +2,7 @@
 
 A `MetaTensorDescriber` numbers tensors and storages by identity and describes them; a description
 holds the numbers of what it is about, never the tensor (unless it is asked to keep data). Making
-tensors from descriptions is `meta_converter.py`. Of sparse tensors the parts are not described yet,
-of nested and functorch-wrapped ones nothing is.
+tensors like the described ones is `meta_converter.py`.
 """
 
 from __future__ import annotations
@@ -13,18 +12,26 @@ import enum
 import itertools
 import json
 import logging
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
-from maquette.core.layout import layout, sparse_coo, strided
+from maquette.core.layout import layout, mkldnn, sparse_coo, strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
+from maquette.tensor.keys import ADINPLACE
+from maquette.tensor.nested_ints import nested_int_of
+from maquette.tensor.sparse import BY_ROWS, COMPRESSED, SPARSE_LAYOUTS, coo_parts, sparse_dims
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.functional.wrapper import FunctionalWrapper
+from maquette.transforms.interpreter import stack, top
+from maquette.transforms.wrappers import BatchedTensor, DualTensor, GradTrackingTensor, Wrapper
 
 T = TypeVar("T")
 _describers = itertools.count()
@@ -71,37 +78,72 @@ class Numbers(Generic[T]):
         return len(self._entries)
 
 
-@dataclass(frozen=True)
+Visit = Callable[[int], int]
+
+
 class ViewFunc:
     """How a view is laid over its root: applied to another root, it gives the like view of that.
 
-    differs: PyTorch replays the chain of operators; a dense view is told by its geometry as well.
+    differs: PyTorch replays the chain of operators; a dense view is told by its geometry, so
+    every size, stride and offset is shown to the visitor, and no tensor is.
     """
-
-    meta: TensorMeta
 
     @staticmethod
     def from_tensor(t: Tensor) -> ViewFunc:
-        """The function that makes ``t`` of its root."""
-        return ViewFunc(t.meta)
+        """The function that makes ``t`` of its root; of a fake it is stateless."""
+        return _FakeTensorViewFunc() if t.fake_mode is not None else _CustomViewFunc(t.meta)
 
     def apply(
         self,
         t: Tensor,
         new_base: Tensor,
-        symint_visitor_fn: Callable[[int], int] | None = None,
+        symint_visitor_fn: Visit | None = None,
         tensor_visitor_fn: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """The view of ``new_base``; symint_visitor_fn may replace each size, stride and offset.
 
         There is no tensor but the root, so tensor_visitor_fn is never called.
         """
-        visit = symint_visitor_fn or (lambda number: number)
-        meta = self.meta
-        shape, strides = tuple(map(visit, meta.shape)), tuple(map(visit, meta.strides))
-        of_root = new_base if meta.dtype is new_base.dtype else new_base.view(meta.dtype)
-        made: Tensor = of_root.as_strided(shape, strides, visit(meta.offset))
-        return made
+        raise NotImplementedError(type(self).__name__)
+
+
+@dataclass(frozen=True)
+class _FakeTensorViewFunc(ViewFunc):
+    """Replays the view that ``apply`` is given."""
+
+    def apply(
+        self,
+        t: Tensor,
+        new_base: Tensor,
+        symint_visitor_fn: Visit | None = None,
+        tensor_visitor_fn: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        return replayed(t.meta, new_base, symint_visitor_fn)
+
+
+@dataclass(frozen=True)
+class _CustomViewFunc(ViewFunc):
+    """Replays the view that it was made from."""
+
+    func: TensorMeta
+
+    def apply(
+        self,
+        t: Tensor,
+        new_base: Tensor,
+        symint_visitor_fn: Visit | None = None,
+        tensor_visitor_fn: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        return replayed(self.func, new_base, symint_visitor_fn)
+
+
+def replayed(meta: TensorMeta, root: Tensor, visitor: Visit | None) -> Tensor:
+    """A view of this geometry of a root, of which it is not asked whether it fits."""
+    visit = visitor or (lambda number: number)
+    shape, strides = tuple(map(visit, meta.shape)), tuple(map(visit, meta.strides))
+    of_root = root if meta.dtype is root.dtype else root.view(meta.dtype)
+    made: Tensor = of_root.as_strided(shape, strides, visit(meta.offset))
+    return made
 
 
 @dataclass(frozen=True)
@@ -153,14 +195,29 @@ class MetaTensorDesc:
     stride: tuple[int, ...] | None = None
     storage_offset: int = 0
     storage: MetaStorageDesc | None = None
+    sparse_dim: int | None = None
+    dense_dim: int | None = None
+    is_coalesced: bool | None = None
+    crow_indices: MetaTensorDesc | None = None
+    col_indices: MetaTensorDesc | None = None
+    ccol_indices: MetaTensorDesc | None = None
+    row_indices: MetaTensorDesc | None = None
+    values: MetaTensorDesc | None = None
+    unwrapped: MetaTensorDesc | None = None
+    bdim: int | None = None
     base: MetaTensorDesc | None = None
     attrs: dict[str, MetaTensorDesc] | None = None
+    opaque_attrs: dict[str, object] | None = None
     creation_meta: CreationMeta | None = None
     grad: MetaTensorDesc | None = None
     ctx: object | None = None
     type: type | None = None
     fake_mode: object | None = None
     view_func: ViewFunc | None = None
+    level: int | None = None
+    current_level: int | None = None
+    functorch_stack: list[object] | None = None
+    autograd_meta_from: Tensor | None = None
     data: Tensor | None = None
 
     @property
@@ -178,13 +235,20 @@ class MetaTensorDesc:
             value = getattr(self, f.name)
             if f.name == "dynamo_dynamic_indices" and not value:
                 continue
-            if f.name != "data" and value is not f.default and value != f.default:
-                found[f.name] = _plain(value)
-        if self.data is not None:
-            found["data"] = None
+            if value is f.default or (f.name not in _NEVER_TOLD and value == f.default):
+                continue
+            if f.name in _NEVER_TOLD:
+                found[f.name] = None
+            else:
+                found[f.name] = repr(value) if f.name in _BY_REPR else _plain(value)
         return {**found, "describer_id": describer_id}
 
 
+_BY_REPR = frozenset(
+    ("ctx", "type", "fake_mode", "view_func", "level", "current_level", "functorch_stack",
+     "nested_int")
+)  # fmt: skip
+_NEVER_TOLD = ("data", "autograd_meta_from")
 _AS_WRITTEN = (bool, int, float, str)
 
 
@@ -211,6 +275,54 @@ def safe_is_leaf(t: Tensor | MetaTensorDesc) -> bool:
 def safe_grad(t: Tensor | MetaTensorDesc) -> Tensor | MetaTensorDesc | None:
     """The gradient of a tensor, or of one described; None, without a warning, for a non-leaf."""
     return t.grad
+
+
+# --- kinds of tensors -------------------------------------------------------------------------
+
+
+def is_sparse_coo(t: object) -> bool:
+    """Whether this is a COO tensor."""
+    return isinstance(t, Tensor) and t.meta.layout is sparse_coo
+
+
+def is_sparse_compressed_layout(kind: layout) -> bool:
+    """Whether a layout is CSR, CSC, BSR or BSC."""
+    return kind in COMPRESSED
+
+
+def is_sparse_compressed(t: object) -> bool:
+    """Whether this is a tensor of a compressed sparse layout."""
+    return isinstance(t, Tensor) and t.meta.layout in COMPRESSED
+
+
+def is_sparse_any(t: object) -> bool:
+    """Whether this is a tensor of any sparse layout."""
+    return is_sparse_coo(t) or is_sparse_compressed(t)
+
+
+class _Undone(threading.local):
+    """Whether inference tensors are to count as normal ones, in one thread."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+
+_undone = _Undone()
+
+
+@contextmanager
+def disable_inference_mode_for_fake_prop() -> Iterator[None]:
+    """For a block: describe inference tensors as normal ones, and convert them to normal ones."""
+    _undone.depth += 1
+    try:
+        yield
+    finally:
+        _undone.depth -= 1
+
+
+def counts_as_inference(t: Tensor) -> bool:
+    """Whether a tensor is to be converted to an inference tensor."""
+    return not t._keys & ADINPLACE and not _undone.depth
 
 
 class _Wrapper(Protocol):
@@ -252,18 +364,23 @@ class MetaTensorDescriber:
     ) -> MetaTensorDesc:
         """The description of a tensor; trace: log it, and what belongs to it, the first time.
 
-        recurse: describe the base of a view too. A tensor of a layout that is not strided has
-        neither storage nor strides; its parts are not described yet.
+        recurse: describe the base of a view, and the parts of a compressed tensor, too. A tensor
+        without memory of its own (sparse, of a function transform) has no storage; a sparse one has
+        no strides either.
         """
+        number = self.get_tensor_id(t)  # before those of what belongs to it
         meta = t.meta
-        dense = meta.layout is strided
-        base = None
-        if recurse and t._base is not None:
-            base = self.describe_tensor(t._base, trace=trace)
-        grad = t.grad
+        sparse = meta.layout in SPARSE_LAYOUTS
+        wrapped = isinstance(t, Wrapper) and not isinstance(t, FunctionalWrapper)
+        stored = not (sparse or wrapped or meta.layout is mkldnn)
+
+        def inner(other: Tensor) -> MetaTensorDesc:
+            return self.describe_tensor(other, trace=trace)
+
         wraps = is_traceable_wrapper_subclass(t)
+        grad = t.grad
         described = MetaTensorDesc(
-            id=self.get_tensor_id(t),
+            id=number,
             ndim=meta.ndim,
             dtype=meta.dtype,
             device=meta.device,
@@ -271,31 +388,76 @@ class MetaTensorDescriber:
             dynamo_dynamic_indices=list(getattr(t, "_dynamo_dynamic_indices", ())),
             dynamo_hint_overrides=dict(getattr(t, "_dynamo_hint_overrides", {})),
             layout=meta.layout,
-            is_inference=t.is_inference(),
+            is_inference=counts_as_inference(t),
             is_leaf=safe_is_leaf(t),
             requires_grad=t.requires_grad,
             is_sparse=meta.layout is sparse_coo,
+            is_mkldnn=meta.layout is mkldnn,
+            is_functorch_wrapped=wrapped,
+            is_batchedtensor=isinstance(t, BatchedTensor),
+            is_gradtrackingtensor=isinstance(t, (GradTrackingTensor, DualTensor)),
             is_view=t._is_view(),
+            is_nested=t.is_nested,
+            nested_int=nested_int_of(t),
             is_traceable_wrapper_subclass=wraps,
+            is_functional=isinstance(t, FunctionalWrapper),
             is_conj=t.is_conj(),
             is_neg=t.is_neg(),
             is_parameter=t._is_param,
-            stride=tuple(meta.strides) if dense else None,
-            storage_offset=meta.offset if dense else 0,
-            storage=self.describe_storage(t._storage, trace=trace) if dense else None,
-            base=base,
+            stride=None if sparse else tuple(meta.strides),
+            storage_offset=meta.offset if stored else 0,
+            storage=self.describe_storage(t._storage, trace=trace) if stored else None,
+            base=inner(t._base) if recurse and t._base is not None else None,
             attrs=self._attributes(t, trace=trace) if wraps else None,
             creation_meta=_creation_of(t),
-            grad=None if grad is None else self.describe_tensor(grad, trace=trace),
+            grad=None if grad is None else inner(grad),
             ctx=cast(_Wrapper, t).__tensor_flatten__()[1] if wraps else None,
             type=type(t) if wraps else None,
             fake_mode=t.fake_mode,
             view_func=ViewFunc.from_tensor(t),
             data=t if self.copy_data else None,
+            **self._of_layout(t, recurse=recurse, trace=trace),
+            **self._of_transform(t, inner),
         )
         if trace:
             self._trace("describe_tensor", described)
         return described
+
+    def _of_layout(self, t: Tensor, *, recurse: bool, trace: bool) -> dict[str, Any]:
+        """What only sparse tensors have. Parts are described without what belongs to them."""
+        if t.meta.layout not in SPARSE_LAYOUTS:
+            return {}
+        sparse, dense = sparse_dims(t)
+        found: dict[str, Any] = {"sparse_dim": sparse, "dense_dim": dense}
+        if t.meta.layout is sparse_coo:
+            return {**found, "is_coalesced": coo_parts(t).coalesced}
+        if recurse:
+            by_rows = t.meta.layout in BY_ROWS
+            names = ("crow_indices", "col_indices") if by_rows else ("ccol_indices", "row_indices")
+            for name in (*names, "values"):
+                part = getattr(t, name)()
+                found[name] = self.describe_tensor(part, recurse=False, trace=trace)
+        return found
+
+    def _of_transform(self, t: Tensor, inner: Callable[[Tensor], MetaTensorDesc]) -> dict[str, Any]:
+        """What only tensors of function transforms, and functional tensors, have."""
+        if not isinstance(t, Wrapper):
+            return {}
+        level = t._interpreter
+        if isinstance(t, FunctionalWrapper):
+            if t._steps:
+                raise RuntimeError(f"a functional tensor that is a view cannot be described: {t}")
+            value = inner(t.sync())
+            current = top()
+            if current is None:
+                return {"unwrapped": value, "autograd_meta_from": t}
+            return {"unwrapped": value, "current_level": current.number}
+        found: dict[str, Any] = {
+            "unwrapped": inner(t._value),
+            "level": level.number if level.live else -2,
+            "functorch_stack": list(stack()),
+        }
+        return {**found, "bdim": t._bdim} if isinstance(t, BatchedTensor) else found
 
     def trace_source(self, described: MetaTensorDesc, source: object) -> None:
         """Log that a described tensor is what ``source`` names."""

@@ -1,31 +1,42 @@
-"""Tensors made from descriptions: the same geometry, aliases, views and leaves, without data.
+"""Tensors to meta tensors, or whatever a callback makes of those: the same geometry, no data.
 
-`MetaConverter` makes meta tensors, or whatever its callback makes of them. The one idea: it works
-on descriptions (`describe.py`), by their numbers, so it keeps neither its inputs nor its results
-alive. `FakeTensorConverter` takes the straight way from a tensor to its fake. Dense tensors, views
-of them and wrapper subclasses convert; sizes are as they are.
+`MetaConverter` knows tensors and storages by the numbers of its describer, so it keeps neither its
+inputs nor its results alive. `FakeTensorConverter` takes the straight way from a tensor to its
+fake; what is more than a dense tensor both convert by `unusual.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import weakref
+from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
 from maquette.core.device import device
 from maquette.core.device import meta as meta_device
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
-from maquette.fake.convert import carry_grad
-from maquette.fake.describe import CreationMeta, MetaTensorDesc, MetaTensorDescriber
+from maquette.fake.comparing import assert_eq, assert_metadata_eq
+from maquette.fake.describe import MetaTensorDescriber, counts_as_inference, is_sparse_any
+from maquette.fake.exceptions import UnsupportedFakeTensorException
+from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fake_view
+from maquette.fake.unusual import (
+    carry_grad,
+    check_dispatch,
+    convert_unusual,
+    is_unusual,
+    keep_kind,
+    outside_transforms,
+)
 from maquette.library.arrays import view_of
+from maquette.symbolic import ShapeEnv
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, keys_for
+from maquette.tensor.parameter import Parameter
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, wrap
-from maquette.tensor.up_to_date import make_view
-
-_BITS = {"is_conj": CONJUGATE, "is_neg": NEGATIVE}
+from maquette.tensor.tensor import Tensor, from_storage, wrap
 
 
 class Make(Protocol):
@@ -45,21 +56,16 @@ def on_meta(make: Make, *, device: device) -> Tensor:
     return make()
 
 
-class _Unflatten(Protocol):
-    @staticmethod
-    def __tensor_unflatten__(
-        inner: dict[str, Tensor], context: object, size: object, stride: object
-    ) -> Tensor: ...
-
-
 class MetaConverter:
     """Converts tensors to meta tensors, each to one while that lives.
 
     hit: calls that gave a tensor. miss: calls for what does not convert. arg_cnt: tensors that were
-    asked for, bases, gradients and inner tensors among them. copy_data: let descriptions keep data.
+    asked for, bases, gradients and inner tensors among them. copy_data: let descriptions keep data,
+    and give results the values as ``real_tensor``, storages as ``real_storage`` (M70).
     """
 
     def __init__(self, *, copy_data: bool = False) -> None:
+        self.copy_data = copy_data
         self.describer = MetaTensorDescriber(copy_data=copy_data)
         self.tensor_memo: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
         self.storage_memo: weakref.WeakValueDictionary[int, UntypedStorage] = (
@@ -74,7 +80,7 @@ class MetaConverter:
     def __call__(
         self,
         t: object,
-        shape_env: object | None = None,
+        shape_env: ShapeEnv | None = None,
         *,
         callback: Callback | None = None,
         source: object | None = None,
@@ -83,81 +89,139 @@ class MetaConverter:
     ) -> object:
         """The meta tensor of ``t``; what is no tensor, as it is; NotImplemented where refused.
 
-        Refused are tensor-likes of other classes, lazy devices, layouts that are not strided.
-        Raises NotImplementedError for a shape environment: sizes do not become symbols yet.
+        shape_env: where sizes become symbols, as ``symbolic_context`` says; source: where ``t`` is
+        found. Refused are tensor-likes of other classes, lazy devices, quantised tensors and views
+        of COO tensors. Raises AssertionError where the result is not like ``t``.
         """
         if not isinstance(t, Tensor):
             if not hasattr(type(t), "__torch_function__"):
                 return t
             self.miss += 1
             return NotImplemented
-        if shape_env is not None:
-            raise NotImplementedError("MetaConverter: symbolic shapes (shape_env) are not there")
-        if t.is_quantized or t.meta.device.type == "lazy" or t.meta.layout is not strided:
+        check_dispatch()
+        if t.is_quantized or t.meta.device.type == "lazy":
             self.miss += 1
             return NotImplemented
-        described = self.describer.describe_tensor(t, trace=trace)
-        if trace and source is not None:
-            self.describer.trace_source(described, source)
+        if trace:
+            described = self.describer.describe_tensor(t, trace=trace)
+            if source is not None:
+                self.describer.trace_source(described, source)
+        symbols = None
+        if shape_env is not None:
+            symbols = Symbols(shape_env, source, symbolic_context)
+        try:
+            with outside_transforms():
+                made = _Conversion(self, callback or on_meta).convert(t, symbols)
+        except UnsupportedFakeTensorException:
+            self.miss += 1
+            return NotImplemented
         self.hit += 1
-        return self._converted(described, callback or on_meta)
-
-    def _converted(self, d: MetaTensorDesc, callback: Callback) -> Tensor:
-        self.arg_cnt += 1
-        known = self.tensor_memo.get(d.id)
-        if known is not None:
-            return known
-        if d.attrs is not None:
-            made = self._wrapper(d, callback)
-        else:
-            made = self._fresh(d, callback) if d.base is None else self._view(d, d.base, callback)
-        self.tensor_memo[d.id] = made
-        if d.requires_grad and not made.requires_grad:
-            carry_grad(made, leaf=d.is_leaf)
-        if d.creation_meta not in (None, CreationMeta.DEFAULT):
-            made._autograd().creation_meta = cast(CreationMeta, d.creation_meta).value
-        if d.is_parameter:
-            made._is_param = True
-        if d.grad is not None:
-            made._autograd().grad = self._converted(d.grad, callback)
         return made
 
-    def _fresh(self, d: MetaTensorDesc, callback: Callback) -> Tensor:
-        assert d.storage is not None
-        number, nbytes = d.storage.id, d.storage.size
-        meta = _geometry(d, meta_device)
-        keys = keys_for(meta)
-        for name, bit in _BITS.items():
-            keys |= bit if getattr(d, name) else 0
-        if d.is_inference:
-            keys &= ~(ADINPLACE | K.AUTOGRAD)
 
+class _Conversion:
+    """One call of a `MetaConverter`, with its callback."""
+
+    def __init__(self, by: MetaConverter, callback: Callback) -> None:
+        self._by = by
+        self._callback = callback
+
+    def convert(self, t: Tensor, symbols: Symbols | None = None) -> Tensor:
+        """The result for ``t``, the one that is remembered if that still lives."""
+        by = self._by
+        by.arg_cnt += 1
+        number = by.describer.get_tensor_id(t)
+        made = by.tensor_memo.get(number)
+        if made is not None:
+            return made
+        unusual = is_unusual(t)
+        made = convert_unusual(self, t, symbols) if unusual else self.plain(t, symbols)
+        by.tensor_memo[number] = made
+        history = t._ag
+        if history is not None and history.creation_meta and made._base is not None:
+            made._autograd().creation_meta = history.creation_meta
+        if history is not None and history.grad is not None:
+            of_grad = None if symbols is None else symbols.of_grad(t, history.grad)
+            grad = self.convert(history.grad, of_grad)
+            expect_alike(made.meta.shape, grad.meta.shape)  # a guard, where both have symbols
+            made._autograd().grad = grad
+        if by.copy_data:
+            self._copy_data(t, made)
+        if not unusual:
+            assert_metadata_eq(assert_eq, t, made, skip_symbolic=True)
+        return made
+
+    def running(self) -> AbstractContextManager[object]:
+        """Operators on meta tensors give meta tensors anyway."""
+        return contextlib.nullcontext()
+
+    def fresh(self, meta: TensorMeta) -> Tensor:
+        """What the callback makes of a new meta tensor."""
+        return self._called(meta.with_device(meta_device), meta.storage_bytes, 0, meta.device)
+
+    def _called(self, meta: TensorMeta, nbytes: int, bits: int, where: device) -> Tensor:
         def make() -> Tensor:
-            return wrap(meta, UntypedStorage(nbytes, meta_device), None, keys)
+            storage = UntypedStorage(nbytes, meta_device)
+            return wrap(meta, storage, None, keys_for(meta) | bits)
 
-        made = callback(make, device=d.device)
+        made = self._callback(make, device=where)
         assert made.is_leaf, (
             "the callback gave MetaConverter a tensor with a history, where it must give a leaf: "
             "detach() it"
         )
-        made._storage = self.storage_memo.setdefault(number, made._storage)
         return made
 
-    def _view(self, d: MetaTensorDesc, root: MetaTensorDesc, callback: Callback) -> Tensor:
-        base = self._converted(root, callback)
-        meta = _geometry(d, base.meta.device)
+    def plain(self, t: Tensor, symbols: Symbols | None = None) -> Tensor:
+        """The result for a dense tensor, whatever its class."""
+        meta = t.meta if symbols is None else symbols.meta_of(t)
+        made = self._view(t, meta, symbols) if t._base is not None else self._whole(t, meta)
+        if t._is_param and not isinstance(made, FakeTensor) and type(made) is Tensor:
+            made = _parameter(made)
+        elif t._is_param:
+            made._is_param = True
+        keep_kind(t, made)
+        if t._keys & K.REQUIRES_GRAD:
+            carry_grad(made, leaf=t.is_leaf)
+        return made
+
+    def _whole(self, t: Tensor, meta: TensorMeta) -> Tensor:
+        by, nbytes = self._by, t._storage._nbytes
+        if meta.is_symbolic and t.meta.storage_bytes == nbytes:
+            nbytes = meta.storage_bytes
+        bits = t._keys & (CONJUGATE | NEGATIVE)
+        made = self._called(meta.with_device(meta_device), nbytes, bits, t.meta.device)
+        if counts_as_inference(t):
+            made._keys &= ~(ADINPLACE | K.AUTOGRAD)
+        number = by.describer.get_storage_id(t._storage)
+        made._storage = by.storage_memo.setdefault(number, made._storage)
+        return made
+
+    def _view(self, t: Tensor, meta: TensorMeta, symbols: Symbols | None) -> Tensor:
+        assert t._base is not None
+        base = self.convert(t._base, None if symbols is None else symbols.of_base())
+        meta = meta.with_device(base.meta.device)
         made = fake_view(base, meta) if isinstance(base, FakeTensor) else view_of(base, meta)
-        for name, bit in _BITS.items():
-            made._keys = made._keys | bit if getattr(d, name) else made._keys & ~bit
-        make_view(made, base)
+        lazy = CONJUGATE | NEGATIVE
+        made._keys = made._keys & ~lazy | t._keys & lazy
+        made._base = base
+        base._viewed = True
         made._vc = base._version_counter()
         return made
 
-    def _wrapper(self, d: MetaTensorDesc, callback: Callback) -> Tensor:
-        assert d.attrs is not None
-        inner = {name: self._converted(a, callback) for name, a in d.attrs.items()}
-        return cast(_Unflatten, d.type).__tensor_unflatten__(inner, d.ctx, d.size, d.stride)
+    def _copy_data(self, t: Tensor, made: Tensor) -> None:
+        """Keep the values beside the result: whole storages once, aliases sharing (M70)."""
+        if is_sparse_any(t):
+            made.real_tensor = t.clone()  # type: ignore[attr-defined]  # of PyTorch's fakes
+            return
+        if type(t) is not Tensor or t.meta.layout is not strided or t._storage.data is None:
+            return
+        kept = made._storage.__dict__
+        if "real_storage" not in kept:
+            kept["real_storage"] = t._storage.clone()
+        real = from_storage(cast(UntypedStorage, kept["real_storage"]), t.meta)
+        made.real_tensor = real  # type: ignore[attr-defined]  # of PyTorch's fakes
 
 
-def _geometry(d: MetaTensorDesc, on: device) -> TensorMeta:
-    return TensorMeta.of(d.dtype, d.size, d.stride, d.storage_offset, on, d.layout)
+def _parameter(made: Tensor) -> Tensor:
+    """A meta tensor as a `Parameter`, which does not require grad yet."""
+    return Parameter(made, requires_grad=False)

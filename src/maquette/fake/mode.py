@@ -24,9 +24,11 @@ from maquette.fake import cache
 from maquette.fake.call_sites import current_stack
 from maquette.fake.config import config
 from maquette.fake.constants import Constants
-from maquette.fake.convert import FakeTensorConverter, Symbols
+from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.dynamic import SizeMemos
+from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
+from maquette.fake.unusual import check_dispatch
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -119,6 +121,7 @@ class FakeTensorMode:
         """
         if not isinstance(tensor, Tensor):
             raise TypeError(f"from_tensor() takes a Tensor, got {type(tensor).__name__}")
+        check_dispatch()
         static = self.static_shapes if static_shapes is None else static_shapes
         if symbolic_context is not None:
             assert not static, (
