@@ -27,7 +27,6 @@ PACKAGES = {
     "_subclasses.fake_tensor": "maquette.fake",
     "_subclasses.functional_tensor": "maquette.torch.tracing.functional_tensors",
     "_subclasses.meta_utils": "maquette.fake.meta_utils",
-    "_subclasses.functional_tensor": "maquette.torch.functional_tensors",
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.tensor.printing",
     "_utils": "maquette.torch.saving._utils",
