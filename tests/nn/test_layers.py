@@ -204,7 +204,7 @@ def test_activations_follow_their_formula(layer, formula):
 def test_softmax_sums_to_one_and_guesses_a_dimension_with_a_warning():
     x = mq.randn(2, 5)
     assert close(nn.Softmax(1)(x).sum(1), mq.ones(2))
-    with pytest.warns(UserWarning, match="Say dim"):
+    with pytest.warns(UserWarning, match="Implicit dimension choice"):
         nn.Softmax()(x)
 
 

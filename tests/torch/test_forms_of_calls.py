@@ -128,3 +128,31 @@ def test_a_capsule_is_read_as_an_array() -> None:
     """Finding 40."""
     x = torch.ones(2)
     assert torch.asarray(torch.utils.dlpack.to_dlpack(x)).data_ptr() == x.data_ptr()
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1])
+def test_integers_of_more_than_64_bits_are_refused(number: int) -> None:
+    """Finding 16: they were taken modulo two to the bits."""
+    x = torch.ones(2, dtype=torch.int64)
+    for call in (
+        lambda: x + number,
+        lambda: number - x,
+        lambda: x * number,
+        lambda: x == number,
+        lambda: x.clone().fill_(number),
+        lambda: torch.full((2,), number),
+        lambda: x.masked_fill(x > 0, number),
+    ):
+        with pytest.raises(OverflowError, match=r"int too big to convert|negative int to unsigned"):
+            call()
+
+
+def test_halves_are_not_filled_with_what_they_cannot_hold() -> None:
+    """Finding 16."""
+    for call in (
+        lambda: torch.full((2,), 70000.0, dtype=torch.float16),
+        lambda: torch.ones(2, dtype=torch.float16).fill_(70000.0),
+    ):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            call()
+    assert torch.full((1,), float("inf"), dtype=torch.float16).item() == float("inf")

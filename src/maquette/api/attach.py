@@ -13,6 +13,7 @@ from typing import Any
 from maquette.api.creation import as_tensor
 from maquette.api.from_schema import gives_method, method_face
 from maquette.api.layout_methods import SPARSE
+from maquette.core.fitting import check_int
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.call import new_entry
 from maquette.dispatch.operator import WRITTEN_AT, OpOverload
@@ -153,6 +154,7 @@ def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object
             other = _as_operand(self, other)
             if other is None:
                 return NotImplemented
+        check_int(other)
         return rule(self, other)
 
     method.__name__ = method.__qualname__ = dunder

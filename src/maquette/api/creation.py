@@ -288,9 +288,9 @@ def _warn_read_only() -> None:
     if not _warned:
         _warned.append(True)
         warnings.warn(
-            "The given NumPy array is not writable; the tensor that shares its memory cannot be "
-            "written to. Copy the array to protect its data or to make it writable first. This "
-            "warning is given once.",
+            "The given NumPy array is not writable, and the tensor that shares its memory cannot "
+            "be written to either. Copy the array to protect its data or to make it writable "
+            "first. This warning is given once.",
             UserWarning,
             stacklevel=3,
         )

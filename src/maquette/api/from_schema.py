@@ -20,6 +20,7 @@ from maquette.api.other_forms import other_forms
 from maquette.api.signatures import fits, refused
 from maquette.core.device import cpu, device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
+from maquette.core.fitting import check_int
 from maquette.core.size import Size
 from maquette.dispatch.choosing import classes_of
 from maquette.dispatch.matching import MatchError
@@ -72,6 +73,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         for positional, named in other_forms(name, args, kwargs, overloads):
             with contextlib.suppress(TypeError):
                 return full(*positional, **named)
+        for value in (*args, *kwargs.values()):
+            check_int(value)
         raise told(error, args, kwargs) from None
 
     def translated(args: tuple[object, ...], kwargs: dict[str, object]) -> object:

@@ -25,8 +25,9 @@ from maquette.tensor.typed_storage import TypedStorage
 def storage(self: Tensor) -> TypedStorage:
     """The storage as elements of the tensor's dtype; `untyped_storage` is its successor."""
     warnings.warn(
-        "TypedStorage is deprecated and will go; call tensor.untyped_storage() instead of "
-        "tensor.storage()",
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be "
+        "the only storage class. To access UntypedStorage directly, use tensor.untyped_storage() "
+        "instead of tensor.storage()",
         UserWarning,
         stacklevel=2,
     )

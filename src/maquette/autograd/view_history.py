@@ -146,18 +146,24 @@ def refresh_view(view: Tensor) -> None:
 
 def _node_of_view(base: Tensor, view: Tensor, last: str) -> Node | None:
     seen, looked = look_of(base), look_of(view)
-    if is_plain(seen, looked):
+    turned = is_plain(seen, looked) and last in ("_conj", "_neg_view")
+    if is_plain(seen, looked) and not turned:
         return STRIDED_NODE[0](base, view.meta)
     st = tls.st
     before = st.grad_enabled
     st.set_grad_enabled(True)
     try:
-        made = see(base, seen, looked, last)
+        made = _turned_twice(base, last, looked) if turned else see(base, seen, looked, last)
         if not last:  # a view of a view that was more than geometry: PyTorch says so again
             made = _operator("as_strided", made, *_geometry(looked.meta))
         return made.grad_fn
     finally:
         st.set_grad_enabled(before)
+
+
+def _turned_twice(base: Tensor, name: str, look: Look) -> Tensor:
+    """The conjugate of the conjugate, or the negative of the negative, is no view of its base."""
+    return _operator(name, _operator(name, _strided(base, *_geometry(look.meta))))
 
 
 def _geometry(meta: TensorMeta) -> tuple[Ints, Ints, int]:

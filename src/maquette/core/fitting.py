@@ -37,12 +37,21 @@ def c_source_name(kind: dtype) -> str:
     return f"c10::{kind.scalar_name}" if kind.category >= FLOAT else f"{kind.name}_t"
 
 
+def check_int(value: object) -> None:
+    """OverflowError for a Python int that neither a signed nor an unsigned 64-bit integer holds."""
+    if value.__class__ is int and not -(2**63) <= value < 2**64:
+        if value > 0:
+            raise OverflowError("int too big to convert")
+        raise OverflowError("can't convert negative int to unsigned")
+
+
 def check_fits(value: object, kind: dtype) -> None:
     """Refuse a number that a type cannot hold (T34); floats lose their fraction in silence.
 
     A negative number counts from the top in an unsigned type. What is no Python number, as a symbol
-    is, is not known yet and passes.
+    is, is not known yet and passes. OverflowError for an int of more than 64 bits.
     """
+    check_int(value)
     check(
         not isinstance(value, bool | int | float | complex) or _fits(value, kind),
         lambda: f"value cannot be converted to type {c_source_name(kind)} without overflow",

@@ -98,8 +98,8 @@ def checkpoint(
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint: pass use_reentrant explicitly. use_reentrant=False is "
-            "recommended; the default is True.",
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
+            "use_reentrant=False is recommended; the default is True.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -135,7 +135,11 @@ def checkpoint_sequential(
 ) -> Any:
     """Run modules one after another in `segments` blocks, all but the last checkpointed."""
     if use_reentrant is None:
-        warnings.warn("checkpoint_sequential: pass use_reentrant explicitly", stacklevel=2)
+        warnings.warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be "
+            "passed explicitly.",
+            stacklevel=2,
+        )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:

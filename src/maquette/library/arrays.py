@@ -452,8 +452,11 @@ def warn_resized(out: TensorMeta, shape: Sequence[int]) -> None:
     """Warn where ``out=`` names a tensor with elements that has not the result's shape (T36)."""
     if out.numel and out.shape != shape:
         warnings.warn(
-            f"out={out} holds elements and is resized to {list(shape)}, the shape of the result; "
-            f"give a tensor of that shape, or an empty one: out.resize_(0)",
+            f"An output with one or more elements was resized since it had shape "
+            f"{list(out.shape)}, which does not match the required output shape {list(shape)}. "
+            f"This behavior is deprecated, and in a future PyTorch release outputs will not be "
+            f"resized unless they have zero elements. You can explicitly reuse an out tensor t by "
+            f"resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
             stacklevel=2,
         )

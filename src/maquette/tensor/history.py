@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from maquette.core.warned import warn
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
 from maquette.tensor.geometry import TensorGeometry
@@ -83,6 +84,13 @@ class AutogradMeta(History):
 
 # Fills in the history of a view whose base was mutated (`autograd.view_history`).
 VIEW_HISTORY: list[Callable[[Tensor], None] | None] = [None]
+
+
+_NOT_A_LEAF = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+    "attribute won't be populated during autograd.backward(). If you indeed want the .grad field "
+    "to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor."
+)
 
 
 class TensorHistory(TensorGeometry):
@@ -188,7 +196,13 @@ class TensorHistory(TensorGeometry):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `backward` added up here; None before the first."""
-        return None if self._ag is None else self._ag.grad
+        ag = self._ag
+        if ag is None:
+            return None
+        found = ag.grad
+        if found is None and ag.grad_fn is not None and not ag.retains:
+            warn(_NOT_A_LEAF)
+        return found
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -200,8 +214,14 @@ class TensorHistory(TensorGeometry):
     def grad(self) -> None:
         self.grad = None
 
-    # PyTorch's other name, without the warnings that some read `grad` with.
-    _grad = grad
+    @property
+    def _grad(self) -> Tensor | None:
+        """`grad` without its warning, as PyTorch's other name for it."""
+        return None if self._ag is None else self._ag.grad
+
+    @_grad.setter
+    def _grad(self, value: Tensor | None) -> None:
+        self.grad = value
 
     def _check_grad(self, value: object) -> None:
         if not isinstance(value, TensorHistory):

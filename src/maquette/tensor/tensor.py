@@ -10,7 +10,7 @@ hidden bit REQUIRES_GRAD, so that one `or` of the arguments answers whether anyt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from maquette.core.device import device
 from maquette.core.dtype import from_numpy_dtype
 from maquette.core.meta import TensorMeta
+from maquette.core.warned import warn_once
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import (
     TensorBase,
@@ -156,13 +157,21 @@ class Tensor(TensorHistory):
         return bool(self.item())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._as_number())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._as_number())
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._as_number())
+
+    def _as_number(self) -> Any:
+        if self._keys & K.REQUIRES_GRAD:
+            warn_once(
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
+                "behavior.\nConsider using tensor.detach() first."
+            )
+        return self.item()
 
     def __index__(self) -> int:
         kind = self.meta.dtype

@@ -23,6 +23,7 @@ from maquette.core.determinism import Determinism
 from maquette.core.device import device as Device
 from maquette.core.layout import contiguous_format
 from maquette.core.size import Size
+from maquette.core.warned import Always
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
@@ -175,7 +176,6 @@ class _Settings:
     threads = os.cpu_count() or 1
     interop_threads = 1
     matmul_precision = "highest"
-    warn_always = False
 
 
 def get_num_threads() -> int:
@@ -266,12 +266,12 @@ def get_float32_matmul_precision() -> str:
 
 def set_warn_always(b: bool) -> None:
     """Kept; Python's own filters decide how often a warning is shown."""
-    _Settings.warn_always = b
+    Always.on = b
 
 
 def is_warn_always_enabled() -> bool:
     """What `set_warn_always` set."""
-    return _Settings.warn_always
+    return Always.on
 
 
 def set_flush_denormal(mode: bool) -> bool:
@@ -281,7 +281,11 @@ def set_flush_denormal(mode: bool) -> bool:
 
 def set_default_tensor_type(t: type | str) -> None:
     """`set_default_dtype` by the name of a tensor type, ``torch.DoubleTensor``."""
-    warnings.warn("set_default_tensor_type is deprecated; use set_default_dtype", stacklevel=2)
+    warnings.warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives.",
+        stacklevel=2,
+    )
     name = t if isinstance(t, str) else t.__name__
     kinds = {"HalfTensor": "float16", "FloatTensor": "float32", "DoubleTensor": "float64"}
     kind = kinds.get(name.rpartition(".")[2])

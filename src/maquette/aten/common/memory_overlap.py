@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maquette.core.meta import TensorMeta
+from maquette.core.warned import warn
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -17,17 +18,31 @@ from maquette.library.infer import lookup
 from maquette.library.page import OperatorPage
 from maquette.library.variants import check_writable
 from maquette.tensor.aliasing import alias_kernel
+from maquette.tensor.backend import Array
 from maquette.tensor.tensor import Tensor
+
+
+def warn_of_expanded(name: str, target: Array) -> None:
+    """Warn of a mutation of an expanded tensor, where PyTorch still allows it."""
+    strides = getattr(target, "strides", ())
+    if 0 in strides and any(s == 0 and n > 1 for s, n in zip(strides, target.shape, strict=True)):
+        warn(
+            f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before "
+            f"performing this operation. This also applies to advanced indexing e.g. "
+            f"tensor[mask] = scalar"
+        )
 
 
 def refuse_overlap(
     page: OperatorPage | OpOverload,
     *names: str,
     unless: Callable[..., bool] | None = None,
+    let_expanded: bool = False,
 ) -> None:
     """Refuse a call that writes to a tensor over itself or over one of the parameters ``names``.
 
-    unless: asked with all parameters whether the call may do so this time.
+    unless: asked with all parameters whether the call may do so this time. let_expanded: what is
+    written may be an expanded tensor.
     """
     target_op = page if isinstance(page, OpOverload) else page.op
 
@@ -42,6 +57,8 @@ def refuse_overlap(
             if unless is not None and unless(*params):
                 return below(ks, *params)
             written = [params[i] for i in targets]
+            if not let_expanded:
+                _check_writable(op, written)
             for target, geometry in zip(written, _geometries(op, params, written), strict=True):
                 for i in read:
                     _check(op, target, geometry, params[i])
@@ -52,13 +69,16 @@ def refuse_overlap(
     target_op.register(DispatchKey.ADInplaceOrView, Kernel(factory))
 
 
+def _check_writable(op: OpOverload, written: list[object]) -> None:
+    for target in written:
+        assert isinstance(target, Tensor)
+        check_writable(op._opname, target.meta)
+
+
 def _geometries(
     op: OpOverload, params: tuple[object, ...], written: list[object]
 ) -> list[TensorMeta]:
     """Where the written tensors lie when they are written: an ``out=`` may be resized first."""
-    for target in written:
-        assert isinstance(target, Tensor)
-        check_writable(op._opname, target.meta)
     if op.shape_rule is None:
         return [target.meta for target in written if isinstance(target, Tensor)]
     value = lookup(op, params).value

@@ -69,7 +69,8 @@ def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
         array = array.astype(np.complex64)  # of which NumPy knows the parts
     if array.dtype.kind == "c" and not kind.is_complex and kind.name != "bool":
         warnings.warn(
-            f"casting {array.dtype} to {kind} discards the imaginary part; take .real first",
+            f"Casting complex values to real discards the imaginary part ({array.dtype} to "
+            f"{kind}); take .real first",
             UserWarning,
             stacklevel=2,
         )

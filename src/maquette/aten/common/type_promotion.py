@@ -24,6 +24,7 @@ from maquette.core.dtype import (
     result_type_of,
 )
 from maquette.core.errors import check_not_implemented
+from maquette.core.fitting import check_int
 from maquette.core.meta import TensorMeta
 from maquette.core.scalar_types import is_complex_type
 from maquette.tensor.backend import backend_for
@@ -259,6 +260,7 @@ def cast(xp: ModuleType, value: Array | Number, wanted: np.dtype[np.generic]) ->
 def _wrapped(value: Number, wanted: np.dtype[np.generic]) -> Array:
     if value.__class__ is float and wanted.kind == "f":
         return np.asarray(value, wanted)
+    check_int(value)
     if isinstance(value, complex) and not is_complex_type(wanted):
         value = value.real
     if wanted.kind in "iu" and isinstance(value, int):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.array_libraries import assigned_where
+from maquette.aten.common.memory_overlap import warn_of_expanded
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     CORE_POINTWISE,
@@ -194,6 +195,7 @@ def _filled_gradient(grad: Tensor, mask: Tensor) -> object:
 
 def masked_fill_in_place(xp: ModuleType, self: Array, mask: Array, value: Array) -> None:
     """Write ``value`` where the mask holds."""
+    warn_of_expanded("masked_fill_", self)
     assigned_where(xp, self, mask, cast(xp, value, self.dtype))
 
 

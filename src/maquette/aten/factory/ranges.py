@@ -32,6 +32,7 @@ from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import number_dtype
 from maquette.core.symbols import expect_true, is_true, node_of
+from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 
@@ -131,6 +132,11 @@ def _range_shape(start: Real, end: Real, step: Real, options: Options) -> Tensor
 
 
 def _range(xp: ModuleType, start: Real, end: Real, step: Real, options: Options) -> Array:
+    warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is "
+        "inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
+        "values in [start, end)."
+    )
     kind = options[0] or get_default_dtype()
     return _progression(xp, start, step, _inclusive_count(start, end, step, kind), kind)
 

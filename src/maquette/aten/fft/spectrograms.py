@@ -11,6 +11,7 @@ from maquette.aten.factory.assertions import _assert_async_msg
 from maquette.aten.fft.fourier import PLAIN, ROOT, WHOLE, _fft_c2c, _fft_c2r, _fft_r2c
 from maquette.aten.view.view_gradients import unfold_backward
 from maquette.core.errors import check, check_index
+from maquette.core.warned import warn_once
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
 
@@ -44,6 +45,14 @@ def stft_center_composite(
     align_to_window: bool | None,
 ) -> Tensor:
     """``stft`` of a signal continued at both ends, so that frames are centred on their samples."""
+    if window is None and n_fft > 1:
+        warn_once(
+            "A window was not provided. A rectangular window will be applied, which is known to "
+            "cause spectral leakage. Other windows such as torch.hann_window or "
+            "torch.hamming_window are recommended to reduce spectral leakage. To suppress this "
+            "warning and use a rectangular window, explicitly set "
+            "`window=torch.ones(n_fft, device=<device>)`."
+        )
     check(
         not center or align_to_window is None,
         lambda: "stft align_to_window should only be set when center = false.",

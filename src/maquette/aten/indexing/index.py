@@ -15,7 +15,7 @@ from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
-from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.core.broadcast import broadcast_shapes, expand_strides
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import bool_, int32, int64, uint8
@@ -25,10 +25,10 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape, Strides, contiguous_strides, has_no_elements
 from maquette.core.symbols import expect_true, is_true
 from maquette.core.views import view_strides
+from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.infer import DependsOnData
 from maquette.library.page import define
-from maquette.library.variants import check_writable
 from maquette.tensor.tensor import Tensor
 
 Indices = tuple["TensorMeta | None", ...]
@@ -138,6 +138,11 @@ def positions_of(xp: ModuleType, indices: Sequence[Array | None]) -> list[Array 
     """Indices with every mask replaced by the positions where it is true."""
     found: list[Array | None] = []
     for index in indices:
+        if index is not None and index.dtype.name == "uint8":
+            warn(
+                "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+                "instead."
+            )
         if index is not None and index.dtype.name in ("bool", "uint8"):
             found += xp.nonzero(index)
         else:
@@ -285,7 +290,6 @@ def index_put__shape(
     self: TensorMeta, indices: Indices, values: TensorMeta, accumulate: bool
 ) -> TensorMeta:
     check_indices(self, indices)
-    check_writable("index_put_", self)
     masked = has_mask(indices)
     if not (masked and is_true(values.numel == 1) and not accumulate):
         check(
@@ -340,6 +344,7 @@ def index_put__kernel(
     accumulate: bool,
     unsafe: bool = False,
 ) -> Array:
+    warn_of_expanded("index_put_", self)
     where = in_bounds(xp, self, indices)
     if accumulate:
         return combined_at(xp, "add", self, where, values)
@@ -375,7 +380,7 @@ def _fills_by_mask(
 
 for _page in (index_put_, _index_put_impl_):
     _page.overlap_allowed()
-    refuse_overlap(_page, "indices", "values", unless=_fills_by_mask)
+    refuse_overlap(_page, "indices", "values", unless=_fills_by_mask, let_expanded=True)
 for _page in (index_put_, index_put, _index_put_impl_):
     _page.any_device(when=_put_apart)
 _unsafe_index_put.any_device(

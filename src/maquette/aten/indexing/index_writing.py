@@ -10,7 +10,7 @@ from types import ModuleType
 
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
-from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_flat
 from maquette.aten.indexing.scattering import out_meta, reduce_grad, reduce_into
@@ -62,11 +62,12 @@ def _written(
     @inplace.shape
     def inplace_shape(self: TensorMeta, *params: object) -> TensorMeta:
         check_call(self, *params)
-        check_writable(f"{name}_", self)
+        if name != "index_fill":  # which warns
+            check_writable(f"{name}_", self)
         return self
 
     inplace.kernel(write)
-    refuse_overlap(inplace, "index", "source")
+    refuse_overlap(inplace, "index", "source", let_expanded=name == "index_fill")
     pages = [plain, inplace]
     if out:
         pages.append(_out_page(name, arguments, plain_shape, plain_kernel))
@@ -322,6 +323,7 @@ def _check_fill(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta
 
 
 def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Number) -> Array:
+    warn_of_expanded("index_fill_", self)
     target = lines(xp, self, dim)
     number = value.item() if hasattr(value, "item") else value
     kind = from_numpy_dtype(self.dtype)

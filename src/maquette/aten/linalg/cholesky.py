@@ -28,6 +28,7 @@ from maquette.aten.linalg.factorizations import (
 from maquette.aten.linalg.lapack_status import NOT_POSITIVE, _linalg_check_errors
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
@@ -146,6 +147,10 @@ def cholesky_shape(self: TensorMeta, upper: bool) -> TensorMeta:
 @cholesky.kernel
 @on_host
 def cholesky_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
+    warn_once(
+        "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a "
+        "future PyTorch release."
+    )
     factor, info = _factors(self, upper)
     refuse(info, "cholesky", NOT_POSITIVE, is_matrix=self.ndim == 2)
     return factor

@@ -26,6 +26,7 @@ from maquette.aten.view.joining import cat
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import smaller
+from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
@@ -327,7 +328,17 @@ qr.describe(
     " columns."
 )
 qr.autocast(cpu="float32")
-qr.composite(lambda self, some: linalg_qr(self, "reduced" if some else "complete"))
+
+
+@qr.composite
+def qr_composite(self: Tensor, some: bool) -> object:
+    warn_once(
+        "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future "
+        "PyTorch release."
+    )
+    return linalg_qr(self, "reduced" if some else "complete")
+
+
 qr_out = define(
     f"aten::qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> {_QR_WRITTEN}",
     tags=[Tag.out],

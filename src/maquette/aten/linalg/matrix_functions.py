@@ -30,6 +30,7 @@ from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
+from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import Variant, define, describe
@@ -433,6 +434,10 @@ def _first_three(self: Tensor, dim: int | None) -> int:
     """The dimension given, else the first of size 3."""
     if dim is not None:
         return dim
+    warn_once(
+        "Using torch.cross without specifying the dim arg is deprecated. Please either pass the "
+        "dim explicitly or simply use torch.linalg.cross."
+    )
     threes = [d for d, n in enumerate(self.meta.shape) if n == 3]
     check(bool(threes), lambda: f"no dimension of size 3 in input {self.meta}")
     return threes[0]

@@ -39,6 +39,7 @@ from maquette.core.dtype import int32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import is_contiguous
+from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
@@ -319,6 +320,10 @@ def triangular_solve_shape(
 def triangular_solve_kernel(
     xp: ModuleType, self: Array, A: Array, upper: bool, transpose: bool, unitriangular: bool
 ) -> Arrays:
+    warn_once(
+        "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangular and will "
+        "be removed in a future PyTorch release."
+    )
     turned = A.swapaxes(-1, -2) if transpose else A
     solution = _triangular(
         turned, self, upper=upper is not transpose, left=True, unit=unitriangular

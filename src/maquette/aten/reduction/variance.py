@@ -36,6 +36,7 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.scalar_types import is_complex_type
 from maquette.core.symbols import is_true
+from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.tensor.tensor import Tensor
@@ -135,6 +136,14 @@ _WHOLE = "Tensor self, bool unbiased=True"
 Correction = Number | None
 
 
+def _warn_of_freedom(name: str, shape: tuple[int, ...], dim: Dims, correction: Correction) -> None:
+    if count_of(shape, dim) - (1 if correction is None else float(correction.real)) <= 0:
+        warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            f"reduction factor (input numel divided by output numel)."
+        )
+
+
 def _spread_page(name: str, root: bool) -> OperatorPage:
     """The page of var.correction or std.correction, and the older forms made of it."""
     whole, by_dim = _older_forms(name, "Tensor")
@@ -151,6 +160,7 @@ def _spread_page(name: str, root: bool) -> OperatorPage:
     def kernel(
         xp: ModuleType, self: Array, dim: Dims, correction: Correction, keepdim: bool
     ) -> Array:
+        _warn_of_freedom(name, self.shape, dim, correction)
         found, _ = variance(xp, wide(self), dim, correction, keepdim)
         return xp.sqrt(found) if root else found
 
@@ -220,6 +230,7 @@ def _with_mean_page(name: str, root: bool) -> OperatorPage:
     def kernel(
         xp: ModuleType, self: Array, dim: Dims, correction: Correction, keepdim: bool
     ) -> tuple[Array, Array]:
+        _warn_of_freedom(name, self.shape, dim, correction)
         found, mean = variance(xp, wide(self), dim, correction, keepdim)
         mean = updated_mean(xp, wide(self), dim, keepdim, mean)
         return (xp.sqrt(found) if root else found), mean

@@ -14,6 +14,7 @@ from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import remembered
 from maquette.core.views import view_shape_infer, view_strides
+from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.library.page import OperatorPage, define, describe
@@ -242,7 +243,24 @@ def _matrix_conjugate_transpose(self: Tensor) -> object:
     return _conjugate_transpose("H")(self)
 
 
-numpy_T = _composite("aten::numpy_T(Tensor(a) self) -> Tensor(a)")(_numpy_transpose)
+
+
+def _reversed_dimensions(self: Tensor) -> object:
+    if self.meta.ndim == 0:
+        warn_once(
+            "Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases."
+        )
+    elif self.meta.ndim != 2:
+        warn_once(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is "
+            "deprecated and it will throw an error in a future release. Consider `x.mT` to "
+            "transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to "
+            "reverse the dimensions of a tensor."
+        )
+    return _numpy_transpose(self)
+
+
+numpy_T = _composite("aten::numpy_T(Tensor(a) self) -> Tensor(a)")(_reversed_dimensions)
 numpy_T.describe("The tensor with its dimensions in reverse order: a view.")
 mT = _composite("aten::mT(Tensor(a) self) -> Tensor(a)")(_matrix_transpose)
 mT.describe("Matrices transposed: a view.")

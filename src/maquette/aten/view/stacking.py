@@ -10,6 +10,7 @@ from maquette.aten.view.copies import write_out
 from maquette.aten.view.joining import cat, stack
 from maquette.core.dtype import int64
 from maquette.core.errors import check
+from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define, describe
 from maquette.tensor.tensor import Tensor
@@ -111,7 +112,14 @@ def _meshgrid(tensors: Tensors, indexing: str) -> list[object]:
     return list(grids)
 
 
-meshgrid.composite(lambda tensors: _meshgrid(tensors, "ij"))
+@meshgrid.composite
+def meshgrid_composite(tensors: Tensors) -> list[object]:
+    warn_once(
+        "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument."
+    )
+    return _meshgrid(tensors, "ij")
+
+
 meshgrid_indexing.composite(_meshgrid)
 
 cartesian_prod = define(

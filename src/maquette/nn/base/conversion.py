@@ -59,8 +59,9 @@ class Conversion(Traversal):
             )
         if kind is not None and kind.is_complex:
             warnings.warn(
-                "Complex modules are a new feature: some modules may not work with complex "
-                "parameters or buffers",
+                "Complex modules are a new feature under active development whose design may "
+                "change, and some modules might not work as expected when using complex tensors "
+                "as parameters or buffers.",
                 UserWarning,
                 stacklevel=2,
             )

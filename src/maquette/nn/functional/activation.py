@@ -178,8 +178,8 @@ def log_softmax(
 
 def _implicit_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     warnings.warn(
-        f"{name} without a dimension is deprecated: it guesses one from the number of "
-        f"dimensions ({ndim}). Say dim=... in the call.",
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        f"dim=X as an argument.",
         stacklevel=stacklevel,
     )
     return 0 if ndim in (0, 1, 3) else 1

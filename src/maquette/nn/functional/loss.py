@@ -225,8 +225,9 @@ def kl_div(
     """
     if reduction == "mean" and size_average is None and reduce is None:
         warnings.warn(
-            "kl_div: reduction 'mean' divides by batch and support; 'batchmean' divides by the "
-            "batch only, as the definition of the divergence does.",
+            "reduction: 'mean' divides the total loss by both the batch size and the support "
+            "size. 'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition.",
             stacklevel=2,
         )
     reduction = reduction_name(size_average, reduce, reduction)

@@ -210,8 +210,9 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 def _default_align_corners(align_corners: bool | None) -> bool:
     if align_corners is None:
         warnings.warn(
-            "grid_sample and affine_grid take align_corners=False by default since PyTorch 1.3; "
-            "say align_corners=True for the older behaviour.",
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False "
+            "since 1.3.0. Please specify align_corners=True if the old behavior is desired. See "
+            "the documentation of grid_sample for details.",
             stacklevel=3,
         )
         return False
