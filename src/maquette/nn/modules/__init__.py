@@ -36,7 +36,6 @@ from maquette.nn.modules.activation import (
 from maquette.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from maquette.nn.modules.attention import MultiheadAttention
 from maquette.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
-from maquette.nn.modules.channelshuffle import ChannelShuffle
 from maquette.nn.modules.container import ModuleDict, ModuleList, Sequential
 from maquette.nn.modules.conv import (
     Conv1d,
@@ -55,8 +54,6 @@ from maquette.nn.modules.dropout import (
     Dropout3d,
     FeatureAlphaDropout,
 )
-from maquette.nn.modules.flatten import Flatten, Unflatten
-from maquette.nn.modules.fold import Fold, Unfold
 from maquette.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from maquette.nn.modules.lazy import (
     LazyBatchNorm1d,
@@ -93,25 +90,7 @@ from maquette.nn.modules.loss import (
     SoftMarginLoss,
 )
 from maquette.nn.modules.normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
-from maquette.nn.modules.padding import (
-    CircularPad1d,
-    CircularPad2d,
-    CircularPad3d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad1d,
-    ZeroPad2d,
-    ZeroPad3d,
-)
 from maquette.nn.modules.parameter_container import ParameterDict, ParameterList
-from maquette.nn.modules.pixelshuffle import PixelShuffle, PixelUnshuffle
 from maquette.nn.modules.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -137,6 +116,39 @@ from maquette.nn.modules.ranking import (
     TripletMarginWithDistanceLoss,
 )
 from maquette.nn.modules.rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from maquette.nn.modules.shaping.channelshuffle import ChannelShuffle
+from maquette.nn.modules.shaping.flatten import Flatten, Unflatten
+from maquette.nn.modules.shaping.fold import Fold, Unfold
+from maquette.nn.modules.shaping.padding import (
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
+)
+from maquette.nn.modules.shaping.pixelshuffle import PixelShuffle, PixelUnshuffle
+from maquette.nn.modules.shaping.unpooling import (
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
+from maquette.nn.modules.shaping.upsampling import (
+    Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
+)
 from maquette.nn.modules.sparse import Embedding, EmbeddingBag
 from maquette.nn.modules.synchronized import SyncBatchNorm
 from maquette.nn.modules.transformer import (
@@ -146,14 +158,6 @@ from maquette.nn.modules.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from maquette.nn.modules.unpooling import (
-    FractionalMaxPool2d,
-    FractionalMaxPool3d,
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
-)
-from maquette.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
     "Sigmoid", "Tanh", "LogSigmoid", "Softsign", "Tanhshrink", "ReLU", "SELU", "SiLU", "Mish",

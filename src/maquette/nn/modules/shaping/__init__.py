@@ -1,0 +1,1 @@
+"""Layers without weights that change sizes: flatten, fold, pad, shuffle, resample."""
