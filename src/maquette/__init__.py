@@ -102,6 +102,7 @@ tensor = _functions.tensor
 # Imported when first asked for: names here, and the module that each is or is in.
 _PACKAGES = {
     "amp": "maquette.amp",
+    "compile": "maquette.compile",
     "func": "maquette.torch.func",
     "fx": "maquette.fx",
     "higher_order": "maquette.higher_order",

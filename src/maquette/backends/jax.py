@@ -35,6 +35,12 @@ class JaxBackend(Backend):
         self.jax = jax
         self.array_type = jax.Array
         self.namespace = jax.numpy
+        errors = jax.errors
+        self.without_values = (
+            errors.ConcretizationTypeError,
+            errors.TracerBoolConversionError,
+            errors.TracerIntegerConversionError,
+        )
         self.runner = backend_of("cpu").runner  # for what a kernel computes on the host
 
     # --- memory ----------------------------------------------------------------------
@@ -80,6 +86,10 @@ class JaxBackend(Backend):
             alone = [n if i == d else 1 for i in range(len(shape))]
             found += (np.arange(n) * step).reshape(alone)
         return found
+
+    def seen_as(self, array: Array, kind: np.dtype[Any]) -> Array:
+        """The memory of a row-major array in elements of another dtype, flat."""
+        return self._seen_as(array, kind)
 
     def _seen_as(self, memory: Array, kind: np.dtype[Any]) -> Array:
         """Flat memory in elements of another dtype."""

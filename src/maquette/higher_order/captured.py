@@ -35,16 +35,20 @@ def _reached(name: str, value: Any, seen: set[int], depth: int) -> Iterator[tupl
     if depth == 0 or id(value) in seen:
         return
     seen.add(id(value))
-    for inner, member in _members(value):
+    for inner, member in members_of(value):
         joined = inner if not name or isinstance(value, FunctionType) else f"{name}{inner}"
         yield from _reached(joined, member, seen, depth - 1)
 
 
-def _members(value: Any) -> Iterator[tuple[str, Any]]:
+def members_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a function, a partial, a method, a module or a container reaches, by its name there."""
     if isinstance(value, FunctionType):
         yield from _of_function(value)
     elif isinstance(value, MethodType):
-        yield "self", value.__self__
+        owner = value.__self__
+        yield "self", owner
+        if not hasattr(owner, "named_parameters"):
+            yield from ((f"self.{k}", v) for k, v in getattr(owner, "__dict__", {}).items())
         yield "", value.__func__
     elif isinstance(value, functools.partial):
         yield "", value.func
@@ -72,6 +76,8 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     for name in _global_names(code):
         value = known.get(name)
         if isinstance(value, (Tensor, FunctionType)) or hasattr(value, "named_parameters"):
+            yield name, value
+        elif hasattr(value, "param_groups"):  # an optimizer
             yield name, value
 
 
@@ -154,4 +160,4 @@ def _version(t: Tensor) -> int:
         return 0
 
 
-__all__ = ["captured_tensors", "pure"]
+__all__ = ["captured_tensors", "members_of", "pure"]

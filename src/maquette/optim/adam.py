@@ -141,7 +141,8 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
                 grad = grad.add(param, alpha=decay)
         exp_avg.lerp_(grad, 1 - beta1)
         exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        step = _paths.number(step_count)
+        # Of a capturable step nothing is read: the powers are tensors, in float64 as numbers are.
+        step = step_count.double() if group["capturable"] else _paths.number(step_count)
         bias_correction1 = 1 - beta1**step
         bias_correction2 = 1 - beta2**step
         root = bias_correction2**0.5
@@ -151,7 +152,10 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
             denom = (largest.sqrt() / root).add_(group["eps"])
         else:
             denom = (exp_avg_sq.sqrt() / root).add_(group["eps"])
-        param.addcdiv_(exp_avg, denom, value=-(lr / bias_correction1))
+        if group["capturable"]:
+            param.sub_(exp_avg / denom * (lr / bias_correction1))
+        else:
+            param.addcdiv_(exp_avg, denom, value=-(lr / bias_correction1))
 
 
 def _as_lists(lists: _Lists, group: Group) -> None:

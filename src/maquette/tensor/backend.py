@@ -89,6 +89,9 @@ class Backend:
     eigh_options: ClassVar[dict[str, object]] = {}
     """What `linalg.eigh` must be told so that it reads one triangle alone."""
 
+    without_values: tuple[type[Exception], ...] = ()
+    """What its arrays raise when they are asked for values that are not there yet."""
+
     array_type: type
     namespace: ModuleType
     runner: Runner = PlainRunner()
@@ -145,6 +148,10 @@ class Backend:
     def copy_to(self, target: Array, values: Array) -> None:
         """Write values to an array, broadcasting, converting to its type whatever is lost."""
         target[...] = values if values.dtype == target.dtype else values.astype(target.dtype)
+
+    def seen_as(self, array: Array, kind: np.dtype[Any]) -> Array:
+        """The memory of a row-major array in elements of another dtype, flat."""
+        return np.ascontiguousarray(array).reshape(-1).view(kind)
 
     # --- what libraries do in different ways --------------------------------------------
 

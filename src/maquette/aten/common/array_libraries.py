@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from maquette.tensor.backend import Array, backend_for, byte_strides, is_array
+from maquette.tensor.backend import Array, backend_for, byte_strides, is_array, known_backends
 
 __all__ = [
     "added_to",
@@ -24,6 +24,7 @@ __all__ = [
     "byte_strides",
     "combined_at",
     "complex_of",
+    "data_says",
     "eigh",
     "eigvalsh",
     "exp_in",
@@ -48,6 +49,19 @@ def from_host(xp: ModuleType, array: Array) -> Array:
 def to_host(xp: ModuleType, array: Array) -> Array:
     """An array of ``xp`` as a NumPy array."""
     return array if xp is np else backend_for(xp).to_host(array)
+
+
+def data_says(condition: Callable[[], object]) -> bool:
+    """Whether values refuse a call; False where a compiler has no values to ask yet.
+
+    ``condition`` reads them. A compiled program goes by what its library does with such values.
+    """
+    try:
+        return bool(condition())
+    except TypeError as error:
+        if any(isinstance(error, b.without_values) for b in known_backends()):
+            return False
+        raise
 
 
 def on_host(kernel: F) -> F:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import data_says
 from maquette.core.device import canonical, device
 from maquette.core.dtype import dtype
 from maquette.core.errors import check, check_data
@@ -42,12 +43,13 @@ def assert_async_msg_shape(self: TensorMeta, assert_msg: str) -> None:
 
 @_assert_async.kernel
 def assert_async_kernel(xp: ModuleType, self: Array) -> None:
-    check_data(bool(self.any()), lambda: "Expected Tensor with single nonzero value, but got zero")
+    refused = data_says(lambda: not self.any())
+    check_data(not refused, lambda: "Expected Tensor with single nonzero value, but got zero")
 
 
 @_assert_async_msg.kernel
 def assert_async_msg_kernel(xp: ModuleType, self: Array, assert_msg: str) -> None:
-    check_data(bool(self.any()), lambda: assert_msg)
+    check_data(not data_says(lambda: not self.any()), lambda: assert_msg)
 
 
 _assert_scalar = define("aten::_assert_scalar(Scalar self, str assert_msg) -> ()")

@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 from types import ModuleType
 
-from maquette.aten.common.array_libraries import assigned_at
+from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
@@ -46,13 +46,11 @@ def in_range(index: Array, dim: int, size: int) -> None:
     """Refuse positions outside of a dimension; negative ones do not wrap."""
     if index.size == 0:
         return
-    for extreme in (int(index.max()), int(index.min())):
-        if not 0 <= extreme < size:
-            raise of_data(
-                RuntimeError(
-                    f"index {extreme} is out of bounds for dimension {dim} with size {size}"
-                )
-            )
+    if data_says(lambda: index.max() >= size or index.min() < 0):
+        extreme = index.max() if index.max() >= size else index.min()
+        raise of_data(
+            RuntimeError(f"index {extreme} is out of bounds for dimension {dim} with size {size}")
+        )
 
 
 # --- index_select --------------------------------------------------------------------
@@ -89,7 +87,7 @@ def index_select_shape(self: TensorMeta, dim: int, index: TensorMeta) -> TensorM
 @index_select.kernel
 def index_select_kernel(xp: ModuleType, self: Array, dim: int, index: Array) -> Array:
     size = self.shape[dim] if self.ndim else 1
-    if index.size and (int(index.max()) >= size or int(index.min()) < 0):
+    if index.size and data_says(lambda: index.max() >= size or index.min() < 0):
         raise of_data(
             IndexError(
                 f"index out of range in self: from {index.min()} to {index.max()}, size {size}"
@@ -287,14 +285,13 @@ def check_flat(index: Array, count: int) -> None:
     """Refuse flat positions out of range; negative ones count from the end."""
     if index.size == 0:
         return
-    for extreme in (int(index.max()), int(index.min())):
-        if not -count <= extreme < count:
-            raise of_data(
-                IndexError(
-                    f"out of range: tried to access index {extreme} on a tensor of {count} "
-                    f"elements."
-                )
+    if data_says(lambda: index.max() >= count or index.min() < -count):
+        extreme = index.max() if index.max() >= count else index.min()
+        raise of_data(
+            IndexError(
+                f"out of range: tried to access index {extreme} on a tensor of {count} elements."
             )
+        )
 
 
 take.linear(

@@ -13,7 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from maquette.aten.common.array_libraries import assigned_at, combined_at
+from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.core.broadcast import broadcast_shapes, expand_strides
@@ -168,15 +168,16 @@ def in_bounds(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -> t
     for dim, index in enumerate(indices):
         if index is None or index.size == 0 or index.dtype == bool:
             continue
-        size = self.shape[dim]
-        for extreme in (int(index.max()), int(index.min())):
-            if not -size <= extreme < size:
-                raise of_data(
-                    IndexError(
-                        f"index {extreme} is out of bounds for dimension {dim} with size {size}"
-                    )
-                )
+        _check_bounds(index, dim, self.shape[dim])
     return tuple([slice(None) if i is None else i for i in indices])
+
+
+def _check_bounds(index: Array, dim: int, size: int) -> None:
+    if data_says(lambda: index.max() >= size or index.min() < -size):
+        extreme = index.max() if index.max() >= size else index.min()
+        raise of_data(
+            IndexError(f"index {extreme} is out of bounds for dimension {dim} with size {size}")
+        )
 
 
 # --- where indices are ---------------------------------------------------------------

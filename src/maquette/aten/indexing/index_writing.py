@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten.common.array_libraries import assigned_at, combined_at
+from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -182,12 +182,9 @@ def out_of_lines(xp: ModuleType, lined: Array, like: Array, dim: int) -> Array:
 
 def _in_lines(index: Array, size: int) -> Array:
     flat = index.reshape(-1)
-    if flat.size:
-        for extreme in (int(flat.max()), int(flat.min())):
-            if not -size <= extreme < size:
-                raise of_data(
-                    IndexError(f"index {extreme} is out of bounds for dimension of size {size}")
-                )
+    if flat.size and data_says(lambda: flat.max() >= size or flat.min() < -size):
+        extreme = flat.max() if flat.max() >= size else flat.min()
+        raise of_data(IndexError(f"index {extreme} is out of bounds for dimension of size {size}"))
     return flat
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.array_libraries import combined_at, data_says
 from maquette.aten.common.operators import aten
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import int32, int64
@@ -34,7 +34,7 @@ def check_indices(name: str, indices: TensorMeta) -> None:
 
 def checked_rows(xp: ModuleType, indices: Array, rows: int) -> Array:
     """The indices, all within the table; IndexError otherwise."""
-    if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= rows):
+    if indices.size and data_says(lambda: indices.min() < 0 or indices.max() >= rows):
         wrong = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
         raise of_data(IndexError(f"index out of range in self: {wrong} for a table of {rows} rows"))
     return indices

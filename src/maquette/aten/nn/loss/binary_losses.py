@@ -7,6 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.nn.loss.elementwise_losses import check_floats, divisor, loss_cost, reduced_array
@@ -72,7 +73,7 @@ def binary_cross_entropy_kernel(
 
 
 def _check_probabilities(name: str, values: Array) -> None:
-    if not ((values >= 0) & (values <= 1)).all():
+    if data_says(lambda: not ((values >= 0) & (values <= 1)).all()):
         raise of_data(RuntimeError(f"all elements of {name} should be between 0 and 1"))
 
 

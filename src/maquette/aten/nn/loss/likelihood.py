@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
-from maquette.aten.common.array_libraries import assigned_at
+from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.indexing.scattering import positions_along
@@ -125,7 +125,7 @@ def _counted(
     kept = target != ignore_index
     index = xp.where(kept, target, 0).astype(xp.int64)
     bad = (index < 0) | (index >= classes)
-    if bad.any():
+    if data_says(bad.any):
         raise of_data(IndexError(f"Target {index[bad].reshape(-1)[0]} is out of bounds."))
     scale = kept.astype(wide(self).dtype)
     return index, scale if weight is None else scale * wide(weight)[index]

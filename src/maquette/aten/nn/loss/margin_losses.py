@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import wide
-from maquette.aten.common.array_libraries import assigned_at, combined_at, running
+from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says, running
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.nn.loss.elementwise_losses import reduced_array
@@ -107,7 +107,7 @@ def _excess(
     """How far each wrong class comes within the margin; the rows as a matrix; the targets."""
     x, t = _matrix(self), target.reshape(-1)
     classes = x.shape[1]
-    if ((t < 0) | (t >= classes)).any():
+    if data_says(lambda: ((t < 0) | (t >= classes)).any()):
         raise of_data(RuntimeError(f"target out of range: classes are 0 to {classes - 1}"))
     right = xp.take_along_axis(x, t[:, None], 1)
     excess = xp.maximum(x - right + x.dtype.type(float(margin.real)), 0)
@@ -231,7 +231,7 @@ def multilabel_margin_loss_forward_shape(
 def _named(xp: ModuleType, target: Array, classes: int) -> tuple[Array, Array]:
     """Which positions name a class (those before the first -1), and the classes as a mask."""
     t = target.reshape(-1, target.shape[-1] if target.ndim else 1)
-    if ((t < -1) | (t >= classes)).any():
+    if data_says(lambda: ((t < -1) | (t >= classes)).any()):
         raise of_data(
             RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}")
         )

@@ -8,6 +8,7 @@ returned; one kernel and one derivative serve them all.
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -116,13 +117,36 @@ def batch_norm_arrays(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Normalize; in training move the running statistics, in place, by ``momentum``."""
+    *results, mean, var = normalized_arrays(
+        xp, input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    for running, new in ((running_mean, mean), (running_var, var)):
+        if running is not None and new is not running:
+            running[...] = new
+    out, saved_mean, saved_rstd = results
+    return out, saved_mean, saved_rstd
+
+
+def normalized_arrays(
+    xp: ModuleType,
+    input: Array,
+    weight: MaybeArray,
+    bias: MaybeArray,
+    running_mean: MaybeArray,
+    running_var: MaybeArray,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
+    """The result, the saved statistics, and the running statistics after it, mutating nothing."""
     x = wide(input)
     if training:
         mean, variance, rstd = moments(xp, x, _axes(x), eps)
         count = x.size // max(x.shape[1], 1)
-        _move(running_mean, mean.reshape(-1), momentum)
+        moved_mean = _moved(running_mean, mean.reshape(-1), momentum)
         with np.errstate(divide="ignore", invalid="ignore"):
-            _move(running_var, variance.reshape(-1) * (count / np.float64(count - 1)), momentum)
+            unbiased = variance.reshape(-1) * (count / np.float64(count - 1))
+            moved_var = _moved(running_var, unbiased, momentum)
         # What is saved is what normalizes: statistics of 16 bits are rounded first.
         parameters = (weight, bias, running_mean, running_var)
         kind = next((p.dtype for p in parameters if p is not None), input.dtype)
@@ -134,15 +158,15 @@ def batch_norm_arrays(
         mean = _by_channel(wide(running_mean), x.ndim)
         rstd = 1 / xp.sqrt(_by_channel(wide(running_var), x.ndim) + x.dtype.type(eps))
         saved = xp.empty(0, x.dtype), xp.empty(0, x.dtype)
+        moved_mean, moved_var = running_mean, running_var
     out = affine(
         (x - mean) * rstd, _maybe_by_channel(weight, x.ndim), _maybe_by_channel(bias, x.ndim)
     )
-    return out, *saved
+    return out, *saved, moved_mean, moved_var
 
 
-def _move(running: MaybeArray, new: Array, momentum: float) -> None:
-    if running is not None:
-        running[...] = momentum * new + (1 - momentum) * wide(running)
+def _moved(running: MaybeArray, new: Array, momentum: float) -> MaybeArray:
+    return None if running is None else momentum * new + (1 - momentum) * wide(running)
 
 
 # --- forward, in all its forms -------------------------------------------------------
@@ -264,9 +288,10 @@ def _legit_functional_kernel(
     momentum: float,
     eps: float,
 ) -> tuple[Array, ...]:
-    mean, var = running_mean.copy(), running_var.copy()
-    results = batch_norm_arrays(xp, input, weight, bias, mean, var, training, momentum, eps)
-    return *results, mean, var
+    *results, mean, var = normalized_arrays(
+        xp, input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    return *results, mean.copy(), var.copy()
 
 
 _with_update.shape(

@@ -7,7 +7,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
-from maquette.aten.common.array_libraries import assigned_at
+from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.nn.pool.pool_windows import (
     all_dims,
     check_kind,
@@ -277,7 +277,7 @@ def _max_unpool(dims: int, parameters: str) -> OperatorPage:
         xp: ModuleType, self: Array, indices: Array, output_size: Ints, *rest: Ints
     ) -> Array:
         leading, plane = self.shape[:-dims], prod(output_size)
-        if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < plane:
+        if indices.size and data_says(lambda: indices.min() < 0 or indices.max() >= plane):
             raise of_data(
                 RuntimeError(
                     f"Found an invalid max index: {int(indices.max())} for output of size "

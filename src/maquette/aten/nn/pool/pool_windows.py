@@ -13,7 +13,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index
-from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.array_libraries import combined_at, data_says
 from maquette.aten.nn.conv.sliding_windows import padded, reach, steps
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
@@ -185,7 +185,7 @@ def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
     dims = len(space)
     leading, plane = grad.shape[:-dims], prod(space)
     result: Array = xp.zeros((prod(leading) * plane,), grad.dtype)
-    if index.size and not 0 <= int(index.min()) <= int(index.max()) < plane:
+    if index.size and data_says(lambda: index.min() < 0 or index.max() >= plane):
         raise of_data(
             RuntimeError(
                 f"indices from {index.min()} to {index.max()} lie outside of planes of "

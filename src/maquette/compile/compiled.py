@@ -1,0 +1,382 @@
+"""Compiled functions: a program for each combination of metas, run by an engine.
+
+A call looks up its program by interned metas, structure and state; a second call with equal ones
+traces nothing. Tensors that the program changes stay in the engine between calls for as long as
+nobody else changes them, and are donated, so that their memory is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from maquette.autograd import Function as AutogradFunction
+from maquette.autograd import is_grad_enabled
+from maquette.compile.capture import Call, Captured, Change, check_not_aliased
+from maquette.compile.engines import Engine
+from maquette.compile.errors import CompileError
+from maquette.compile.program import ArrayProgram
+from maquette.compile.state import State
+from maquette.compile.tracing import Draw
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import defaults
+from maquette.core.pytree import (
+    TreeSpec,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
+from maquette.fx.node import Node
+from maquette.tensor.backend import backend_of
+from maquette.tensor.keys import keys_for
+from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.tensor import Tensor, wrap
+
+
+class Compiled:
+    """A function, or a module's call, run by an engine; what `compile` gives.
+
+    programs: how many combinations of metas have been compiled. traces: how often it was traced.
+    """
+
+    def __init__(self, function: Callable[..., Any], engine: Engine) -> None:
+        self.function = function
+        self.engine = engine
+        self.traces = 0
+        self._state: State | None = None
+        self._programs: dict[object, _Program] = {}
+        self._resident: dict[int, tuple[Tensor, int, Any]] = {}
+
+    @property
+    def programs(self) -> int:
+        """How many combinations of metas have been compiled."""
+        return len(self._programs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        program, tensors = self._prepared(args, kwargs)
+        return program.run(tensors)
+
+    def lowered(self, *args: Any, **kwargs: Any) -> Any:
+        """What the engine makes of this call: for JAX, a `jax.stages.Lowered`."""
+        program, tensors = self._prepared(args, kwargs)
+        return program.lowered(tensors)
+
+    def _prepared(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[_Program, list[Tensor]]:
+        if self._state is None:
+            self._state = State(self.function)
+        leaves, spec = tree_flatten((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        for t in tensors:
+            if t._data is None or t.meta.device.type != "cpu":
+                raise CompileError(
+                    f"compiled functions take tensors with data on the cpu, got {t.meta}"
+                )
+        held = self._state.tensors()
+        key = self._key(leaves, spec, tensors, held)
+        there = tuple([t.grad is not None for t in held])
+        program = self._programs.get(key) or self._programs.get((key, there))
+        if program is None:
+            program = _Program(self, leaves, spec, tensors, self._state, _names(args, kwargs))
+            self._programs[(key, there) if program.reads_grads else key] = program
+        return program, [*tensors, *held]
+
+    def _key(
+        self, leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Tensor], held: Sequence[Any]
+    ) -> object:
+        statics = tuple([_static(leaf) for leaf in leaves])
+        assert self._state is not None
+        metas = tuple([(t.meta, t.requires_grad) for t in tensors])
+        mine = tuple([t.meta for t in held])
+        return (spec, statics, metas, mine, self._state.shape(), is_grad_enabled(), _defaults())
+
+
+def _defaults() -> object:
+    return defaults.float_dtype if hasattr(defaults, "float_dtype") else None
+
+
+def _static(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return Tensor
+    try:
+        hash(leaf)
+    except TypeError:
+        return type(leaf), repr(leaf)
+    return type(leaf), leaf
+
+
+def _names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """How each tensor among the arguments is called: "[0]", "['x']"."""
+    found = []
+    for values in (args, kwargs):
+        for path, leaf in tree_flatten_with_path(values)[0]:
+            if isinstance(leaf, Tensor):
+                found.append(keystr(path))
+    return found
+
+
+class _Program:
+    """One combination of metas: its graph, and what the engine made of it."""
+
+    def __init__(
+        self,
+        owner: Compiled,
+        leaves: Sequence[Any],
+        spec: TreeSpec,
+        tensors: Sequence[Tensor],
+        state: State,
+        names: Sequence[str],
+    ) -> None:
+        self.owner = owner
+        self.engine = owner.engine
+        self.state = state
+        self.count = len(tensors)
+        held = state.tensors()
+        self.names = [*names, *_state_names(state, held)]
+        call = Call(_of_tensors(owner.function, leaves, spec), tensors, state, [])
+        call.grads = [_grad_to_trace(t) for t in held]
+        owner.traces += 1
+        found = call.captured()
+        self.reads_grads = _reads_gradients(found, len(tensors) + len(held))
+        self.grads = [False] * len(held)
+        if self.reads_grads:  # gradients accumulate: what is there decides
+            call.grads = [t.grad for t in held]
+            self.grads = [t.grad is not None for t in held]
+            found = call.captured()
+        check_not_aliased([*tensors, *held], found.changes)
+        # A program that goes backward itself has freed what its results would need.
+        self.needs_grad = any(found.needs) and not _goes_backward(found)
+        if self.needs_grad:
+            tangents = [r.meta["val"] for r, n in zip(found.results, found.needs) if n]
+            found = call.captured([_like(t) for t in tangents])
+        self.captured = found
+        self._compile(found, len(tensors) + len(held))
+
+    # --- building --------------------------------------------------------------------
+
+    def _compile(self, found: Captured, count: int) -> None:
+        constants = found.traced.constants
+        given = found.inputs[count:] if any(self.grads) else []
+        self.inputs = [*found.inputs[:count], *given, *[n for n, _ in constants]]
+        self.outputs = [r for r in found.results if isinstance(r, Node)]
+        self.changed = [c for c in found.changes if isinstance(c.node, Node)]
+        outputs: list[Node | None] = [*self.outputs, *[c.node for c in self.changed]]
+        names = [*self.names, *[f"constant {i}" for i in range(len(self.inputs))]]
+        self.donated = (
+            []
+            if self.needs_grad
+            else [c.number for c in self.changed if c.kind == "value" and c.number >= self.count]
+        )
+        self.saved: list[Node] = []
+        self.backward: Any = None
+        if self.needs_grad:
+            self._split(found, outputs)
+        program = ArrayProgram(self.inputs, [*outputs, *self.saved])
+        self.engine.check(program)
+        self.forward = self.engine.runnable(program, self.donated, names)
+
+    def _split(self, found: Captured, outputs: Sequence[Node | None]) -> None:
+        """Part the graph: what tangents reach is backward, what it needs of the rest is saved."""
+        late: set[Node] = set(found.tangents)
+        for node in found.traced.module.graph.nodes:
+            if node.op != "output" and any(n in late for n in node.all_input_nodes):
+                late.add(node)
+        grads = [g for g in found.grads if isinstance(g, Node)]
+        needed: dict[Node, None] = {}
+        waiting = list(grads)
+        seen: set[Node] = set()
+        while waiting:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node in late:
+                waiting += node.all_input_nodes
+            else:
+                needed[node] = None
+        needed = {n: None for n in needed if n not in late}
+        self.saved = list(needed)
+        program = ArrayProgram([*self.saved, *found.tangents], list(found.grads))
+        self.engine.check(program)
+        self.backward = self.engine.runnable(program, [], [])
+
+    # --- running ---------------------------------------------------------------------
+
+    def run(self, tensors: Sequence[Tensor]) -> Any:
+        if self.needs_grad:
+            outs = _CompiledCall.apply(self, *tensors)
+            results = iter(outs if isinstance(outs, tuple) else (outs,))
+        else:
+            arrays = self.forward(self._arrays(tensors))
+            results = iter(self._finished(arrays, tensors))
+        found = self.captured
+        values = [next(results) if isinstance(r, Node) else r for r in found.results]
+        return tree_unflatten(values, found.spec)
+
+    def lowered(self, tensors: Sequence[Tensor]) -> Any:
+        return self.forward.lowered(self._arrays(tensors))  # type: ignore[attr-defined]
+
+    def _arrays(self, tensors: Sequence[Tensor]) -> list[Any]:
+        resident, donated = self.owner._resident, set(self.donated)
+        found = []
+        for i, t in enumerate(tensors):
+            known = resident.get(id(t)) if i >= self.count else None
+            if known is not None and known[0] is t and known[1] == t._version:
+                found.append(known[2])
+                if i in donated:
+                    del resident[id(t)]
+            elif i in donated:
+                found.append(self.engine.own(t, self.names[i]))
+            else:
+                found.append(self.engine.put(t, self.names[i]))
+                if i >= self.count:
+                    resident[id(t)] = (t, t._version, found[-1])
+        if any(self.grads):
+            held = tensors[self.count :]
+            for t, there in zip(held, self.grads):
+                if there:
+                    assert t.grad is not None
+                    found.append(self.engine.put(t.grad, ""))
+        for _, value in self.captured.traced.constants:
+            constant = value.numbers() if isinstance(value, Draw) else value
+            found.append(self.engine.put(constant, ""))
+        return found
+
+    def _finished(self, arrays: Sequence[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Write what changed; the results as tensors."""
+        count = len(self.outputs)
+        for change, array in zip(self.changed, arrays[count:]):
+            self._write(change, array, tensors)
+        for change in self.captured.changes:
+            if change.node is None:
+                self._write(change, None, tensors)
+        return [
+            tensor_of(self.engine.taken(a), o.meta["val"].meta)
+            for a, o in zip(arrays, self.outputs)
+        ]
+
+    def _write(self, change: Change, array: Any, tensors: Sequence[Tensor]) -> None:
+        if change.kind == "value":
+            t = tensors[change.number]
+            assert t._data is not None
+            np.copyto(t._data, self.engine.taken(array), casting="unsafe")
+            t._version_counter().value += 1
+            if change.number >= self.count:
+                self.owner._resident[id(t)] = (t, t._version, array)
+            return
+        held = tensors[self.count :][change.number]
+        value = change.plain
+        if change.node is not None:
+            value = tensor_of(self.engine.taken(array), change.node.meta["val"].meta)
+        if change.kind == "grad":
+            held.grad = value
+            return
+        optimizer, key = change.key
+        self.state.optimizers[optimizer].state[held][key] = value
+
+
+class _CompiledCall(AutogradFunction):
+    """A compiled forward whose backward is compiled too."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]  # as `apply` calls it
+        ctx: Any, program: _Program, *tensors: Tensor
+    ) -> Any:
+        given = program._arrays(tensors)
+        arrays = program.forward(given)
+        kept = len(arrays) - len(program.saved)
+        ctx.program, ctx.saved = program, arrays[kept:]
+        outs = program._finished(arrays[:kept], tensors)
+        needs = iter(program.captured.needs)
+        flags = [
+            next(needs) if isinstance(r, (Node, Tensor)) else not next(needs)
+            for r in program.captured.results
+        ]
+        ctx.mark_non_differentiable(*[o for o, f in zip(outs, flags) if not f])
+        ctx.metas = [o.meta for o, f in zip(outs, flags) if f]
+        ctx.places = [i for i, f in enumerate(flags) if f]
+        return tuple(outs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        program = ctx.program
+        engine = program.engine
+        tangents = []
+        for place, meta in zip(ctx.places, ctx.metas):
+            g = grads[place]
+            array = np.zeros(meta.shape, meta.dtype.numpy) if g is None else g._data
+            tangents.append(engine.put(tensor_of(np.ascontiguousarray(array), meta), ""))
+        arrays = program.backward([*ctx.saved, *tangents])
+        nodes = program.captured.grads
+        found = [
+            None if n is None else tensor_of(engine.taken(a), n.meta["val"].meta)
+            for n, a in zip(nodes, arrays)
+        ]
+        return (None, *found)
+
+
+def tensor_of(array: Any, meta: TensorMeta) -> Tensor:
+    """A tensor on the cpu with an array's values, laid out as a meta says."""
+    memory, data = backend_of("cpu").laid_out(meta, array)
+    return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device, memory), data, keys_for(meta))
+
+
+def _like(fake: Tensor) -> Tensor:
+    meta = fake.meta
+    return tensor_of(np.zeros(meta.shape, meta.dtype.numpy), meta)
+
+
+def _of_tensors(
+    function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec
+) -> Callable[..., Any]:
+    """The function of the tensors among the leaves."""
+
+    def run(*tensors: Tensor) -> Any:
+        given = iter(tensors)
+        filled = [next(given) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        call: Any = tree_unflatten(filled, spec)
+        args, kwargs = call
+        return function(*args, **kwargs)
+
+    return run
+
+
+def _grad_to_trace(t: Tensor) -> Tensor | None:
+    """Zeros in the place of a gradient that may be there."""
+    if not t.requires_grad:
+        return None
+    return tensor_of(np.zeros(t.meta.shape, t.meta.dtype.numpy), t.meta)
+
+
+def _reads_gradients(found: Captured, count: int) -> bool:
+    """Whether the program uses gradients from before it, or leaves them as they were."""
+    return any(n.users for n in found.inputs[count:])
+
+
+def _goes_backward(found: Captured) -> bool:
+    """Whether the program computes gradients of the state itself."""
+    return any(
+        c.kind == "grad" and c.node is not None and c.node not in found.inputs
+        for c in found.changes
+    )
+
+
+def _state_names(state: State, held: Sequence[Tensor]) -> list[str]:
+    """A name for each tensor of a state: a parameter's, also for what an optimizer keeps of it."""
+    names: dict[int, str] = {}
+    for module in state.modules[:1]:
+        for name, t in [*module.named_parameters(), *module.named_buffers()]:
+            names[id(t)] = name
+    for optimizer in state.optimizers:
+        for parameter, values in optimizer.state.items():
+            for value in values.values():
+                if isinstance(value, Tensor) and value.meta.shape == parameter.meta.shape:
+                    names[id(value)] = names.get(id(parameter), "")
+    return [names.get(id(t), "") for t in held]
+
+
+__all__ = ["Compiled", "tensor_of"]

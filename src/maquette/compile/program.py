@@ -1,0 +1,256 @@
+"""A functional graph as a function of plain arrays: each operator's page runs on any namespace.
+
+A graph without mutation needs no tensors: a node is the operator's array kernel on arrays, or, for
+a view, what its shape rule says (`strided.py`). Results have the dtype and shape that the trace
+found. An operator that is defined by others is traced and takes their place.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from maquette.compile.errors import CompileError
+from maquette.compile.strided import viewed
+from maquette.compile.tracing import definition_of, functional_graph
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import contiguous_strides
+from maquette.dispatch.forms import returns_of
+from maquette.dispatch.matching import bind
+from maquette.dispatch.operator import OpOverload
+from maquette.fx.node import Node
+from maquette.tensor.backend import Backend
+from maquette.tensor.tensor import Tensor
+
+Step = Callable[[Any, dict[Node, Any]], Any]
+
+
+class ArrayProgram:
+    """Nodes of a functional graph, run in order on arrays of a backend's namespace.
+
+    inputs: the nodes that arrays are given for. outputs: the nodes, or None, whose arrays are the
+    results. Nodes that no output needs are left out.
+    """
+
+    def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node | None]) -> None:
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.nodes = _needed(set(inputs), [o for o in outputs if o is not None])
+        self.steps = [(node, step_of(node)) for node in self.nodes]
+        self.last_use = _last_uses(self.nodes, self.outputs)
+
+    def __call__(self, backend: Backend, arrays: Sequence[Any]) -> list[Any]:
+        """The results on arrays of a backend."""
+        values: dict[Node, Any] = dict(zip(self.inputs, arrays))
+        for node, step in self.steps:
+            values[node] = step(backend, values)
+            for used in self.last_use.get(node, ()):
+                del values[used]
+        return [None if o is None else values[o] for o in self.outputs]
+
+    def refusals(self, backend: Backend, probe: Callable[..., Any]) -> list[str]:
+        """What a backend cannot run, a line an operator: tried on stand-ins, node by node."""
+        found: dict[str, str] = {}
+        for node, step in self.steps:
+            reason = probe(backend, node, step)
+            if reason is not None:
+                found.setdefault(str(node.target), reason)
+        return [f"{name}: {reason}" for name, reason in found.items()]
+
+
+def _needed(inputs: set[Node], outputs: Sequence[Node]) -> list[Node]:
+    """The nodes that outputs need, in order, without the inputs."""
+    needed: set[Node] = set()
+    waiting = list(outputs)
+    while waiting:
+        node = waiting.pop()
+        if node in needed or node in inputs:
+            continue
+        if node.op in ("placeholder", "get_attr"):
+            raise AssertionError(f"{node} is no input of this part of the program")
+        needed.add(node)
+        waiting += node.all_input_nodes
+    return [n for n in outputs[0].graph.nodes if n in needed] if outputs else []
+
+
+def _last_uses(nodes: Sequence[Node], outputs: Sequence[Node | None]) -> dict[Node, list[Node]]:
+    """After which node each value is used no more, so that memory can be given back."""
+    last: dict[Node, Node] = {}
+    for node in nodes:
+        for used in node.all_input_nodes:
+            last[used] = node
+    found: dict[Node, list[Node]] = {}
+    for used, node in last.items():
+        if used not in outputs:
+            found.setdefault(node, []).append(used)
+    return found
+
+
+# --- steps ----------------------------------------------------------------------------
+
+
+def step_of(node: Node) -> Step:
+    """What a node computes from the arrays of others."""
+    if node.target is operator.getitem:
+        source, index = node.args
+        return lambda backend, values: values[source][index]
+    op = node.target
+    if not isinstance(op, OpOverload):
+        raise CompileError(
+            f"{op} takes functions, and the engine runs operators only; use it outside of what is "
+            f"compiled, or write its loop or branch in place"
+        )
+    params = _parameters(op, node)
+    value = node.meta["val"]
+    if op.array_kernel is not None:
+        return _kernel_step(op, params, metas_of(value))
+    views = any(kind == "view" for kind, _ in returns_of(op))
+    if op.shape_rule is not None and (views or definition_of(op) is None):
+        return _view_step(op, params, metas_of(value))
+    return _composite_step(op, node)
+
+
+def metas_of(value: Any) -> Any:
+    """The metas of a traced value, in its structure."""
+    if isinstance(value, Tensor):
+        return value.meta
+    if isinstance(value, (tuple, list)):
+        return [metas_of(v) for v in value]
+    return None
+
+
+def _parameters(op: OpOverload, node: Node) -> list[Any]:
+    """All schema parameters, canonical, with nodes in the place of tensors."""
+    fakes = _with_values(node.args), _with_values(node.kwargs)
+    bound = list(bind(op._schema, *fakes, takes_numbers=op.takes_numbers))
+    for i, argument in enumerate(op._schema.arguments):
+        given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+        if _has_node(given):
+            bound[i] = tuple(given) if isinstance(given, (list, tuple)) else given
+    return bound
+
+
+def _with_values(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.meta["val"]
+    if isinstance(value, (tuple, list)):
+        return [_with_values(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _with_values(v) for k, v in value.items()}
+    return value
+
+
+def _has_node(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(_has_node(v) for v in value)
+    return isinstance(value, Node)
+
+
+def _filled(params: Sequence[Any], values: dict[Node, Any]) -> list[Any]:
+    found = []
+    for p in params:
+        if isinstance(p, Node):
+            p = values[p]
+        elif isinstance(p, tuple) and _has_node(p):
+            p = [values[v] if isinstance(v, Node) else v for v in p]
+        found.append(p)
+    return found
+
+
+def _kernel_step(op: OpOverload, params: list[Any], metas: Any) -> Step:
+    kernel = op.array_kernel
+    assert kernel is not None
+
+    def step(backend: Backend, values: dict[Node, Any]) -> Any:
+        result = kernel(backend.namespace, *_filled(params, values))
+        return _settled(backend, op, metas, result)
+
+    step.kernel = kernel  # type: ignore[attr-defined]  # for who asks where it computes
+    return step
+
+
+def _settled(backend: Backend, op: OpOverload, metas: Any, result: Any) -> Any:
+    """A kernel's arrays with the dtypes of the trace."""
+    if isinstance(metas, TensorMeta):
+        array = backend.as_array(result)
+        if tuple(array.shape) != tuple(metas.shape):
+            raise CompileError(
+                f"{op}: its shape rule says {metas}, its kernel gave an array of shape "
+                f"{tuple(array.shape)} on {backend.name}"
+            )
+        kind = metas.dtype.numpy
+        return array if array.dtype == kind else array.astype(kind)
+    if isinstance(metas, list):
+        if result is None:
+            return [None] * len(metas)
+        return [_settled(backend, op, m, r) for m, r in zip(metas, result, strict=True)]
+    return result
+
+
+def _view_step(op: OpOverload, params: list[Any], found: Any) -> Step:
+    """A view: the shape rule on row-major metas, laid over the values."""
+    names = {a.name for a in op._schema.arguments}
+    source = next(p for p in params if isinstance(p, Node))
+    meta: TensorMeta = source.meta["val"].meta
+    if "storage_offset" in names and meta is not row_major_meta(meta):
+        raise CompileError(
+            f"{op} reads memory as it is laid out, and {source.name} ({meta}, strides "
+            f"{tuple(meta.strides)}) is not row-major; call contiguous() before it"
+        )
+    if "stride" in names and "storage_offset" not in names:  # a reshape; the strides follow
+        shape = tuple(found.shape)
+        return lambda backend, values: values[source].reshape(shape)
+    row_major = row_major_meta(meta)
+    rule = op.shape_rule
+    assert rule is not None
+    given = [row_major if p is source else _meta_of_node(p) for p in params]
+    made = rule(*given)
+
+    def step(backend: Backend, values: dict[Node, Any]) -> Any:
+        array = values[source]
+        if isinstance(made, TensorMeta):
+            return _seen(backend, array, made)
+        return [_seen(backend, array, m) for m in made]  # type: ignore[attr-defined]
+
+    return step
+
+
+def row_major_meta(meta: TensorMeta) -> TensorMeta:
+    """A meta with the same sizes, laid out row by row from the beginning."""
+    return meta.view(meta.shape, contiguous_strides(meta.shape), 0)
+
+
+def _meta_of_node(p: Any) -> Any:
+    return p.meta["val"].meta if isinstance(p, Node) else p
+
+
+def _seen(backend: Backend, array: Any, meta: TensorMeta) -> Any:
+    if array.dtype != meta.dtype.numpy:  # view(dtype), view_as_real: other elements
+        array = backend.seen_as(array, meta.dtype.numpy)
+    return viewed(backend.namespace, array, meta)
+
+
+def _composite_step(op: OpOverload, node: Node) -> Step:
+    """An operator that others define: traced on the same metas, and run as they are."""
+    definition = definition_of(op)
+    if definition is None:
+        raise CompileError(f"{op} has no kernel of arrays and no definition by other operators")
+    params = _parameters(op, node)
+    inputs = node.all_input_nodes
+    single = isinstance(node.meta["val"], Tensor)
+
+    def from_inputs(*tensors: Any) -> Any:
+        return definition(*_filled(params, dict(zip(inputs, tensors))))
+
+    traced = functional_graph(from_inputs, [n.meta["val"] for n in inputs])
+    program = ArrayProgram(traced.placeholders, traced.outputs)
+
+    def step(backend: Backend, values: dict[Node, Any]) -> Any:
+        results = program(backend, [values[n] for n in inputs])
+        return results[0] if single else results
+
+    return step
+
+
+__all__ = ["ArrayProgram", "metas_of", "row_major_meta", "step_of"]

@@ -1,0 +1,186 @@
+"""A function of tensors as a functional graph: no views of what is written, no mutation.
+
+Under the functional mode a user's mode rewrites what a graph could not say: operators that mutate
+without saying so, and random numbers, which are drawn outside (`Draws`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maquette.compile.errors import CompileError
+from maquette.core.dtype import bool_
+from maquette.core.meta import TensorMeta
+from maquette.core.pytree import tree_flatten
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.modes import TorchDispatchMode, disable_current_modes
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.registry import ops
+from maquette.dispatch.tags import Tag
+from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
+from maquette.fx.graph_module import GraphModule
+from maquette.fx.node import Node
+from maquette.fx.operator_tracing import make_fx
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.functional.contexts import PythonFunctionalizeAPI
+from maquette.transforms.functional.mode import FunctionalTensorMode
+
+
+@dataclass
+class Draw:
+    """A random operator of a program, to be called on the host: what it is called with."""
+
+    op: OpOverload
+    first: TensorMeta | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: int | None = None
+
+    def numbers(self) -> Tensor:
+        """The next numbers of the host's generator."""
+        args = self.args
+        if self.first is not None:
+            like = ops.aten.ones.default(list(self.first.shape), dtype=self.first.dtype)
+            args = (like, *args)
+        drawn = self.op(*args, **self.kwargs)
+        found: Tensor = drawn if self.result is None else drawn[self.result]
+        return found
+
+
+@dataclass
+class Traced:
+    """A graph, its placeholders, its outputs, flat, and the tensors or draws of its constants."""
+
+    module: GraphModule
+    placeholders: list[Node]
+    outputs: list[Node | Any]
+    constants: list[tuple[Node, Tensor | Draw]] = field(default_factory=list)
+
+
+class _Rewriting(TorchDispatchMode):
+    """Says in operators that functionalization knows what others do in silence.
+
+    A random operator becomes a constant that stands for its numbers, and a `Draw`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[tuple[Tensor, Draw]] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
+            return ops.aten._native_batch_norm_legit.default(*args, **kwargs)
+        if isinstance(func, OpOverload) and draws(func, args, kwargs):
+            return self._drawn(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _drawn(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        written = op._schema.arguments[0].is_write if op._schema.arguments else False
+        if op is ops.aten.native_dropout.default:
+            return self._dropout(*args)
+        others = tree_flatten((args[1:], kwargs))[0]
+        by_shape = written or op._opname.endswith("_like") or op is ops.aten.bernoulli.p
+        if any(isinstance(t, Tensor) for t in others) or (
+            not by_shape and args and isinstance(args[0], Tensor)
+        ):
+            raise CompileError(
+                f"{op} draws random numbers from a distribution that a tensor gives, which are "
+                f"drawn outside of a compiled program; call it outside and pass its result in"
+            )
+        first = args[0].meta if args and isinstance(args[0], Tensor) else None
+        if first is None or not written:
+            meta = op(*args, **kwargs).meta
+        else:
+            meta = first
+        constant = self._constant(meta)
+        self.draws.append((constant, Draw(op, first, args[0 if first is None else 1 :], kwargs)))
+        return args[0].copy_(constant) if written else constant.clone()
+
+    def _dropout(self, input: Tensor, p: float, train: bool | None) -> Any:
+        if train is False or p == 0:
+            return input.clone(), ops.aten.ones_like.default(input, dtype=bool_)
+        mask = self._constant(input.meta.like(dtype=bool_))
+        draw = Draw(ops.aten.native_dropout.default, input.meta, (p, train), {}, 1)
+        self.draws.append((mask, draw))
+        return input * mask / (1 - p), mask.clone()
+
+    def _constant(self, meta: TensorMeta) -> Tensor:
+        with disable_current_modes():
+            made: Tensor = ops.aten.zeros.default(list(meta.shape), dtype=meta.dtype)
+        return made
+
+
+def functional_graph(function: Callable[..., Any], tensors: Sequence[Any]) -> Traced:
+    """Trace a function of tensors, on fakes; its result may be a tree of tensors.
+
+    CompileError where data decides: a size, a branch, a number that is read.
+    """
+    context = PythonFunctionalizeAPI(FunctionalTensorMode())
+    rewriting = _Rewriting()
+
+    def rewritten(*given: Any) -> Any:
+        with rewriting:
+            return function(*given)
+
+    try:
+        module = make_fx(
+            context.functionalize(rewritten), tracing_mode="fake", _allow_non_fake_inputs=True
+        )(*tensors)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise CompileError(_needs_data(error)) from error
+    except RuntimeError as error:
+        if "get value out of a tracing tensor" in str(error):
+            raise CompileError(_needs_data(error)) from error
+        raise
+    nodes = list(module.graph.nodes)
+    placeholders = [n for n in nodes if n.op == "placeholder"]
+    outputs = tree_flatten(nodes[-1].args[0])[0]
+    draws = {id(t): draw for t, draw in rewriting.draws}
+    constants = [(n, getattr(module, str(n.target))) for n in nodes if n.op == "get_attr"]
+    return Traced(
+        module,
+        placeholders,
+        list(outputs),
+        [(n, draws.get(id(t), t)) for n, t in constants],
+    )
+
+
+def _needs_data(error: BaseException) -> str:
+    return (
+        "the program asks what its data is (a number read with .item() or float(), a branch "
+        f"on a tensor, a result whose size data decides), which a compiled one cannot: {error}. "
+        "Leave that part outside of what is compiled"
+    )
+
+
+def definition_of(op: OpOverload) -> Callable[..., Any] | None:
+    """The function of tensors that defines an operator by others; None if there is none."""
+    for key in (
+        DispatchKey.CompositeExplicitAutograd,
+        DispatchKey.CompositeExplicitAutogradNonFunctional,
+        DispatchKey.CompositeImplicitAutograd,
+    ):
+        stack = op._kernels.get(key)
+        if stack and stack[-1].python is not None and not stack[-1].of_arrays:
+            return stack[-1].python
+    return None
+
+
+def draws(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call draws random numbers: attention does with a dropout only."""
+    if Tag.nondeterministic_seeded not in op.tags:
+        return False
+    for at, argument in enumerate(op._schema.arguments):
+        if argument.name in ("dropout_p", "dropout"):
+            default = argument.default_value if argument.has_default_value() else 0.0
+            given = args[at] if at < len(args) else kwargs.get(argument.name, default)
+            return bool(given)
+    return True
+
+
+__all__ = ["Draw", "Traced", "definition_of", "draws", "functional_graph"]

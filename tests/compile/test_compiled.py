@@ -1,0 +1,228 @@
+"""`maquette.compile`: programs traced once, run by engines; those that need no other library."""
+
+import importlib.util
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+from maquette import nn
+from maquette.compile import CompileError
+from maquette.optim import SGD, AdamW
+
+ENGINES = [
+    "numpy",
+    pytest.param(
+        "jax",
+        marks=pytest.mark.skipif(
+            importlib.util.find_spec("jax") is None, reason="JAX is not installed; pip install jax"
+        ),
+    ),
+]
+X = mq.linspace(-1, 1, 12).reshape(4, 3)
+Y = mq.linspace(1, 2, 8).reshape(4, 2)
+engines = pytest.mark.parametrize("engine", ENGINES)
+
+
+def network():
+    mq.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def loss_of(model, x, y):
+    return ((model(x) - y) ** 2).mean()
+
+
+def stepper(model, optimizer):
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = loss_of(model, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def assert_same_state(one, other):
+    for a, b in zip(one.state_dict().values(), other.state_dict().values()):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+# --- calls ------------------------------------------------------------------------------------
+
+
+@engines
+def test_equal_metas_trace_nothing_again(engine):
+    f = mq.compile(lambda x, k: (x * k).sum(), backend=engine)
+    assert f(X, 2).item() == pytest.approx((X * 2).sum().item(), abs=1e-6)
+    f(X + 1, 2)
+    assert (f.traces, f.programs) == (1, 1)
+    f(X[:2], 2)
+    f(X, 3)
+    assert f.programs == 3
+
+
+@engines
+def test_arguments_and_results_are_trees(engine):
+    f = mq.compile(lambda a, *, b: {"sum": a[0] + b["y"], "n": 3, "none": None}, backend=engine)
+    found = f([X], b={"y": X})
+    assert torch.allclose(found["sum"], X * 2)
+    assert (found["n"], found["none"]) == (3, None)
+
+
+@engines
+def test_views_are_laid_as_the_program_says(engine):
+    def f(x):
+        t = x.t()[1:, ::2]
+        return t, x.view(2, 6)[:, 1:4].contiguous(), x.expand(2, 4, 3).sum(1), x.diagonal()
+
+    for a, b in zip(mq.compile(f, backend=engine)(X), f(X)):
+        assert a.stride() == b.stride()
+        assert torch.allclose(a, b)
+
+
+@engines
+def test_what_is_mutated_is_mutated(engine):
+    def f(x, y):
+        x[0] = 7
+        y.add_(x.sum())
+        return x * 2
+
+    x, y, a, b = X.clone(), Y.clone(), X.clone(), Y.clone()
+    assert torch.allclose(mq.compile(f, backend=engine)(x, y), f(a, b))
+    assert torch.allclose(x, a)
+    assert torch.allclose(y, b)
+
+
+# --- gradients --------------------------------------------------------------------------------
+
+
+@engines
+def test_gradients_flow_through_results(engine):
+    f = mq.compile(lambda x, w: (x @ w).tanh(), backend=engine)
+    pairs = [[X.clone().requires_grad_(), mq.ones(3, 2, requires_grad=True)] for _ in range(2)]
+    f(*pairs[0]).sum().backward()
+    (pairs[1][0] @ pairs[1][1]).tanh().sum().backward()
+    for a, b in zip(*pairs):
+        assert torch.allclose(a.grad, b.grad, atol=1e-6)
+
+
+@engines
+def test_a_module_is_trained_by_the_programs_own_loop(engine):
+    plain, model = network(), network()
+    compiled = mq.compile(model, backend=engine)
+    for each, called in ((plain, plain), (model, compiled)):
+        optimizer = SGD(each.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss_of(called, X, Y).backward()
+            optimizer.step()
+    assert_same_state(plain, model)
+    assert compiled.traces == 1
+
+
+@engines
+@pytest.mark.parametrize("optimizer", [AdamW, lambda p: SGD(p, lr=0.1)])
+def test_a_whole_training_step(engine, optimizer):
+    plain, model = network(), network()
+    step = stepper(plain, optimizer(plain.parameters()))
+    compiled = mq.compile(stepper(model, optimizer(model.parameters())), backend=engine)
+    for _ in range(3):
+        assert compiled(X, Y).item() == pytest.approx(step(X, Y).item(), abs=1e-5)
+    assert_same_state(plain, model)
+    for a, b in zip(plain.parameters(), model.parameters()):
+        assert torch.allclose(a.grad, b.grad, atol=1e-5)
+    assert compiled.traces == 1
+
+
+@engines
+def test_gradients_accumulate_where_the_program_lets_them(engine):
+    plain, model = network(), network()
+
+    def accumulate(model):
+        def run(x, y):
+            loss_of(model, x, y).backward()
+
+        return run
+
+    compiled, eager = mq.compile(accumulate(model), backend=engine), accumulate(plain)
+    for _ in range(3):
+        compiled(X, Y)
+        eager(X, Y)
+    for a, b in zip(plain.parameters(), model.parameters()):
+        assert torch.allclose(a.grad, b.grad, atol=1e-5)
+
+
+@engines
+def test_statistics_of_batch_norm_move(engine):
+    models = [nn.BatchNorm1d(3) for _ in range(2)]
+    compiled = mq.compile(models[1], backend=engine)
+    for _ in range(2):
+        assert torch.allclose(compiled(X), models[0](X), atol=1e-5)
+    assert_same_state(*models)
+    models[1].eval()
+    assert torch.allclose(compiled(X), models[0].eval()(X), atol=1e-5)
+
+
+@engines
+def test_parameters_changed_from_outside_are_seen(engine):
+    model = network()
+    compiled = mq.compile(model, backend=engine)
+    with torch.no_grad():
+        compiled(X)
+        model[0].weight.mul_(2)
+        assert torch.allclose(compiled(X), model(X), atol=1e-6)
+
+
+# --- random numbers ---------------------------------------------------------------------------
+
+
+@engines
+def test_random_numbers_are_the_hosts(engine):
+    def f(x):
+        return nn.functional.dropout(x, 0.5) + mq.rand(4, 3) * mq.randn_like(x)
+
+    compiled = mq.compile(f, backend=engine)
+    mq.manual_seed(3)
+    eager = [f(X), f(X)]
+    mq.manual_seed(3)
+    for a in eager:
+        assert torch.allclose(compiled(X), a, atol=1e-6)
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+def test_what_data_decides_is_refused():
+    with pytest.raises(CompileError, match="asks what its data is"):
+        mq.compile(lambda x: x * x.sum().item(), backend="numpy")(X)
+    with pytest.raises(CompileError, match="asks what its data is"):
+        mq.compile(lambda x: x.nonzero(), backend="numpy")(X)
+
+
+def test_distributions_that_tensors_give_are_refused():
+    with pytest.raises(CompileError, match=r"aten.bernoulli.default draws random numbers"):
+        mq.compile(lambda x: mq.bernoulli(x.abs()), backend="numpy")(X)
+
+
+def test_mutating_a_captured_tensor_is_refused():
+    captured = mq.ones(3)
+    with pytest.raises(RuntimeError, match="non-functional tensor"):
+        mq.compile(lambda x: captured.add_(x.sum()), backend="numpy")(X)
+    assert captured.tolist() == [1, 1, 1]
+
+
+def test_inputs_that_share_memory_are_not_mutated():
+    x = X.clone()
+    with pytest.raises(CompileError, match="shares memory with another"):
+        mq.compile(lambda a, b: a.add_(1) + b.sum(), backend="numpy")(x, x[0])
+
+
+def test_unknown_backends_and_uncallable_things_are_refused():
+    with pytest.raises(ValueError, match="unknown backend 'nothing'; there are numpy, jax, dask"):
+        mq.compile(lambda x: x, backend="nothing")
+    with pytest.raises(TypeError, match="takes a function or a module"):
+        mq.compile(3, backend="numpy")
+    with pytest.raises(CompileError, match="tensors with data on the cpu"):
+        mq.compile(lambda x: x, backend="numpy")(mq.empty(2, device="meta"))

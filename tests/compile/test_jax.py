@@ -1,0 +1,60 @@
+"""Programs on XLA by JAX: what the engine adds to `test_compiled.py`."""
+
+import importlib.util
+import sys
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed; pip install jax"
+)
+X = mq.linspace(-1, 1, 12).reshape(4, 3)
+
+
+def test_kernels_of_the_host_are_all_named_before_anything_runs():
+    ran = []
+
+    def f(x):
+        ran.append(1)
+        return torch.special.bessel_j0(x) + x.sin(), torch.special.bessel_y0(x)
+
+    with pytest.raises(mq.compile.CompileError) as error:
+        mq.compile(f, backend="jax")(X)
+    for name in ("special_bessel_j0", "special_bessel_y0"):
+        assert f"aten.{name}.default: " in str(error.value)
+    assert "aten.sin" not in str(error.value)
+    assert len(ran) == 1
+
+
+def test_state_is_donated():
+    from maquette import nn
+    from maquette.optim import SGD
+
+    model = nn.Linear(3, 3)
+    optimizer = SGD(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    compiled = mq.compile(step, backend="jax")
+    compiled(X)
+    assert "tf.aliasing_output" in compiled.lowered(X).as_text() or (
+        "jax.buffer_donor" in compiled.lowered(X).as_text()
+    )
+
+
+@pytest.fixture
+def no_jax(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+
+
+def test_without_jax_the_error_says_how_to_install_it(no_jax):
+    with pytest.raises(NotImplementedError, match=r"pip install 'maquette\[jax\]'"):
+        mq.compile(lambda x: x, backend="jax")
