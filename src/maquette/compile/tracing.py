@@ -22,7 +22,7 @@ from maquette.dispatch.tags import Tag
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Node
-from maquette.fx.operator_tracing import make_fx
+from maquette.fx.tracing.operator_tracing import make_fx
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.contexts import PythonFunctionalizeAPI
 from maquette.transforms.functional.mode import FunctionalTensorMode
