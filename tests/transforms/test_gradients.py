@@ -84,3 +84,32 @@ def test_T71_jacrev(chunk_size):
     x = mq.arange(3.0)
     found = jacrev(lambda x: x**2, chunk_size=chunk_size)(x)
     assert found.tolist() == [[0, 0, 0], [0, 2, 0], [0, 0, 4]]
+
+
+def test_T60_batched_gradients_are_computed_at_once():
+    x = mq.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    unused = mq.ones(2, requires_grad=True)
+    passes = []
+    y = (x * x).clone()
+    y.register_hook(lambda g: passes.append(g.shape))
+    rows, none = mq.autograd.grad(
+        y, (x, unused), mq.eye(3), is_grads_batched=True, allow_unused=True, create_graph=True
+    )
+    assert passes == [(3,)]
+    assert none is None
+    assert mq.equal(rows, mq.diag(2 * x))
+    assert mq.autograd.grad(rows.sum(), x)[0].tolist() == [2, 2, 2]
+
+
+def test_T60_batched_gradients_that_meet_unbatched_ones_are_added():
+    x = mq.ones(2, requires_grad=True)
+    (found,) = mq.autograd.grad(
+        [x * 2, x.detach() + x], x, [mq.eye(2), mq.ones(2, 2)], is_grads_batched=True
+    )
+    assert found.tolist() == [[3, 1], [1, 3]]
+
+
+def test_T60_batched_gradients_of_the_wrong_shape_are_refused():
+    x = mq.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"grad_output\[0\] has a shape of .*\[2, 2\]"):
+        mq.autograd.grad(x * 2, x, mq.eye(2), is_grads_batched=True)

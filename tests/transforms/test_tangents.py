@@ -3,7 +3,7 @@
 import pytest
 
 import maquette as mq
-from maquette.transforms import grad, hessian, jacfwd, jacrev, jvp, linearize
+from maquette.transforms import grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
 from maquette.transforms.forward_ad import dual_level, make_dual, unpack_dual
 
 ONE = mq.ones(())
@@ -79,3 +79,25 @@ def test_T71_dual_numbers():
 def test_T71_dual_levels_do_not_nest():
     with dual_level(), pytest.raises(RuntimeError, match="Nested forward mode"), dual_level():
         pass
+
+
+@pytest.mark.parametrize(
+    "still",
+    [lambda x: x.detach(), lambda x: x.data, lambda x: x.clone().detach_()],
+)
+def test_T71_what_is_detached_does_not_move(still):
+    x, v = mq.tensor([1.0, 2.0]), mq.tensor([3.0, 4.0])
+    _, moved = jvp(lambda t: still(t) * t, (x,), (v,))
+    assert moved.tolist() == [3.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    "run", [vmap, grad, lambda f: lambda x: jvp(f, (x,), (x,))], ids=["vmap", "grad", "jvp"]
+)
+def test_T8_data_is_not_set_under_a_transform(run):
+    def put(x):
+        x.data = mq.ones(3)
+        return x.sum()
+
+    with pytest.raises(RuntimeError, match=r"mutating directly with `\.data`"):
+        run(put)(mq.ones(2) if run is vmap else mq.ones(()))

@@ -8,12 +8,15 @@ or lists them, finds them (`dispatch.packet.find_packet`).
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
+from maquette.autograd.api import VMAPPED
 from maquette.dispatch.base import FUNCTIONALIZE_IMPLS, OperatorBase
 from maquette.dispatch.higher_order import EFFECTS
 from maquette.dispatch.packet import LATE, LATE_RULES
 from maquette.library.effects import get_effect
+from maquette.tensor.tensor import Tensor
 
 FAMILIES = (
     "nn.resize.affine_grids",
@@ -62,6 +65,15 @@ def load_rules() -> None:
 
 
 LATE_RULES.append(load_rules)
+
+
+def gradients_of_rows(row: Callable[..., object], starts: Sequence[Tensor]) -> list[Tensor | None]:
+    """Batched gradients of `autograd.grad`, by `vmap`, which is read when first wanted."""
+    transforms = importlib.import_module("maquette.transforms.gradients")
+    return cast("list[Tensor | None]", transforms.gradients_of_rows(row, starts))
+
+
+VMAPPED.append(gradients_of_rows)
 
 
 def register_functionalization(op: OperatorBase, rule: Callable[..., object]) -> None:

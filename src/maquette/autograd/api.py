@@ -145,7 +145,7 @@ def grad(
     only_inputs: True, as it always is by now; False warns. Raises RuntimeError for an input that
     the outputs do not depend on, unless ``allow_unused`` (then None) or ``materialize_grads`` (then
     zeros). is_grads_batched: each of ``grad_outputs`` has one more dimension, the first, and so
-    have the gradients, which are computed a row at a time.
+    have the gradients; all rows are computed at once, under `vmap`.
     """
     if not only_inputs:
         warnings.warn(
@@ -164,7 +164,7 @@ def grad(
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        found = _by_rows(_listed(outputs), targets, grad_outputs, keep, create_graph)
+        found = list(_by_rows(_listed(outputs), targets, grad_outputs, keep, create_graph))
     else:
         edges, grads = _start(_listed(outputs), grad_outputs)
         wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
@@ -190,37 +190,42 @@ def grad(
     return tuple(found)
 
 
+VMAPPED: list[Callable[[Callable[..., object], Sequence[Tensor]], Sequence[Grad]]] = []
+"""Runs a function of rows on all of them at once; what is above puts `vmap` here."""
+
+
 def _by_rows(
     outputs: list[Place],
     inputs: list[Place],
     grad_outputs: Sequence[Grad] | Tensor | None,
     retain_graph: bool,
     create_graph: bool,
-) -> list[Grad]:
-    """Gradients for each row of ``grad_outputs``, stacked."""
+) -> Sequence[Grad]:
+    """Gradients for all rows of ``grad_outputs`` at once, stacked."""
     given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
-    if not given or any(g is None for g in given):
+    starts = [g for g in given if g is not None]
+    if len(starts) != len(outputs):
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
-    batch = {g.meta.shape[:1] for g in given if g is not None}
+    batch = {g.meta.shape[:1] for g in starts}
     if len(batch) != 1 or () in batch:
         raise RuntimeError(
             "is_grads_batched: each of grad_outputs needs a first dimension, of one size; got "
-            f"{[None if g is None else list(g.shape) for g in given]}"
+            f"{[list(g.shape) for g in starts]}"
         )
-    (count,) = batch.pop()
-    rows: list[tuple[Grad, ...]] = []
-    for n in range(count):
-        start = [None if g is None else g[n] for g in given]
-        keep = retain_graph or n < count - 1
-        rows.append(grad(outputs, inputs, start, keep, create_graph, allow_unused=True))
-    return [_stacked(column) for column in zip(*rows, strict=True)]
+    for i, (g, out) in enumerate(zip(starts, outputs)):
+        if isinstance(out, Tensor) and g.meta.shape[1:] != out.meta.shape:
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output "
+                "as the batch dimension. The sizes of the remaining dimensions are expected to "
+                f"match the shape of corresponding output, but a mismatch was detected: "
+                f"grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of "
+                f"{out.shape}."
+            )
 
+    def row(*start: Tensor) -> object:
+        return grad(outputs, inputs, start, retain_graph, create_graph, allow_unused=True)
 
-def _stacked(grads: tuple[Grad, ...]) -> Grad:
-    if all(g is None for g in grads):
-        return None
-    stacked: Tensor = ops.aten.stack.default(grads)
-    return stacked
+    return VMAPPED[0](row, starts)
 
 
 @overridable

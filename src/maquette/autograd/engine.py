@@ -405,7 +405,8 @@ class Run:
 def _sum(held: Tensor, grad: Tensor) -> Tensor:
     """Two gradients of one tensor added up, in place where the first is ours alone."""
     if held.meta.shape == grad.meta.shape and _may_write(held):
-        return held.add_(grad)
+        if held._differs or not grad._differs:  # a batch is not written into what has none
+            return held.add_(grad)
     if held.meta.layout is not grad.meta.layout and grad.meta.layout is strided:
         return grad + held  # a sparse gradient is added to a dense one
     return held + grad

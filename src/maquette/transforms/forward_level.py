@@ -136,6 +136,8 @@ def _computing(op: OpOverload) -> Call:
     aliased = [i for i, a in enumerate(op._schema.arguments) if a.alias_info is not None]
     written = [i for i, a in enumerate(op._schema.arguments) if a.is_write]
     in_place = op.form is Form.IN_PLACE
+    known = op.facts.derivatives
+    detaches = known is not None and bool(known.nondifferentiable)
 
     def call(level: JvpInterpreter, params: Sequence[object]) -> object:
         for i in written:
@@ -151,7 +153,7 @@ def _computing(op: OpOverload) -> Call:
             with level.lower():
                 moved = _tangents(op, values, tangents, result)
         made = _closed(result, moved, level)
-        if aliased:
+        if aliased and not detaches:
             _link(made, params[aliased[0]], result, values[aliased[0]])
         return made
 
@@ -179,7 +181,10 @@ def _same(
     """An in-place view has changed a value's geometry: its tangent's too."""
     target = params[0]
     tangent = tangents.get(0)
-    if tangent is not None:
+    known = op.facts.derivatives
+    if tangent is not None and known is not None and known.nondifferentiable:
+        cast(DualTensor, target)._tangent = None
+    elif tangent is not None:
         run_below(level, op, [tangent, *params[1:]])
     if isinstance(target, DualTensor):
         target.meta, target._storage = target._value.meta, target._value._storage

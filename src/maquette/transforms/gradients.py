@@ -439,6 +439,19 @@ def _blocks(
     return [[split[i][k] for i in range(inputs)] for k in range(len(outputs))]
 
 
+def gradients_of_rows(row: Callable[..., object], starts: Sequence[Tensor]) -> list[Tensor | None]:
+    """For `autograd.grad` with batched gradients: all rows under `vmap`; None stays None."""
+    missing: list[bool] = []
+
+    def present(*start: Tensor) -> tuple[Tensor, ...]:
+        found = cast(Sequence["Tensor | None"], row(*start))
+        missing[:] = [g is None for g in found]
+        return tuple([g for g in found if g is not None])
+
+    found = iter(vmap(present)(*starts))
+    return [None if none else next(found) for none in missing]
+
+
 def standard_basis(outputs: Sequence[Tensor], start: int, count: int) -> list[Tensor]:
     """Rows ``start`` to ``start + count`` of the unit matrix over all elements, split by tensor."""
     made = []

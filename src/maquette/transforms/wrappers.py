@@ -65,6 +65,22 @@ class Wrapper(Tensor):
             f"function transform, {type(self).__name__} of level {self._interpreter.number}"
         )
 
+    @property
+    def data(self) -> Tensor:
+        """An alias outside of all that the level knows, with a version counter of its own."""
+        other = self._alias()
+        other._vc = None
+        return other
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        raise RuntimeError(
+            f"mutating directly with `.data` under {self._kind} transform is not allowed: give the "
+            "function's result another tensor, or use copy_()"
+        )
+
+    _kind: ClassVar[str] = "a function"
+
     def _refuse(self, what: str) -> NoReturn:
         raise RuntimeError(
             f"{what}: a {type(self).__name__} of level {self._interpreter.number} has no data of "
@@ -91,6 +107,7 @@ class BatchedTensor(Wrapper):
     __slots__ = ("_bdim",)
 
     _bdim: int
+    _kind = "vmap"
     _differs = True  # a constant, where the base asks
 
     def _alias(self) -> BatchedTensor:
@@ -136,6 +153,13 @@ class DualTensor(Wrapper):
     __slots__ = ("_tangent",)
 
     _tangent: Tensor | None
+
+    @Wrapper.data.getter  # type: ignore[attr-defined]  # a property
+    def data(self) -> Tensor:
+        """An alias that does not move with the inputs."""
+        other = dual(self._value, None, self._interpreter)
+        other._vc = None
+        return other
 
     @property
     def requires_grad(self) -> bool:

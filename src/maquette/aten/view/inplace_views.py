@@ -72,6 +72,7 @@ detach_ = define(
     "aten::detach_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace, Tag.inplace_view]
 )
 detach_.shape(lambda self: self)
+detach_.nondifferentiable()
 
 
 def _detached(op: OpOverload, ks: int) -> Callable[..., object]:

@@ -44,11 +44,19 @@ def functional_call(
 def _merged(dicts: Tensors | Sequence[Tensors]) -> dict[str, Tensor]:
     if isinstance(dicts, Mapping):
         return dict(dicts)
+    if not isinstance(dicts, Sequence) or not all(isinstance(d, Mapping) for d in dicts):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(dicts)}"
+        )
     merged: dict[str, Tensor] = {}
     for values in dicts:
-        for name in values:
-            if name in merged:
-                raise ValueError(f"functional_call got the key {name} in several dictionaries")
+        twice = [name for name in values if name in merged]
+        if twice:
+            raise ValueError(
+                f"{twice} appeared in multiple dictionaries; behavior of functional call is "
+                "ambiguous"
+            )
         merged.update(values)
     return merged
 
@@ -94,11 +102,14 @@ def _tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
 @contextmanager
 def _replaced(module: Module, values: Tensors) -> Iterator[None]:
     found = []
+    members = dict(module.named_modules(remove_duplicate=False))
     for path, value in values.items():
         owner_path, _, name = path.rpartition(".")
-        owner = module.get_submodule(owner_path)
+        owner = members.get(owner_path)
+        if owner is None:
+            continue
         if name not in owner.__dict__[PARAMETERS] and name not in owner.__dict__[BUFFERS]:
-            raise AttributeError(f"{owner._get_name()} has no parameter or buffer `{name}`")
+            continue  # only `strict` minds
         found.append((owner.__dict__, name, value))
     originals = [(attributes, name, attributes[name]) for attributes, name, _ in found]
     try:

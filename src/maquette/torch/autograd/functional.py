@@ -71,9 +71,21 @@ def jacobian(
 ) -> Any:
     """Derivatives (*output, *input): a tensor, or tuples by outputs and by inputs.
 
-    vectorize: all columns at once, which the strategy "forward-mode" needs; the other gives the
-    same either way. Raises NotImplementedError for forward mode otherwise, or with create_graph.
+    vectorize: all rows, or columns, at once under `vmap`, which the strategy "forward-mode" needs.
+    Raises NotImplementedError for forward mode otherwise, or with create_graph.
     """
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode", got '
+            f"{strategy!r}. The first costs a pass for each input element, the second for each "
+            "output element"
+        )
+    if strict and strategy == "forward-mode":
+        raise RuntimeError(
+            'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are '
+            "not supported together (yet). Please either set `strict=False` or "
+            '`strategy="reverse-mode"`.'
+        )
     if strict and vectorize:
         raise RuntimeError(
             "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
@@ -83,7 +95,10 @@ def jacobian(
         return _forward(func, inputs, create_graph=create_graph, vectorize=vectorize)
     with enable_grad():
         own, outputs, single_in, single_out = _run(func, inputs, create_graph, strict, "jacobian")
-        blocks = [_rows(i, out, own, create_graph, strict) for i, out in enumerate(outputs)]
+        if vectorize:
+            blocks = [_rows_at_once(out, own, create_graph) for out in outputs]
+        else:
+            blocks = [_rows(i, out, own, create_graph, strict) for i, out in enumerate(outputs)]
     shaped = [_shaped(block, single_in, create_graph) for block in blocks]
     return shaped[0] if single_out else tuple(shaped)
 
@@ -345,6 +360,27 @@ def _rows(
     return [
         (mq.stack(row) if row else i.new_zeros((0, *i.shape))).view((*out.shape, *i.shape))
         for row, i in zip(rows, inputs)
+    ]
+
+
+def _rows_at_once(out: Tensor, inputs: list[Tensor], create_graph: bool) -> list[Tensor]:
+    """Derivatives of one result by each input, all its elements in one backward pass."""
+    shapes = [(*out.shape, *i.shape) for i in inputs]
+    if not out.requires_grad or not out.numel():
+        return [i.new_zeros(shape) for i, shape in zip(inputs, shapes)]
+    basis = mq.eye(out.numel(), dtype=out.dtype, device=out.device).view(-1, *out.shape)
+    found = grad(
+        [out],
+        list(inputs),
+        [basis],
+        create_graph=create_graph,
+        retain_graph=True,
+        allow_unused=True,
+        is_grads_batched=True,
+    )
+    return [
+        i.new_zeros(shape) if g is None else g.reshape(shape)
+        for i, g, shape in zip(inputs, found, shapes)
     ]
 
 
