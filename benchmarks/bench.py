@@ -195,7 +195,26 @@ def llama_forward(side: Side) -> Space:
         with mode, side.torch.no_grad():
             yield
 
-    return {"model": model, "tokens": tokens, "context": context}
+    return {"model": model, "tokens": tokens, "mode": mode, "context": context}
+
+
+def replayed(prepare: Callable[[Side], Space]) -> Callable[[Side], Space]:
+    """The same in a mode that runs equal layers once; PyTorch's mode runs them all."""
+
+    def prepared(side: Side) -> Space:
+        space = prepare(side)
+        if side.name != "maquette":
+            return space
+        inner, mode = space["context"], space["mode"]
+
+        @contextlib.contextmanager
+        def context() -> Iterator[None]:
+            with mode.replaying(), inner():  # type: ignore[attr-defined,operator]  # as made
+                yield
+
+        return {**space, "context": context}
+
+    return prepared
 
 
 def llama_training(side: Side) -> Space:
@@ -209,7 +228,7 @@ def llama_training(side: Side) -> Space:
         model.zero_grad()
         model(*batch).loss.backward()
 
-    return {"forward_backward": forward_backward, "context": lambda: mode}
+    return {"forward_backward": forward_backward, "mode": mode, "context": lambda: mode}
 
 
 def real_pair(side: Side) -> Space:
@@ -353,6 +372,8 @@ ROWS = (
     Row("functionalize fake, 100 ops", 10, "run(x)", functionalized(fake=True)),
     Row("Llama 70B fake forward", 50, "model(tokens)", llama_forward),
     Row("Llama 70B fake forward+backward", 50, "forward_backward()", llama_training),
+    Row("the forward, layers replayed", 200, "model(tokens)", replayed(llama_forward)),
+    Row("both, layers replayed", 200, "forward_backward()", replayed(llama_training)),
     Row("real add, 4x4", 1, "a + b", real_pair),
     Row("custom_op call", 4, "op(x)", custom_op),
     Row("Library.impl call", 2, "answer(x)", library_impl),

@@ -417,8 +417,9 @@ def test_FX5_a_gradient_that_leads_outside_stops_it() -> None:
 @pytest.fixture
 def symbolic() -> Iterator[tuple[mq.FakeTensorMode, Tensor]]:
     mode = mq.FakeTensorMode(shape_env=mq.symbolic.ShapeEnv())
+    x = mode.from_tensor(mq.ones(3, WIDTH))
     with mode:
-        yield mode, mode.from_tensor(mq.ones(3, WIDTH))
+        yield mode, x
 
 
 def branch(layer: Any, x: Tensor) -> None:

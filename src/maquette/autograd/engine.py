@@ -14,7 +14,6 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import cast
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_tensor_hooks
@@ -357,7 +356,7 @@ class Run:
             assert isinstance(leaf, AccumulateGrad)
             self.node = leaf
             tls.st.node_context = leaf.context
-            grad = cast(Grad, self.buffers.pop(leaf, None))
+            grad: Grad = self.buffers.pop(leaf, None)  # type: ignore[assignment]  # a leaf's
             if leaf.hooks is not None or leaf in self.captures:
                 grads: list[Grad] = [grad]
                 del grad

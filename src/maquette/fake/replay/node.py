@@ -24,6 +24,7 @@ from maquette.autograd.node import (
     reserve,
 )
 from maquette.core.ownership import held_only
+from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
 from maquette.fake.replay.graph import edges_to_leaves
 from maquette.fake.replay.rerun import BackwardTape, Came, expanded, run_from, taped
@@ -163,12 +164,16 @@ class BlockNode(Node):
         for i in range(0, len(links), 3):
             target = links[i]
             if target.__class__ is AccumulateGrad:
-                ag = target.variable._autograd()
+                leaf = target.variable
+                ag = leaf._ag
                 if (
                     arrivals[target] != 1
                     or target.hooks is not None
+                    or ag is None
                     or ag.grad is not None
+                    or ag.grad_fn is not None
                     or ag.post_accumulate_hooks
+                    or not leaf._keys & K.REQUIRES_GRAD
                 ):
                     return False
             elif target in buffers and (target.plain or buffers[target][links[i + 1]] is not None):  # type: ignore[index]  # a list
@@ -193,24 +198,33 @@ class BlockNode(Node):
             self.storages = {n: s for n, s in made.items() if n < block.count}
         else:
             made = {n: UntypedStorage(size, on) for n, (size, on) in tape.sizes.items()}
-        links = self.links
+        mode, links = replay.mode, self.links
         for i, answer in enumerate(tape.answers):
             target = links[3 * i]
             if answer is None:
                 if target.__class__ is AccumulateGrad:
                     run.arrived(target)
-            elif answer.itself:
-                if answer.writes:
-                    grads[answer.came]._version_counter().value += answer.writes  # type: ignore[union-attr]
-                run.deposit(target, links[3 * i + 1], grads[answer.came])
+                continue
+            meta, keys, number, source, itself, writes = answer
+            came = grads[source] if source >= 0 else None
+            if itself:
+                assert came is not None
+                grad = came
+                if writes:
+                    grad._version_counter().value += writes
             else:
-                came = None if answer.came < 0 else grads[answer.came]
-                storage = made[answer.storage] if came is None else came._storage
-                fake = make_fake(replay.mode, answer.meta, storage, answer.keys)
-                if answer.writes:
-                    fake._version_counter().value = answer.writes
-                run.deposit(target, links[3 * i + 1], fake)
-                del fake, storage, came
+                storage = made[number] if came is None else came._storage
+                grad = make_fake(mode, meta, storage, keys)
+                if writes:
+                    grad._version_counter().value = writes
+                del storage
+            del came
+            if target.__class__ is AccumulateGrad:  # all that the engine would do with it
+                run.arrivals[target] = 0
+                target.variable._autograd().grad = grad
+            else:
+                run.deposit(target, links[3 * i + 1], grad)
+            del grad
 
     # --- run -------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ class BlockReplay:
             self._check_surroundings()
             reader = self._read(module, args, kwargs)
             call = (module, stripped(args, reader.index), stripped(kwargs, reader.index))
-            key = (*reader.key, *self._surroundings())
+            key = (*reader.key, *reader.facts, *self._surroundings())
             known = self._blocks.get(key)
         except (Unreadable, TypeError) as why:
             return self._stop(str(why), run, args, kwargs)

@@ -169,7 +169,7 @@ def _as_it_was(
         reader = Reader(block.replay.mode, places)
         for value in (args, kwargs, module):
             reader.read(value)
-        if reader.code() != block.code:
+        if reader.key != block.code:
             raise RuntimeError(
                 f"{type(module).__name__} was changed between a forward that was replayed and its "
                 f"backward, which therefore cannot be told; run backward first, or the forward "

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from operator import itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
@@ -44,26 +44,19 @@ class Unreadable(Exception):
     """A call depends on something that no key can name; says what kind of thing."""
 
 
-class _Facts(NamedTuple):
-    """What a call sees of a tensor beside its meta."""
-
-    keys: int
-    storage: int
-    is_base: bool
-    is_leaf: bool
-
-
 class Reader:
     """Reads values into ``key``; ``tensors`` has the tensors it met, each once, in order.
 
+    ``facts`` has what a call sees of these beside their metas: keys, what they share, histories.
     places: if given, gets the attributes and name of each tensor of an object, by its number.
     """
 
-    __slots__ = ("_mode", "_places", "_seen", "_storages", "index", "key", "tensors")
+    __slots__ = ("_mode", "_places", "_seen", "_storages", "facts", "index", "key", "tensors")
 
     def __init__(self, mode: FakeTensorMode, places: Places | None = None) -> None:
         self._places = places
         self.key: list[object] = []
+        self.facts: list[object] = []
         self.tensors: list[FakeTensor] = []
         self.index: dict[int, int] = {}  # in `tensors`, by identity
         self._mode = mode
@@ -76,18 +69,15 @@ class Reader:
         if kind in PLAIN:
             self.key += (kind, value)
         elif kind is FakeTensor:
-            self._tensor(cast(FakeTensor, value))
+            self._tensor(value)  # type: ignore[arg-type]  # by its class
         elif kind in _READERS:
             _READERS[kind](self, value)
         else:
             self._other(value)
 
-    def code(self) -> list[object]:
-        """The key without what tensors share, and where their gradients go."""
-        return [part for part in self.key if part.__class__ is not _Facts]
-
     def _tensor(self, t: FakeTensor) -> None:
-        number = self.index.get(id(t))
+        index = self.index
+        number = index.get(id(t))
         if number is not None:
             self.key += (Tensor, number)
             return
@@ -95,17 +85,16 @@ class Reader:
             raise Unreadable("a tensor of another mode")
         if t.constant is not None:
             raise Unreadable("a known value")
-        self.index[id(t)] = len(self.tensors)
-        self.tensors.append(t)
-        storages = self._storages
-        ag = t._ag
-        facts = _Facts(
+        tensors, storages, ag = self.tensors, self._storages, t._ag
+        index[id(t)] = len(tensors)
+        tensors.append(t)
+        self.key.append(t.meta)
+        self.facts += (
             t._keys,
             storages.setdefault(id(t._storage), len(storages)),
             t._base is None,
             ag is None or ag.grad_fn is None,
         )
-        self.key += (t.meta, facts)
 
     def _items(self, values: Any) -> None:
         self.key += (values.__class__, len(values))
@@ -155,7 +144,7 @@ class Reader:
         key += layout.plain(values)
         key += (layout, getattr(kind, "forward", None))
         for i in layout.tables:
-            key += values[i].items()
+            key += values[i]
         for i in layout.tensors:
             self._tensor(values[i])
             if self._places is not None:

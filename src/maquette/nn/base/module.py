@@ -45,8 +45,9 @@ class Module(Pickling, Conversion):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or (set_to_none=False) fill them with zeros."""
         for parameter in self.parameters():
-            grad = parameter.grad
-            if grad is None:
+            ag = parameter._ag
+            grad = None if ag is None else ag.grad
+            if ag is None or grad is None:
                 continue
             if set_to_none:
                 parameter.grad = None

@@ -48,7 +48,7 @@ class Traversal(Members):
     ) -> Iterator[tuple[str, Module]]:
         """This module, named `prefix`, and all below it with dotted names."""
         memo = set() if memo is None else memo
-        this = cast("Module", self)
+        this: Module = self  # type: ignore[assignment]  # every instance is one; a cast costs
         if this in memo:
             return
         if remove_duplicate:
