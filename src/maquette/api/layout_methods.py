@@ -96,7 +96,7 @@ QUANTIZED = (
 )  # fmt: skip
 OTHER = {
     "to_mkldnn": "there is one layout of dense tensors; leave it as it is",
-    "to_padded_tensor": "there are no nested tensors; pad with torch.nn.utils.rnn.pad_sequence",
+    "to_padded_tensor": "it is for nested tensors; pad with torch.nn.utils.rnn.pad_sequence",
     "slice_inverse": "it is PyTorch's own inverse of a slice, for its transforms",
 }
 REMOVED = {

@@ -1,0 +1,675 @@
+"""Operators on nested tensors, as kernels at the key AutogradNestedTensor.
+
+A kernel gets the parameters in schema order and speaks operators on values, so autograd, and
+whatever else follows operators, follows those. Pointwise operators share one kernel; definitions
+by other operators need none; the rest is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar, cast
+
+from maquette.core.dtype import dtype as DType
+from maquette.core.errors import check
+from maquette.dispatch.kernels import Kernel
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.matching import normalise
+from maquette.dispatch.operator import OpOverload, replace_fallback
+from maquette.dispatch.packet import find_packet
+from maquette.dispatch.registry import ops
+from maquette.dispatch.tags import Tag
+from maquette.nested.tensor import ANSWER, NestedTensor, around, from_values, values_of
+from maquette.symbolic.numbers import SymInt
+from maquette.tensor.tensor import Tensor
+
+aten = ops.aten
+F = TypeVar("F", bound=Callable[..., Any])
+Dims = Sequence[int] | None
+IMPLEMENTED: dict[OpOverload, Callable[..., object]] = {}
+
+
+def nested(*names: str) -> Callable[[F], F]:
+    """Register the kernel for nested tensors of these aten overloads."""
+
+    def register(function: F) -> F:
+        for name in names:
+            base, _, which = name.partition(".")
+            packet = find_packet(f"aten::{base}")
+            assert packet is not None, name
+            op: OpOverload = getattr(packet, which or "default")
+            IMPLEMENTED[op] = function
+            op.register_for_good((DispatchKey.AutogradNestedTensor,), _kernel(function))
+        return function
+
+    return register
+
+
+def _kernel(function: Callable[..., object]) -> Kernel:
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        return lambda ks, *params: function(*params)
+
+    return Kernel(factory, python=function, speaks_operators=True)
+
+
+def answer(op: OpOverload, params: Sequence[object]) -> object:
+    """The result of an operator on nested tensors."""
+    known = IMPLEMENTED.get(op)
+    if known is not None:
+        return known(*params)
+    if Tag.pointwise in op.tags or op._opname in _POINTWISE_TOO:
+        return _pointwise(op, params)
+    raise NotImplementedError(
+        f"{op.name()} is not supported for nested tensors of layout jagged; work on .values(), or "
+        f"on .unbind() row by row"
+    )
+
+
+def _fallback(op: OpOverload, ks: int) -> Callable[..., object]:
+    return lambda ks, *params: answer(op, params)
+
+
+ANSWER[0] = answer
+replace_fallback(DispatchKey.AutogradNestedTensor, _fallback)
+
+# --- helpers ----------------------------------------------------------------------------------
+
+_POINTWISE_TOO = frozenset(
+    ("native_dropout", "bernoulli", "silu", "gelu", "gelu_backward", "threshold_backward",
+     "native_dropout_backward", "masked_fill", "fill_", "zero_", "nan_to_num")
+)  # fmt: skip
+
+
+def like(nt: NestedTensor, values: Tensor, ragged_idx: int | None = None) -> NestedTensor:
+    """A nested tensor of the rows of ``nt`` with other values, through which gradients flow."""
+    return from_values(values, lambda v: around(nt, v, ragged_idx))
+
+
+def row_numbers(nt: NestedTensor) -> Tensor:
+    """The row of each position along the ragged dimension of the values."""
+    _check_whole(nt, "this operator")
+    count = nt._values.shape[nt._ragged_idx - 1]
+    at = aten.arange(count, device=nt._offsets.device, dtype=nt._offsets.dtype)
+    bounds = nt._offsets[1:].contiguous()
+    found: Tensor = aten.searchsorted(bounds, at, right=True)
+    return found
+
+
+def _check_whole(nt: NestedTensor, name: str) -> None:
+    check(
+        nt._lengths is None,
+        lambda: (
+            f"{name}: not supported for nested tensors whose rows have gaps between them (with "
+            f"lengths); make one without: nested_tensor(nt.unbind(), layout=torch.jagged)"
+        ),
+    )
+
+
+def _inner(nt: NestedTensor, dim: int, name: str, *, ragged: bool = False) -> int:
+    """The dimension of the values that a dimension of a nested tensor is."""
+    at = nt._wrap(dim)
+    if at == 0 or (at == nt._ragged_idx and not ragged):
+        what = "dim=0" if at == 0 else "ragged dim"
+        raise RuntimeError(f"{name}(): not supported for NestedTensor on {what}")
+    return at - 1
+
+
+def _same_rows(a: NestedTensor, b: NestedTensor) -> bool:
+    return bool(a.meta.shape[a._ragged_idx] == b.meta.shape[b._ragged_idx])
+
+
+# --- pointwise --------------------------------------------------------------------------------
+
+
+def _pointwise(op: OpOverload, params: Sequence[object]) -> object:
+    """The operator on the values; dense operands are broadcast to the rows."""
+    nts = [p for p in params if isinstance(p, NestedTensor)]
+    first = max(nts, key=lambda t: t.meta.ndim)
+    for other in nts:
+        if not _same_rows(first, other) or first._ragged_idx != other._ragged_idx:
+            raise RuntimeError(
+                f"cannot call binary pointwise function {op._opname}.{op._overloadname} with "
+                f"inputs of shapes ({', '.join(map(str, nts[0].shape))}) and "
+                f"({', '.join(map(str, other.shape))})"
+            )
+    given = [_operand(first, p) for p in params]
+    written = op._schema.arguments[0].is_write if op._schema.arguments else False
+    args, kwargs = normalise(op._schema, tuple(given))
+    found = op(*args, **kwargs)
+    if written:
+        return params[0]
+    if isinstance(found, (tuple, list)):
+        return tuple([like(first, f) for f in found])
+    return like(first, found)
+
+
+def _operand(nt: NestedTensor, p: object) -> object:
+    if isinstance(p, NestedTensor):
+        return values_of(p)
+    if not isinstance(p, Tensor) or p.meta.ndim < nt.meta.ndim:
+        return p
+    check(
+        p.meta.ndim == nt.meta.ndim,
+        lambda: f"expected an operand that broadcasts to {tuple(nt.shape)}, got {p.meta}",
+    )
+    at = nt._ragged_idx
+    check(
+        p.meta.shape[at] == 1,
+        lambda: (
+            f"cannot broadcast {p.meta} to a nested tensor of size "
+            f"({', '.join(map(str, nt.shape))}): its ragged dimension must be 1"
+        ),
+    )
+    if p.meta.shape[0] == 1:
+        return p.squeeze(0)
+    by_row = p.squeeze(at).index_select(0, row_numbers(nt))  # [positions, *others]
+    return by_row.movedim(0, at - 1)
+
+
+# --- copies and factories ---------------------------------------------------------------------
+
+
+@nested("clone")
+def clone(self: NestedTensor, memory_format: object) -> Tensor:
+    if self._lengths is not None:
+        from maquette.nested.construction import from_list  # noqa: PLC0415  # which imports this
+
+        return from_list(unbind(self, 0), None, None)
+    return like(self, values_of(self).clone())
+
+
+@nested("detach")
+def detach(self: NestedTensor) -> Tensor:
+    return around(self, self._values.detach())
+
+
+@nested("alias")
+def alias(self: NestedTensor) -> Tensor:
+    return like(self, values_of(self))
+
+
+@nested("_to_copy")
+def to_copy(
+    self: NestedTensor, dtype: DType | None, layout: object, device: Any, *rest: object
+) -> Tensor:
+    values = values_of(self).to(device=device, dtype=dtype, copy=True)
+    if device is None or values.device == self._offsets.device:
+        return like(self, values)
+    offsets = self._offsets.to(device)
+    return from_values(values, lambda v: NestedTensor(v, offsets, _ragged_idx=self._ragged_idx))
+
+
+@nested("contiguous")
+def contiguous(self: NestedTensor, memory_format: object) -> Tensor:
+    if self._lengths is not None:
+        return clone(self, None)
+    return self if self._values.is_contiguous() else like(self, values_of(self).contiguous())
+
+
+def _likes(name: str) -> None:
+    op: OpOverload = getattr(aten, name).default
+
+    @nested(name)
+    def made(self: NestedTensor, *rest: object) -> Tensor:
+        names = [a.name for a in op._schema.arguments[1:]]
+        options = {
+            n: v for n, v in zip(names, rest) if n not in ("layout", "pin_memory") and v is not None
+        }
+        return around(self, op(self._values, **options))
+
+
+for _name in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like"):
+    _likes(_name)
+
+
+@nested("copy_")
+def copy_(self: NestedTensor, src: Tensor, non_blocking: bool) -> Tensor:
+    check(
+        isinstance(src, NestedTensor) and _same_rows(self, src),
+        lambda: f"copy_: expected a nested tensor of size {tuple(self.shape)}, got {src.meta}",
+    )
+    self._values.copy_(cast(NestedTensor, src)._values)
+    return self
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+@nested("unbind.int")
+def unbind(self: NestedTensor, dim: int) -> list[Tensor]:
+    check(
+        self._wrap(dim) == 0,
+        lambda: "unbind(): only supported for NestedTensor on dim=0",
+    )
+    values, at = values_of(self), self._ragged_idx - 1
+    return [values.narrow(at, a, b - a) for a, b in self._bounds()]
+
+
+@nested("select.int")
+def select(self: NestedTensor, dim: int, index: int) -> Tensor:
+    at = self._wrap(dim)
+    if at == 0:
+        bounds = self._bounds()
+        check(
+            -len(bounds) <= index < len(bounds),
+            lambda: f"select(): index {index} out of range for {len(bounds)} rows",
+        )
+        a, b = bounds[index]
+        return values_of(self).narrow(self._ragged_idx - 1, a, b - a)
+    inner = _inner(self, dim, "select")
+    ragged = self._ragged_idx - (1 if at < self._ragged_idx else 0)
+    return like(self, values_of(self).select(inner, index), ragged)
+
+
+def padded(self: NestedTensor, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
+    """The rows as one dense tensor, each filled up with ``padding``."""
+    rows, at = unbind(self, 0), self._ragged_idx - 1
+    longest = self._get_max_seqlen()
+    if output_size is not None:
+        longest = output_size[self._ragged_idx]
+        check(
+            longest >= self._get_max_seqlen(),
+            lambda: (
+                f"to_padded_tensor: output_size {list(output_size or ())} has no room for a row "
+                f"of {self._get_max_seqlen()}"
+            ),
+        )
+    filled = []
+    for row in rows:
+        shape = list(row.shape)
+        shape[at] = longest - shape[at]
+        filled.append(aten.cat([row, row.new_full(shape, padding)], at))
+    found: Tensor = aten.stack(filled)
+    return found
+
+
+NestedTensor.to_padded_tensor = padded  # type: ignore[attr-defined]  # PyTorch's name
+
+# --- reductions -------------------------------------------------------------------------------
+
+
+def _wrapped(self: NestedTensor, dim: Dims) -> list[int]:
+    given = [dim] if isinstance(dim, int) else list(dim or ())
+    return sorted({self._wrap(d) for d in given}) or list(range(self.meta.ndim))
+
+
+def _reduced(
+    self: NestedTensor,
+    dim: Dims,
+    keepdim: bool,
+    name: str,
+    on_values: Callable[[Tensor, list[int]], Tensor],
+    by_rows: Callable[[Tensor, int], Tensor],
+) -> Tensor:
+    """A reduction: over all rows, over dense dimensions, or of each row over the ragged one."""
+    dims, ragged = _wrapped(self, dim), self._ragged_idx
+    values = values_of(self)
+    if 0 in dims:
+        check(
+            ragged in dims,
+            lambda: (
+                f"{name}(): reducing along the batch dimension but not the ragged dimension is "
+                f"not supported for nested tensors"
+            ),
+        )
+        _check_whole(self, name)
+        found = on_values(values, [d - 1 for d in dims if d > 0])
+        return _kept(found, dims) if keepdim else found
+    if ragged not in dims:
+        found = on_values(values, [d - 1 for d in dims])
+        if keepdim:
+            return like(self, _kept(found, [d - 1 for d in dims]))
+        return like(self, found, ragged - sum(d < ragged for d in dims))
+    check(
+        len(dims) == 1,
+        lambda: (
+            f"{name}(): reducing along a ragged and non-batch dimension is not supported for "
+            f"nested tensors"
+        ),
+    )
+    found = by_rows(values, ragged - 1)
+    return found.unsqueeze(ragged) if keepdim else found
+
+
+def _kept(found: Tensor, dims: Sequence[int]) -> Tensor:
+    for d in sorted(dims):
+        found = found.unsqueeze(d)
+    return found
+
+
+def _row_sums(self: NestedTensor, values: Tensor, at: int) -> Tensor:
+    """The sum of each row: [rows, ...], the ragged dimension gone."""
+    moved = values.movedim(at, 0)
+    zeros = moved.new_zeros((self.meta.shape[0], *moved.shape[1:]))
+    if self._lengths is not None:
+        sums = [values.narrow(at, a, b - a).sum(at) for a, b in self._bounds()]
+        stacked: Tensor = aten.stack(sums)
+        return stacked
+    found: Tensor = zeros.index_add(0, row_numbers(self), moved)
+    return found
+
+
+def _row_lengths(self: NestedTensor) -> Tensor:
+    if self._lengths is not None:
+        return self._lengths
+    found: Tensor = self._offsets[1:] - self._offsets[:-1]
+    return found
+
+
+@nested("sum.dim_IntList")
+def sum_dims(self: NestedTensor, dim: Dims, keepdim: bool, dtype: DType | None) -> Tensor:
+    return _reduced(
+        self, dim, keepdim, "sum",
+        lambda v, dims: v.sum(dims, dtype=dtype),
+        lambda v, at: _row_sums(self, v if dtype is None else v.to(dtype), at),
+    )  # fmt: skip
+
+
+@nested("sum")
+def sum_all(self: NestedTensor, dtype: DType | None) -> Tensor:
+    if self._lengths is not None:
+        return _row_sums(self, values_of(self), self._ragged_idx - 1).sum(dtype=dtype)
+    found: Tensor = values_of(self).sum(dtype=dtype)
+    return found
+
+
+@nested("mean.dim")
+def mean_dims(self: NestedTensor, dim: Dims, keepdim: bool, dtype: DType | None) -> Tensor:
+    def of_rows(v: Tensor, at: int) -> Tensor:
+        sums = _row_sums(self, v if dtype is None else v.to(dtype), at)
+        lengths = _row_lengths(self).to(sums.dtype)
+        return sums / lengths.view([-1] + [1] * (sums.ndim - 1))
+
+    return _reduced(self, dim, keepdim, "mean", lambda v, dims: v.mean(dims, dtype=dtype), of_rows)
+
+
+@nested("mean")
+def mean_all(self: NestedTensor, dtype: DType | None) -> Tensor:
+    found: Tensor = sum_all(self, dtype) / self.numel()
+    return found
+
+
+def _extremes(name: str) -> None:
+    @nested(name)
+    def extreme(self: NestedTensor, dim: Dims, keepdim: bool) -> Tensor:
+        op = getattr(aten, name)
+
+        def of_rows(values: Tensor, at: int) -> Tensor:
+            rows = [op(values.narrow(at, a, b - a), [at]) for a, b in self._bounds()]
+            stacked: Tensor = aten.stack(rows)
+            return stacked
+
+        return _reduced(self, dim, keepdim, name, lambda v, dims: op(v, dims), of_rows)
+
+
+for _name in ("amax", "amin"):
+    _extremes(_name)
+
+
+def _whole(name: str) -> None:
+    @nested(name)
+    def whole(self: NestedTensor) -> Tensor:
+        _check_whole(self, name)
+        found: Tensor = getattr(aten, name)(values_of(self))
+        return found
+
+
+for _name in ("max", "min", "any", "all", "prod"):
+    _whole(_name)
+
+
+def _softmaxes(name: str, *, log: bool) -> None:
+    @nested(f"{name}.int")
+    def softmax(self: NestedTensor, dim: int, dtype: DType | None) -> Tensor:
+        values, at = values_of(self), self._wrap(dim)
+        check(at != 0, lambda: f"{name}(): not supported when reducing over the batch dimension")
+        if dtype is not None:
+            values = values.to(dtype)
+        inner = at - 1
+        if at != self._ragged_idx:
+            return like(self, getattr(values, name)(inner))
+        parts = [getattr(values.narrow(inner, a, b - a), name)(inner) for a, b in self._bounds()]
+        _check_whole(self, name)
+        return like(self, aten.cat(parts, inner))
+
+
+_softmaxes("softmax", log=False)
+_softmaxes("log_softmax", log=True)
+
+# --- sizes ------------------------------------------------------------------------------------
+
+
+@nested("transpose.int")
+def transpose(self: NestedTensor, dim0: int, dim1: int) -> Tensor:
+    a, b = sorted((self._wrap(dim0), self._wrap(dim1)))
+    if a == b:
+        return alias(self)
+    check(a != 0, lambda: "transpose(): not supported for NestedTensor on dim=0")
+    ragged = {a: b, b: a}.get(self._ragged_idx, self._ragged_idx)
+    return like(self, values_of(self).transpose(a - 1, b - 1), ragged)
+
+
+@nested("permute")
+def permute(self: NestedTensor, dims: Sequence[int]) -> Tensor:
+    order = [self._wrap(d) for d in dims]
+    check(order[0] == 0, lambda: "permute(): not supported for NestedTensor on dim=0")
+    ragged = order.index(self._ragged_idx)
+    return like(self, values_of(self).permute([d - 1 for d in order[1:]]), ragged)
+
+
+@nested("unsqueeze")
+def unsqueeze(self: NestedTensor, dim: int) -> Tensor:
+    at = dim % (self.meta.ndim + 1)
+    check(at != 0, lambda: "unsqueeze(): not supported for NestedTensor on dim=0")
+    ragged = self._ragged_idx + (1 if at <= self._ragged_idx else 0)
+    return like(self, values_of(self).unsqueeze(at - 1), ragged)
+
+
+@nested("squeeze.dim")
+def squeeze(self: NestedTensor, dim: int) -> Tensor:
+    at = _inner(self, dim, "squeeze") + 1
+    ragged = self._ragged_idx - (1 if at < self._ragged_idx else 0)
+    return like(self, values_of(self).squeeze(at - 1), ragged)
+
+
+@nested("view", "reshape")
+def view(self: NestedTensor, size: Sequence[Any]) -> Tensor:
+    """Other sizes after the ragged dimension, which -1 or the nested int itself stands for."""
+    ragged = self._ragged_idx
+    wanted = list(size)
+    same = len(wanted) > ragged and (isinstance(wanted[ragged], SymInt) or wanted[ragged] == -1)
+    before = wanted[1:ragged]
+    check(
+        same
+        and wanted[0] in (self.meta.shape[0], -1)
+        and before == list(self.meta.shape[1:ragged]),
+        lambda: (
+            f"view(): cannot view a nested tensor of size ({', '.join(map(str, self.shape))}) as "
+            f"{wanted}: the batch, and what is up to the ragged dimension, must stay"
+        ),
+    )
+    values = values_of(self)
+    inner = [*before, values.shape[ragged - 1], *wanted[ragged + 1 :]]
+    return like(self, values.reshape(inner))
+
+
+@nested("flatten.using_ints")
+def flatten(self: NestedTensor, start_dim: int, end_dim: int) -> Tensor:
+    a, b = self._wrap(start_dim), self._wrap(end_dim)
+    check(
+        not (a <= self._ragged_idx <= b) and a != 0,
+        lambda: (
+            f"flatten(): not supported for NestedTensor on {'dim=0' if a == 0 else 'ragged dim'}"
+        ),
+    )
+    ragged = self._ragged_idx - (b - a if b < self._ragged_idx else 0)
+    return like(self, values_of(self).flatten(a - 1, b - 1), ragged)
+
+
+@nested("slice.Tensor")
+def slice_(self: NestedTensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
+    inner = _inner(self, dim, "slice")
+    return like(self, aten.slice(values_of(self), inner, start, end, step))
+
+
+@nested("narrow")
+def narrow(self: NestedTensor, dim: int, start: int, length: int) -> Tensor:
+    return like(self, values_of(self).narrow(_inner(self, dim, "narrow"), start, length))
+
+
+@nested("split.Tensor")
+def split(self: NestedTensor, split_size: int, dim: int) -> list[Tensor]:
+    parts = values_of(self).split(split_size, _inner(self, dim, "split"))
+    return [like(self, p) for p in parts]
+
+
+@nested("chunk")
+def chunk(self: NestedTensor, chunks: int, dim: int) -> list[Tensor]:
+    parts = values_of(self).chunk(chunks, _inner(self, dim, "chunk"))
+    return [like(self, p) for p in parts]
+
+
+@nested("cat")
+def cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    first = _all_of_one(tensors, "cat")
+    inner = _inner(first, dim, "cat")
+    return like(first, aten.cat([values_of(cast(NestedTensor, t)) for t in tensors], inner))
+
+
+@nested("stack")
+def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    first = _all_of_one(tensors, "stack")
+    at = dim % (first.meta.ndim + 1)
+    check(at > first._ragged_idx, lambda: "stack(): only after the ragged dimension")
+    return like(first, aten.stack([values_of(cast(NestedTensor, t)) for t in tensors], at - 1))
+
+
+def _all_of_one(tensors: Sequence[Tensor], name: str) -> NestedTensor:
+    nts = [t for t in tensors if isinstance(t, NestedTensor)]
+    check(
+        len(nts) == len(tensors) and all(_same_rows(nts[0], t) for t in nts),
+        lambda: f"{name}(): expected nested tensors of the same rows",
+    )
+    return nts[0]
+
+
+# --- products and layers ----------------------------------------------------------------------
+
+
+@nested("matmul", "mm", "bmm")
+def matmul(self: Tensor, other: Tensor) -> Tensor:
+    if isinstance(self, NestedTensor) and isinstance(other, NestedTensor):
+        rows = [a @ b for a, b in zip(unbind(self, 0), unbind(other, 0), strict=True)]
+        if len({tuple(r.shape) for r in rows}) == 1 and self._ragged_idx == self.meta.ndim - 1:
+            stacked: Tensor = aten.stack(rows)
+            return stacked
+        at = self._ragged_idx - 1
+        return like(self, aten.cat(rows, at))
+    check(
+        isinstance(self, NestedTensor),
+        lambda: (
+            f"matmul: a dense matrix on the left of a nested tensor is not supported: {self.meta}"
+        ),
+    )
+    nt = cast(NestedTensor, self)
+    last_ragged = nt._ragged_idx == nt.meta.ndim - 1
+    if other.ndim <= 2 and not last_ragged:
+        return like(nt, values_of(nt) @ other)
+    check(
+        other.meta.ndim == nt.meta.ndim and other.meta.shape[0] == nt.meta.shape[0],
+        lambda: (
+            f"matmul: cannot multiply a nested tensor of size "
+            f"({', '.join(map(str, nt.shape))}) by {other.meta}"
+        ),
+    )
+    rows = [a @ b for a, b in zip(unbind(nt, 0), other.unbind(0), strict=True)]
+    return like(nt, aten.cat(rows, nt._ragged_idx - 1))
+
+
+@nested("linear")
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    nt = cast(NestedTensor, input)
+    check(
+        nt._ragged_idx != nt.meta.ndim - 1,
+        lambda: "linear(): not supported for NestedTensor on ragged dim",
+    )
+    found: Tensor = aten.linear(values_of(nt), weight, bias)
+    return like(nt, found)
+
+
+@nested("layer_norm")
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+    *rest: object,
+) -> Tensor:
+    nt = cast(NestedTensor, input)
+    check(
+        nt.meta.ndim - len(normalized_shape) > nt._ragged_idx,
+        lambda: "layer_norm(): not supported over the ragged dimension of a nested tensor",
+    )
+    return like(nt, aten.layer_norm(values_of(nt), normalized_shape, weight, bias, eps))
+
+
+@nested("embedding")
+def embedding(weight: Tensor, indices: Tensor, *options: Any) -> Tensor:
+    nt = cast(NestedTensor, indices)
+    return like(nt, aten.embedding(weight, values_of(nt), *options))
+
+
+@nested("dropout")
+def dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    nt = cast(NestedTensor, input)
+    return like(nt, aten.dropout(values_of(nt), p, train))
+
+
+@nested("scaled_dot_product_attention")
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Tensor:
+    """Attention within each row: sizes (rows, heads, j1, width)."""
+    check(attn_mask is None, lambda: "attention of nested tensors takes no attn_mask")
+    nts = (query, key, value)
+    check(
+        all(isinstance(t, NestedTensor) and t._ragged_idx == t.meta.ndim - 2 for t in nts),
+        lambda: "attention: expected nested tensors of size (rows, heads, ragged, width)",
+    )
+    options = {"scale": scale, "enable_gqa": enable_gqa}
+    found = [
+        aten.scaled_dot_product_attention(q, k, v, None, dropout_p, is_causal, **options)
+        for q, k, v in zip(*[unbind(cast(NestedTensor, t), 0) for t in nts], strict=True)
+    ]
+    nt = cast(NestedTensor, query)
+    return like(nt, aten.cat(found, nt._ragged_idx - 1))
+
+
+@nested("is_same_size")
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    return self.meta.shape == other.meta.shape
+
+
+@nested("equal")
+def equal(self: Tensor, other: Tensor) -> bool:
+    if not (isinstance(self, NestedTensor) and isinstance(other, NestedTensor)):
+        return False
+    return bool(
+        aten.equal(_row_lengths(self), _row_lengths(other))
+        and aten.equal(self._values, other._values)
+    )
+
+
+@nested("_local_scalar_dense")
+def number(self: NestedTensor) -> NoReturn:
+    raise RuntimeError(
+        f"a nested tensor of size ({', '.join(map(str, self.shape))}) is no single number"
+    )
