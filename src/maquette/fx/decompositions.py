@@ -1,8 +1,8 @@
 """Operators as programs of other operators, for `make_fx` and whoever rewrites graphs.
 
 A table maps an operator to a function that calls operators. What an operator *is* by others (its
-composite kernel) is on its page and needs no table. Here are tables of programs' own, and
-`get_decompositions`, which picks from them.
+composite kernel) is on its page and needs no rule; the others' are in `aten.decompositions`. Here
+are the tables, which programs may add to, and `get_decompositions`, which picks from them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from maquette.aten.decompositions import FURTHER, RULES
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.packet import OpOverloadPacket
+from maquette.dispatch.packet import OpOverloadPacket, find_packet
+from maquette.dispatch.registry import ops
+from maquette.dispatch.tags import Tag
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Table = dict[Any, Callable[..., Any]]
 Operators = OpOverload | OpOverloadPacket | Sequence[Any]
 
-_TABLES: dict[str, Table] = {"post_autograd": {}, "pre_autograd": {}, "meta": {}}
+_TABLES: dict[str, Table] = {"post_autograd": {**RULES, **FURTHER}, "pre_autograd": {}, "meta": {}}
 global_decomposition_table = _TABLES
 decomposition_table = _TABLES["post_autograd"]
 pre_autograd_decomposition_table = _TABLES["pre_autograd"]
@@ -85,5 +88,22 @@ def remove_decompositions(decompositions: Table, aten_ops: Iterable[Any]) -> Non
 
 
 def core_aten_decompositions() -> Table:
-    """The decompositions to the core operators of aten, in a table that may be changed."""
-    return dict(decomposition_table)
+    """The decompositions to the core operators of aten, in a table that may be changed.
+
+    It has the rules of `aten.decompositions`, and every operator that its page defines by others
+    without mutating or handing on an argument.
+    """
+    found: Table = {op: rule for op, rule in _TABLES["post_autograd"].items() if op not in FURTHER}
+    for name in dir(ops.aten):
+        packet = find_packet(f"aten::{name}")
+        for op in [] if packet is None else packet.op_overloads():
+            if op not in found and op._can_decompose() and _is_functional(op):
+                found[op] = op.decompose
+    return found
+
+
+def _is_functional(op: OpOverload) -> bool:
+    """Whether results are new: nothing is mutated, viewed or handed on."""
+    related = [*op._schema.arguments, *op._schema.returns]
+    aliasing = any(a.alias_info is not None for a in related) or op.is_view
+    return not aliasing and Tag.maybe_aliasing_or_mutating not in op.tags

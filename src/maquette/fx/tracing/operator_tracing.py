@@ -139,6 +139,8 @@ def fake_signature(function: Callable[..., Any], count: int) -> Callable[..., An
 
 def _has_plain_signature(function: Callable[..., Any]) -> bool:
     code = getattr(inspect.unwrap(function), "__code__", None)
+    if inspect.ismethod(function):  # its code has a parameter more
+        return False
     return code is not None and not code.co_flags & inspect.CO_VARARGS
 
 
