@@ -69,14 +69,22 @@ def restored_fallback():
     fallback.warned.clear()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_rule():
+    with mq.library._scoped_library("refusals", "FRAGMENT") as library:
+        library.define("plain(Tensor x) -> Tensor")
+        library.impl("plain", lambda x: x + 1, "CPU")
+        yield
+
+
 def looped(x):
-    return mq.ops.aten._cdist_backward(x, x, x, 2.0, x)
+    return mq.ops.refusals.plain(x)
 
 
 @pytest.mark.usefixtures("restored_fallback")
 def test_T69_the_loop_can_be_refused():
     levels._set_vmap_fallback_enabled(False)
-    with pytest.raises(RuntimeError, match="Batching rule not implemented for aten::_cdist_back"):
+    with pytest.raises(RuntimeError, match="Batching rule not implemented for refusals::plain"):
         vmap(looped)(mq.ones(2, 3, 3))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 from maquette.autograd.engine import run_backward
 from maquette.autograd.gradient_edges import GradientEdge
@@ -98,6 +100,9 @@ def backward(
             "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
             "transforms."
         )
+    if tls.st.transforms:  # forward mode by hand: reverse mode is that of the primals
+        with PRIMALS[0](tensors, grad_tensors, inputs) as (tensors, grad_tensors, inputs):
+            return backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
     edges, grads = _start(_listed(tensors), grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
@@ -128,6 +133,11 @@ def _edge_of_input(t: Place, i: int) -> Edge:
     return edge
 
 
+PRIMALS: list[Callable[..., AbstractContextManager[tuple[Any, ...]]]] = []
+DUAL_GRAD: list[Callable[..., tuple[Grad, ...]]] = []
+"""`backward` and `grad` inside of a dual level, which is a layer above: `transforms.forward_ad`."""
+
+
 @overridable
 def grad(
     outputs: Tensors,
@@ -153,6 +163,17 @@ def grad(
             "backward() for that",
             FutureWarning,
             stacklevel=2,
+        )
+    if tls.st.transforms and not tls.st.transforms[-1].explicit:  # type: ignore[attr-defined]  # an interpreter
+        return DUAL_GRAD[0](
+            outputs,
+            inputs,
+            grad_outputs,
+            retain_graph,
+            create_graph,
+            allow_unused,
+            is_grads_batched,
+            materialize_grads,
         )
     if materialize_grads and allow_unused is False:
         raise ValueError(

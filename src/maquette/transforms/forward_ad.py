@@ -9,16 +9,20 @@ The block is a level of `jvp` (`forward_level.py`); reverse mode outside of it g
 from __future__ import annotations
 
 import threading
-from contextlib import ContextDecorator
+from collections.abc import Iterator, Sequence
+from contextlib import ContextDecorator, contextmanager
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
+from maquette.autograd.api import DUAL_GRAD, PRIMALS, grad
+from maquette.core.pytree import tree_map
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.forward_level import DualLevelInterpreter, JvpInterpreter, tangent_at
 from maquette.transforms.interpreter import pushed, stack
+from maquette.transforms.rules import operators
 from maquette.transforms.tangents import dual_of
-from maquette.transforms.wrappers import DualTensor, revived
+from maquette.transforms.wrappers import DualTensor, dual, revived
 
 
 class _Open(threading.local):
@@ -129,6 +133,11 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         raise ValueError(
             f"Expected tangent to be floating point or complex, but got: {tangent.dtype}"
         )
+    if tangent_at(tensor, current) is not None:
+        raise RuntimeError(
+            "Making a dual Tensor based on a Tensor that already has a forward gradient at the "
+            f"same level {current.number - 1} is not supported."
+        )
     value = _lowered(tensor, current)
     moved = _lowered(tangent, current)
     return dual_of(value, moved, current)
@@ -143,6 +152,80 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         return UnpackedDualTensor(tensor, None)
     tangent = tangent_at(tensor, current)
     return UnpackedDualTensor(_lowered(tensor, current), tangent)
+
+
+# --- reverse mode inside of a level -----------------------------------------------------------
+
+
+@contextmanager
+def _primals(*given: Any) -> Iterator[tuple[Any, ...]]:
+    """For a block below the level: its tensors' values, of which autograd's graph is."""
+    level = _current("go backward")
+    values = tuple([tree_map(lambda t: _lowered(t, level), g) for g in given])
+    with level.lower():
+        yield values
+
+
+def _dual_grad(
+    outputs: Any,
+    inputs: Any,
+    starts: Any,
+    retain_graph: bool | None,
+    create_graph: bool,
+    allow_unused: bool | None,
+    is_grads_batched: bool,
+    materialize_grads: bool,
+) -> tuple[Tensor | None, ...]:
+    """`autograd.grad` of dual tensors: dual gradients, forward mode over reverse.
+
+    The gradient moves as the derivative of the outputs' tangents does, which are linear in the
+    direction, and with the tangents of the gradients to start from.
+    """
+    level = _current("go backward")
+    ends = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    own = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    given = [starts] * len(ends) if isinstance(starts, Tensor | None) else list(starts)
+    tangents = [tangent_at(t, level) for t in ends]
+    moving = [tangent_at(t, level) for t in given]
+    options = {"allow_unused": True, "is_grads_batched": is_grads_batched}
+    with _primals(ends, own, given) as (values, places, begin):
+        keep = create_graph if retain_graph is None else retain_graph
+        along = [
+            (t, _ones_like(v) if b is None else b)
+            for t, v, b in zip(tangents, values, begin)
+            if t is not None and t.requires_grad
+        ]
+        changed = [(v, m) for v, m in zip(values, moving) if m is not None]
+        found = grad(
+            values,
+            places,
+            None if starts is None else begin,
+            keep or bool(along or changed),
+            create_graph,
+            allow_unused=allow_unused,
+            is_grads_batched=is_grads_batched,
+            materialize_grads=materialize_grads,
+        )
+        parts = []
+        for pairs, more in ((along, bool(changed)), (changed, False)):
+            if pairs:
+                sources, at = zip(*pairs)
+                parts.append(grad(sources, places, at, keep or more, create_graph, **options))
+        moved = [_added(column) for column in zip(*parts)] or [None] * len(found)
+    return tuple([g if g is None or m is None else dual(g, m, level) for g, m in zip(found, moved)])
+
+
+def _ones_like(t: Tensor) -> Tensor:
+    return cast(Tensor, operators.ones_like(t))
+
+
+def _added(parts: Sequence[Tensor | None]) -> Tensor | None:
+    there = [p for p in parts if p is not None]
+    return None if not there else there[0] if len(there) == 1 else there[0] + there[1]
+
+
+PRIMALS.append(_primals)
+DUAL_GRAD.append(_dual_grad)
 
 
 def _lowered(t: Tensor, level: JvpInterpreter) -> Tensor:

@@ -182,7 +182,18 @@ class DualTensor(Wrapper):
         other._vc = self._version_counter()
         return other
 
+    def _require_grad(self, requires_grad: bool = True) -> DualTensor:
+        self._value._require_grad(requires_grad)
+        return self
+
+    @Wrapper.grad.getter  # type: ignore[attr-defined]  # a property
+    def grad(self) -> Tensor | None:
+        """That of its value: reverse mode is that of the level below."""
+        return self._value.grad
+
     def __repr__(self) -> str:
+        if self._interpreter.live and not self._interpreter.explicit and self._tangent is not None:
+            return f"{repr(self._value)[:-1]}, tangent={self._tangent!r})"
         return f"GradTrackingTensor({self._described().format('')})"
 
 

@@ -1,0 +1,56 @@
+"""Dual numbers with reverse mode: gradients of duals move, leaves get theirs (T71)."""
+
+import pytest
+
+import maquette as mq
+from maquette.transforms.forward_ad import dual_level, make_dual, unpack_dual
+
+V = mq.tensor([3.0, 4.0])
+
+
+def leaf():
+    return mq.tensor([1.0, 2.0], requires_grad=True)
+
+
+def test_T71_gradients_of_duals_are_dual():
+    w = leaf()
+    with dual_level():
+        dual = make_dual(w, V)
+        (found,) = mq.autograd.grad((dual**3).sum(), dual)
+        gradient, moved = unpack_dual(found)
+    assert gradient.tolist() == [3, 12]
+    assert moved.tolist() == [18, 48]
+
+
+def test_T71_gradients_move_with_what_they_start_from():
+    w = leaf()
+    with dual_level():
+        start = make_dual(mq.ones(2), V)
+        (found,) = mq.autograd.grad(make_dual(w, V) ** 3, w, start)
+        assert unpack_dual(found).tangent.tolist() == [18 + 9, 48 + 48]
+
+
+def test_T71_backward_in_a_dual_level_gives_leaves_their_gradients():
+    w = leaf()
+    with dual_level():
+        (make_dual(w, V) ** 2).sum().backward()
+        inside = mq.ones(2, requires_grad=True)
+        (inside * 3).sum().backward()
+        assert inside.grad.tolist() == [3, 3]
+    assert w.grad.tolist() == [2, 4]
+
+
+def test_T71_a_tangent_can_be_differentiated():
+    w = leaf()
+    with dual_level():
+        moved = unpack_dual((make_dual(w, V) ** 3).sum()).tangent
+        (found,) = mq.autograd.grad(moved, w)
+    assert found.tolist() == [18, 48]
+
+
+def test_T71_a_tensor_is_made_dual_once_a_level():
+    with dual_level():
+        dual = make_dual(mq.ones(2), V)
+        assert repr(dual) == "tensor([1., 1.], tangent=tensor([3., 4.]))"
+        with pytest.raises(RuntimeError, match="already has a forward gradient at the same level"):
+            make_dual(dual, V)
