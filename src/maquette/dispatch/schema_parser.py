@@ -153,9 +153,12 @@ class _Reader:
         """``name(args) -> returns`` and nothing after it."""
         name, overload = self._names()
         if self.kind == "end":
-            raise RuntimeError(
-                f"invalid schema: found only the operator name '{name}'; a schema is written "
-                f"'{name}(Tensor x) -> Tensor'"
+            whole = f"{name}.{overload}" if overload else name
+            self.fail(
+                f"found only the operator name '{whole}'; a schema is written "
+                f"'{whole}(Tensor x) -> Tensor', with its arguments",
+                self.start,
+                self.end,
             )
         self._expect("(")
         arguments, is_vararg = self._arguments()

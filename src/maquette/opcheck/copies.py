@@ -179,4 +179,7 @@ def _data_change(before: Snapshot, after: Snapshot) -> tuple[str, str, str]:
 def same_storage(a: Any, b: Any) -> bool:
     """Whether two tensors share memory; one without bytes shares none."""
     first, second = a.untyped_storage(), b.untyped_storage()
-    return first._cdata == second._cdata and bool(first.nbytes())
+    if first._cdata != second._cdata:
+        return False
+    size = first.nbytes()
+    return type(size) is not int or size > 0

@@ -114,7 +114,7 @@ def _aliasing(where: str, r: Any, ri: Any, f: Any, fi: Any) -> Iterator[Differen
 
 
 def _has_memory(t: Any) -> bool:
-    return str(t.layout) == "torch.strided" and bool(t.untyped_storage().nbytes())
+    return str(t.layout) == "torch.strided" and t.untyped_storage().nbytes() > 0
 
 
 def _relation(a: Any, b: Any) -> str:

@@ -20,6 +20,10 @@ from maquette.opcheck.trials import Trial
 STEPS = (1e-5, 3e-6)
 
 
+class NotDouble(Exception):
+    """An operator whose results are not in double precision: differences tell nothing."""
+
+
 class Differentiable:
     """A trial in double precision, as a function of its floating tensors."""
 
@@ -35,7 +39,7 @@ class Differentiable:
             double = t.is_floating_point() or t.is_complex()
             if double and not any(t is known for known in self.inputs):
                 self.inputs.append(t)
-        self.points = [self.on.array(t) for t in self.inputs]
+        self.points = [_apart(self.on.array(t)) for t in self.inputs]
         draw = np.random.default_rng(3)
         self.directions = [_random(p, draw) for p in self.points]
 
@@ -52,7 +56,12 @@ class Differentiable:
         result = self.trial.op(*args, **kwargs)
         if self.trial.op.written and not self.trial.op.returns:
             result = [t for t in tensors if _written_here(t)]
-        return [t for t in tensors_in(result, self.on) if t.is_floating_point() or t.is_complex()]
+        floating = [
+            t for t in tensors_in(result, self.on) if t.is_floating_point() or t.is_complex()
+        ]
+        if any(dtype_name(t) not in ("float64", "complex128") for t in floating):
+            raise NotDouble(f"{self.trial.op.name} gives results in another precision")
+        return floating
 
     def tensor(self, values: Array, like: Any, *, grad: bool = False) -> Any:
         """A tensor of these values, laid out as ``like``."""
@@ -87,9 +96,12 @@ class Differentiable:
     def slopes(self, which: Sequence[int]) -> list[Array] | None:
         """The results' derivatives along the directions; None where differences do not settle."""
         found = []
+        here = self.moved(0.0, which)
         for step in STEPS:
             above, below = self.moved(step, which), self.moved(-step, which)
             if [a.shape for a in above] != [b.shape for b in below]:
+                return None
+            if not _smooth(above, here, below, step):
                 return None
             with np.errstate(all="ignore"):
                 found.append(
@@ -100,6 +112,26 @@ class Differentiable:
             if not np.isfinite(a).all() or not np.allclose(a, b, 1e-4, 1e-5 * scale):
                 return None
         return found[0]
+
+
+def _smooth(above: Any, here: Any, below: Any, step: float) -> bool:
+    """Whether the slopes on both sides agree: at a kink they do not."""
+    for a, h, b in zip(above, here, below, strict=True):
+        if a.shape != h.shape:
+            return False
+        with np.errstate(all="ignore"):
+            right, left = (_wide(a) - _wide(h)) / step, (_wide(h) - _wide(b)) / step
+            scale = 1 + np.abs(right[np.isfinite(right)]).max(initial=0)
+            if not np.allclose(right, left, 1e-2, 1e-2 * scale):
+                return False
+    return True
+
+
+def _apart(values: Array) -> Array:
+    """The values a little apart: where two are equal, a maximum or a sort has a kink."""
+    steps = (np.arange(values.size) * 0.618034) % 1.0
+    scale = 0.02 * np.minimum(1.0, np.abs(values).max(initial=0) + 0.1)
+    return np.asarray(values + scale * steps.reshape(values.shape))
 
 
 def _wide(a: Array) -> Array:

@@ -71,13 +71,16 @@ def undeclared_aliases(
 ) -> Iterator[str]:
     """Every sharing of memory of a result that the schema does not declare, in words."""
     outputs = list(_outputs(op, result))
+    anything = any(a.alias_info is not None and a.alias_info.is_wildcard_after for a, _ in given)
     for i, (where, t, alias) in enumerate(outputs):
         for argument, value in given:
             for name, other in named_tensors([(argument, value)], op.on):
-                declared = _meet(alias, argument.alias_info)
+                declared = _meet(alias, argument.alias_info) or (
+                    argument.alias_info is not None and argument.alias_info.is_wildcard_after
+                )
                 if not same_storage(t, other) or (declared and t is not other):
                     continue
-                if t is other and declared and argument.is_write:
+                if t is other and declared and (argument.is_write or op.builtin):
                     continue
                 if t is other:
                     yield (
@@ -90,7 +93,7 @@ def undeclared_aliases(
                         f"{where} of {op.name} shares its memory; return a copy, or declare a view"
                     )
         for earlier, u, its_alias in outputs[:i]:
-            if same_storage(t, u) and not _meet(alias, its_alias):
+            if same_storage(t, u) and not (anything or _meet(alias, its_alias)):
                 yield (
                     f"Outputs alias unexpectedly: {earlier} and {where} of {op.name} share memory; "
                     f"return tensors of their own"
@@ -110,11 +113,18 @@ def _outputs(op: CheckedOperator, result: Any) -> Iterator[tuple[str, Any, Any]]
 
 
 def _meet(a: Any, b: Any) -> bool:
-    if a is None or b is None:
-        return False
-    if "*" in a.before_set | b.before_set | a.after_set | b.after_set:
-        return True
-    return bool((a.before_set | a.after_set) & (b.before_set | b.after_set))
+    """Whether two annotations name one alias set."""
+    first, second = _sets(a), _sets(b)
+    return bool(first & second) or ("*" in first | second and bool(first) and bool(second))
+
+
+def _sets(info: Any) -> frozenset[str]:
+    """The alias sets of a value, and of what it contains."""
+    if info is None:
+        return frozenset()
+    inner = frozenset().union(*[_sets(c) for c in info.contained])
+    found: frozenset[str] = info.before_set | info.after_set | inner
+    return found
 
 
 # --- registration of autograd -----------------------------------------------------------------

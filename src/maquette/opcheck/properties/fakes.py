@@ -117,6 +117,8 @@ class FakeRefuses(Property):
     def why_not(self, sample: Sample) -> str:
         if sample.op.tags & _DATA_TAGS:
             return "its results depend on data"
+        if sample.op.on.name == "maquette" and sample.op.overload.shape_rule is not None:
+            return "its kernel runs behind the shape rule, which is its fake"
         # What writes and returns nothing needs no fake of its own (L78), so that none can refuse.
         return "" if sample.op.returns else "it returns nothing"
 
@@ -137,7 +139,7 @@ class FakeRefuses(Property):
 
     def _excused(self, trial: Trial, error: BaseException) -> bool:
         """Whether a kernel merely fails, where an author need not have thought of it."""
-        if isinstance(error, (IndexError, MemoryError)):
+        if isinstance(error, (IndexError, MemoryError)) or "LinAlg" in type(error).__name__:
             return True
         line = author_line(error, [trial.op.function("kernel")])
         if any(word in line for word in ("raise", "assert", "_check", "check(")):

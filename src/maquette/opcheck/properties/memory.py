@@ -44,7 +44,7 @@ class UnusedWrite(Property):
     hint = "take the (a!) from the schema, the name from mutates_args: nothing is written"
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.builtin and sample.op.on.name == "torch":
+        if sample.op.builtin:
             return "a built-in operator"
         return "" if sample.op.written else "the schema writes nothing"
 
@@ -111,6 +111,10 @@ class UndeclaredAlias(Property):
     id = "aliases.undeclared"
     spec = "L116, L75"
     hint = "return a copy (result.clone()), or declare the view: Tensor(a) x -> Tensor(a)"
+
+    def why_not(self, sample: Sample) -> str:
+        composite = sample.op.builtin and sample.op.has_kernel("CompositeImplicitAutograd")
+        return "a built-in composite: PyTorch declares no views for these" if composite else ""
 
     def suits(self, trial: Trial) -> bool:
         return trial.accepted or trial.refused_result == "aliases"

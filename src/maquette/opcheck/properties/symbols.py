@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +12,7 @@ from maquette.opcheck.copies import tensors_in
 from maquette.opcheck.metadata import differences
 from maquette.opcheck.properties.base import Problem, Property
 from maquette.opcheck.properties.fakes import _DATA_TAGS, _first
-from maquette.opcheck.recipes import Sample
+from maquette.opcheck.recipes import Sample, leaves
 from maquette.opcheck.trials import Faked, Trial, author_line
 
 
@@ -91,6 +93,8 @@ class FixesNoSize(Property):
             return "no size above 1"
         if any(r.type.kind == "list" for r in sample.op.returns):
             return "how many results there are may depend on sizes"
+        if any(a.is_out for a in sample.op.schema.arguments):
+            return "the size of an out argument is compared with the result's"
         return ""
 
     def conclude(self, trials: Sequence[Trial]) -> tuple[Problem, Trial] | None:
@@ -102,11 +106,23 @@ class FixesNoSize(Property):
             if found.error is not None:
                 continue
             for expr, size in _fixing(found):
-                if trial is trials[0] and size in free:
+                if trial is trials[0] and size in free and size not in _numbers(trial):
+                    if size == 2 and not self._meant(found, trial, trials):
+                        continue
                     line = _guard_line(found, trial)
                     got = f"a guard {expr} that fixes it, though the kernel takes others"
                     return Problem(f"size {size} left free", got, "fake", line), trial
         return None
+
+    def _meant(self, found: Faked, trial: Trial, trials: Sequence[Trial]) -> bool:
+        """Whether 2 is fixed by the author, not because 2 - 1 is 1, which every library fixes."""
+        line = _guard_line(found, trial).rpartition(":")
+        source = linecache.getline(line[0], int(line[2])) if line[2].isdigit() else ""
+        if any(token in source for token in ("==", "!=", "int(", "range(")):
+            return True
+        others = [t for t in trials if t.recipe.label.startswith("size 2 is") and not t.fake.error]
+        larger = [t for t in others if all(n > 2 for r in t.tensors() for n in r.shape)]
+        return any(_fixing(symbolic(t)) for t in larger[:2])
 
 
 def _free_sizes(trials: Sequence[Trial]) -> set[int]:
@@ -121,6 +137,20 @@ def _free_sizes(trials: Sequence[Trial]) -> set[int]:
             if len(a.shape) == len(b.shape):
                 free |= {m for m, n in zip(a.shape, b.shape, strict=True) if m != n and n > 1}
     return free
+
+
+def _numbers(trial: Trial) -> set[int]:
+    """The numbers among the arguments: a size that is one of them may be checked against it."""
+    found: set[int] = set()
+    for _, value in leaves(trial.recipe):
+        if type(value) is int:
+            found.add(value)
+    if any(isinstance(v, tuple) for _, v in trial.recipe.values):
+        listed = [v for _, v in trial.recipe.values if isinstance(v, tuple)]
+        for each in listed:
+            if each and all(type(n) is int for n in each):
+                found.add(math.prod(each))
+    return found
 
 
 _FIXED = re.compile(r"^Eq\((\w+), (\d+)\)$|^Eq\((\d+), (\w+)\)$")
