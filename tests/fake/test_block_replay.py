@@ -156,6 +156,20 @@ def written_in_between(model: nn.Module, x: Tensor) -> object:
     return third(h).sum().backward()
 
 
+def one_layer_again_and_again(model: nn.Module, x: Tensor) -> object:
+    first, *_ = model.children()
+    for _ in range(4):
+        x = first(x)
+    return x.sum().backward()
+
+
+def several_steps(model: nn.Module, x: Tensor) -> object:
+    for _ in range(3):
+        model.zero_grad()
+        one_layer_again_and_again(model, x)
+        backward(model, x)
+
+
 def expanded_gradient(model: nn.Module, x: Tensor) -> object:
     return model(x).backward(mq.ones(1, WIDTH).expand(3, WIDTH))
 
@@ -174,7 +188,7 @@ def evaluated_in_between(model: nn.Module, x: Tensor) -> object:
 PROGRAMS = [
     forward, without_grad, backward, backward_twice, retained, gradients, double, layer_by_layer,
     hooked_output, hooked_leaves, frozen, written_in_between, expanded_gradient, other_parameters,
-    evaluated_in_between,
+    evaluated_in_between, one_layer_again_and_again, several_steps,
 ]  # fmt: skip
 
 

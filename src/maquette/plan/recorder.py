@@ -236,7 +236,7 @@ class Recorder(TorchDispatchMode):
     @property
     def module(self) -> str:
         """Dotted path of the module that is running; "" outside of any."""
-        return self._modules[-1] if self._modules else ""
+        return self._modules[-1] if len(self._modules) > self._floor[0] else self._floor[1]
 
     def enter_module(self, path: str) -> None:
         """A module's forward begins."""
@@ -249,6 +249,7 @@ class Recorder(TorchDispatchMode):
     # --- blocks that are not run: `maquette.fake.replay` ---------------------------------
 
     _seen_from: tuple[str, str] | None = None  # of a shadow: a line, and what it stands for
+    _floor = (0, "")  # where modules begin, and within which
     _loops = 0  # how many loops, branches and notes there were
 
     @property
@@ -293,6 +294,7 @@ class Recorder(TorchDispatchMode):
         """A recorder for the same operators unseen, called as it were at ``here``."""
         made = type(self)()
         made._modules = self._modules
+        made._floor = (len(self._modules), here.module)
         made._seen_from = (caller_line(), here.line)
         return made
 

@@ -96,7 +96,8 @@ class Block:
                     node.checks.append((t._version_counter(), version))  # type: ignore[union-attr]
             results.append(t)
         if node is not None and self.events:
-            node.storages = {n: made[n] for n in self.saved}
+            # A graph that is dropped lets go of what it saved last first.
+            node.storages = {n: made[n] for n in sorted(self.saved, reverse=True)}
         return rebuilt(self.shape, results)
 
 

@@ -168,6 +168,7 @@ class BlockNode(Node):
                 ag = leaf._ag
                 if (
                     arrivals[target] != 1
+                    or target in buffers
                     or target.hooks is not None
                     or ag is None
                     or ag.grad is not None
