@@ -219,6 +219,38 @@ def test_inputs_that_share_memory_are_not_mutated():
         mq.compile(lambda a, b: a.add_(1) + b.sum(), backend="numpy")(x, x[0])
 
 
+def test_torch_compile_goes_here():
+    model = network()
+    assert torch.compile(model) is model
+    compiled = torch.compile(model, backend="numpy")
+    assert torch.allclose(compiled(X), model(X))
+    assert [p.shape for p in compiled.parameters()] == [p.shape for p in model.parameters()]
+    with pytest.raises(NotImplementedError, match="nothing is captured"):
+        torch.compile(model, backend=lambda graph: graph)
+
+
+def test_modules_of_a_program_are_compiled_where_it_calls_them():
+    from maquette.compile.engines import engine_of
+    from maquette.compile.everywhere import modules_compiled
+
+    class Reading(nn.Module):
+        def forward(self, x):
+            return x * x.sum().item()
+
+    plain, model = network(), network()
+    with modules_compiled(engine_of("numpy", {})):
+        for each in (plain, model):
+            optimizer = SGD(each.parameters(), lr=0.1)
+            for _ in range(2):
+                loss = loss_of(each, X, Y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        with pytest.warns(UserWarning, match="Reading runs uncompiled.*asks what its data is"):
+            assert torch.allclose(Reading()(X), X * X.sum())
+    assert_same_state(plain, model)
+
+
 def test_unknown_backends_and_uncallable_things_are_refused():
     with pytest.raises(ValueError, match="unknown backend 'nothing'; there are numpy, jax, dask"):
         mq.compile(lambda x: x, backend="nothing")

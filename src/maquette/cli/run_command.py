@@ -6,9 +6,12 @@ import argparse
 import pathlib
 import runpy
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from maquette.cli.errors import CommandError
+from maquette.compile.engines import engine_of
+from maquette.compile.everywhere import modules_compiled
 from maquette.torch import install
 
 if TYPE_CHECKING:
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
 def add_parser(commands: Parsers) -> None:
     """Add the command to the parser of ``maquette``."""
     parser = commands.add_parser("run", help="run an unmodified PyTorch script on maquette")
+    parser.add_argument(
+        "--compile",
+        metavar="ENGINE",
+        choices=("jax", "dask", "numpy"),
+        help="compile the models that the script calls: jax, dask or numpy",
+    )
     parser.add_argument("script", metavar="SCRIPT", nargs="?", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
     parser.set_defaults(run=run)
@@ -32,5 +41,16 @@ def run(options: argparse.Namespace) -> int:
     install()
     sys.argv = [options.script, *options.arguments]
     sys.path.insert(0, str(pathlib.Path(options.script).resolve().parent))
-    runpy.run_path(options.script, run_name="__main__")
+    with _compiling(options.compile):
+        runpy.run_path(options.script, run_name="__main__")
     return 0
+
+
+def _compiling(engine: str | None) -> AbstractContextManager[None]:
+    """Where modules are compiled by an engine; CommandError where it is not installed."""
+    if engine is None:
+        return nullcontext()
+    try:
+        return modules_compiled(engine_of(engine, {}))
+    except NotImplementedError as error:
+        raise CommandError(str(error), 2) from error

@@ -121,9 +121,11 @@ class Call:
             plain = None if node is not None else value
             if node is None or not self._is_held(node, traced):
                 changes.append(Change("entry", parameter, at, node, plain))
-        for i in range(len(self.held)):
-            node = next(outputs)
-            changes.append(Change("grad", i, None, node))
+        before = iter(traced.placeholders[len(everything) :])
+        for i, grad in enumerate(self.grads):
+            node, was = next(outputs), None if grad is None else next(before)
+            if _source(node) is not was:
+                changes.append(Change("grad", i, None, node))
         grads: list[Node | None] = []
         for wanted in notes.wanted if tangents else []:
             grads.append(next(outputs) if wanted else None)

@@ -59,6 +59,12 @@ class Compiled:
         program, tensors = self._prepared(args, kwargs)
         return program.run(tensors)
 
+    def __getattr__(self, name: str) -> Any:
+        """Of a compiled module: the module's own (`parameters`, `train`, `state_dict` ...)."""
+        if name.startswith("_") or "function" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.function, name)
+
     def lowered(self, *args: Any, **kwargs: Any) -> Any:
         """What the engine makes of this call: for JAX, a `jax.stages.Lowered`."""
         program, tensors = self._prepared(args, kwargs)

@@ -10,8 +10,9 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FunctionType, ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import maquette
 from maquette.api.checks import _assert as _assert  # by torch's name
@@ -140,22 +141,36 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
 # --- compiling -----------------------------------------------------------------------
 
 
-def compile(
-    model: F | None = None, *, backend: object = "inductor", **options: object
-) -> F | Callable[[F], F]:
-    """``model`` itself, to be run as it stands: compiled programs give what they give uncompiled.
+ENGINES = ("jax", "dask", "numpy")
+"""The backends of `torch.compile` that compile: `maquette.compile`'s."""
 
-    The other options say how fast, and are not used. Different from PyTorch: no module is wrapped,
-    so names in the state dict have no ``_orig_mod.`` before them. Raises NotImplementedError for a
-    backend that is a function: it would never see a graph.
+
+def compile(
+    model: F | None = None,
+    *,
+    backend: object = "inductor",
+    options: dict[str, object] | None = None,
+    **unused: object,
+) -> F | Callable[[F], F]:
+    """``model`` compiled by one of maquette's engines, or itself where the backend is PyTorch's.
+
+    backend: "jax", "dask" or "numpy" go to `maquette.compile`, with ``options`` for the engine.
+    PyTorch's own names leave the program as it stands: compiled programs give what they give
+    uncompiled; so no names in the state dict have ``_orig_mod.`` before them. The other arguments
+    say how fast, and are not used. Raises NotImplementedError for a backend that is a function: it
+    would never see a graph.
     """
     if callable(backend):
         raise NotImplementedError(
-            "torch.compile(backend=<a function>) is not supported by maquette yet: nothing is "
-            "captured for it to compile. Leave the backend out to run the program as it stands."
+            "torch.compile(backend=<a function>) is not supported by maquette: nothing is captured "
+            "for it to compile. Leave the backend out to run the program as it stands, or name one "
+            f"of {', '.join(ENGINES)}."
         )
     if model is None:
-        return lambda function: function
+        again: Any = partial(compile, backend=backend, options=options)
+        return again
+    if backend in ENGINES:
+        return maquette.compile(model, backend=backend, **(options or {}))
     return model
 
 
