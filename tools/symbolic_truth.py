@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import conformance
 import maquette as mq
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.matching import bind
+from maquette.dispatch.schemas.matching import bind
 from maquette.fake.tensor import fresh_fake
 from maquette.library.infer import infer
 from maquette.symbolic import GuardOnDataDependentSymNode, ShapeEnv, SymInt

@@ -84,8 +84,8 @@ from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
 from maquette.dispatch.registry import ops
-from maquette.dispatch.schema import Argument, FunctionSchema
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.parser import parse_schema
+from maquette.dispatch.schemas.schema import Argument, FunctionSchema
 from maquette.dispatch.tags import Tag
 from maquette.fake import FakeTensor, FakeTensorMode
 from maquette.tensor import set_printoptions

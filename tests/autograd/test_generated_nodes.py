@@ -7,8 +7,8 @@ import pytest
 import maquette as mq
 from maquette.autograd.compiled_formulas import DerivativePlan, plain_gradients
 from maquette.autograd.record import make_node
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schemas.matching import bind
 
 aten = mq.ops.aten
 

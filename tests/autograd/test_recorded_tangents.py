@@ -19,8 +19,8 @@ import maquette as mq
 from conformance import CALLS, load_checker
 from maquette.autograd.tangents import has_tangent_rule, tangent_of
 from maquette.dispatch.forms import Form
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload, argument_keys
+from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tls import tls
 
 checker = load_checker()

@@ -6,8 +6,8 @@ import pytest
 
 import maquette as mq
 from maquette.autograd.tangents import has_tangent_rule, tangent_of
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schemas.matching import bind
 
 aten = mq.ops.aten
 f64 = {"dtype": mq.float64}

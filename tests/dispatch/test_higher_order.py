@@ -9,7 +9,7 @@ import maquette as mq
 from maquette.dispatch import TorchDispatchMode, TransformType
 from maquette.dispatch.guards import AutoDispatchBelowAutograd, IncludeDispatchKeyGuard
 from maquette.dispatch.higher_order import HigherOrderOperator
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.parser import parse_schema
 from maquette.transforms import functionalize, grad, vmap
 
 K = mq.DispatchKey

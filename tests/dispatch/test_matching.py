@@ -12,9 +12,9 @@ from maquette.core.dtype import float32
 from maquette.core.layout import preserve_format, strided
 from maquette.core.size import Size
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.matching import MatchError, bind, check_result, normalise
-from maquette.dispatch.schema_parser import parse_schema
-from maquette.dispatch.schema_types import register_script_type, unregister_script_type
+from maquette.dispatch.schemas.matching import MatchError, bind, check_result, normalise
+from maquette.dispatch.schemas.parser import parse_schema
+from maquette.dispatch.schemas.types import register_script_type, unregister_script_type
 
 
 class Stub(TensorBase):

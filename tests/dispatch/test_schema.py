@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from maquette.core.device import device
 from maquette.core.dtype import float32, int64
 from maquette.core.layout import contiguous_format, strided
-from maquette.dispatch.schema import AliasInfo, Argument, FunctionSchema
-from maquette.dispatch.schema_parser import parse_schema
-from maquette.dispatch.schema_types import register_script_type, unregister_script_type
+from maquette.dispatch.schemas.parser import parse_schema
+from maquette.dispatch.schemas.schema import AliasInfo, Argument, FunctionSchema
+from maquette.dispatch.schemas.types import register_script_type, unregister_script_type
 
 TYPES = (
     "Tensor", "int", "float", "bool", "str", "complex", "Scalar", "number", "SymInt", "SymBool",

@@ -8,7 +8,7 @@ import pytest
 
 import maquette as mq
 from maquette import Tensor
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.parser import parse_schema
 from maquette.dispatch.tags import Tag
 from maquette.library import infer_schema
 

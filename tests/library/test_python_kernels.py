@@ -3,7 +3,7 @@
 import pytest
 
 import maquette as mq
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.parser import parse_schema
 from maquette.library.python_kernels import _normalised, _straight
 
 X = mq.ones(2)

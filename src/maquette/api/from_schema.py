@@ -22,11 +22,11 @@ from maquette.core.device import cpu, device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
 from maquette.core.fitting import check_int
 from maquette.core.size import Size
-from maquette.dispatch.choosing import classes_of
-from maquette.dispatch.matching import MatchError
 from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.operator import WRITTEN_AT, OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet, ops
+from maquette.dispatch.schemas.choosing import classes_of
+from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.symbolic.numbers import SymInt

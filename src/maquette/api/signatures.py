@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.conversion import Mismatch, convert, is_number
-from maquette.dispatch.matching import MatchError, bind
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import NO_DEFAULT, Argument
-from maquette.dispatch.schema_types import SchemaType
+from maquette.dispatch.schemas.conversion import Mismatch, convert, is_number
+from maquette.dispatch.schemas.matching import MatchError, bind
+from maquette.dispatch.schemas.schema import NO_DEFAULT, Argument
+from maquette.dispatch.schemas.types import SchemaType
 from maquette.library.advice import advised
 
 _Kwargs = Mapping[str, object]

@@ -22,7 +22,7 @@ from maquette.autograd.inplace import check_inplace, rebase_history
 from maquette.autograd.node import Edge, RaisingNode, grad_edge, set_history
 from maquette.dispatch import keysets as K
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import Argument
+from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from maquette.autograd.formulas import Derivatives, Formula, Kind, Rule, parameter_names
-from maquette.dispatch.matching import normalise
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
+from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
 from maquette.tensor.tensor import Tensor
 

@@ -22,8 +22,8 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.core.size import Size
 from maquette.dispatch.generated import PREFIX, compiled, generate
-from maquette.dispatch.schema import Argument
-from maquette.dispatch.schema_types import SchemaType
+from maquette.dispatch.schemas.schema import Argument
+from maquette.dispatch.schemas.types import SchemaType
 from maquette.dispatch.tls import tls
 from maquette.symbolic.numbers import SymBool, SymFloat, SymInt
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from maquette.dispatch.schema import AliasInfo, Argument
+from maquette.dispatch.schemas.schema import AliasInfo, Argument
 
 if TYPE_CHECKING:
     from maquette.dispatch.operator import OpOverload

@@ -16,7 +16,6 @@ from maquette.dispatch.abstract import tensors_in
 from maquette.dispatch.guards import ForceDispatchKeyGuard
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
-from maquette.dispatch.matching import check_result, normaliser
 from maquette.dispatch.modes import (
     ABOVE_PYTHON,
     ACTIVE_MODES,
@@ -25,6 +24,7 @@ from maquette.dispatch.modes import (
     python_classes,
 )
 from maquette.dispatch.operator import OpOverload, set_fallback
+from maquette.dispatch.schemas.matching import check_result, normaliser
 from maquette.dispatch.tls import DispatchState, tls
 
 _MODE_BITS = PYTHON | SNAPSHOT

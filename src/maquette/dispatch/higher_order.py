@@ -22,7 +22,7 @@ from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
 from maquette.dispatch.modes import PYTHON, pop_mode_temporarily
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.resolution import resolve_key
-from maquette.dispatch.schema import FunctionSchema
+from maquette.dispatch.schemas.schema import FunctionSchema
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,

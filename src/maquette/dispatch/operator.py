@@ -31,7 +31,6 @@ from maquette.dispatch.facts import AutocastPolicy, OperatorFacts
 from maquette.dispatch.forms import Form, FunctionalCall, form_of, functional_call
 from maquette.dispatch.kernels import Boxed, Factory, Kernel, fall_through
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
-from maquette.dispatch.matching import bind, normalise
 from maquette.dispatch.overrides import (
     PYTHON_DISPATCHER,
     compute_dispatch,
@@ -40,8 +39,9 @@ from maquette.dispatch.overrides import (
     refuse_array_kernel,
 )
 from maquette.dispatch.resolution import FALLBACKS, serving_key
-from maquette.dispatch.schema import FunctionSchema
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.matching import bind, normalise
+from maquette.dispatch.schemas.parser import parse_schema
+from maquette.dispatch.schemas.schema import FunctionSchema
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (

@@ -17,7 +17,6 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch import pre_dispatch
 from maquette.dispatch.kernels import Boxed
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.matching import check_result, normalise
 from maquette.dispatch.modes import (
     PYTHON,
     above_python_excluded,
@@ -25,6 +24,7 @@ from maquette.dispatch.modes import (
     python_classes,
 )
 from maquette.dispatch.resolution import resolve_key
+from maquette.dispatch.schemas.matching import check_result, normalise
 from maquette.dispatch.tls import tls
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Adding and removing overloads, and the names ``maquette.ops.ns.op``, are in `registry.py`. The one
 idea: which overload a call means is found by matching them in order of registration, and remembered
-by the classes of the arguments (`choosing.py`); where a remembered one does not fit after all, the
+by the classes of the arguments (`choosing`); where a remembered one does not fit after all, the
 matching is done again.
 """
 
@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from maquette.core.remembered import epoch, forget, remember
-from maquette.dispatch.choosing import classes_of, decided_by_classes, refined
-from maquette.dispatch.matching import MatchError, bind
 from maquette.dispatch.operator import (
     LOCK,
     WRITTEN_AT,
@@ -24,7 +22,9 @@ from maquette.dispatch.operator import (
     failed_to_bind,
     read_self,
 )
-from maquette.dispatch.schema import FunctionSchema
+from maquette.dispatch.schemas.choosing import classes_of, decided_by_classes, refined
+from maquette.dispatch.schemas.matching import MatchError, bind
+from maquette.dispatch.schemas.schema import FunctionSchema
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,

@@ -24,7 +24,7 @@ from maquette.dispatch.packet import (
     find_packet,
     load_late,
 )
-from maquette.dispatch.schema_types import names_script_type
+from maquette.dispatch.schemas.types import names_script_type
 from maquette.dispatch.tags import Tag
 
 __all__ = [

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.matching import bind
 from maquette.dispatch.modes import no_dispatch
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import AliasInfo
+from maquette.dispatch.schemas.matching import bind
+from maquette.dispatch.schemas.schema import AliasInfo
 from maquette.dispatch.tags import Tag
 
 

@@ -19,8 +19,8 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import PACKETS, OpOverloadPacket, find_packet
-from maquette.dispatch.schema import FunctionSchema
-from maquette.dispatch.schema_types import SchemaType
+from maquette.dispatch.schemas.schema import FunctionSchema
+from maquette.dispatch.schemas.types import SchemaType
 from maquette.fx.compatibility import compatibility
 from maquette.fx.node import NORMALIZE, Argument, Node, Target
 from maquette.tensor.generator import Generator

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from maquette.dispatch.facts import Cost
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schemas.matching import bind
 from maquette.library.infer import rule_argument
 
 

@@ -21,8 +21,8 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import Argument, FunctionSchema
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.parser import parse_schema
+from maquette.dispatch.schemas.schema import Argument, FunctionSchema
 from maquette.dispatch.tags import Tag
 from maquette.library.fakes import fake_kernels
 from maquette.library.infer_schema import infer_schema

@@ -22,7 +22,7 @@ from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import Argument
+from maquette.dispatch.schemas.schema import Argument
 from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.keys import fake_keys_for, keys_for
 from maquette.tensor.tensor import Tensor

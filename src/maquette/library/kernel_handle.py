@@ -9,8 +9,8 @@ from __future__ import annotations
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Boxed, Kernel
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload, keys_of
+from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tls import tls
 
 

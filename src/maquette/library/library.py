@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place, fallthrough_kernel
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet, KeyLike
-from maquette.dispatch.matching import check_result, normalise
 from maquette.dispatch.operator import (
     FALLBACKS,
     LOCK,
@@ -22,6 +21,7 @@ from maquette.dispatch.operator import (
     set_fallback,
 )
 from maquette.dispatch.registry import all_overloads
+from maquette.dispatch.schemas.matching import check_result, normalise
 from maquette.dispatch.tags import Tag
 from maquette.library import registrations
 from maquette.library.fakes import register_fake

@@ -17,10 +17,10 @@ from typing import NamedTuple, NoReturn
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.generated import generate
 from maquette.dispatch.keysets import DispatchKeySet
-from maquette.dispatch.matching import check_result, normalise
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import Argument, FunctionSchema
-from maquette.dispatch.schema_types import SchemaType
+from maquette.dispatch.schemas.matching import check_result, normalise
+from maquette.dispatch.schemas.schema import Argument, FunctionSchema
+from maquette.dispatch.schemas.types import SchemaType
 
 Function = Callable[..., object]
 Factory = Callable[[OpOverload, int], Function]

@@ -16,8 +16,8 @@ from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import LOCK, OpOverload
 from maquette.dispatch.registry import define_overload, find_packet, remove_overload
-from maquette.dispatch.schema import Argument, FunctionSchema
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.parser import parse_schema
+from maquette.dispatch.schemas.schema import Argument, FunctionSchema
 from maquette.dispatch.tags import Tag
 
 Undo = Callable[[], None]

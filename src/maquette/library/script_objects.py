@@ -16,7 +16,7 @@ from maquette.core.pytree import tree_map_only
 from maquette.dispatch.higher_order import HigherOrderOperator
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import disable_current_modes
-from maquette.dispatch.schema_types import register_script_type
+from maquette.dispatch.schemas.types import register_script_type
 from maquette.tensor.tensor import Tensor
 
 C = TypeVar("C", bound=type)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from maquette.dispatch.schema import Argument
+from maquette.dispatch.schemas.schema import Argument
 from maquette.opcheck.recipes import LAYOUTS, Recipe, Sample, TensorRecipe
 
 Where = Callable[[tuple[Any, ...], dict[str, Any]], bool]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.schema import Argument, FunctionSchema
-from maquette.dispatch.schema_parser import parse_schema
+from maquette.dispatch.schemas.parser import parse_schema
+from maquette.dispatch.schemas.schema import Argument, FunctionSchema
 from maquette.opcheck.framework import Framework, framework_of
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from maquette.dispatch.schema import Argument
+from maquette.dispatch.schemas.schema import Argument
 from maquette.opcheck.operators import CheckedOperator, checked
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -16,9 +16,9 @@ from typing import Any
 
 from maquette.core.dtype import bool_
 from maquette.core.meta import TensorMeta
-from maquette.dispatch.matching import bind
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schemas.matching import bind
 from maquette.fake.constants import running_for_real
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.fake.mode import FakeTensorMode

@@ -15,8 +15,8 @@ from typing import Any
 from maquette.dispatch.forms import Form
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.matching import normalise
 from maquette.dispatch.operator import OpOverload, keys_of
+from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor

@@ -18,8 +18,8 @@ from maquette.autograd.node import Edge, grad_edge
 from maquette.autograd.tangents import has_tangent_rule, tangent_of
 from maquette.dispatch.base import TransformType
 from maquette.dispatch.forms import Form, FunctionalCall
-from maquette.dispatch.matching import normalise
 from maquette.dispatch.operator import OpOverload, keys_of
+from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor

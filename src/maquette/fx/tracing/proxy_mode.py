@@ -25,7 +25,7 @@ from maquette.dispatch.modes import _put_back as put_back
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.registry import ops
-from maquette.dispatch.schema import Argument as SchemaArgument
+from maquette.dispatch.schemas.schema import Argument as SchemaArgument
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.fake.tensor import FakeTensor

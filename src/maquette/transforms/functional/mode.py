@@ -15,7 +15,6 @@ from maquette.core.pytree import tree_flatten
 from maquette.dispatch import keysets as K
 from maquette.dispatch.higher_order import EFFECTS
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.matching import bind
 from maquette.dispatch.modes import (
     PYTHON,
     SNAPSHOT,
@@ -26,6 +25,7 @@ from maquette.dispatch.modes import (
 )
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
+from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor

@@ -20,7 +20,7 @@ from maquette.core.dtype import all_dtypes, dtype
 from maquette.core.layout import all_layouts, all_memory_formats, layout, memory_format
 from maquette.core.symbols import node_of
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.schema_types import SchemaType, fits_script_type
+from maquette.dispatch.schemas.types import SchemaType, fits_script_type
 
 __all__ = ["Mismatch", "convert", "is_number"]
 

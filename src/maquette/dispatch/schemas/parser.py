@@ -15,9 +15,9 @@ import maquette.core.layout as layout_names
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.core.remembered import epoch, remember
-from maquette.dispatch.conversion import Mismatch, convert
-from maquette.dispatch.schema import NO_DEFAULT, AliasInfo, Argument, FunctionSchema
-from maquette.dispatch.schema_types import (
+from maquette.dispatch.schemas.conversion import Mismatch, convert
+from maquette.dispatch.schemas.schema import NO_DEFAULT, AliasInfo, Argument, FunctionSchema
+from maquette.dispatch.schemas.types import (
     BASE_TYPES,
     COMMON_TYPES,
     CONSTRUCTORS,

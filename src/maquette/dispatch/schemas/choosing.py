@@ -16,8 +16,8 @@ from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.schema import FunctionSchema
-from maquette.dispatch.schema_types import SchemaType
+from maquette.dispatch.schemas.schema import FunctionSchema
+from maquette.dispatch.schemas.types import SchemaType
 from maquette.symbolic.numbers import SymBool, SymFloat, SymInt
 
 

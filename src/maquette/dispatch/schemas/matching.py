@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn, cast
 
 from maquette.dispatch.abstract import TensorBase
-from maquette.dispatch.conversion import Mismatch, convert, is_number, plain_number
-from maquette.dispatch.schema import NO_DEFAULT, Argument, FunctionSchema
-from maquette.dispatch.schema_types import SchemaType
+from maquette.dispatch.schemas.conversion import Mismatch, convert, is_number, plain_number
+from maquette.dispatch.schemas.schema import NO_DEFAULT, Argument, FunctionSchema
+from maquette.dispatch.schemas.types import SchemaType
 
 __all__ = ["MatchError", "bind", "check_result", "normalise"]
 

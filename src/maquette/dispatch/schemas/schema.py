@@ -1,6 +1,6 @@
 """Operator schemas as values: aliases, arguments, and the schema that holds them.
 
-Types are in `schema_types`, reading a schema from text in `schema_parser`, matching a call
+Types are in `types`, reading a schema from text in `parser`, matching a call
 against one in `matching`. The one idea: a schema is plain immutable data that prints to the text
 it is read from (D22, D35).
 """
@@ -14,7 +14,7 @@ from typing import Final
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
-from maquette.dispatch.schema_types import SchemaType
+from maquette.dispatch.schemas.types import SchemaType
 
 __all__ = ["NO_DEFAULT", "AliasInfo", "Argument", "FunctionSchema", "SchemaType"]
 

@@ -1,0 +1,1 @@
+"""Schemas: the text parsed, arguments matched with it and converted, overloads chosen by it."""
