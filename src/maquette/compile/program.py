@@ -17,8 +17,8 @@ from maquette.compile.tracing import definition_of, functional_graph
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import contiguous_strides
 from maquette.dispatch.forms import returns_of
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schemas.matching import bind
 from maquette.fx.node import Node
 from maquette.tensor.backend import Backend
 from maquette.tensor.tensor import Tensor
