@@ -14,10 +14,10 @@ from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.matching import normalise
 from maquette.dispatch.operator import OpOverload, replace_fallback
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.registry import ops
+from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
 from maquette.nested.tensor import ANSWER, NestedTensor, around, from_values, values_of
 from maquette.symbolic.numbers import SymInt

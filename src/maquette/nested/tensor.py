@@ -17,9 +17,9 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
+from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tls import tls
 from maquette.symbolic.nested_ints import NestedInt
 from maquette.tensor.keys import inference_keys, keys_for

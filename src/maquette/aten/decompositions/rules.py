@@ -17,9 +17,9 @@ from maquette.core.meta import TensorMeta
 from maquette.core.promotion import get_default_dtype
 from maquette.dispatch.forms import FunctionalCall
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.matching import bind
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import find_packet
+from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tags import Tag
 from maquette.tensor.tensor import Tensor
 
