@@ -13,13 +13,15 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
-from maquette.fake.describe import counts_as_inference
+from maquette.fake.describe import counts_as_inference, safe_is_leaf
 from maquette.fake.symbols import Symbols, remember_value
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
 from maquette.fake.unusual import (
+    Counters,
     carry_grad,
     convert_unusual,
     is_unusual,
+    keep_counter,
     keep_kind,
     outside_transforms,
 )
@@ -94,6 +96,7 @@ class FakeTensorConverter:
         self._mode = weakref.ref(mode)
         self._tensors: Memo[Tensor, FakeTensor] = Memo()
         self._storages: Memo[UntypedStorage, UntypedStorage] = Memo()
+        self._counters: Counters = weakref.WeakKeyDictionary()
 
     def convert(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         """The fake of ``t``; symbols: how its sizes become symbolic."""
@@ -204,12 +207,14 @@ class FakeTensorConverter:
             fake._base = base
             base._viewed = True
             fake._vc = base._version_counter()
+        elif t._vc is not None:
+            keep_counter(self._counters, t, fake)
         if t._is_param:
             fake._is_param = True
         elif getattr(t, "_is_buffer", False):
             keep_kind(t, fake)
         if t._keys & K.REQUIRES_GRAD:
-            carry_grad(fake, leaf=t.is_leaf)
+            carry_grad(fake, leaf=safe_is_leaf(t))
         if symbols is not None:
             remember_value(symbols, t, fake)
         return fake

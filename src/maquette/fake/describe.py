@@ -274,7 +274,9 @@ def safe_is_leaf(t: Tensor | MetaTensorDesc) -> bool:
 
 def safe_grad(t: Tensor | MetaTensorDesc) -> Tensor | MetaTensorDesc | None:
     """The gradient of a tensor, or of one described; None, without a warning, for a non-leaf."""
-    return t.grad
+    if isinstance(t, MetaTensorDesc):
+        return t.grad
+    return None if t._ag is None else t._ag.grad
 
 
 # --- kinds of tensors -------------------------------------------------------------------------
@@ -378,7 +380,7 @@ class MetaTensorDescriber:
             return self.describe_tensor(other, trace=trace)
 
         wraps = is_traceable_wrapper_subclass(t)
-        grad = t.grad
+        grad = safe_grad(t)
         described = MetaTensorDesc(
             id=number,
             ndim=meta.ndim,
@@ -410,7 +412,7 @@ class MetaTensorDescriber:
             base=inner(t._base) if recurse and t._base is not None else None,
             attrs=self._attributes(t, trace=trace) if wraps else None,
             creation_meta=_creation_of(t),
-            grad=None if grad is None else inner(grad),
+            grad=inner(grad) if isinstance(grad, Tensor) else None,
             ctx=cast(_Wrapper, t).__tensor_flatten__()[1] if wraps else None,
             type=type(t) if wraps else None,
             fake_mode=t.fake_mode,

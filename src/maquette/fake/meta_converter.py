@@ -19,15 +19,22 @@ from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
 from maquette.fake.comparing import assert_eq, assert_metadata_eq
-from maquette.fake.describe import MetaTensorDescriber, counts_as_inference, is_sparse_any
+from maquette.fake.describe import (
+    MetaTensorDescriber,
+    counts_as_inference,
+    is_sparse_any,
+    safe_is_leaf,
+)
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fake_view
 from maquette.fake.unusual import (
+    Counters,
     carry_grad,
     check_dispatch,
     convert_unusual,
     is_unusual,
+    keep_counter,
     keep_kind,
     outside_transforms,
 )
@@ -71,6 +78,7 @@ class MetaConverter:
         self.storage_memo: weakref.WeakValueDictionary[int, UntypedStorage] = (
             weakref.WeakValueDictionary()
         )
+        self.counters: Counters = weakref.WeakKeyDictionary()
         self.hit = self.miss = self.arg_cnt = 0
 
     def successful(self) -> bool:
@@ -181,7 +189,7 @@ class _Conversion:
             made._is_param = True
         keep_kind(t, made)
         if t._keys & K.REQUIRES_GRAD:
-            carry_grad(made, leaf=t.is_leaf)
+            carry_grad(made, leaf=safe_is_leaf(t))
         return made
 
     def _whole(self, t: Tensor, meta: TensorMeta) -> Tensor:
@@ -192,6 +200,7 @@ class _Conversion:
         made = self._called(meta.with_device(meta_device), nbytes, bits, t.meta.device)
         if counts_as_inference(t):
             made._keys &= ~(ADINPLACE | K.AUTOGRAD)
+        keep_counter(by.counters, t, made)
         number = by.describer.get_storage_id(t._storage)
         made._storage = by.storage_memo.setdefault(number, made._storage)
         return made

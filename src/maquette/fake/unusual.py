@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol, cast
+from weakref import WeakKeyDictionary
 
 from maquette.autograd.grad_mode import enable_grad, set_grad_enabled
 from maquette.autograd.node import RaisingNode, set_history
@@ -19,10 +20,11 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
 from maquette.dispatch.tls import tls
-from maquette.fake.describe import counts_as_inference
+from maquette.fake.describe import counts_as_inference, safe_is_leaf
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.layouts import pattern_of, specifying_nothing
 from maquette.fake.symbols import Symbols
+from maquette.tensor.history import VersionCounter
 from maquette.tensor.keys import ADINPLACE, FAKE
 from maquette.tensor.sparse import SPARSE_LAYOUTS, coo_parts, set_parts
 from maquette.tensor.tensor import Tensor
@@ -152,7 +154,7 @@ def _sparse(by: Converter, t: Tensor, symbols: Symbols | None) -> Tensor:
         made._is_param = True
     if t._keys & K.REQUIRES_GRAD:
         if t.is_leaf or meta.layout is not sparse_coo:
-            carry_grad(made, leaf=t.is_leaf)
+            carry_grad(made, leaf=safe_is_leaf(t))
         else:
             made = _cloned(by, made)
     return made
@@ -216,7 +218,7 @@ def _subclass(by: Converter, t: Tensor, symbols: Symbols | None) -> Tensor:
     if t._is_param:
         made._is_param = True
     if t.requires_grad and not (made.requires_grad and t.is_leaf):
-        carry_grad(made, leaf=t.is_leaf)
+        carry_grad(made, leaf=safe_is_leaf(t))
     return made
 
 
@@ -265,7 +267,7 @@ def _of_transform(by: Converter, t: Wrapper) -> Tensor:
     assert isinstance(t, GradTrackingTensor)
     made = tracked(inner, level)
     if t.requires_grad:
-        carry_grad(made, leaf=t.is_leaf)
+        carry_grad(made, leaf=safe_is_leaf(t))
     return made
 
 
@@ -279,6 +281,25 @@ def _functional(by: Converter, t: FunctionalWrapper, symbols: Symbols | None) ->
     return made
 
 
+Counters = WeakKeyDictionary[VersionCounter, VersionCounter]
+"""The version counters of converted tensors, by those of the originals."""
+
+
+def keep_counter(counters: Counters, t: Tensor, made: Tensor) -> None:
+    """Let results share a version where their originals do: a tensor and what detach() gave.
+
+    PyTorch's do not.
+    """
+    counter = t._vc
+    if counter is None or not made._keys & ADINPLACE:
+        return
+    known = counters.get(counter)
+    if known is None:
+        counters[counter] = made._version_counter()
+    else:
+        made._vc = known
+
+
 def keep_kind(t: Tensor, made: Tensor) -> None:
     """Let the result for a buffer be one, persistent or not (M33)."""
     marks = t.__dict__
@@ -290,7 +311,9 @@ __all__ = [
     "carry_grad",
     "check_dispatch",
     "convert_unusual",
+    "Counters",
     "is_unusual",
+    "keep_counter",
     "keep_kind",
     "outside_transforms",
 ]

@@ -26,7 +26,7 @@ _new = object.__new__
 class VersionCounter:
     """The count of writes that all aliases of some memory share."""
 
-    __slots__ = ("value",)
+    __slots__ = ("__weakref__", "value")
 
     value: int
 

@@ -6,7 +6,13 @@ from maquette.torch.face.forwarding import forward
 from maquette.torch.face.later import functions_for_later
 
 _forwarded = forward(__name__, "maquette.fx", path="_functorch.python_key")
-_LATER = functions_for_later("torch.fx", {"make_fx": "trace modules with torch.fx.symbolic_trace"})
+_LATER = functions_for_later(
+    "torch.fx",
+    {
+        "make_fx": "trace modules with torch.fx.symbolic_trace",
+        "pythonkey_decompose": "give make_fx a decomposition_table",
+    },
+)
 
 
 def __getattr__(name: str) -> object:
