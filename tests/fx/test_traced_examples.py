@@ -45,7 +45,7 @@ def test_backward_traced_with_fakes_runs_as_it_does(name: str) -> None:
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("mode", ["real", "fake"])
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
 @pytest.mark.parametrize("part", ["forward", "joint"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_example_traced_runs_as_it_does(case: Case, part: str, mode: str) -> None:

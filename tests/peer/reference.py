@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import traced_programs
 from models import (
     CASES,
     FLOP_GROUPS,
@@ -33,6 +34,8 @@ from models import (
     train,
 )
 from torch import Tensor, nn
+from torch._decomp import core_aten_decompositions
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import (
@@ -42,6 +45,7 @@ from torch.utils.flop_counter import (
 )
 
 aten = torch.ops.aten
+PROGRAMS = traced_programs.programs()
 
 
 class StorageTracker(TorchDispatchMode):
@@ -203,6 +207,10 @@ def main() -> None:
         arrays, facts = answers(case)
         np.savez(folder / f"{case.name}.npz", **arrays)
         (folder / f"{case.name}.json").write_text(json.dumps(facts, indent=1) + "\n")
+    graphs = {name: traced_programs.operators(torch, make_fx, name) for name in PROGRAMS}
+    (folder / "graphs.json").write_text(json.dumps(graphs, indent=1) + "\n")
+    table = sorted(map(str, core_aten_decompositions()))
+    (folder / "core_table.json").write_text(json.dumps(table, indent=1) + "\n")
 
 
 if __name__ == "__main__":
