@@ -32,7 +32,7 @@ def _elementwise() -> dict[str, tuple[Program, tuple[Any, ...]]]:
     found: dict[str, tuple[Program, tuple[Any, ...]]] = {}
     for name in names:
         found[name] = (lambda torch, x, _n=name: getattr(torch, _n)(x), (M,))
-    for name in ("add", "sub", "mul", "div", "pow", "maximum", "atan2", "fmod", "eq", "lt", "xlogy"):
+    for name in "add sub mul div pow maximum atan2 fmod eq lt xlogy".split():
         found[name] = (lambda torch, x, y, _n=name: getattr(torch, _n)(x, y), (M, M))
     return found
 
