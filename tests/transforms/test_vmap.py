@@ -140,3 +140,19 @@ def test_T69_copies_of_examples_have_the_memory_format_asked_for():
 def test_T69_a_contiguous_example_is_not_copied():
     x = mq.rand(3, 4, 5).movedim(0, 2)
     assert vmap(lambda t: t.contiguous(), in_dims=2, out_dims=2)(x) is x
+
+
+def test_T69_solvers_broadcast_below_the_batch():
+    matrices = mq.eye(3) * mq.arange(1.0, 13.0).view(4, 3, 1, 1)
+    right = mq.arange(24.0).view(4, 3, 2)
+    solve = mq.ops.aten.linalg_solve_triangular
+    found = vmap(lambda a, b: solve(a, b, upper=True))(matrices, right)
+    each = [solve(a, b, upper=True) for a, b in zip(matrices, right)]
+    assert found.shape == (4, 3, 3, 2)
+    assert mq.equal(found, mq.stack(each))
+
+
+def test_T69_log_sigmoid_writes_a_batch():
+    x, out = mq.arange(6.0).view(2, 3), mq.empty(2, 3)
+    vmap(lambda t, o: mq.ops.aten.log_sigmoid.out(t, out=o))(x, out)
+    assert mq.equal(out, mq.ops.aten.log_sigmoid(x))

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from maquette.aten.batching.forms import VmapInfo, aten, leading, rank_of, to_front
+from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import family, rule_for
 
 family(
-    "cholesky cholesky_inverse cholesky_solve geqrf linalg_cholesky_ex linalg_eig _linalg_eigh "
+    "cholesky cholesky_inverse geqrf linalg_cholesky_ex linalg_eig _linalg_eigh "
     "linalg_eigvals _linalg_eigvals "
-    "linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex linalg_ldl_solve linalg_lu "
-    "linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_qr _linalg_svd _linalg_det "
-    "_linalg_slogdet linalg_solve_triangular lu_unpack ormqr triangular_solve "
+    "linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex linalg_lu linalg_lu_factor_ex "
+    "linalg_matrix_exp linalg_qr _linalg_svd _linalg_det _linalg_slogdet lu_unpack ormqr "
     "linalg_pinv.atol_rtol_tensor linalg_lstsq",
     leading,
+)
+
+
+def solving(op: OpOverload) -> Callable[..., Any]:
+    """Solvers, which broadcast what stands before matrices and vectors of pivots."""
+    arguments = op._schema.arguments
+    own = {a.name: 1 if a.name == "pivots" else 2 for a in arguments if a.type.kind == "tensor"}
+
+    def rule(info: VmapInfo, in_dims: Any, *args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        places = [(i, own[a.name]) for i, a in enumerate(arguments) if a.name in own]
+        batches = max(rank_of(args[i], in_dims[i]) - core for i, core in places)
+        for i, core in places:
+            given[i] = to_front(args[i], in_dims[i], info.batch_size, batches + core)
+        return op(*given, **kwargs), 0
+
+    return rule
+
+
+family(
+    "cholesky_solve linalg_ldl_solve linalg_lu_solve linalg_solve_triangular triangular_solve",
+    solving,
 )
 
 

@@ -273,8 +273,7 @@ log_sigmoid.composite(lambda self: log_sigmoid_forward(self)[0])
     "aten::log_sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 ).composite
 def log_sigmoid_out(self: Tensor, out: Tensor) -> Tensor:
-    buffer = aten.empty((0,), dtype=self.dtype, device=self.device)
-    return aten.log_sigmoid_forward(self, output=out, buffer=buffer)[0]
+    return aten.log_sigmoid_forward(self, output=out, buffer=self.new_empty((0,)))[0]
 
 
 log_sigmoid_backward = define(
