@@ -12,7 +12,7 @@ import collections
 import contextlib
 import functools
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, cast
 
 from maquette.api.descriptions import description
@@ -52,89 +52,136 @@ def default_device() -> device | None:
 
 def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     """The Python function for a packet; ``method``: its first argument is the tensor itself."""
-    overloads = packet.op_overloads()
-    name = packet.__name__
-    listed = any(_one_list(o, method) for o in overloads) and not any(
-        _takes_one_int(o, method) for o in overloads
-    )
-    factory = any(_is_factory(o) for o in overloads)
-    takes_device = any(_takes_device(o) for o in overloads)
-    at = 1 if method else 0
-    schemas = [frozenset(a.name for a in o._schema.arguments) for o in overloads]
-    written = _written_names(overloads)
-    only = overloads[0] if len(overloads) == 1 else None
-    # Keywords that mean the same to the overloads; others are translated first.
-    plain = frozenset.union(*schemas) - {"out"} if schemas else frozenset()
+    forms = _Forms(packet, at=1 if method else 0)
+    full = _full(forms)
+    face = full if forms.lenient or forms.factory else _quick(forms, full)
+    if any(_gives_list(o) for o in forms.overloads):
+        face = _giving_tuples(face)
+    named = _named_results(forms.name, forms.overloads)
+    if named:
+        face = _giving_names(face, named)
+    forms.face = face
+    face.__name__ = face.__qualname__ = forms.name
+    face.__module__ = "maquette"
+    face.__doc__ = description(packet)
+    return face
 
-    def told(error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]) -> TypeError:
-        return refused(name, overloads, error, args, kwargs, method=method)
 
-    def missed(error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        for positional, named in other_forms(name, args, kwargs, overloads):
+class _Forms:
+    """The overloads of a packet, and the forms of a call that a function takes and they do not.
+
+    at: where the first parameter is that may be given as several integers.
+    """
+
+    face: Face
+    """The function that programs call."""
+
+    def __init__(self, packet: OpOverloadPacket, at: int) -> None:
+        overloads = self.overloads = packet.op_overloads()
+        self.packet = packet
+        self.name = packet.__name__
+        self.at = at
+        self.only = overloads[0] if len(overloads) == 1 else None
+        self.listed = any(_one_list(o, at) for o in overloads) and not any(
+            _takes_one_int(o, at) for o in overloads
+        )
+        self.schemas = [frozenset(a.name for a in o._schema.arguments) for o in overloads]
+        # Keywords that mean the same to the overloads; others are translated first.
+        self.plain = frozenset.union(*self.schemas) - {"out"} if self.schemas else frozenset()
+        self.written = _written_names(overloads)
+        self.takes_device = any(_takes_device(o) for o in overloads)
+        self.factory = any(_is_factory(o) for o in overloads)
+        self.said = _said_by_factories(overloads)
+        self.lenient = _bool_or_dim(overloads, 1)
+
+    def refused(
+        self, error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> TypeError:
+        """The error for a call that no overload takes, in a function's words."""
+        return refused(self.name, self.overloads, error, args, kwargs, method=bool(self.at))
+
+    def other_form(
+        self, full: Face, error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        """Call again as older forms and misnamed keywords mean it; else the error."""
+        for positional, named in other_forms(self.name, args, kwargs, self.overloads):
             with contextlib.suppress(TypeError):
                 return full(*positional, **named)
         for value in (*args, *kwargs.values()):
             check_int(value)
-        raise told(error, args, kwargs) from None
+        raise self.refused(error, args, kwargs) from None
 
-    def translated(args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        kwargs = _translate(name, kwargs, schemas)
+    def translated(self, full: Face, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Call with keywords under the schema's names, ``requires_grad`` and the default device."""
+        kwargs = _translate(self.name, kwargs, self.schemas)
         if isinstance(kwargs.get("out"), (tuple, list)):
-            kwargs = _several_outs(kwargs, written)
-        grad = kwargs.pop("requires_grad", False) if takes_device else False
-        if factory and default_device() is not None and kwargs.get("device") is None:
+            kwargs = _several_outs(kwargs, self.written)
+        grad = kwargs.pop("requires_grad", False) if self.takes_device else False
+        if self.factory and default_device() is not None and kwargs.get("device") is None:
             kwargs["device"] = default_device()
         try:
-            result = packet(*args, **kwargs) if only is None else only(*args, **kwargs)
+            result = (self.only or self.packet)(*args, **kwargs)
         except MatchError as error:
-            result = missed(error, args, kwargs)
+            result = self.other_form(full, error, args, kwargs)
         if grad and isinstance(result, Tensor):
             result.requires_grad_()
         return result
 
-    placed = [{a.name for a in o._schema.arguments} for o in overloads if _takes_device(o)]
-    pinned = bool(placed) and all("pin_memory" in names for names in placed)
-    said: dict[str, object] = {"pin_memory": False} if pinned else {}
-    lenient = _bool_or_dim(overloads, 1)
-    strict = [o for o in overloads if o not in lenient]
+    def with_dimension(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """``x.var(0)`` names a dimension: functions take no integer for a bool, operators do."""
+        kwargs = _translate(self.name, kwargs, self.schemas)
+        strict = [o for o in self.overloads if o not in self.lenient]
+        chosen = next((o for o in strict if fits(o, args, kwargs)), strict[0])
+        try:
+            return chosen(*args, **kwargs)
+        except MatchError as error:
+            raise self.refused(error, args, kwargs) from None
 
-    def full(*args: object, **kwargs: object) -> object:
-        if lenient and len(args) > 1 and args[1].__class__ is int:
-            # ``x.var(0)`` names a dimension: functions take no integer for a bool, operators do.
-            kwargs = _translate(name, kwargs, schemas)
-            chosen = next((o for o in strict if fits(o, args, kwargs)), strict[0])
-            try:
-                return chosen(*args, **kwargs)
-            except MatchError as error:
-                raise told(error, args, kwargs) from None
-        given = args  # what was written stays in `args`, for who overrides the call
-        first = args[at] if listed and len(args) > at else None
+    def gathered(self, args: tuple[object, ...]) -> tuple[object, ...]:
+        """The arguments with sizes that were given one by one as one tuple: ``x.view(2, 3)``."""
+        at = self.at
+        first = args[at] if self.listed and len(args) > at else None
         is_int = isinstance(first, (int, SymInt)) and first.__class__ is not bool
         if first is not None and (len(args) > at + 1 or is_int):
             if is_int or hasattr(first, "__index__"):
-                given = (*args[:at], args[at:])
+                return (*args[:at], args[at:])
+        return args
+
+
+def _full(forms: _Forms) -> Face:
+    """The function that takes all forms of a call."""
+    plain, only, packet = forms.plain, forms.only, forms.packet
+
+    def full(*args: object, **kwargs: object) -> object:
+        if forms.lenient and len(args) > 1 and args[1].__class__ is int:
+            return forms.with_dimension(args, kwargs)
+        given = forms.gathered(args)  # what was written stays in `args`, for who overrides the call
         odd = kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES)
-        if factory and tls.st.include & WATCHED and "out" not in kwargs:
+        if forms.factory and tls.st.include & WATCHED and "out" not in kwargs:
             # What modes see of a factory says where its result is, as in PyTorch.
-            kwargs = {"device": default_device() or cpu, **said, **kwargs}
-        if odd or (factory and default_device() is not None):
-            return translated(given, kwargs)
+            kwargs = {"device": default_device() or cpu, **forms.said, **kwargs}
+        if odd or (forms.factory and default_device() is not None):
+            return forms.translated(full, given, kwargs)
         # Straight to the generated entry: 0.6 us less than by translation (make bench).
         try:
             if only is not None:
                 return only._call(*given, **kwargs) if kwargs else only._call(*given)
             return packet(*given, **kwargs) if kwargs else packet(*given)
         except MatchError as error:
-            return missed(error, given, kwargs)
+            return forms.other_form(full, error, given, kwargs)
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
-        return translated(given, kwargs)
+        return forms.translated(full, given, kwargs)
 
-    by_class = packet.by_class
+    return full
+
+
+def _quick(forms: _Forms, full: Face) -> Face:
+    """`full` for the common forms of a call: lists as lists, keywords that mean an overload."""
+    at, only, listed, by_class = forms.at, forms.only, forms.listed, forms.packet.by_class
 
     def quick(*args: object, **kwargs: object) -> object:
-        """`full` for the common forms of a call: lists as lists, keywords that mean an overload."""
         given = args  # what was written stays in `args`, for who overrides the call
         if kwargs:
             # What is remembered by classes was matched as it stands: nothing is to be translated.
@@ -152,25 +199,13 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
         except MatchError as error:
             if only is None and not fits(chosen, given, kwargs):
                 return full(*args, **kwargs)
-            return missed(error, given, kwargs)
+            return forms.other_form(full, error, given, kwargs)
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
         return full(*args, **kwargs)
 
-    face: Face = full if lenient or factory else quick
-    if any(_gives_list(o) for o in overloads):
-        face = _giving_tuples(face)
-    named = _named_results(name, overloads)
-    if named:
-        face = _giving_names(face, named)
-    told.face = missed.face = face  # type: ignore[attr-defined]  # read off frames by `_call_of_face`
-    WRITTEN_AT[quick.__code__] = WRITTEN_AT[full.__code__] = _call_of_face
-    WRITTEN_AT[translated.__code__] = None
-    face.__name__ = face.__qualname__ = name
-    face.__module__ = "maquette"
-    face.__doc__ = description(packet)
-    return face
+    return quick
 
 
 def _call_of_face(
@@ -178,7 +213,17 @@ def _call_of_face(
 ) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
     """The call that runs in a frame of `quick` or `full`."""
     names = frame.f_locals
-    return names["missed" if "missed" in names else "told"].face, names["args"], names["kwargs"]
+    return names["forms"].face, names["args"], names["kwargs"]
+
+
+def _inner_code(function: Callable[..., object]) -> CodeType:
+    """The code of the only function that is defined in a function."""
+    return next(c for c in function.__code__.co_consts if isinstance(c, CodeType))
+
+
+WRITTEN_AT[_inner_code(_quick)] = WRITTEN_AT[_inner_code(_full)] = _call_of_face
+for _handing_on in (_Forms.translated, _Forms.with_dimension):
+    WRITTEN_AT[_handing_on.__code__] = None
 
 
 def _named_results(name: str, overloads: list[OpOverload]) -> dict[int, type[tuple[object, ...]]]:
@@ -245,24 +290,31 @@ def _giving_tuples(face: Face) -> Face:
     return tupled
 
 
-def _one_list(op: OpOverload, method: bool) -> bool:
-    """Whether the only positional parameter (after self) is a list of any number of integers."""
-    positional = [a for a in op._schema.arguments if not a.kwarg_only][1 if method else 0 :]
+def _one_list(op: OpOverload, at: int) -> bool:
+    """Whether the only positional parameter from ``at`` on is a list of any number of integers."""
+    positional = [a for a in op._schema.arguments if not a.kwarg_only][at:]
     if not positional or not positional[0].type.is_list or positional[0].type.size is not None:
         return False
     rest = [a for a in positional[1:] if not a.has_default_value()]
     return positional[0].type.elem.kind in ("int", "symint") and not rest
 
 
-def _takes_one_int(op: OpOverload, method: bool) -> bool:
-    """Whether the first positional parameter (after self) is one integer: ``squeeze(0)``."""
-    positional = [a for a in op._schema.arguments if not a.kwarg_only][1 if method else 0 :]
+def _takes_one_int(op: OpOverload, at: int) -> bool:
+    """Whether the first positional parameter (from ``at`` on) is one integer: ``squeeze(0)``."""
+    positional = [a for a in op._schema.arguments if not a.kwarg_only][at:]
     return bool(positional) and positional[0].type.kind in ("int", "symint")
 
 
 def _is_factory(op: OpOverload) -> bool:
     arguments = op._schema.arguments
     return _takes_device(op) and not any(a.type.written.startswith("Tensor") for a in arguments)
+
+
+def _said_by_factories(overloads: list[OpOverload]) -> dict[str, object]:
+    """What modes are told of a factory beside its device: ``pin_memory``, where all take it."""
+    placed = [{a.name for a in o._schema.arguments} for o in overloads if _takes_device(o)]
+    pinned = bool(placed) and all("pin_memory" in names for names in placed)
+    return {"pin_memory": False} if pinned else {}
 
 
 def _takes_device(op: OpOverload) -> bool:
