@@ -50,6 +50,7 @@ def test_a_number_is_checked_in_a_fake_run_too() -> None:
     ],
 )
 def test_metadata_that_differ_are_refused(what: str, expected: dict[str, object]) -> None:
+    """Finding 32."""
     x = mq.ones(2, 3)
     aten._assert_tensor_metadata(
         x, [2, 3], [3, 1], mq.float32, device=mq.device("cpu"), layout=mq.strided

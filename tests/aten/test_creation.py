@@ -235,6 +235,7 @@ def test_T63_everything_born_in_inference_mode_is_inference() -> None:
 @pytest.mark.parametrize("size", [(2**31, 2**31, 4), (2**40, 2**40), (2**61,)])
 @pytest.mark.parametrize("how", ["real", "meta", "fake"])
 def test_sizes_that_no_storage_has_are_refused(size, how):
+    """Finding 34."""
     mode = mq.FakeTensorMode() if how == "fake" else contextlib.nullcontext()
     with mode, pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
         mq.empty(size, device="meta" if how == "meta" else None)

@@ -276,6 +276,7 @@ def test_accumulators_are_named_as_programs_that_draw_graphs_expect() -> None:
 
 @pytest.mark.parametrize("switch", ["set_grad_enabled", "put_back"])
 def test_T63_an_interrupt_during_backward_leaves_grad_mode_as_it_was(monkeypatch, switch):
+    """Finding 17."""
     x = mq.ones(2, requires_grad=True)
     loss = (x * x).sum()
     calls, real = [], getattr(DispatchState, switch)

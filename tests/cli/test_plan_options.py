@@ -55,6 +55,7 @@ ARGS = ["--args", "torch.ones(B, 8)", "--symbolic", "B=4"]
 def test_a_file_of_a_package_may_import_relatively(
     program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Finding 57."""
     assert as_json(capsys, program, *ARGS)["parameters"] == 8 * 32 + 32 + 32 * 8 + 8
 
 
@@ -63,7 +64,7 @@ def test_a_module_is_planned_by_its_name(program: str, capsys: pytest.CaptureFix
 
 
 def test_keyword_arguments_are_given(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A tensor for `scale` is an input of its own."""
+    """A tensor for `scale` is an input of its own. Finding 57."""
     wide = as_json(capsys, program, *ARGS, "--kwargs", "{'scale': torch.ones(1000)[:8]}")
     narrow = as_json(capsys, program, *ARGS)
     assert wide["peak_bytes"] - narrow["peak_bytes"] == 4000  # type: ignore[operator]
@@ -72,6 +73,7 @@ def test_keyword_arguments_are_given(program: str, capsys: pytest.CaptureFixture
 def test_the_loss_may_be_an_expression_or_a_function(
     program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Finding 57."""
     flops = [
         as_json(capsys, program, *ARGS, "--train", "--loss", text)["flops"]
         for text in ("output.sum()", "lambda y: y.sum()")

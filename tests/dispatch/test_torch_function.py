@@ -247,3 +247,24 @@ def test_as_subclass_takes_classes_of_tensors(x):
     with pytest.raises(TypeError, match="subclass of Tensor"):
         x.as_subclass(int)
     assert x.as_subclass(Plain).untyped_storage() is x.untyped_storage()
+
+
+def test_D135_subscripts_are_handed_over_as_methods_of_tensors(x):
+    """Finding 27: not as the operators that they come to."""
+    seen = []
+
+    class Telling(mq.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, *rest):
+            seen.append(func)
+            return super().__torch_function__(func, *rest)
+
+    t = mq.ones(2).as_subclass(Telling)
+    assert type(t[0]) is Telling
+    t[t > 0] = 1
+    assert seen[0] is mq.Tensor.__getitem__
+    assert seen[-1] is mq.Tensor.__setitem__
+    mode = Seeing()
+    with mode:
+        mq.ones(2)[0]
+    assert mode.seen[-1][1] is mq.Tensor.__getitem__

@@ -91,6 +91,7 @@ def test_M4_data_is_kept_where_asked() -> None:
 
 
 def test_M5_descriptions_are_compared_by_value(describer: MetaTensorDescriber) -> None:
+    """Finding 31."""
     x = mq.ones(3, 4)
     first, second = describer.describe_tensor(x), describer.describe_tensor(x)
     assert first == second

@@ -220,3 +220,9 @@ def test_F59_a_template_elsewhere_gives_its_size(m: mq.FakeTensorMode) -> None:
     assert h.resize_as_(c) is h
     assert (tuple(h.shape), str(h.device)) == ((2, 3), "cpu")
     assert h.untyped_storage().nbytes() == 24
+
+
+def test_histc_on_cuda_keeps_integers() -> None:
+    """Finding 35: CUDA's rule, not the CPU kernel's."""
+    with mq.FakeTensorMode():
+        assert mq.histc(mq.ones(3, dtype=mq.int32, device="cuda"), 3).dtype is mq.int32

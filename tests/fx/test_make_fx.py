@@ -222,6 +222,7 @@ def test_numbers_from_data_are_symbols() -> None:
 
 
 def test_factories_say_where_their_results_are() -> None:
+    """Finding 28."""
     graph = fx.make_fx(lambda x: mq.zeros(2, dtype=mq.int64) + mq.arange(2) + x)(mq.ones(2))
     zeros, arange, *_ = [n for n in graph.graph.nodes if n.op == "call_function"]
     assert zeros.kwargs == {"dtype": mq.int64, "device": mq.device("cpu"), "pin_memory": False}

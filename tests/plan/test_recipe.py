@@ -91,6 +91,7 @@ class Choosy(nn.Module):
 
 
 def test_sizes_and_truths_that_data_tells_are_assumed_and_told() -> None:
+    """Finding 36."""
     made = plan(Choosy(), (mq.empty(10, 10),))
     assert any(a.nbytes == 400 for a in made.allocations if not a.label)
     truth, size = made.notes
@@ -186,3 +187,11 @@ def test_a_model_without_a_cache_cannot_generate() -> None:
 
     with pytest.raises(TypeError, match="past_key_values"):
         plan(NoCache(), (), {"input_ids": mq.zeros(1, 2, dtype=mq.int64)}, generate=2)
+
+
+def test_flops_are_counted_in_inference_mode() -> None:
+    """Finding 19: composites come there whole, and their parts have the costs."""
+    model, args = mq.nn.Linear(3, 4), (mq.ones(2, 3),)
+    outside = plan(model, args).flops
+    with mq.inference_mode():
+        assert plan(model, args).flops == outside > 0

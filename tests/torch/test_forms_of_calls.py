@@ -156,3 +156,21 @@ def test_halves_are_not_filled_with_what_they_cannot_hold() -> None:
         with pytest.raises(RuntimeError, match="without overflow"):
             call()
     assert torch.full((1,), float("inf"), dtype=torch.float16).item() == float("inf")
+
+
+@pytest.mark.parametrize("name", ["floordiv", "mod", "matmul", "rshift", "pow", "truediv"])
+def test_reflected_operators_leave_what_they_do_not_know(name: str) -> None:
+    """Finding 30."""
+    assert getattr(torch.ones(2), f"__r{name}__")(object()) is NotImplemented
+
+
+def test_memory_formats_that_are_kept() -> None:
+    """Finding 18: a permuted batch norm, and max_pool3d without a batch dimension."""
+    permuted = torch.ones(2, 3, 1, 2).permute(0, 3, 1, 2)
+    assert torch.nn.BatchNorm2d(2)(permuted).stride() == (6, 1, 2, 2)
+    last = torch.ones(4, 4, 4, 2).permute(3, 0, 1, 2)
+    assert torch.nn.functional.max_pool3d(last, 2).stride() == (1, 8, 4, 2)
+    assert torch.nn.functional.avg_pool3d(last, 2).stride() == (8, 4, 2, 1)
+    weight = torch.nn.Conv2d(4, 4, 7, groups=4)
+    weight(torch.ones(1, 4, 8, 8)).sum().backward()
+    assert weight.weight.grad.stride() == weight.weight.stride() == (49, 49, 7, 1)

@@ -19,8 +19,10 @@ from maquette.aten.view.views import expand
 from maquette.core.dtype import bool_, int64, uint8
 from maquette.core.fitting import computing_type
 from maquette.core.symbols import expect_true, is_true, node_of, plain
+from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import NO_OVERRIDE, call_torch_function, modes_are_active
 from maquette.tensor.tensor import Tensor, from_array
 
 _LARGEST = 2**63 - 1
@@ -38,6 +40,10 @@ _unsqueeze, _alias = _entry(views.unsqueeze.op), _entry(views.alias.op)
 
 def getitem(self: Tensor, index: object) -> Tensor:
     """The elements that ``index`` names: a view, or a copy where tensors are among the indices."""
+    if self.__class__ is not Tensor or modes_are_active():
+        answer = _offered("__getitem__", self, index)
+        if answer is not NO_OVERRIDE:
+            return answer  # type: ignore[return-value]  # whatever the handler gives
     if index.__class__ is int:
         return _at(self, 0, 0, index)
     if index.__class__ is slice and self.meta.shape:
@@ -50,6 +56,9 @@ def getitem(self: Tensor, index: object) -> Tensor:
 
 def setitem(self: Tensor, index: object, value: object) -> None:
     """Write ``value``, broadcast and cast, to the elements that ``index`` names."""
+    if self.__class__ is not Tensor or modes_are_active():
+        if _offered("__setitem__", self, index, value) is not NO_OVERRIDE:
+            return
     if not isinstance(value, (Tensor, int, float, complex)) and node_of(value) is None:
         raise TypeError(
             f"can't assign a {type(value).__name__} to {self.meta}; assign a number or a tensor"
@@ -64,6 +73,13 @@ def setitem(self: Tensor, index: object, value: object) -> None:
     indices = _listed(view, found)
     assert isinstance(given, Tensor)
     indexing.index_put_(view, indices, _without_leading_ones(given))
+
+
+def _offered(name: str, self: Tensor, *rest: object) -> object:
+    """What handlers of ``__torch_function__`` answer; NO_OVERRIDE if none is asked."""
+    if tls.st.function_modes or overrides_torch_function(type(self)):
+        return call_torch_function(getattr(Tensor, name), (self, *rest), {})
+    return NO_OVERRIDE
 
 
 def _write(target: Tensor, value: object) -> None:

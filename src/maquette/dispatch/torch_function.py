@@ -165,6 +165,11 @@ def _show_modes(st: DispatchState) -> None:
         st.drop_include(TORCH_FUNCTION)
 
 
+def modes_are_active() -> bool:
+    """Whether any thread may have an active function mode: a quick question that comes first."""
+    return bool(_ACTIVE)
+
+
 def get_current_function_mode() -> TorchFunctionMode | None:
     """The top function mode of this thread, or None."""
     modes = get_current_function_mode_stack()

@@ -192,6 +192,12 @@ class Recorder(TorchDispatchMode):
                 return func.defined(*args, **(kwargs or {}))
         if self._aside:
             return self._result(func, args, kwargs or {})
+        if tls.st.inference and func.facts.cost is None:
+            # In inference mode a composite comes here whole: its parts have the costs.
+            with self.watching():
+                whole = func.decompose(*args, **(kwargs or {}))
+            if whole is not NotImplemented:
+                return whole
         st = tls.st
         context = st.node_context
         if self.phase == "step":

@@ -5,6 +5,7 @@ Each is `maquette.dispatch`'s function without the prefix ``_dispatch_`` or ``_`
 
 from __future__ import annotations
 
+from maquette.torch.dispatch_queries import *  # noqa: F403  # questions to the dispatcher
 from maquette.torch.face.forwarding import forward, without_underscores
 from maquette.torch.internals import *  # noqa: F403  # private names that programs' tests call
 from maquette.transforms.inspection import (

@@ -80,6 +80,7 @@ PACKAGES = {
     "nested._internal": "maquette.nested",
     "nested._internal.nested_tensor": "maquette.nested.tensor",
     "sparse": "maquette.torch.families.sparse",
+    "quasirandom": "maquette.torch.families.quasirandom",
     "special": "maquette.torch.families.special",
     "storage": "maquette.torch.saving.storage",
     "utils.data._utils": "maquette.torch.utils.data",

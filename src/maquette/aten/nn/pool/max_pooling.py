@@ -12,6 +12,7 @@ from maquette.aten.nn.pool.pool_windows import (
     all_dims,
     check_kind,
     check_pool_input,
+    max_pool_meta,
     pool_meta,
     pooled_shape,
     scattered,
@@ -67,7 +68,7 @@ def _max_pool(dims: int) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
         steps = _windows_of(name, dims, kernel, stride, padding, dilation)
         check_pool_input(name, self, steps[0], steps[2], steps[3])
         check_kind(name, self, 0 < self.dtype.category < 3)
-        out = pool_meta(self, pooled_shape(self, *steps, ceil), dims)
+        out = max_pool_meta(self, pooled_shape(self, *steps, ceil), dims)
         return out, out.with_dtype(int64)
 
     @page.kernel

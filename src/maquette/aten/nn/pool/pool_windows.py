@@ -118,6 +118,15 @@ def pool_meta(self: TensorMeta, shape: Shape, dims: int) -> TensorMeta:
     return self.fresh(shape).like(memory_format=order if keeps else contiguous_format)
 
 
+def max_pool_meta(self: TensorMeta, shape: Shape, dims: int) -> TensorMeta:
+    """`pool_meta`; of three dimensions, the memory format stays without a batch dimension too."""
+    if dims != 3 or self.ndim != 4:
+        return pool_meta(self, shape, dims)
+    batch = self.view((1, *self.shape), (self.numel, *self.strides))
+    made = pool_meta(batch, (1, *shape), dims)
+    return made.view(shape, made.strides[1:])
+
+
 def check_kind(kernel: str, self: TensorMeta, supported: bool) -> None:
     """Refuse a dtype in PyTorch's words; `kernel` is its name of the loop."""
     check_not_implemented(
