@@ -74,8 +74,8 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
     made = _copied_data(self, memo)
     memo[id(self)] = made
     vars(made).update(copy.deepcopy(vars(self), memo))
-    if self.grad is not None and not isinstance(self, Parameter):
-        made._autograd().grad = copy.deepcopy(self.grad, memo)
+    if self._grad is not None and not isinstance(self, Parameter):
+        made._autograd().grad = copy.deepcopy(self._grad, memo)
     if self.requires_grad:
         made._require_grad()
     return made
