@@ -374,6 +374,16 @@ def test_M64_views_of_wrappers_stay_views(mode) -> None:
     assert made.a.storage_offset() == 21
 
 
+def test_M44_tensors_beside_the_base_are_converted_once(convert) -> None:
+    from maquette.nested import nested_tensor_from_jagged
+
+    values, offsets = mq.ones(5, 4), mq.tensor([0, 2, 5])
+    made = convert(nested_tensor_from_jagged(values, offsets))
+    assert made._base is convert(values)
+    assert made._offsets is convert(offsets)
+    assert made._values._storage is convert(values)._storage
+
+
 def test_M65_aliasing_is_put_right() -> None:
     t = two(2, 3)
     assert t.add_(1) is t

@@ -81,10 +81,28 @@ def test_M38_a_view_has_symbols_of_its_own_and_no_guards(convert, se: ShapeEnv) 
 
 
 def test_M42_views_of_wrappers_are_views(convert, se: ShapeEnv) -> None:
-    made = convert(two(5, 7).select(0, 3))
+    made = convert(two(5, 7).select(0, 3), source=LocalSource("v"))
     assert type(made) is TwoTensor
     assert made._is_view()
-    assert (made.shape[0].node.hint, made.storage_offset().node.hint) == (7, 21)
+    width, offset = made.shape[0], made.storage_offset()
+    (index,) = ephemeral(se)
+    assert {str(offset)} <= {f"{width}*{index}", f"{index}*{width}"}
+    assert (width.node.hint, offset.node.hint) == (7, 21)
+
+
+def ephemeral(se: ShapeEnv) -> list[str]:
+    """The symbols that are found nowhere in the program."""
+    found = se.var_to_sources.items()
+    return [str(s) for s, where in found if any(source.is_ephemeral() for source in where)]
+
+
+def test_M43_the_index_of_a_static_view_stays_as_it_is(convert, se: ShapeEnv) -> None:
+    source = LocalSource("v")
+    inner = {"a": None, "b": None}
+    context = SubclassSymbolicContext([S], tensor_source=source, inner_contexts=inner)
+    made = convert(two(5, 7).select(0, 3), symbolic_context=context, source=source)
+    assert tuple(made.shape) == (7,)
+    assert ephemeral(se) == []
 
 
 def test_M45_a_base_has_its_own_context(convert) -> None:

@@ -99,7 +99,7 @@ def test_F31_nor_that_of_another_modes_fake(m: mq.FakeTensorMode) -> None:
 
 def test_F32_two_modes_do_not_mix() -> None:
     m1, m2 = mq.FakeTensorMode(), mq.FakeTensorMode()
-    with pytest.raises(AssertionError, match="mixing fake modes"):
+    with pytest.raises(AssertionError, match="Mixing fake modes"):
         m1.from_tensor(mq.ones(2)) + m2.from_tensor(mq.ones(2))
 
 

@@ -6,6 +6,7 @@ Weak on both sides: neither the original nor its fake is kept alive by the memo 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from maquette.core.device import canonical, device
@@ -81,6 +82,9 @@ class Memo(Generic[T, S]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, original: T) -> bool:
+        return self.get(original) is not None
+
 
 def _bytes_of(t: Tensor, meta: TensorMeta) -> int:
     """The bytes of a storage: symbolic where it is exactly as large as the tensor needs."""
@@ -89,11 +93,24 @@ def _bytes_of(t: Tensor, meta: TensorMeta) -> int:
     return t._storage._nbytes
 
 
-class FakeTensorConverter:
-    """What one mode has converted, and how it converts."""
+def _nobody() -> None:
+    """In the place of a mode that is not known yet."""
 
-    def __init__(self, mode: FakeTensorMode) -> None:
-        self._mode = weakref.ref(mode)
+
+class FakeTensorConverter:
+    """What one mode has converted, and how it converts.
+
+    Made without a mode, it is for the first that it is asked to convert for.
+    """
+
+    def __init__(
+        self, mode: FakeTensorMode | None = None, *, copy_data: bool = False, export: bool = False
+    ) -> None:
+        self._mode: Callable[[], FakeTensorMode | None] = _nobody
+        if mode is not None:
+            self._mode = weakref.ref(mode)
+        self.copy_data = copy_data
+        self.export = export
         self._tensors: Memo[Tensor, FakeTensor] = Memo()
         self._storages: Memo[UntypedStorage, UntypedStorage] = Memo()
         self._counters: Counters = weakref.WeakKeyDictionary()
@@ -157,7 +174,24 @@ class FakeTensorConverter:
         assert mode is not None
         mode.constants.forget_elsewhere()
 
+    @property
+    def tensor_memo(self) -> Memo[Tensor, FakeTensor]:
+        """The originals that were converted, while they live."""
+        return self._tensors
+
+    @property
+    def storage_memo(self) -> Memo[UntypedStorage, UntypedStorage]:
+        """The storages that were converted, while they live."""
+        return self._storages
+
+    @property
+    def meta_converter(self) -> FakeTensorConverter:
+        """What converts: in PyTorch another object, here the converter itself."""
+        return self
+
     def _check_mode(self, fake_mode: FakeTensorMode) -> None:
+        if self._mode is _nobody:
+            self._mode = weakref.ref(fake_mode)
         assert fake_mode is self._mode(), (
             f"this converter makes fakes of {self._mode()}, not of {fake_mode}"
         )

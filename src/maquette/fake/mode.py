@@ -302,7 +302,7 @@ def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
             return mode.from_tensor(p, static_shapes=True)
         if p.fake_mode is not None:
             raise AssertionError(
-                f"{op}: mixing fake modes is not supported: got tensors of {mode} and {p.fake_mode}"
+                f"{op}: Mixing fake modes is not supported: got tensors of {mode} and {p.fake_mode}"
             )
         raise AssertionError(
             f"{op}: please convert all Tensors to FakeTensors first or instantiate FakeTensorMode "

@@ -52,6 +52,20 @@ class Symbols(NamedTuple):
         )
         return self.of_attribute(name, context.inner_contexts[name])
 
+    def ephemeral(self, value: int) -> Any:
+        """A number of a view's operator: a symbol that is found nowhere in the program (M43).
+
+        It stays as it is where every size of the tensor does.
+        """
+        context = self.context
+        if isinstance(context, StatelessSymbolicContext) and all(
+            policy is DimDynamic.STATIC for policy in context.dynamic_sizes
+        ):
+            return value
+        source = symbolic.EphemeralSource("symint_visitor_fn")
+        made = self.env.create_unspecified_symint_and_symbol(value, source, DimDynamic.DYNAMIC)
+        return made
+
     def of_grad(self, t: Tensor, grad: Tensor) -> Symbols:
         """The same for the gradient of ``t``: its context where it fits, else none (M34)."""
         fits = _fits(self.context, t, grad)

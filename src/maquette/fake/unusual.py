@@ -16,6 +16,7 @@ from maquette.autograd.grad_mode import enable_grad, set_grad_enabled
 from maquette.autograd.node import RaisingNode, set_history
 from maquette.core.layout import jagged, mkldnn, sparse_coo, strided
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
@@ -201,6 +202,10 @@ def _subclass(by: Converter, t: Tensor, symbols: Symbols | None) -> Tensor:
     """A wrapper of converted inner tensors, of the geometry that the outer context gives (M64)."""
     names, context = cast(_Flattens, t).__tensor_flatten__()
     outer = None if t._base is None else by.convert(t._base, _of_base(symbols))
+    if outer is not None and symbols is not None:
+        replayed = _selected_again(by, t, outer, symbols)
+        if replayed is not None:
+            return replayed
     inner = {name: by.convert(getattr(t, name), _of_inner(symbols, t, name)) for name in names}
     meta = t.meta
     if meta.layout is jagged:
@@ -218,6 +223,37 @@ def _subclass(by: Converter, t: Tensor, symbols: Symbols | None) -> Tensor:
     if t._is_param:
         made._is_param = True
     if t.requires_grad and not (made.requires_grad and t.is_leaf):
+        carry_grad(made, leaf=safe_is_leaf(t))
+    return made
+
+
+def _selected_again(by: Converter, t: Tensor, outer: Tensor, symbols: Symbols) -> Tensor | None:
+    """A view that ``select`` made, made again of the converted base (M42, M43); None for others.
+
+    Its index is a symbol that only the conversion knows of: sizes, strides and the offset are then
+    required to equal those that the context gives, which tells it.
+    """
+    base, mine = cast(Tensor, t._base).meta, t.meta
+    for dim, (size, stride) in enumerate(zip(base.shape, base.strides, strict=True)):
+        rest = [d for d in range(base.ndim) if d != dim]
+        index, odd = divmod(mine.offset - base.offset, stride or 1)
+        if (
+            [base.shape[d] for d in rest] == list(mine.shape)
+            and [base.strides[d] for d in rest] == list(mine.strides)
+            and not odd
+            and 0 <= index < size
+        ):
+            break
+    else:
+        return None
+    number = symbols.ephemeral(index)
+    wanted = symbols.meta_of(t)
+    with by.running(), set_grad_enabled(False):
+        made: Tensor = outer.select(dim, number)
+    expect_alike(made.meta.shape, wanted.shape)
+    expect_alike(made.meta.strides, wanted.strides)
+    expect_alike((made.meta.offset,), (wanted.offset,))
+    if t.requires_grad:
         carry_grad(made, leaf=safe_is_leaf(t))
     return made
 

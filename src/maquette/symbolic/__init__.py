@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         AttrSource,
         CallSource,
         ConstantSource,
+        EphemeralSource,
         GlobalSource,
         LocalSource,
         Source,
@@ -127,8 +128,8 @@ _NAMES = {
     "ranges": "ValueRange",
     "shape_env": "ShapeEnv ShapeEnvSettings",
     "sources": (
-        "AttrSource CallSource ConstantSource GlobalSource LocalSource Source TensorProperty "
-        "TensorPropertySource source_of"
+        "AttrSource CallSource ConstantSource EphemeralSource GlobalSource LocalSource Source "
+        "TensorProperty TensorPropertySource source_of"
     ),
     "creating": "marks_of",
 }
@@ -145,6 +146,7 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "AttrSource", "CallSource", "ConstantSource", "Constraint", "ConstraintViolationError",
+    "EphemeralSource",
     "DimDynamic", "EqualityConstraint", "GlobalSource", "GuardOnDataDependentSymNode",
     "LocalSource", "NotEqualError", "PendingUnbackedSymbolNotFound", "RelaxedUnspecConstraint",
     "RuntimeAssert", "SLoc", "ShapeEnv", "ShapeEnvGuardError", "ShapeEnvSettings", "ShapeGuard",

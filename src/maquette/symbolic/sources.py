@@ -50,6 +50,21 @@ class GlobalSource(Source):
 
 
 @dataclass(frozen=True)
+class EphemeralSource(Source):
+    """A number that only a conversion knows of: no guard may be left that names it."""
+
+    description: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is for, in brackets: no expression."""
+        return f"<ephemeral: {self.description}>"
+
+    def is_ephemeral(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
 class ConstantSource(Source):
     """A name as it stands."""
 

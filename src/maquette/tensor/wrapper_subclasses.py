@@ -48,7 +48,8 @@ def make_wrapper_subclass(
     where = _device(device)
     steps = None if strides is None else tuple(strides)
     kind = get_default_dtype() if dtype is None else dtype
-    meta = TensorMeta.of(kind, tuple(size), steps, storage_offset or 0, where, layout)
+    offset = 0 if storage_offset is None else storage_offset
+    meta = TensorMeta.of(kind, tuple(size), steps, offset, where, layout)
     plain = wrap(meta, UntypedStorage(meta.storage_bytes, where), None, keys_for(meta))
     made = cast(T, of_class(plain, cls))
     return made.requires_grad_() if requires_grad else made

@@ -29,6 +29,9 @@ def _storage_address(t: Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
+_storage_id = _storage_address
+
+
 def _data_address(t: Tensor) -> int:
     """The address of the first element; asking copies nothing."""
     if t._storage.data is None:
@@ -135,6 +138,7 @@ __all__ = [
     "_is_cow_tensor",
     "_set_cached_tensors_enabled",
     "_set_deterministic_fill_uninitialized_memory",
+    "_storage_id",
     "_set_fwd_grad_enabled",
     "_stash_obj_in_tls",
     "_storage_address",

@@ -94,7 +94,7 @@ _DATA_WORDS = (
     "has no data",
     "Cannot access data pointer",
     "data_ptr",
-    "mixing fake modes",
+    "Mixing fake modes",
     "real Tensor",
     "convert all Tensors",
     "FakeTensor",
