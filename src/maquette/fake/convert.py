@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
 
 _PLAIN = (Tensor, Parameter, FakeTensor)
+_LAZY = CONJUGATE | NEGATIVE
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -120,7 +121,12 @@ class FakeTensorConverter:
         fake = self._tensors.get(t)
         if fake is not None:
             return fake
-        fake = self._make(t, symbols)
+        base = t._base
+        plain = t.__class__ in _PLAIN and t.meta.layout is strided
+        if plain and (base is None or (base.__class__ in _PLAIN and base.meta.layout is strided)):
+            fake = self.plain(t, symbols)
+        else:
+            fake = self._make(t, symbols)
         self._tensors.remember(t, fake)
         history = t._ag
         if history is not None:
@@ -197,10 +203,6 @@ class FakeTensorConverter:
         )
 
     def _make(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
-        base = t._base
-        plain = t.__class__ in _PLAIN and t.meta.layout is strided
-        if plain and (base is None or (base.__class__ in _PLAIN and base.meta.layout is strided)):
-            return self.plain(t, symbols)
         if not is_unusual(t):
             return self.plain(t, symbols)
         with outside_transforms():
@@ -221,22 +223,31 @@ class FakeTensorConverter:
 
     def plain(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         """The fake of a dense tensor, whatever its class."""
-        meta = t.meta
-        mode = self._of()
-        if meta.device.type == "meta" and not mode.allow_meta:
+        # `make bench` has rows of this: what is asked in line here takes half the time of calls.
+        meta, mode, storage = t.meta, self._mode(), t._storage
+        assert mode is not None
+        if not mode.allow_meta and meta.device.type == "meta":
             raise AssertionError(f"meta tensors are not allowed in this mode, got {meta}")
         if symbols is not None:
             meta = symbols.meta_of(t)
         base = None
         if t._base is not None:
             base = self.convert(t._base, None if symbols is None else symbols.of_base())
+        real_keys = t._keys
         on = canonical(meta.device)
-        keys = fake_keys_for(meta if on is meta.device else meta.with_device(on))
-        keys |= t._keys & (CONJUGATE | NEGATIVE)
-        if not t._keys & ADINPLACE and counts_as_inference(t):
+        there = meta if on is meta.device else meta.with_device(on)
+        keys = there.fake_keys or fake_keys_for(there)
+        if real_keys & _LAZY:
+            keys |= real_keys & _LAZY
+        if not real_keys & ADINPLACE and counts_as_inference(t):
             keys &= INFERENCE_MASK
-        storage = self._storage(t._storage, _bytes_of(t, meta))
-        fake = make_fake(mode, meta, storage, keys)
+        shared = self._storages.get(storage)
+        if shared is None:
+            nbytes = storage._nbytes if symbols is None else _bytes_of(t, meta)
+            where = storage.device
+            shared = UntypedStorage(nbytes, on if where is meta.device else canonical(where))
+            self._storages.remember(storage, shared)
+        fake = make_fake(mode, meta, shared, keys)
         if base is not None:
             fake._base = base
             base._viewed = True
@@ -251,11 +262,4 @@ class FakeTensorConverter:
             carry_grad(fake, leaf=safe_is_leaf(t))
         if symbols is not None:
             remember_value(symbols, t, fake)
-        return fake
-
-    def _storage(self, real: UntypedStorage, nbytes: int) -> UntypedStorage:
-        fake = self._storages.get(real)
-        if fake is None:
-            fake = UntypedStorage(nbytes, canonical(real.device))
-            self._storages.remember(real, fake)
         return fake
