@@ -122,10 +122,10 @@ class Backend:
     def laid_out(self, meta: TensorMeta, array: Array) -> tuple[Array, Array]:
         """New memory with an array's values as a meta lays them out, and the array over it."""
         memory = self.zeros(meta.storage_bytes, meta.device)
-        if not meta.numel:  # its offset may lie beyond the end of no memory
-            return memory, array
-        target = self.over(memory, meta)
-        self.copy_to(target, array)
+        # Where there are no elements the offset may lie beyond the end of no memory.
+        target = self.over(memory, meta if meta.numel else meta.fresh(meta.shape))
+        if meta.numel:
+            self.copy_to(target, array)
         return memory, target
 
     # --- values ----------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from maquette.aten.common.large_arrays import added_at
 from maquette.tensor.backend import Array, backend_for, byte_strides, is_array, known_backends
 
 __all__ = [
@@ -110,7 +111,10 @@ def combined_at(xp: ModuleType, name: str, target: Array, index: Any, values: An
     library can; the result is the array to go on with.
     """
     if xp is np:
-        getattr(np, name).at(target, index, values)
+        if name == "add":
+            added_at(target, index, values)
+        else:
+            getattr(np, name).at(target, index, values)
         return target
     return backend_for(xp).combine_at(name, target, index, values)
 

@@ -12,6 +12,8 @@ from types import ModuleType
 
 from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.formula_helpers import Value, conj, no_slope
+from maquette.aten.common.large_arrays import floor_quotient
+from maquette.aten.common.large_arrays import remainder as remainder_of
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import factors, narrow_type, promoted
 from maquette.aten.elementwise.pointwise import (
@@ -100,7 +102,7 @@ def divided_kernel(xp: ModuleType, self: Array, other: Array, rounding_mode: str
     a, b = factors(xp, self, other) if whole else promoted(xp, self, other)
     if a.dtype.kind not in "iu":
         if whole:
-            return xp.floor_divide(a, b)
+            return floor_quotient(xp, a, b)
         quotient = xp.true_divide(a, b)
         narrow = narrow_type(self, other)
         # In 16 bits the quotient may round up to a whole number before it is cut.
@@ -169,7 +171,7 @@ floor_divide.describe("The quotient of `self` and `other` rounded down.")
 def remainder_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":
         check_divisor(xp, a, b)
-    return xp.remainder(a, b)
+    return remainder_of(xp, a, b)
 
 
 def fmod_kernel(xp: ModuleType, a: Array, b: Array) -> Array:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import conj
+from maquette.aten.common.large_arrays import erf as error_function
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -175,9 +176,8 @@ sinc.derivative(self=sinc_grad)
 
 _ROOT_PI = math.sqrt(math.pi)
 
-erf = special_function(
-    "erf", lambda self: (2 / _ROOT_PI) * exp(-(self * self)), tags=CORE_POINTWISE
-)
+erf = unary("erf", error_function, takes=REAL_FLOATS, tags=CORE_POINTWISE)
+erf.slope(self=lambda self: (2 / _ROOT_PI) * exp(-(self * self)))
 erf.describe("The error function.")
 erfc = special_function("erfc", lambda self: (-2 / _ROOT_PI) * exp(-(self * self)))
 erfc.describe("One minus the error function, exact where that is small.")

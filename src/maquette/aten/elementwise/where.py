@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.array_libraries import assigned_where
+from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.memory_overlap import warn_of_expanded
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -63,7 +64,7 @@ def where_shape(condition: TensorMeta, self: TensorMeta, other: TensorMeta) -> T
 def where_kernel(xp: ModuleType, condition: Array, self: Array, other: Array) -> Array:
     if self.dtype is not other.dtype:
         self, other = promoted(xp, self, other)
-    return xp.where(condition, self, other)
+    return chosen(xp, condition, self, other)
 
 
 where.cost(elementwise_cost(1))
@@ -155,7 +156,7 @@ def masked_fill_tensor_shape(self: TensorMeta, mask: TensorMeta, value: TensorMe
 
 
 def masked_fill_kernel(xp: ModuleType, self: Array, mask: Array, value: Array) -> Array:
-    return xp.where(mask, cast(xp, value, self.dtype), self)
+    return chosen(xp, xp.logical_not(mask), self, cast(xp, value, self.dtype))
 
 
 def _masked_fill(value: str, overload: str, tags: tuple[Tag, ...]) -> OperatorPage:

@@ -11,6 +11,7 @@ from types import ModuleType
 
 from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import compressed
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import resized
@@ -381,8 +382,7 @@ def _check_masked_select(self: TensorMeta, mask: TensorMeta) -> None:
 @masked_select.data_dependent(_check_masked_select)
 def masked_select_kernel(xp: ModuleType, self: Array, mask: Array) -> Array:
     shape = broadcast_shapes(self.shape, mask.shape)
-    taken: Array = xp.broadcast_to(self, shape)[xp.broadcast_to(mask, shape)]
-    return taken
+    return compressed(xp, xp.broadcast_to(self, shape), xp.broadcast_to(mask, shape))
 
 
 @masked_select.unbacked

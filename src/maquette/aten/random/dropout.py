@@ -9,6 +9,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import from_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import empty_like
 from maquette.aten.random.distributions import truths
@@ -65,7 +66,7 @@ def native_dropout_kernel(
     kept = truths(stream_of(None), input.size, 1 - p).reshape(input.shape)
     scale = input.dtype.type(_scale(p, train))
     kept = from_host(xp, np.asarray(kept))
-    return xp.where(kept, input * scale, input.dtype.type(0)), kept
+    return chosen(xp, kept, input * scale, input.dtype.type(0)), kept
 
 
 native_dropout.nondifferentiable(1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.arithmetic import mul
 from maquette.aten.elementwise.pointwise import (
@@ -96,7 +97,7 @@ def threshold_shape(self: TensorMeta, threshold: float, value: float) -> TensorM
 def threshold_kernel(xp: ModuleType, self: Array, threshold: float, value: float) -> Array:
     x = computed(self)
     limit, low = cast(xp, threshold, x.dtype), cast(xp, value, x.dtype)
-    return xp.where(x <= limit, low, x)
+    return chosen(xp, ~(x <= limit), x, low)
 
 
 threshold.cost(elementwise_cost(1))
@@ -122,7 +123,7 @@ def threshold_backward_kernel(
     xp: ModuleType, grad_output: Array, self: Array, threshold: float
 ) -> Array:
     grad, x = promoted(xp, grad_output, self)
-    return xp.where(x <= threshold, cast(xp, 0, grad.dtype), grad)
+    return chosen(xp, ~(x <= threshold), grad, cast(xp, 0, grad.dtype))
 
 
 threshold_backward.cost(elementwise_cost(1))
@@ -186,7 +187,7 @@ define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace]).compos
 
 leaky_relu = unary(
     "leaky_relu",
-    lambda xp, self, slope: xp.where(self > 0, self, self * slope),
+    lambda xp, self, slope: chosen(xp, self > 0, self, self * slope),
     more="Scalar negative_slope=0.01",
     result=same,
     takes=REAL_FLOATS,
@@ -205,7 +206,7 @@ in_place_derivative(
 def leaky_relu_backward_kernel(
     xp: ModuleType, grad: Array, x: Array, negative_slope: float, self_is_result: bool
 ) -> Array:
-    return xp.where(x > 0, grad, grad * negative_slope)
+    return chosen(xp, x > 0, grad, grad * negative_slope)
 
 
 leaky_relu_backward: OperatorPage = linear_backward(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.common.large_arrays import chosen
 from maquette.aten.elementwise.pointwise import (
     CORE_POINTWISE,
     POINTWISE,
@@ -34,7 +35,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 def elu_kernel(xp: ModuleType, x: Array, alpha: float, scale: float, input_scale: float) -> Array:
     low = xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale)
-    return xp.where(x < 0, low, x * scale)
+    return chosen(xp, x < 0, low, x * scale)
 
 
 elu = unary(
@@ -101,7 +102,7 @@ def elu_backward_kernel(
 ) -> Array:
     grad, x = promoted(xp, grad_output, self_or_result)
     low = x + alpha * scale if is_result else xp.exp(x * input_scale) * (alpha * scale)
-    return xp.where(x <= 0, grad * input_scale * low, grad * scale)
+    return chosen(xp, x <= 0, grad * input_scale * low, grad * scale)
 
 
 elu_backward.cost(elementwise_cost(3))

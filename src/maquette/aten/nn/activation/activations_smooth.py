@@ -12,6 +12,7 @@ from types import ModuleType
 
 from maquette.aten.common.backward_checks import check_floats_only
 from maquette.aten.common.formula_helpers import conj
+from maquette.aten.common.large_arrays import erf
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -25,7 +26,6 @@ from maquette.aten.elementwise.pointwise import (
     elementwise_cost,
     promoted,
     same,
-    special,
     unary,
 )
 from maquette.aten.elementwise.transcendental import logistic
@@ -75,7 +75,7 @@ def gelu_shape(self: TensorMeta, approximate: str) -> TensorMeta:
 def gelu_kernel(xp: ModuleType, self: Array, approximate: str) -> Array:
     x = computed(self)
     if approximate == "none":
-        return 0.5 * x * (1 + special(xp).erf(x * _ROOT_HALF))
+        return 0.5 * x * (1 + erf(xp, x * _ROOT_HALF))
     return 0.5 * x * (1 + xp.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x)))
 
 
@@ -89,7 +89,7 @@ gelu.derivative(
 def gelu_backward_kernel(xp: ModuleType, grad: Array, x: Array, approximate: str) -> Array:
     if approximate == "none":
         density = xp.exp(-0.5 * x * x) * (_ROOT_2_OVER_PI / 2)
-        return grad * (0.5 * (1 + special(xp).erf(x * _ROOT_HALF)) + x * density)
+        return grad * (0.5 * (1 + erf(xp, x * _ROOT_HALF)) + x * density)
     t = xp.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x))
     inner = _ROOT_2_OVER_PI * (1 + 3 * _CUBIC * x * x)
     return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner)
