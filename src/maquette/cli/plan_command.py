@@ -127,7 +127,7 @@ def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan
                 recorders=recorders,
             )
     except Exception as error:
-        path = recorders[-1].module if recorders else ""
+        path = recorders[-1].failed_in(error) if recorders else ""
         raise failure(f"planning {options.file or options.module} failed", error, path) from error
     return made, about
 

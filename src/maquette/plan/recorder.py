@@ -102,6 +102,7 @@ class Recorder(TorchDispatchMode):
         self.step_starts: list[int] = []  # the operation that each step began with
         self.stand_in = False  # whether the loss stands in for one that the program would have
         self._modules: list[str] = []
+        self._failed = (0, "")
         self.notes: list[str] = []
         self._times = 1
         self._aside = False
@@ -247,6 +248,15 @@ class Recorder(TorchDispatchMode):
     def enter_module(self, path: str) -> None:
         """A module's forward begins."""
         self._modules.append(path)
+
+    def fails(self, error: Exception) -> None:
+        """An error passes out of the running module; the innermost is told first."""
+        if self._failed[0] != id(error):  # the error itself would keep its frames' tensors alive
+            self._failed = (id(error), self.module)
+
+    def failed_in(self, error: Exception) -> str:
+        """The innermost module that an error came out of; "" for none."""
+        return self._failed[1] if self._failed[0] == id(error) else ""
 
     def leave_module(self) -> None:
         """A module's forward ended."""
@@ -431,6 +441,9 @@ def module_paths(recorder: Recorder, model: Module) -> Iterator[None]:
         recorder.enter_module(path)
         try:
             return run(*args, **kwargs)
+        except Exception as error:
+            recorder.fails(error)
+            raise
         finally:
             recorder.leave_module()
 
