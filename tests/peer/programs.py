@@ -252,7 +252,7 @@ INPLACE: dict[str, Operation] = {
     "index_fill_": lambda T, x, y, p: x.index_fill_(0, rows_of(T, x, p[0]), constant(x, p[1])),
     # A copy, for PyTorch saves what it needs the sizes of only.
     "index_copy_": lambda T, x, y, p: x.index_copy_(0, rows_of(T, x, 0), y.clone()),
-    "index_add_": lambda T, x, y, p: x.index_add_(0, rows_of(T, x, 0), y),
+    "index_add_": lambda T, x, y, p: x.index_add_(0, rows_of(T, x, 0), y.clone()),
     "tril_": lambda T, x, y, p: x.tril_(),
     "cumsum_": lambda T, x, y, p: x.cumsum_(dim_of(x, p[0])),
     "relu_": lambda T, x, y, p: (need(not x.is_complex()), x.relu_())[1],

@@ -174,3 +174,13 @@ def test_memory_formats_that_are_kept() -> None:
     weight = torch.nn.Conv2d(4, 4, 7, groups=4)
     weight(torch.ones(1, 4, 8, 8)).sum().backward()
     assert weight.weight.grad.stride() == weight.weight.stride() == (49, 49, 7, 1)
+
+
+def test_a_tensor_of_one_place_is_no_number_of_parts() -> None:
+    """Finding 44: tensor_split took it for the number of sections."""
+    x = torch.arange(4)
+    for cut in (torch.tensor([3]), (3,)):
+        assert [part.tolist() for part in torch.tensor_split(x, cut)] == [[0, 1, 2], [3]]
+    assert [part.tolist() for part in x.tensor_split(torch.tensor(2))] == [[0, 1], [2, 3]]
+    with pytest.raises(TypeError, match="takes one of sections, indices"):
+        torch.tensor_split(x)

@@ -34,6 +34,31 @@ def nonzero(
     return found.unbind(1) if as_tuple else found
 
 
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: int | Sequence[int] | Tensor | None = None,
+    dim: int = 0,
+    *,
+    indices: Sequence[int] | None = None,
+    sections: int | None = None,
+    tensor_indices_or_sections: Tensor | None = None,
+) -> tuple[Tensor, ...]:
+    """Parts along ``dim``: so many, or cut at these places. A tensor of one place is no number."""
+    given = (indices_or_sections, indices, sections, tensor_indices_or_sections)
+    chosen = [each for each in given if each is not None]
+    if len(chosen) != 1:
+        raise TypeError(
+            f"tensor_split() takes one of sections, indices or a tensor, got {len(chosen)}"
+        )
+    (how,) = chosen
+    overload = "indices"
+    if isinstance(how, Tensor):
+        overload = "tensor_indices_or_sections"
+    elif not isinstance(how, list | tuple):
+        overload = "sections"
+    return tuple(cast("list[Tensor]", _call("tensor_split", overload, input, how, dim)))
+
+
 def norm(
     input: Tensor,
     p: float | str | None = "fro",

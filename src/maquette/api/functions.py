@@ -12,6 +12,7 @@ from maquette.api.choosing_functions import (
     nonzero,
     norm,
     stft,
+    tensor_split,
     unique,
     unique_consecutive,
 )
@@ -54,7 +55,7 @@ from maquette.dispatch.torch_function import overridable
 for _name in (
     "_segment_reduce", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
     "cartesian_prod", "cdist", "chain_matmul", "einsum", "lu", "meshgrid", "nonzero", "norm",
-    "split", "stft", "tensordot", "unique", "unique_consecutive",
+    "split", "stft", "tensor_split", "tensordot", "unique", "unique_consecutive",
 ):  # fmt: skip
     globals()[_name] = overridable(globals()[_name])
     globals()[_name].__module__ = "maquette"
@@ -108,6 +109,7 @@ __all__ = [
     "set_default_device",
     "stft",
     "tensor",
+    "tensor_split",
     "unique",
     "unique_consecutive",
     "tensordot",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from maquette.api.choosing_functions import nonzero, stft
+from maquette.api.choosing_functions import nonzero, stft, tensor_split
 from maquette.api.creation import tensor
 from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import _local_scalar_dense, converted
@@ -263,6 +263,7 @@ def attach() -> None:
         "is_set_to": is_set_to,
         "stft": stft,
         "nonzero": nonzero,
+        "tensor_split": tensor_split,
     }
     for name, method in methods.items():
         setattr(Tensor, name, method)

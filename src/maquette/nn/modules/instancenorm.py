@@ -16,6 +16,10 @@ from maquette.tensor import Tensor
 class _InstanceNorm(_NormBase):
     _unbatched_dim: int
 
+    def _get_no_batch_dim(self) -> int:
+        """How many dimensions an input without a batch has: for classes of programs."""
+        return self._unbatched_dim
+
     def __init__(
         self,
         num_features: int,
