@@ -449,6 +449,19 @@ def test_FX5_guards_stop_it(symbolic: tuple[mq.FakeTensorMode, Tensor]) -> None:
     assert mode.replay_info().stopped.get("a guard") == 1
 
 
+def find_positive(layer: Any, x: Tensor) -> None:
+    (x > 0).nonzero()
+
+
+def test_FX5_unbacked_symbols_stop_it() -> None:
+    mode = mq.FakeTensorMode(shape_env=mq.symbolic.ShapeEnv())
+    x = mode.from_tensor(mq.ones(3, WIDTH), static_shapes=True)
+    with mode, mode.replaying():
+        layers = nn.Sequential(*[Layer(extra=find_positive) for _ in range(3)])
+        layers(x)
+    assert mode.replay_info().stopped == {"an unbacked symbol": 3}
+
+
 def test_FX5_a_registration_invalidates() -> None:
     model, x, mode = stack(three)
     with mode, mode.replaying():

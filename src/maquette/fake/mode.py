@@ -158,8 +158,9 @@ class FakeTensorMode:
         The layers of a network, say: the later ones give results, histories and events of memory
         without running. Not replayed is what depends on more than metas, or does more than make
         tensors; `replay_info` counts why. Code in a replayed module's forward does not run: what it
-        prints or appends to a global list is missing. Of storages that die together with a graph
-        that never ran backward, the order may differ.
+        prints or appends to a global list is missing. A result's ``grad_fn`` leads at once to what
+        the module was called with and its parameters. Storages that end together, because the
+        graph does, may end in another order.
         """
         return self._block_replay().around()
 
