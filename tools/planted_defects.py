@@ -1,6 +1,6 @@
 """Plant defects in operators, check them, and count what is caught.
 
-    python tools/planted_defects.py [--on torch] [--only NAME ...] [--json FILE] [--table]
+    python tools/planted_defects.py [--on torch] [--check ours|theirs] [--only NAME ...]
 
 Every defect of `tests/opcheck/planted` is planted in an operator of its own and checked by our
 properties; so is the same operator without it, of which nothing may be found. With ``--on torch``
@@ -89,11 +89,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--on", choices=("maquette", "torch"), default="maquette")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--check", choices=("ours", "theirs", "both"), default="both")
     parser.add_argument("--show", action="store_true", help="print what caught each")
     options = parser.parse_args(argv)
     planter = planted.for_torch if options.on == "torch" else planted.for_maquette
-    checks = {"maquette's properties": ours}
-    if options.on == "torch":
+    checks = {"maquette's properties": ours} if options.check != "theirs" else {}
+    if options.on == "torch" and options.check != "ours":
         checks["PyTorch's opcheck"] = theirs
     defects = chosen(options.only, options.on)
     results: dict[str, list[Outcome]] = {}

@@ -7,6 +7,7 @@ first that suit them. All is bounded: by the number of inputs, and by the clock.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,8 +93,10 @@ def _quiet(op: CheckedOperator) -> Iterator[None]:
     state = op.on.torch.get_rng_state()
     # PyTorch's loop under vmap warns past Python's filters.
     functorch = op.on.torch._C._functorch if op.on.name == "torch" else None
+    logged = logging.root.manager.disable
     if functorch is not None:
         functorch._set_vmap_fallback_warning_enabled(False)
+        logging.disable(logging.ERROR)  # it logs what fakes refuse
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -102,6 +105,7 @@ def _quiet(op: CheckedOperator) -> Iterator[None]:
             op.on.torch.set_rng_state(state)
             if functorch is not None:
                 functorch._set_vmap_fallback_warning_enabled(True)
+                logging.disable(logged)
 
 
 class _Examination:

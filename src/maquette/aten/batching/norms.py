@@ -66,6 +66,11 @@ def native_group_norm(
         out = out * weight.reshape(C, *ones)
     if bias is not None:
         out = out + bias.reshape(C, *ones)
+    if grouped.shape[-1]:
+        # Unlike those of `native_layer_norm`, these statistics have derivatives.
+        wide = grouped.to(mean.meta.dtype)
+        mean = wide.mean(-1)
+        rstd = ((wide - mean.unsqueeze(-1)).square().mean(-1) + eps).rsqrt()
     return out, mean.reshape(N, group), rstd.reshape(N, group)
 
 

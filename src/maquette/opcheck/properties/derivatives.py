@@ -546,6 +546,8 @@ class SecondDerivative(Derivative):
             twice = self._second(d, leaves, grads, weights)
         except Exception:  # noqa: BLE001  # it says so, as it may
             return None
+        if trial.op.builtin and any(g is None for g in grads):
+            return None  # PyTorch has no derivative for that argument
         slope = self._slope(d, incoming, weights)
         if slope is None:
             return None
