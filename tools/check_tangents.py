@@ -5,8 +5,9 @@
 For each recorded call of a function with gradients, the tangent of its results along a random
 direction must agree with central differences; multiplied with the recorded cotangents it must be
 what the recorded gradients are, multiplied with the direction. Two directions at once, under
-`vmap`, must give what each gives. Prints counts and every failure's first line; the exit status
-says whether there was one.
+`vmap`, must give what each gives. Nested, the tangent of the gradient must be the gradient of the
+tangent, and gradients of two rows at once those of each. Prints counts and every failure's first
+line; the exit status says whether there was one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 import maquette as mq
 from conformance import DATA, load_checker
-from maquette.transforms import jvp, vmap
+from maquette.transforms import grad, jvp, vjp, vmap
 
 STEP = 1e-6
 
@@ -172,6 +173,44 @@ def batched(call: Call) -> Outcome:
     return Outcome("passed")
 
 
+def nested(call: Call) -> Outcome:
+    """The gradient's tangent is the tangent's gradient; gradients of two rows at once are theirs.
+
+    Of real functions: both are the second derivative along a direction.
+    """
+    inputs = tuple([t.detach() for t in call.inputs])
+    moves = tuple([direction(t, i) for i, t in enumerate(inputs)])
+    try:
+        values = call.function(*inputs)
+        if any(t.dtype is not mq.float64 for t in (*inputs, *values)):
+            return Outcome("skipped", "not real and of double precision")
+        rows = [tuple([direction(v, 7 * k + i) for i, v in enumerate(values)]) for k in range(2)]
+
+        def gradient(*x: mq.Tensor, row: Any = rows[0]) -> Any:
+            return vjp(call.function, *x)[1](row)
+
+        def along(*x: mq.Tensor) -> mq.Tensor:
+            moved = jvp(call.function, x, moves)[1]
+            return sum([(m * c).sum() for m, c in zip(moved, rows[0])], mq.zeros(()))
+
+        forward = jvp(gradient, inputs, moves)[1]
+        reverse = grad(along, tuple(range(len(inputs))))(*inputs)
+        each = [gradient(*inputs, row=row) for row in rows]
+        pull = vjp(call.function, *inputs)[1]
+        together = vmap(lambda *row: pull(row))(*[mq.stack(pair) for pair in zip(*rows)])
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+        said = str(error)
+        kind = "refused" if any(word in said for word in (RANDOM, ONCE, NO_SECOND)) else "failed"
+        return Outcome(kind, f"nested: {type(error).__name__}: {str(error).splitlines()[:1]}")
+    for i, (a, b) in enumerate(zip(forward, reverse)):
+        if not np.allclose(a.numpy(), b.numpy(), 1e-6, 1e-8, equal_nan=True):
+            return Outcome("failed", f"nested: input {i}: jvp of grad and grad of jvp differ")
+    for i, (both, a, b) in enumerate(zip(together, *each)):
+        if not np.allclose(both.numpy(), mq.stack([a, b]).numpy(), 1e-6, 1e-8, equal_nan=True):
+            return Outcome("failed", f"vmap of gradients: input {i} differs from one by one")
+    return Outcome("passed")
+
+
 # Where PyTorch's own forward and backward disagree, or differences cannot say: the reason.
 APART = {
     "as_strided": "it looks at memory, of which a tangent has its own",
@@ -186,6 +225,8 @@ APART = {
     "_native_batch_norm_legit": "it writes statistics that were captured, which is refused",
 }
 RANDOM = "randomness error mode"
+ONCE = "once_differentiable"
+NO_SECOND = "is not implemented; register one with"
 Counts = Counter[str]
 
 
@@ -198,7 +239,11 @@ def run(patterns: Sequence[str], every: int) -> tuple[Counts, list[tuple[str, st
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for kind, outcome in (("tangent", check(call)), ("batched tangent", batched(call))):
+            for kind, outcome in (
+                ("tangent", check(call)),
+                ("batched tangent", batched(call)),
+                ("second derivative", nested(call)),
+            ):
                 total[f"{kind} {outcome.kind}"] += 1
                 if outcome.kind == "failed" and RANDOM not in outcome.reason:
                     failures.append((call.name, outcome.reason))

@@ -17,9 +17,11 @@ from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.nn.norm.moments import (
     affine,
+    affine_tangent,
     check_floating,
     input_gradient,
     moments,
+    moments_tangent,
     parameter_dtype,
     second_gradients,
 )
@@ -572,6 +574,84 @@ def _with_reserve(page: OperatorPage, training: bool) -> None:
     page.nondifferentiable(1, 2, 3)
 
 
+def _norm_tangent(
+    input: Tensor,
+    input_t: Tensor,
+    parameters: tuple[Grad, Grad, Grad],
+    running: tuple[Grad, Grad],
+    training: bool,
+    eps: float,
+) -> tuple[Tensor, Grad, Grad]:
+    """Tangents of the result and of the statistics used; parameters: weight, its tangent, bias's.
+
+    Running statistics do not move.
+    """
+    channels = [1] * input.meta.ndim
+    channels[1] = input.meta.shape[1]
+    scale, *moving = [None if p is None else p.reshape(channels) for p in parameters]
+    mean, variance = running
+    if training or mean is None or variance is None:
+        dims = tuple(i for i in range(input.meta.ndim) if i != 1)
+        normalized, moved, mean_t, rstd_t = moments_tangent(input, input_t, dims, eps)
+        out_t = affine_tangent(normalized, moved, scale, moving)
+        return out_t, mean_t.reshape(-1), rstd_t.reshape(-1)
+    rstd = (variance + eps).rsqrt().reshape(channels)
+    normalized = (input - mean.reshape(channels)) * rstd
+    return affine_tangent(normalized, input_t * rstd, scale, moving), None, None
+
+
+def _tangent_with_flag(page: OperatorPage, more: int) -> None:
+    """For an operator with running statistics and ``training``; more: results that follow."""
+
+    @page.tangent
+    def batch_norm_tangent(
+        input: Tensor,
+        input_t: Tensor,
+        weight: Grad,
+        weight_t: Grad,
+        bias_t: Grad,
+        running_mean: Grad,
+        running_var: Grad,
+        training: bool,
+        eps: float,
+    ) -> tuple[Grad, ...]:
+        parameters, running = (weight, weight_t, bias_t), (running_mean, running_var)
+        known = _norm_tangent(input, input_t, parameters, running, training, eps)
+        return *known, *([None] * more)
+
+
+def _tangent_in_mode(page: OperatorPage, training: bool, more: int) -> None:
+    """The same for an operator that always trains, or never."""
+
+    @page.tangent
+    def batch_norm_tangent(
+        input: Tensor,
+        input_t: Tensor,
+        weight: Grad,
+        weight_t: Grad,
+        bias_t: Grad,
+        running_mean: Grad,
+        running_var: Grad,
+        eps: float,
+    ) -> tuple[Grad, ...]:
+        parameters, running = (weight, weight_t, bias_t), (running_mean, running_var)
+        known = _norm_tangent(input, input_t, parameters, running, training, eps)
+        return *known, *([None] * more)
+
+
+@_legit_no_stats.tangent
+def _legit_no_stats_tangent(
+    input: Tensor, input_t: Tensor, weight: Grad, weight_t: Grad, bias_t: Grad, eps: float
+) -> tuple[Grad, ...]:
+    return _norm_tangent(input, input_t, (weight, weight_t, bias_t), (None, None), True, eps)
+
+
+_tangent_with_flag(native_batch_norm, 0)
+_tangent_with_flag(_legit, 0)
+_tangent_with_flag(_legit_functional, 2)
+_tangent_in_mode(_legit_no_training, False, 0)
+_tangent_in_mode(_with_update, True, 1)
+_tangent_in_mode(_no_update, False, 1)
 _with_reserve(_with_update, True)
 _with_reserve(_no_update, False)
 for _page in (native_batch_norm, _legit, _legit_no_stats, _legit_no_training, _legit_functional):

@@ -13,9 +13,11 @@ from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only, check_sizes
 from maquette.aten.nn.norm.moments import (
     affine,
+    affine_tangent,
     check_floating,
     input_gradient,
     moments,
+    moments_tangent,
     parameter_dtype,
     second_gradients,
 )
@@ -145,6 +147,33 @@ def native_group_norm_grad(
         ).reshape(input.meta.shape)
         by_input = by_statistics if by_input is None else by_input + by_statistics
     return by_input, by_weight, by_bias
+
+
+@native_group_norm.tangent
+def native_group_norm_tangent(
+    input: Tensor,
+    input_t: Tensor,
+    weight: Grad,
+    weight_t: Grad,
+    bias_t: Grad,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows = (N, group, C // group * HxW)
+    normalized, moved, mean_t, rstd_t = moments_tangent(
+        input.reshape(rows), input_t.reshape(rows), (2,), eps
+    )
+    scale, *parameters = [
+        None if p is None else p.reshape(1, -1, 1) for p in (weight, weight_t, bias_t)
+    ]
+    by_channel = (N, C, HxW)
+    out_t = affine_tangent(
+        normalized.reshape(by_channel), moved.reshape(by_channel), scale, parameters
+    )
+    return out_t.reshape(input.meta.shape), mean_t.squeeze(2), rstd_t.squeeze(2)
 
 
 def _statistics_grad(

@@ -15,9 +15,11 @@ from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.nn.norm.moments import (
     affine,
+    affine_tangent,
     check_floating,
     input_gradient,
     moments,
+    moments_tangent,
     parameter_dtype,
     second_gradients,
 )
@@ -129,6 +131,23 @@ def native_layer_norm_grad(
 
 
 native_layer_norm.nondifferentiable(1, 2)
+
+
+@native_layer_norm.tangent
+def native_layer_norm_tangent(
+    input: Tensor,
+    input_t: Tensor,
+    normalized_shape: tuple[int, ...],
+    weight: Grad,
+    weight_t: Grad,
+    bias_t: Grad,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    dims = _trailing(input.meta.ndim, normalized_shape)
+    normalized, moved, mean_t, rstd_t = moments_tangent(input, input_t, dims, eps)
+    return affine_tangent(normalized, moved, weight, (weight_t, bias_t)), mean_t, rstd_t
+
+
 native_layer_norm.cost(lambda input, *rest: Cost(flops=8 * input.numel))
 
 native_layer_norm_backward = define(

@@ -140,3 +140,27 @@ def _curvature(
     covariance = (v0 * g0).mean(dims, True)
     inner = normalized * (covariance - 3 * a * b) + b * v0 + a * g0
     return -(rstd * rstd) * inner
+
+
+def moments_tangent(
+    x: Tensor, x_t: Tensor, dims: tuple[int, ...], eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The normalized x, and the tangents of it, of its mean and of 1 / its deviation.
+
+    The moments are computed anew from x, so that what is made of it can be differentiated again.
+    """
+    centred, centred_t = x - x.mean(dims, True), x_t - x_t.mean(dims, True)
+    rstd = ((centred * centred).mean(dims, True) + eps).rsqrt()
+    rstd_t = -rstd.pow(3) * (centred * centred_t).mean(dims, True)
+    moved = centred_t * rstd + centred * rstd_t
+    return centred * rstd, moved, x_t.mean(dims, True), rstd_t
+
+
+def affine_tangent(
+    normalized: Tensor, moved: Tensor, weight: Tensor | None, parameters: Sequence[Tensor | None]
+) -> Tensor:
+    """The tangent of normalized * weight + bias; parameters: the tangents of those two."""
+    out = moved if weight is None else moved * weight
+    if weight is not None and parameters[0] is not None:
+        out = out + normalized * parameters[0]
+    return out if parameters[1] is None else out + parameters[1]

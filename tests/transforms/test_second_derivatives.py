@@ -1,0 +1,32 @@
+"""Derivatives of derivatives, in both orders, against differences of gradients (T70, T71)."""
+
+import pytest
+
+import maquette as mq
+from maquette.transforms import grad, jvp, vjp
+
+F = mq.nn.functional
+NORMS = {
+    "layer_norm": lambda x: F.layer_norm(x, (4,), x[0].flatten()[:4].sin()),
+    "group_norm": lambda x: F.group_norm(x, 3),
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "batch_norm in use": lambda x: F.batch_norm(x, mq.ones(6).double(), mq.ones(6).double()),
+    "instance_norm": F.instance_norm,
+    "logsumexp": lambda x: mq.logsumexp(x, 1, keepdim=True) + x,
+}
+
+
+@pytest.mark.parametrize("function", NORMS.values(), ids=NORMS)
+def test_T71_second_derivatives_agree_in_both_orders(function):
+    mq.manual_seed(0)
+    x, v, c = mq.randn(3, 2, 6, 4, dtype=mq.float64).unbind(0)
+
+    def gradient(t):
+        return vjp(function, t)[1](c)[0]
+
+    step = 1e-5
+    expected = (gradient(x + step * v) - gradient(x - step * v)) / (2 * step)
+    forward = jvp(gradient, (x,), (v,))[1]
+    reverse = grad(lambda t: (jvp(function, (t,), (v,))[1] * c).sum())(x)
+    assert mq.allclose(forward, expected, rtol=1e-5, atol=1e-6)
+    assert mq.allclose(reverse, expected, rtol=1e-5, atol=1e-6)
