@@ -361,7 +361,7 @@ def _several_outs(kwargs: dict[str, object], written: dict[int, list[str]]) -> d
     return {**rest, **dict(zip(names, outs, strict=True))}
 
 
-# Operators whose function PyTorch has elsewhere, or has not at all.
+# Operators whose function PyTorch has elsewhere, or does not have.
 _ELSEWHERE = ("linalg_", "fft_", "special_")
 _NO_FUNCTIONS = frozenset(("zero", "copy", "unique_dim", "_foreach_zero", "_foreach_copy"))
 

@@ -110,7 +110,7 @@ REMOVED = {
 
 
 def _view_func(self: Tensor, new_base: Tensor) -> Tensor | None:
-    """The view that this one is of its root, of another; None if that is not like the root."""
+    """The same view of another root; None if that has another layout than this one's root."""
     root = self._base
     if root is None or root.meta is not new_base.meta:
         return None

@@ -340,7 +340,7 @@ def hooks_of(node: Node) -> NodeHooks:
 def move_retained(t: Tensor, old: Node | None, number: int) -> None:
     """Have `retain_grad` follow ``t``, output ``number`` of ``old`` before, to its node now.
 
-    Hooks stay where they are: they speak of the value that the tensor had.
+    Hooks stay where they are: they belong to the value that the tensor had.
     """
     ag = t._ag
     if ag is None or not ag.retains or old is None or old.hooks is None:

@@ -258,7 +258,7 @@ def _recording_write(
                 check_inplace(op._opname, target)
         kept: Sequence[object] = params
         if plan.saves_written:
-            # The formulas speak of the values before the write.
+            # The formulas need the values that were there before the write.
             kept = [p.clone() if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[attr-defined]  # tensors
         elif relays:
             # Formulas ask for the geometry before the write too.

@@ -1,6 +1,6 @@
 """Views and history: how a view is reached from its base, as a step of the backward graph (T25).
 
-A view's history speaks of its base as it was when the view was made. Once either is mutated it is
+A view's history describes its base as it was when the view was made. Once either is mutated it is
 made anew, when it is next asked for: the base's history, then the view as seen through it. A view
 that only has another geometry is an `as_strided` of its base. Other views are seen through the
 operators that change the dtype or the conjugate and negative bits, for those map gradients too.

@@ -60,7 +60,7 @@ class Compiled:
         return program.run(tensors)
 
     def __getattr__(self, name: str) -> Any:
-        """Of a compiled module: the module's own (`parameters`, `train`, `state_dict` ...)."""
+        """A compiled module has the module's members (`parameters`, `train`, `state_dict` ...)."""
         if name.startswith("_") or "function" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.function, name)

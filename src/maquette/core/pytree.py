@@ -178,7 +178,7 @@ def register_pytree_node(
 
 
 def deregister_pytree_node(cls: type) -> None:
-    """Make a registered class a leaf again; KeyError if it is none."""
+    """Make a registered class a leaf again; KeyError if it is not registered."""
     del _NODES[cls]
 
 

@@ -4,7 +4,7 @@ An operator's page fills an `OperatorFacts`: shape rule, array kernel, derivativ
 batching rule, sharding rule, cost, and what it does with numbers, devices and memory. The
 functional overload, its in-place and ``out=`` forms and those for numbers hold the same object, so
 that a fact is stated once and a transform finds it whichever form was called. How a form relates to
-its functional twin is in `forms.py`; rules take the parameters of the overload that the page is of.
+its functional twin is in `forms.py`; rules take the parameters of the page's own overload.
 """
 
 from __future__ import annotations

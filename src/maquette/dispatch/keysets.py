@@ -71,7 +71,7 @@ class _KeyClass(type):
         return len(_MEMBERS)
 
     def __getattr__(cls, name: str) -> DispatchKey:
-        # Members are plain class attributes; only a name that is none of them comes here.
+        # Members are plain class attributes; only names of other things come here.
         raise AttributeError(f"DispatchKey has no member {name!r}; list(DispatchKey) has them all")
 
     @property

@@ -138,7 +138,7 @@ class _CustomViewFunc(ViewFunc):
 
 
 def replayed(meta: TensorMeta, root: Tensor, visitor: Visit | None) -> Tensor:
-    """A view of this geometry of a root, of which it is not asked whether it fits."""
+    """A view of a root with this geometry; whether it fits the root's memory is not checked."""
     visit = visitor or (lambda number: number)
     shape, strides = tuple(map(visit, meta.shape)), tuple(map(visit, meta.strides))
     of_root = root if meta.dtype is root.dtype else root.view(meta.dtype)

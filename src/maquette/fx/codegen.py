@@ -75,7 +75,7 @@ class PythonCode:
     """A graph as Python source.
 
     ``globals``: what the names mean that are not builtins. ``_lineno_map``: the number of the node
-    that a line of the body is of, by the line's, counted from the ``def``.
+    that a line of the body comes from, by the number of the line, counted from the ``def``.
     """
 
     src: str
@@ -422,7 +422,7 @@ class _AsCode:
 
 
 def _without_marks(body: str, offset: int) -> tuple[list[str], dict[int, int | None]]:
-    """The lines of a body, and the number of the node that each is of."""
+    """The lines of a body, and the number of the node that each comes from."""
     lines: list[str] = []
     numbers: dict[int, int | None] = {}
     current: int | None = None

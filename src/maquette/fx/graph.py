@@ -134,7 +134,7 @@ class Graph:
 
     @property
     def owning_module(self) -> Any:
-        """The module that the graph is of, or None."""
+        """The module that the graph belongs to, or None."""
         return self._owning_module
 
     @owning_module.setter

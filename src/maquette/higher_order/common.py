@@ -51,7 +51,7 @@ class FunctionalHop(HigherOrderOperator):
         raise NotImplementedError(type(self).__name__)
 
     def fake(self, *args: Any, **kwargs: Any) -> Any:
-        """The definition for tensors without data; it asks for no number of theirs."""
+        """The definition for tensors without data; it reads none of their values."""
         return self.eager(*args, **kwargs)
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:

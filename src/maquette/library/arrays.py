@@ -449,7 +449,7 @@ def resize_outputs(
 
 
 def warn_resized(out: TensorMeta, shape: Sequence[int]) -> None:
-    """Warn where ``out=`` names a tensor with elements that has not the result's shape (T36)."""
+    """Warn where ``out=`` names a tensor with elements and another shape than the result (T36)."""
     if out.numel and out.shape != shape:
         warnings.warn(
             f"An output with one or more elements was resized since it had shape "

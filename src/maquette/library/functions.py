@@ -442,7 +442,7 @@ def _library(namespace: str, lib: Library | None) -> Library:
         return kept
     if lib.ns != namespace:
         raise RuntimeError(
-            f"the operator is of the namespace {namespace}, the library made at {lib.place} of "
+            f"the operator is in the namespace {namespace}, the library made at {lib.place} of "
             f"{lib.ns}"
         )
     lib._check_alive()

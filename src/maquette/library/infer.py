@@ -60,7 +60,7 @@ class Outcome:
             self.fake_keys = fake_keys_for(value)
             self.nbytes = value.storage_bytes
             self.device = value.device
-            # NumPy has no complex32: such a meta is of fake and meta tensors only.
+            # NumPy has no complex32: only fake and meta tensors have such a meta.
             self.np = None if value.dtype is complex32 else value.dtype.numpy
             strides = tuple([s * value.itemsize for s in value.strides])
             self.byte_strides = None if _begins_later(value) else strides

@@ -451,8 +451,8 @@ def _make_room(schema: str) -> None:
 def set_shape_rule(op: OpOverload, rule: Callable[..., object]) -> None:
     """Give ``op`` its shape rule and, by it, kernels for data, meta and fake tensors.
 
-    The overload that a page is of gives the rule to all that share its facts; another form has it
-    for itself.
+    A page's own overload gives the rule to all that share its facts; another form has it for
+    itself.
     """
     if op.facts.overloads[0] is op:
         op.facts.shape = rule

@@ -162,7 +162,7 @@ def narrow(
     length: int | Tensor,
     layout: Layout | None = None,
 ) -> Tensor:
-    """Of each row of a dense [rows, n, ...] tensor, a window: a jagged view without a copy."""
+    """A window of each row of a dense [rows, n, ...] tensor: a jagged view without a copy."""
     _check_layout(layout, "narrow")
     if dim != 1:
         raise RuntimeError(f"narrow: jagged layout narrows dim 1, got {dim}")
@@ -181,7 +181,7 @@ def narrow(
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
-    """Of each row of a dense tensor, the elements where ``mask`` holds, as rows."""
+    """The elements of each row of a dense tensor where ``mask`` holds, as rows."""
     where = mask.expand(tensor.shape)
     rows = [row[keep] for row, keep in zip(tensor.unbind(0), where.unbind(0))]
     return from_list(rows, None, None)

@@ -219,7 +219,7 @@ def values(base: Recipe) -> Iterator[Recipe]:
 
 
 def broadcasts(base: Recipe) -> Iterator[Recipe]:
-    """Of tensors with one shape, one that is smaller and broadcasts."""
+    """Replace one of several tensors of equal shape by a smaller one that broadcasts."""
     tensors = base.tensors()
     for i, t in enumerate(tensors):
         if not t.shape or not any(u.shape == t.shape for k, u in enumerate(tensors) if k != i):

@@ -151,7 +151,7 @@ def torch_framework() -> Framework:
 
 
 def framework_of(op: object) -> Framework:
-    """The library that an operator is of, told by its class alone."""
+    """The library that an operator belongs to, told by its class alone."""
     if type(op).__module__.partition(".")[0] == "torch":
         return torch_framework()
     return maquette_framework()

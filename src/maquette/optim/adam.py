@@ -141,7 +141,7 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
                 grad = grad.add(param, alpha=decay)
         exp_avg.lerp_(grad, 1 - beta1)
         exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        # Of a capturable step nothing is read: the powers are tensors, in float64 as numbers are.
+        # A capturable step is never read: the powers are tensors, in float64 as numbers are.
         step = step_count.double() if group["capturable"] else _paths.number(step_count)
         bias_correction1 = 1 - beta1**step
         bias_correction2 = 1 - beta2**step

@@ -58,9 +58,9 @@ class SymNode:
     results: dict[object, Any]
     """The environment's memory of what was computed; one dict for all its nodes."""
     answer: bool | None
-    """Of a condition: its truth, once that is known or guarded."""
+    """Whether a condition holds, once that is known or guarded."""
     unknown_at: int
-    """Of a condition: the state of knowledge in which it could not be told without data."""
+    """The state of knowledge in which a condition could not be told without data."""
 
     # --- what it is -----------------------------------------------------------------------
 

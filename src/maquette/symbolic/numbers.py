@@ -244,7 +244,7 @@ for _name in UNARY_FUNCTIONS:
 
 
 class SymInt(_Real):
-    """An int whose value is not fixed: like an int, but it is none, and unhashable (F115, F118)."""
+    """An int whose value is not fixed: it acts like an int, and has no hash (F115, F118)."""
 
     __slots__ = ()
 

@@ -52,7 +52,7 @@ class History:
     hooked: Node | None = None  # the accumulator, if hooks keep it alive
     post_accumulate_hooks: dict[int, Callable[..., object]] | None = None
     retains = False  # whether `retain_grad` has a hook at its node
-    # Of views: the version when their history was made; how they were made; the last operator of
+    # For views: the version when their history was made; how they were made; the last operator of
     # theirs that changed more than geometry, if nothing else came after it.
     view_version = 0
     creation_meta = ""

@@ -109,7 +109,7 @@ class MersenneStream:
 
     @classmethod
     def from_state(cls, state: bytes) -> MersenneStream:
-        """The stream at a saved state; ValueError for bytes that are none."""
+        """The stream at a saved state; ValueError for bytes that are not one."""
         if len(state) != STATE_BYTES:
             raise ValueError(f"a state has {STATE_BYTES} bytes, not {len(state)}")
         seed, left, seeded, pos, *rest = _STATE.unpack(state)

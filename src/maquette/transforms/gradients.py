@@ -340,7 +340,7 @@ def _pullback(
 
 
 def checked_outputs(output: Any, api: str) -> tuple[list[Tensor], TreeSpec]:
-    """The tensors of an output; RuntimeError for what is none."""
+    """The tensors of an output; RuntimeError for anything else."""
     leaves, spec = tree_flatten(output)
     if not leaves or leaves == [None]:
         raise RuntimeError(

@@ -1,9 +1,9 @@
 """The kernels at the keys of function transforms: which level a call belongs to.
 
 FuncTorchDynamicLayerFrontMode is included while a transform is in force. Under grad and jvp every
-call is theirs, so that what they make is of their level. Under vmap a call belongs to the innermost
-level that batches one of its tensors; with none the key is passed over once, when the key set is
-resolved, but for random operators. FuncTorchBatched and FuncTorchGradWrapper are reached only by
+call is theirs, so that what they make belongs to their level. Under vmap the innermost level that
+batches one of the tensors takes the call; with none the key is passed over once, when the key set
+is resolved, but for random operators. FuncTorchBatched and FuncTorchGradWrapper are reached only by
 tensors whose transform is over.
 """
 

@@ -26,7 +26,7 @@ def random_call(op: OpOverload) -> Call:
     size = names.index("size") if "size" in names else -1
     tensors = [i for i, a in enumerate(arguments) if a.type.written.startswith("Tensor")]
     written = [i for i, a in enumerate(arguments) if a.is_write]
-    # Of such a tensor only what it is like counts, not its values.
+    # Only the shape, dtype and device of such a tensor matter, not its values.
     like = tensors == [0] and "dtype" in names and "layout" in names
     elementwise = bool(tensors) and rule_of(op) is POINTWISE
     broadcast = pointwise_call(op)

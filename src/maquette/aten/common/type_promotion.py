@@ -129,7 +129,7 @@ def computed(array: Array) -> Array:
 def promoted(xp: ModuleType, *operands: Array | Number, floats: bool = False) -> Sequence[Array]:
     """Arrays and numbers in the one type that PyTorch computes in.
 
-    Where they promote to a float of 16 bits, what is of another type is rounded to it first: a
+    Where they promote to a float of 16 bits, operands of other dtypes are rounded to it first: a
     bfloat16 0.1 equals the number 0.1.
     """
     first = getattr(operands[0], "dtype", None)

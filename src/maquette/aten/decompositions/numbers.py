@@ -104,7 +104,7 @@ def lerp(self: Any, end: Any, weight: Any) -> Any:
 
 @decomposes("logaddexp")
 def logaddexp(self: Any, other: Any) -> Any:
-    """Of infinities that are equal, one: their difference is none."""
+    """Equal infinities give one of them, for their difference is not a number."""
     a, b = self, other
     if self.is_complex():
         larger = aten.where(aten.real(a) >= aten.real(b), a, b)

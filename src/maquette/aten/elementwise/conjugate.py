@@ -29,17 +29,17 @@ from maquette.library.variants import check_writable
 from maquette.tensor.keys import CONJUGATE, NEGATIVE
 from maquette.tensor.tensor import Tensor, alias
 
-_OUTLINES = DispatchKey.Fake
+_FAKE = DispatchKey.Fake
 
 
 # --- turning a bit --------------------------------------------------------------------
 
 
 def _turning(bit: int, key: DispatchKey) -> Callable[[OpOverload, int], Callable[..., object]]:
-    """A kernel factory for a view whose result has the bit that its argument has not."""
+    """A kernel factory for a view that turns the lazy bit of its argument on or off."""
 
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        make = FALLBACKS[key] if key is _OUTLINES else backend_kernel
+        make = FALLBACKS[key] if key is _FAKE else backend_kernel
         view = make(op, ks)
         assert view is not None
 
@@ -58,7 +58,7 @@ def _bit_view(name: str, bit: int) -> OperatorPage:
     """Define the view that turns a bit."""
     op = define(f"aten::{name}(Tensor(a) self) -> Tensor(a)", takes_numbers=name == "_conj")
     op.shape(lambda self: self)
-    for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, _OUTLINES):
+    for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, _FAKE):
         op.op.register(key, Kernel(_turning(bit, key)))
     return op
 

@@ -21,7 +21,7 @@ class Recurrence(NamedTuple):
     """A family of polynomials; that of degree 0 is 1.
 
     first: degree 1 at x. step: degree k at x, from the values two degrees and one degree below.
-    largest: the degree above which the answer is NaN, in float32 and float64; 0: there is none.
+    largest: the degree above which the answer is NaN, in float32 and float64; 0 for no limit.
     of_nan: the value at NaN from degree 2 on, where PyTorch's loop stops before it starts.
     """
 

@@ -176,7 +176,7 @@ def gather_kernel(xp: ModuleType, self: Array, dim: int, index: Array, sparse_gr
 
 
 def window(shape: Ints, axis: int) -> tuple[slice, ...]:
-    """The corner of a tensor that an index of this shape speaks of: all of its own dimension."""
+    """The corner of a tensor that an index of this shape selects from: the axis as a whole."""
     return tuple([slice(None) if d == axis else slice(0, n) for d, n in enumerate(shape)])
 
 

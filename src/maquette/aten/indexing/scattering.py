@@ -32,7 +32,7 @@ from maquette.tensor.tensor import Tensor
 
 
 def positions_along(xp: ModuleType, where: Array, axis: int) -> tuple[Array, ...]:
-    """For each element of an index along ``axis``, the full position it speaks of."""
+    """For each element of an index along ``axis``, the position that it selects, in full."""
     grid = []
     for d, n in enumerate(where.shape):
         alone = [n if i == d else 1 for i in range(where.ndim)]
@@ -146,7 +146,7 @@ def _averaged(xp: ModuleType, work: Array, at: tuple[Array, ...], *, include_sel
 def check_scattered(
     name: str, self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta | Number
 ) -> None:
-    """Refuse an index of another dtype or rank, or larger than what it speaks of."""
+    """Refuse an index of another dtype or rank, or larger than the tensor that it selects from."""
     axis = wrap_dim(dim, self.ndim)
     if not is_true(index.numel == 0):  # an empty index may be of any dtype
         check_positions(name, index)

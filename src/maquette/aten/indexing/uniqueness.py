@@ -240,7 +240,7 @@ def _check_unique_consecutive(
 def unique_consecutive_kernel(
     xp: ModuleType, self: Array, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> Results:
-    # Of one dimension, PyTorch takes the flat way for 0, though not for -1.
+    # A tensor of one dimension is taken as flat for dim 0, though not for -1, as in PyTorch.
     if dim is not None and not (self.ndim == 1 and dim == 0):
         return _run_slices(xp, self, dim)
     values, inverse, counts = _runs(xp, self.reshape(-1))

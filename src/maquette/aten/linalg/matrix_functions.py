@@ -251,7 +251,7 @@ def matrix_exp_shape(self: TensorMeta) -> TensorMeta:
 @linalg_matrix_exp.kernel
 @on_host
 def matrix_exp_kernel(xp: ModuleType, self: Array) -> Array:
-    """Of narrow floats it is known for zero and one by one matrices only; others give NaN.
+    """Narrow floats have it for matrices of size 0 and 1 only; larger ones give NaN.
 
     PyTorch 2.13 reads the coefficients of its series, which are doubles, as if they were float16 or
     bfloat16: exp(A) comes out as 0 for a small A, as -21072 on the diagonal for a larger one, as

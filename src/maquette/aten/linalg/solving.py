@@ -479,7 +479,7 @@ def det_grad(
         return (None,)
     if is_grad_enabled():
         return (_scaled_inverse(grads[0] * result0.conj(), A),)
-    # Of a singular matrix the adjugate is meant: least numbers for zeros of U, and their product.
+    # For a singular matrix the adjugate is meant: least numbers stand for zeros of U.
     diagonal = result1.diagonal(0, -2, -1)
     least = diagonal.eq(0).to(diagonal.dtype) * _LEAST
     n = A.meta.shape[-1]

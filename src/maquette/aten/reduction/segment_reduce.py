@@ -115,7 +115,7 @@ class _Segments:
             self.starts, self.ends = flat[:, :-1], flat[:, 1:]
 
     def result_shape(self) -> tuple[int, ...]:
-        """Of a reduction: the segments in the place of the axis."""
+        """The shape of a reduction, with the number of segments in the place of the axis."""
         shape, axis = self.shape, self.axis
         return (*shape[:axis], self.starts.shape[1], *shape[axis + 1 :])
 

@@ -75,7 +75,7 @@ def _refuse_grad(page: OperatorPage, words: str, *, leaves: bool = False) -> Non
 
 
 def _counting_changes(op: OpOverload, ks: int) -> Callable[..., object]:
-    """As for every mutation, but for one to the sizes that the tensor has: that is none."""
+    """Count a mutation, unless the tensor has those sizes already: then nothing was mutated."""
     count = alias_kernel(op, ks)
     assert count is not None
 

@@ -53,7 +53,7 @@ def edges_of(tensors: Sequence[Tensor]) -> dict[Edge, int]:
 def links_out(
     nodes: Sequence[Node], tensors: Sequence[Tensor], edges: dict[Edge, int]
 ) -> list[Link]:
-    """The edges that lead out of the nodes, each once; Unreadable where one is of no tensor known.
+    """The edges that lead out of the nodes, each once; Unreadable where one has no known tensor.
 
     tensors: those that the block was given; edges: to them.
     """

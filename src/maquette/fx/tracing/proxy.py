@@ -242,7 +242,7 @@ def user_stack() -> str | None:
 
 
 def _place(proxy: Proxy) -> str:
-    """Of which value an error speaks, and at which line of the user's."""
+    """Which value an error is about, and the line of the user's program."""
     frame = user_frame(sys._getframe(1))
     where = f" (asked of {proxy!r}"
     if frame is not None:

@@ -159,7 +159,7 @@ class Tracer(TracerBase):
         return super().create_arg(a)
 
     def _constant(self, value: Any, prefix: str) -> Node:
-        """A node that fetches ``value``, which becomes an attribute of the root if it is none."""
+        """A node that fetches ``value``, which becomes an attribute of the root if need be."""
         name = self._attribute_of(value)
         if name is None:
             name = self.get_fresh_qualname(prefix)

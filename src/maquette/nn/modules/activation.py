@@ -374,7 +374,7 @@ class _AlongDim(Module):
         self.dim = dim
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of the same shape."""
+        """The result, of the same shape."""
         return type(self)._run(input, self.dim, _stacklevel=5)
 
     def extra_repr(self) -> str:

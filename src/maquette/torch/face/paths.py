@@ -88,7 +88,7 @@ PACKAGES = {
 }
 
 
-# Packages of this face that torch has not.
+# Packages of this face that torch does not have.
 _OWN = frozenset(("devices", "face", "families", "saving", "tracing"))
 
 _FOUND: dict[str, str] = {}

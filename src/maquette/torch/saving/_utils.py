@@ -33,7 +33,7 @@ class StoredElements(TypedStorage):
 
 
 def _element_size(dtype: object) -> int:
-    """The bytes of an element of a dtype; RuntimeError for what is none."""
+    """The bytes of an element of a dtype; RuntimeError for what is not a dtype."""
     if not isinstance(dtype, Dtype):
         raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
     return dtype.itemsize

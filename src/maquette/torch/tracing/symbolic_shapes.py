@@ -64,7 +64,7 @@ def canonicalize_bool_expr(expr: Any) -> Any:
 
 
 def safe_expand(r: Any) -> Any:
-    """A SymPy expression with products multiplied out; what is none, as it is."""
+    """A SymPy expression with products multiplied out; other values as they are."""
     return sympy.expand(r) if hasattr(r, "expand") else r
 
 

@@ -76,7 +76,7 @@ class BaseFunctionalizeAPI(abc.ABC):
         self._wrapper(tensor).sync()
 
     def mark_mutation_hidden_from_autograd(self, tensor: Tensor) -> None:
-        """Note that the last write to a tensor is none of autograd's business."""
+        """Note that autograd need not know of the last write to a tensor."""
         inspection.mark_mutation_hidden_from_autograd(self._wrapper(tensor))
 
 

@@ -43,7 +43,7 @@ def set_storage_changed(t: Tensor) -> None:
 
 
 def mark_mutation_hidden_from_autograd(t: Tensor) -> None:
-    """Note that the last write to a wrapper's memory is none of autograd's business."""
+    """Note that autograd need not know of the last write to a wrapper's memory."""
     _wrapper(t, "mark_mutation_hidden_from_autograd")._storage.hidden_mutations += 1
 
 

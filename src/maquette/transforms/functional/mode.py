@@ -121,7 +121,7 @@ class FunctionalTensor(Tensor):
         self.elem.sync()
 
     def mark_mutation_hidden_from_autograd(self) -> None:
-        """Note that the last write is none of autograd's business."""
+        """Note that autograd need not know of the last write."""
         inspection.mark_mutation_hidden_from_autograd(self.elem)
 
     def tolist(self) -> Any:

@@ -59,7 +59,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[object]):
-    """Data sets side by side: samples are tuples, or by keyword dicts, of theirs."""
+    """Data sets side by side: a sample is a tuple, or by keyword a dict, with a sample of each."""
 
     def __init__(self, *args: Sized, **kwargs: Sized) -> None:
         if bool(args) == bool(kwargs):
