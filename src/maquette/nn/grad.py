@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from maquette.api import functions as mq
 from maquette.tensor.tensor import Tensor
@@ -47,85 +47,53 @@ def _place_of(sizes: Sequence[int], like: Tensor) -> Tensor:
     return like.new_empty(1).expand(list(sizes))
 
 
-def conv1d_input(
-    input_size: Sequence[int],
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `conv1d` for an input of ``input_size`` (N, C, L)."""
-    given = _place_of(input_size, grad_output)
-    return _gradient(1, 0, given, weight, grad_output, stride, padding, dilation, groups)
+def _input_gradient(dims: int, sizes: str) -> Callable[..., Tensor]:
+    """The function for inputs with ``dims`` dimensions beside N and C, in words ``sizes``."""
+
+    def gradient(
+        input_size: Sequence[int],
+        weight: Tensor,
+        grad_output: Tensor,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        given = _place_of(input_size, grad_output)
+        return _gradient(dims, 0, given, weight, grad_output, stride, padding, dilation, groups)
+
+    return _named(gradient, dims, "input", f"(N, C, {sizes})")
 
 
-def conv1d_weight(
-    input: Tensor,
-    weight_size: Sequence[int],
-    grad_output: Tensor,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `conv1d` for a weight of ``weight_size`` (out, C / groups, l)."""
-    given = _place_of(weight_size, grad_output)
-    return _gradient(1, 1, input, given, grad_output, stride, padding, dilation, groups)
+def _weight_gradient(dims: int, sizes: str) -> Callable[..., Tensor]:
+    """The function for weights with ``dims`` dimensions beside the channels."""
+
+    def gradient(
+        input: Tensor,
+        weight_size: Sequence[int],
+        grad_output: Tensor,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        given = _place_of(weight_size, grad_output)
+        return _gradient(dims, 1, input, given, grad_output, stride, padding, dilation, groups)
+
+    return _named(gradient, dims, "weight", f"(out, C / groups, {sizes})")
 
 
-def conv2d_input(
-    input_size: Sequence[int],
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `conv2d` for an input of ``input_size`` (N, C, H, W)."""
-    given = _place_of(input_size, grad_output)
-    return _gradient(2, 0, given, weight, grad_output, stride, padding, dilation, groups)
+def _named(
+    gradient: Callable[..., Tensor], dims: int, of: str, sizes: str
+) -> Callable[..., Tensor]:
+    gradient.__name__ = gradient.__qualname__ = f"conv{dims}d_{of}"
+    gradient.__doc__ = f"The gradient of `conv{dims}d` for the {of}, of ``{of}_size`` {sizes}."
+    return gradient
 
 
-def conv2d_weight(
-    input: Tensor,
-    weight_size: Sequence[int],
-    grad_output: Tensor,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `conv2d` for a weight of ``weight_size`` (out, C / groups, h, w)."""
-    given = _place_of(weight_size, grad_output)
-    return _gradient(2, 1, input, given, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_input(
-    input_size: Sequence[int],
-    weight: Tensor,
-    grad_output: Tensor,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `conv3d` for an input of ``input_size`` (N, C, D, H, W)."""
-    given = _place_of(input_size, grad_output)
-    return _gradient(3, 0, given, weight, grad_output, stride, padding, dilation, groups)
-
-
-def conv3d_weight(
-    input: Tensor,
-    weight_size: Sequence[int],
-    grad_output: Tensor,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `conv3d` for a weight of ``weight_size`` (out, C / groups, d, h, w)."""
-    given = _place_of(weight_size, grad_output)
-    return _gradient(3, 1, input, given, grad_output, stride, padding, dilation, groups)
+conv1d_input = _input_gradient(1, "L")
+conv2d_input = _input_gradient(2, "H, W")
+conv3d_input = _input_gradient(3, "D, H, W")
+conv1d_weight = _weight_gradient(1, "l")
+conv2d_weight = _weight_gradient(2, "h, w")
+conv3d_weight = _weight_gradient(3, "d, h, w")

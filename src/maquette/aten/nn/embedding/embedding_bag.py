@@ -136,7 +136,7 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
         unused = xp.zeros(bags if requires_grad else offsets.shape[0], xp.int64)
         return out, numbers, unused, unused
 
-    # The output is on the weight's device, offset2bag on the indices', the rest on the offsets' (F57).
+    # Results are on the device of the weight, of the indices, or of the offsets (F57).
     page.any_device(
         when=lambda weight, indices, offsets, *rest: any_elsewhere((weight, indices, offsets))
     )
