@@ -68,7 +68,7 @@ class PythonKeyTracer(Tracer):
     def create_arg(self, a: Any) -> Argument:
         """Parameters and tensors from outside the trace become attributes of its module."""
         if isinstance(a, Proxy):
-            return a.node
+            return self.node_of(a)
         if isinstance(a, Tensor):
             found = self.tensor_table.get(a)
             if found is not None:

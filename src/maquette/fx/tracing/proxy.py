@@ -147,7 +147,7 @@ class TracerBase:
     def create_arg(self, a: Any) -> Argument:
         """What a value is as an argument of a node; NotImplementedError for what cannot be one."""
         if isinstance(a, Proxy):
-            return a.node
+            return self.node_of(a)
         if a.__class__ in _SIMPLE or isinstance(a, _CONSTANTS):
             return a
         if hasattr(a, "__fx_create_arg__"):
@@ -176,6 +176,12 @@ class TracerBase:
             f"argument of type: {type(a)} cannot be an argument of a node; pass numbers, strings, "
             f"tensors, proxies, or collections of these"
         )
+
+    def node_of(self, proxy: Proxy) -> Node:
+        """The node of a proxy; TraceError where it is one of another graph."""
+        if proxy.node.graph is not getattr(self, "graph", proxy.node.graph):
+            raise TraceError(_leaked(proxy))
+        return proxy.node
 
     @compatibility(is_backward_compatible=True)
     def to_bool(self, obj: Proxy) -> bool:
@@ -239,6 +245,14 @@ def user_stack() -> str | None:
     summary = traceback.StackSummary.extract(iter(frames), lookup_lines=False)
     summary.reverse()
     return "".join(summary.format())
+
+
+def _leaked(a: Proxy) -> str:
+    return (
+        f"{a!r} of another trace is an argument here: it has no value in this graph. Return it "
+        f"from the function that was traced, or compute it again; do not keep it outside"
+        + _place(a)
+    )
 
 
 def _place(proxy: Proxy) -> str:

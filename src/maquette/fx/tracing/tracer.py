@@ -136,7 +136,7 @@ class Tracer(TracerBase):
     def create_arg(self, a: Any) -> Argument:
         """Parameters, buffers, modules and other tensors become attributes of the root."""
         if isinstance(a, Proxy):
-            return a.node
+            return self.node_of(a)
         if isinstance(a, Parameter):
             for name, parameter in self.root.named_parameters():
                 if a is parameter:
