@@ -368,3 +368,15 @@ def test_T64_an_inference_tensor_stays_one_when_it_is_laid_anew() -> None:
         assert (mq.ones(2) @ mq.ones(2, 2)).is_inference()
         assert mq.ones(2, 1).t_().is_inference()
         assert mq.ones(2).resize_(4).is_inference()
+
+
+def test_T25_a_view_of_another_dtype_that_was_turned_in_place_is_turned_back() -> None:
+    """Finding 2: PyTorch leaves this gradient turned."""
+    grads = []
+    for turn in ("transpose", "transpose_"):
+        leaf = mq.zeros(2, 2, dtype=mq.complex64, requires_grad=True)
+        view = getattr(mq.view_as_real(leaf.clone()), turn)(0, 1)
+        view += 1
+        view.backward(mq.arange(8.0).view(2, 2, 2))
+        grads.append(leaf.grad)
+    assert mq.equal(*grads)
