@@ -173,6 +173,41 @@ def test_parameters_changed_from_outside_are_seen(engine):
         compiled(X)
         model[0].weight.mul_(2)
         assert torch.allclose(compiled(X), model(X), atol=1e-6)
+        model[0].weight.data.mul_(2)  # which no version tells
+        assert torch.allclose(compiled(X), model(X), atol=1e-6)
+        model[0].weight.detach().numpy()[0] = 7
+        assert torch.allclose(compiled(X), model(X), atol=1e-6)
+
+
+@engines
+def test_what_was_saved_for_backward_is_not_what_is_written_later(engine):
+    x = X.clone()
+    w = mq.ones(3, 2, requires_grad=True)
+    out = mq.compile(lambda x, w: (x @ w).sum(), backend=engine)(x, w)
+    x.zero_()
+    out.backward()
+    assert torch.allclose(w.grad, X.sum(0)[:, None].expand(3, 2), atol=1e-6)
+
+
+@engines
+def test_state_that_changes_places(engine):
+    class Swapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("a", mq.ones(2))
+            self.register_buffer("b", mq.zeros(2))
+
+        def forward(self, x):
+            old = self.a.clone()
+            self.a.copy_(self.b)
+            self.b.copy_(old)
+            return x + self.a
+
+    model = Swapped()
+    compiled = mq.compile(model, backend=engine)
+    assert compiled(mq.zeros(2)).tolist() == [0, 0]
+    assert (model.a.tolist(), model.b.tolist()) == ([0, 0], [1, 1])
+    assert compiled(mq.zeros(2)).tolist() == [1, 1]
 
 
 # --- random numbers ---------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from maquette.backends.dask import DaskBackend
 from maquette.compile.engines import Engine, Runnable
 from maquette.compile.errors import CompileError
@@ -33,7 +35,8 @@ class DaskEngine(Engine):
         self, program: ArrayProgram, donated: Sequence[int], names: Sequence[str]
     ) -> Runnable:
         def call(arrays: Sequence[Any]) -> list[Any]:
-            return list(self.dask.compute(*program(self.backend, arrays)))
+            given = [self.cut(a) if isinstance(a, np.ndarray) else a for a in arrays]
+            return list(self.dask.compute(*program(self.backend, given)))
 
         return call
 

@@ -48,7 +48,7 @@ class Compiled:
         self.traces = 0
         self._state: State | None = None
         self._programs: dict[object, _Program] = {}
-        self._resident: dict[int, tuple[Tensor, int, Any]] = {}
+        self._resident: dict[int, tuple[Tensor, Any]] = {}
 
     @property
     def programs(self) -> int:
@@ -231,16 +231,14 @@ class _Program:
         found = []
         for i, t in enumerate(tensors):
             known = resident.get(id(t)) if i >= self.count else None
-            if known is not None and known[0] is t and known[1] == t._version:
-                found.append(known[2])
+            if known is not None and known[0] is t and self._is_current(t, known[1]):
+                found.append(known[1])
                 if i in donated:
                     del resident[id(t)]
-            elif i in donated:
-                found.append(self.engine.own(t, self.names[i]))
             else:
                 found.append(self.engine.put(t, self.names[i]))
-                if i >= self.count:
-                    resident[id(t)] = (t, t._version, found[-1])
+                if i >= self.count and i not in donated:
+                    resident[id(t)] = (t, found[-1])
         if any(self.grads):
             held = tensors[self.count :]
             for t, there in zip(held, self.grads):
@@ -251,6 +249,11 @@ class _Program:
             constant = value.numbers() if isinstance(value, Draw) else value
             found.append(self.engine.put(constant, ""))
         return found
+
+    def _is_current(self, t: Tensor, array: Any) -> bool:
+        """Whether the engine's array has a tensor's values: its memory may be written unnoticed."""
+        assert t._data is not None
+        return np.array_equal(t._data, self.engine.taken(array))
 
     def _finished(self, arrays: Sequence[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
         """Write what changed; the results as tensors."""
@@ -272,7 +275,7 @@ class _Program:
             np.copyto(t._data, self.engine.taken(array), casting="unsafe")
             t._version_counter().value += 1
             if change.number >= self.count:
-                self.owner._resident[id(t)] = (t, t._version, array)
+                self.owner._resident[id(t)] = (t, array)
             return
         held = tensors[self.count :][change.number]
         value = change.plain

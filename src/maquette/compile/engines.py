@@ -38,12 +38,8 @@ class Engine:
         return lambda arrays: run_kernel(self.backend.runner, program, self.backend, arrays)  # type: ignore[return-value]
 
     def put(self, t: Tensor, name: str) -> Any:
-        """A tensor's values as an array of the engine."""
-        return t._data
-
-    def own(self, t: Tensor, name: str) -> Any:
-        """A copy of a tensor's values that the engine may overwrite."""
-        return self.put(t, name)
+        """A copy of a tensor's values as an array of the engine."""
+        return np.array(t._data)
 
     def taken(self, array: Any) -> Any:
         """An array of the engine as one of NumPy."""
@@ -107,11 +103,6 @@ class JaxEngine(Engine):
         return call
 
     def put(self, t: Tensor, name: str) -> Any:
-        if self.mesh is None:
-            return self.jax.numpy.asarray(t._data)
-        return self.jax.device_put(t._data, self._sharding(name))
-
-    def own(self, t: Tensor, name: str) -> Any:
         copied = self.jax.numpy.array(t._data, copy=True)
         if self.mesh is None:
             return copied
