@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from maquette.core.meta import TensorMeta
-from maquette.tensor.backend import Array, Backend, backend_of
+from maquette.tensor.backend import Array, Backend, Steps, backend_of
 
 
 class JaxBackend(Backend):
@@ -41,6 +41,7 @@ class JaxBackend(Backend):
             errors.TracerBoolConversionError,
             errors.TracerIntegerConversionError,
         )
+        self.convolutions = _Convolutions(jax)
         self.runner = backend_of("cpu").runner  # for what a kernel computes on the host
 
     # --- memory ----------------------------------------------------------------------
@@ -166,6 +167,42 @@ class JaxBackend(Backend):
                 f"which a function compiled by JAX cannot do"
             )
         return super().on_host(kernel, params)
+
+
+class _Convolutions:
+    """XLA's convolution, and its transposes."""
+
+    def __init__(self, jax: ModuleType) -> None:
+        self._jax = jax
+
+    def correlate(
+        self, x: Any, weight: Any, places: Sequence[int], steps: Steps, groups: int
+    ) -> Any:
+        stride, padding, dilation = steps
+        reached = [
+            (p - 1) * s + (k - 1) * d + 1
+            for p, s, k, d in zip(places, stride, weight.shape[2:], dilation)
+        ]
+        around = [(p, r - p - n) for p, r, n in zip(padding, reached, x.shape[2:])]
+        return self._jax.lax.conv_general_dilated(
+            x, weight, stride, around, rhs_dilation=dilation, feature_group_count=groups
+        )
+
+    def spread(self, y: Any, weight: Any, space: Sequence[int], steps: Steps, groups: int) -> Any:
+        shape = (y.shape[0], weight.shape[1] * groups, *space)
+        like = self._jax.ShapeDtypeStruct(shape, y.dtype)
+        return self._transposed(
+            lambda x: self.correlate(x, weight, y.shape[2:], steps, groups), like, y
+        )
+
+    def weight_sums(self, x: Any, y: Any, size: Sequence[int], steps: Steps, groups: int) -> Any:
+        like = self._jax.ShapeDtypeStruct((y.shape[1], x.shape[1] // groups, *size), y.dtype)
+        return self._transposed(
+            lambda weight: self.correlate(x, weight, y.shape[2:], steps, groups), like, y
+        )
+
+    def _transposed(self, function: Callable[[Any], Any], like: Any, y: Any) -> Any:
+        return self._jax.linear_transpose(function, like)(y)[0]
 
 
 def _imported() -> ModuleType:

@@ -70,6 +70,29 @@ class PlainRunner:
         raise error
 
 
+Steps = tuple[Sequence[int], Sequence[int], Sequence[int]]
+"""Stride, padding and dilation."""
+
+
+class Convolutions(Protocol):
+    """A convolution's map and its two adjoints, on (batch, channels, *space) arrays.
+
+    places: the spatial shape of the result. steps: stride, padding and dilation. The last window
+    may hang over the space: what is not there is zero.
+    """
+
+    def correlate(
+        self, x: Any, weight: Any, places: Sequence[int], steps: Steps, groups: int
+    ) -> Any:
+        """Each place's window times the weight: (batch, weight's rows, *places)."""
+
+    def spread(self, y: Any, weight: Any, space: Sequence[int], steps: Steps, groups: int) -> Any:
+        """The adjoint of `correlate` in its input, of a spatial shape."""
+
+    def weight_sums(self, x: Any, y: Any, size: Sequence[int], steps: Steps, groups: int) -> Any:
+        """The adjoint of `correlate` in its weight, of a window's shape."""
+
+
 class Backend:
     """The array library that holds the data of a device type.
 
@@ -91,6 +114,9 @@ class Backend:
 
     without_values: tuple[type[Exception], ...] = ()
     """What its arrays raise when they are asked for values that are not there yet."""
+
+    convolutions: Convolutions | None = None
+    """Convolutions of the library's own; None: they are products of windows with the weight."""
 
     array_type: type
     namespace: ModuleType

@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from maquette.aten.common.large_arrays import added_at
-from maquette.tensor.backend import Array, backend_for, byte_strides, is_array, known_backends
+from maquette.tensor.backend import (
+    Array,
+    Convolutions,
+    backend_for,
+    byte_strides,
+    is_array,
+    known_backends,
+)
 
 __all__ = [
     "added_to",
@@ -33,6 +40,7 @@ __all__ = [
     "into_on_host",
     "is_array",
     "on_host",
+    "own_convolutions",
     "product_at",
     "running",
     "stable_argsort",
@@ -63,6 +71,11 @@ def data_says(condition: Callable[[], object]) -> bool:
         if any(isinstance(error, b.without_values) for b in known_backends()):
             return False
         raise
+
+
+def own_convolutions(xp: ModuleType) -> Convolutions | None:
+    """The convolutions of a library that has its own (`tensor.backend.Convolutions`); or None."""
+    return None if xp is np else backend_for(xp).convolutions
 
 
 def on_host(kernel: F) -> F:

@@ -13,7 +13,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
-from maquette.aten.common.array_libraries import assigned_at, product_at
+from maquette.aten.common.array_libraries import assigned_at, own_convolutions, product_at
 from maquette.aten.nn.conv.sliding_windows import cropped, expanded, fold, padded, reach, windows
 from maquette.core.dtype import bool_, float64
 from maquette.core.errors import check, check_not_implemented
@@ -259,6 +259,9 @@ def correlate(
     xp: ModuleType, x: Array, weight: Array, places: Ints, geometry: Geometry, groups: int
 ) -> Array:
     """Each place's window times the weight: (batch, weight's rows, *places)."""
+    own = own_convolutions(xp)
+    if own is not None and x.size and weight.size:
+        return own.correlate(wide(x), wide(weight), places, geometry, groups)
     matrix, grouped = _weight_matrix(wide(weight), groups), _by_group(wide(x), groups)
     out = xp.empty((x.shape[0], groups, matrix.shape[1], prod(places)), matrix.dtype)
     for part in _samples(x.shape[0], groups * matrix.shape[2] * prod(places)):
@@ -272,6 +275,9 @@ def spread(
     xp: ModuleType, y: Array, weight: Array, space: Ints, geometry: Geometry, groups: int
 ) -> Array:
     """The adjoint of `correlate` in its input: (batch, channels, *space)."""
+    own = own_convolutions(xp)
+    if own is not None and y.size and weight.size:
+        return own.spread(wide(y), wide(weight), space, geometry, groups)
     stride, padding, dilation = geometry
     matrix = xp.swapaxes(_weight_matrix(wide(weight), groups), 1, 2)
     size, places = weight.shape[2:], y.shape[2:]
@@ -294,6 +300,9 @@ def weight_sums(
     xp: ModuleType, x: Array, y: Array, size: Ints, geometry: Geometry, groups: int
 ) -> Array:
     """The adjoint of `correlate` in its weight: (y's channels, x's channels of a group, *size)."""
+    own = own_convolutions(xp)
+    if own is not None and x.size and y.size:
+        return own.weight_sums(wide(x), wide(y), size, geometry, groups)
     places = y.shape[2:]
     inner, outer = _by_group(wide(x), groups), _by_group(wide(y), groups)
     outer = outer.reshape(*outer.shape[:3], prod(places))
