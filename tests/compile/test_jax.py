@@ -58,3 +58,21 @@ def no_jax(monkeypatch):
 def test_without_jax_the_error_says_how_to_install_it(no_jax):
     with pytest.raises(NotImplementedError, match=r"pip install 'maquette\[jax\]'"):
         mq.compile(lambda x: x, backend="jax")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("steps", [(1, 1, 1, 1), (2, 1, 1, 2), (2, 0, 2, 1), (3, 1, 1, 4)])
+def test_convolutions_and_their_gradients_are_xlas_own(steps, transposed):
+    stride, padding, dilation, groups = steps
+    name = "conv_transpose2d" if transposed else "conv2d"
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+
+    def f(x, w):
+        out = getattr(torch.nn.functional, name)(x, w, **options)
+        return out.detach(), *[g.detach() for g in torch.autograd.grad((out * out).sum(), (x, w))]
+
+    mq.manual_seed(0)
+    x, w = mq.randn(2, 4, 9, 8), mq.randn(4, 4 // groups if not transposed else 2, 3, 3)
+    given = [t.requires_grad_() for t in (x, w)]
+    for a, b in zip(f(*given), mq.compile(f, backend="jax")(*given)):
+        assert torch.allclose(a, b, atol=1e-3, rtol=1e-4)
