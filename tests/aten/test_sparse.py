@@ -214,3 +214,28 @@ def test_operators_are_there_by_name() -> None:
     assert (
         ops.aten._validate_sparse_coo_tensor_args(coo()._indices(), coo()._values(), [2, 3]) is None
     )
+
+
+def test_sizes_change_in_place() -> None:
+    s = coo()
+    assert s.t_() is s
+    assert (tuple(s.shape), s.to_dense().tolist()) == ((3, 2), coo().to_dense().t().tolist())
+    assert tuple(s.resize_as_(coo().coalesce().sparse_resize_(mq.Size((4, 5)), 2, 0)).shape) == (
+        4,
+        5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "words", "error"),
+    [
+        (lambda: coo().asin_(), "asin_ requires coalesced input", RuntimeError),
+        (lambda: coo().permute(1, 0, 0), "does not match the length", RuntimeError),
+        (lambda: coo().unsqueeze(4), "out of range", IndexError),
+        (lambda: coo().select(0, 5), "out of range", IndexError),
+        (lambda: torch.sparse.mm(coo(), coo()), "cannot be multiplied", RuntimeError),
+    ],
+)
+def test_more_refusals(call, words: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=words):
+        call()

@@ -295,6 +295,12 @@ def spdiags(
     layout: Layout | None = None,
 ) -> Tensor:
     """A sparse matrix with rows of ``diagonals`` along the diagonals at ``offsets``."""
+    if diagonals.ndim > 2:
+        raise RuntimeError(f"Diagonals must be vector or matrix, got {diagonals.ndim} dimensions")
+    if len(shape) != 2:
+        raise RuntimeError(f"Output shape must be 2d, got {list(shape)}")
+    if offsets.ndim > 1:
+        raise RuntimeError(f"Offsets must be scalar or vector, got {offsets.ndim} dimensions")
     rows = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
     places = offsets.reshape((-1,))
     if rows.size(0) != places.numel():
@@ -302,8 +308,6 @@ def spdiags(
             f"Number of diagonals ({rows.size(0)}) does not match the number of offsets "
             f"({places.numel()})"
         )
-    if len(shape) != 2:
-        raise RuntimeError(f"Output shape must be 2d, got {list(shape)}")
     if len(set(places.tolist())) != places.numel():
         raise RuntimeError("Offset tensor contains duplicate values")
     columns = ops.aten.arange(rows.size(1), device=rows.device).expand(rows.shape)

@@ -115,7 +115,11 @@ def _writing(form: OpOverload, function: Callable[..., object]) -> Callable[...,
     arguments = form._schema.arguments
     outs = [i for i, a in enumerate(arguments) if a.is_out]
 
+    needs_coalesced = getattr(function, "needs_coalesced", False)
+
     def in_place(*params: Any) -> object:
+        if needs_coalesced and not getattr(parts_of(params[0]), "coalesced", True):
+            raise RuntimeError(f"{form._opname} requires coalesced input")
         return become(form, params[0], function(*params))
 
     def out(*params: Any) -> object:

@@ -62,6 +62,8 @@ def _on_values(name: str, *, linear: bool) -> None:
         found: Tensor = op(parts_of(t).values, *rest)
         return with_values(t, found)
 
+    if not linear:
+        kernel.needs_coalesced = True  # type: ignore[attr-defined]  # in place, parts stay
     for_sparse(name)(kernel)
 
 

@@ -72,6 +72,7 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _sparse_product(left: Tensor, right: Tensor) -> Tensor:
+    _check_matrices("_sparse_sparse_matmul", left, right)
     check(
         left.dtype is right.dtype,
         lambda: f"mm: expected matrices of one dtype, got {left.dtype} and {right.dtype}",

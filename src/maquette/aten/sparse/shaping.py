@@ -11,7 +11,7 @@ from maquette.aten.sparse.primitives import selected_columns
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check
+from maquette.core.errors import check, check_index
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import (
     sparse_bsc,
@@ -308,6 +308,11 @@ def resize_as_sparse_kernel(self: Tensor, the_template: Tensor) -> Tensor:
     return _resize(self, the_template.meta.shape, sparse, dense, clear=not nnz_of(self))
 
 
+@for_coo("resize_as_")
+def resize_as_kernel(self: Tensor, the_template: Tensor, memory_format: object) -> Tensor:
+    return resize_as_sparse_kernel(self, the_template)
+
+
 # --- turned -----------------------------------------------------------------------------------
 
 _TURNED = {
@@ -384,14 +389,39 @@ def t_kernel(self: Tensor) -> Tensor:
     return transpose_kernel(self, 0, 0 if self.meta.ndim < 2 else 1)
 
 
+def _take_over(self: Tensor, made: Tensor) -> Tensor:
+    """Have a tensor be what was made of it, as operators that change sizes in place do."""
+    self.meta = made.meta
+    set_parts(self, parts_of(made))
+    return self
+
+
+@for_coo("transpose_")
+def transpose__kernel(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    return _take_over(self, transpose_kernel(self, dim0, dim1))
+
+
+@for_coo("t_")
+def t__kernel(self: Tensor) -> Tensor:
+    return _take_over(self, t_kernel(self))
+
+
 @for_coo("permute")
 def permute_kernel(self: Tensor, dims: Sequence[int]) -> Tensor:
     order = [self._wrap(d) for d in dims]
     parts = coo_parts(self)
     sparse = parts.indices.meta.shape[0]
     check(
-        len(order) == self.meta.ndim and len(set(order)) == len(order),
-        lambda: f"permute: dims {list(dims)} are no order of {self.meta.ndim} dimensions",
+        len(order) == self.meta.ndim,
+        lambda: (
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {self.meta.ndim} is "
+            f"not equal to len(dims) = {len(order)}"
+        ),
+    )
+    check(
+        len(set(order)) == len(order),
+        lambda: f"permute(sparse_coo): duplicate dims are not allowed, got {list(dims)}",
     )
     check(
         all(d < sparse for d in order[:sparse]),
@@ -411,6 +441,13 @@ def permute_kernel(self: Tensor, dims: Sequence[int]) -> Tensor:
 @for_coo("unsqueeze")
 def unsqueeze_kernel(self: Tensor, dim: int) -> Tensor:
     rank = self.meta.ndim + 1
+    check_index(
+        -rank <= dim < rank,
+        lambda: (
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got "
+            f"{dim})"
+        ),
+    )
     at = dim % rank
     parts = coo_parts(self)
     sparse, count = parts.indices.meta.shape
@@ -453,7 +490,7 @@ def index_select_kernel(self: Tensor, dim: int, index: Tensor) -> Tensor:
 def select_kernel(self: Tensor, dim: int, index: int) -> Tensor:
     at = self._wrap(dim)
     extent = self.meta.shape[at]
-    check(
+    check_index(
         -extent <= index < extent,
         lambda: (
             f"select(): index {index} out of range for tensor of size {list(self.meta.shape)} at "
@@ -473,7 +510,7 @@ def select_kernel(self: Tensor, dim: int, index: int) -> Tensor:
     here, _ = selected_columns(parts.indices[at].contiguous(), wanted)
     values = parts.values.index_select(0, here)
     if sparse == 1:
-        found: Tensor = values.sum(0)
+        found: Tensor = values.sum(0, dtype=self.meta.dtype)
         return found
     kept = [i for i in range(sparse) if i != at]
     indices = parts.indices[kept].index_select(1, here)
