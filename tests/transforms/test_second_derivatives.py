@@ -12,7 +12,7 @@ NORMS = {
     "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
     "batch_norm in use": lambda x: F.batch_norm(x, mq.ones(6).double(), mq.ones(6).double()),
     "instance_norm": F.instance_norm,
-    "logsumexp": lambda x: mq.logsumexp(x, 1, keepdim=True) + x,
+    "logcumsumexp": lambda x: x.logcumsumexp(1),
 }
 
 
@@ -30,3 +30,11 @@ def test_T71_second_derivatives_agree_in_both_orders(function):
     reverse = grad(lambda t: (jvp(function, (t,), (v,))[1] * c).sum())(x)
     assert mq.allclose(forward, expected, rtol=1e-5, atol=1e-6)
     assert mq.allclose(reverse, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_T71_logcumsumexp_moves_right_over_a_wide_range():
+    x, v = mq.tensor([-1000.0, 0.0, 3.0, -5.0]), mq.tensor([1.0, -2.0, 0.0, 4.0])
+    _, moved = jvp(lambda t: t.logcumsumexp(0), (x,), (v,))
+    assert moved[:2].tolist() == [1, -2]
+    weights = mq.tensor([0.0, 0.0, 3.0, -5.0]).exp() * mq.tensor([0.0, 1, 1, 1])
+    assert mq.allclose(moved[3], (weights * v).sum() / weights.sum())

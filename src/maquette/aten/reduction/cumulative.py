@@ -242,15 +242,22 @@ logcumsumexp.derivative(
 
 
 @logcumsumexp.tangent
-def logcumsumexp_tangent(self: Tensor, self_t: Tensor, dim: int) -> Tensor:
-    """The mean of the tangents so far, weighted with the exponentials."""
+def logcumsumexp_tangent(self: Tensor, self_t: Tensor, dim: int, result: Tensor) -> Tensor:
+    """The mean of the tangents so far, weighted with the exponentials; in logarithms if real."""
     if not self.meta.ndim:
         return self_t.clone()
-    highest = (self.real if self.is_complex() else self).amax(dim, True).detach()
-    highest = highest.masked_fill(highest.isinf(), 0)
-    weights = (self - highest).exp()
-    moved: Tensor = (self_t * weights).cumsum(dim) / weights.cumsum(dim)
-    return moved
+    if self.is_complex():
+        weights = (self - self.real.amax(dim, True).detach()).exp()
+        moved: Tensor = (self_t * weights).cumsum(dim) / weights.cumsum(dim)
+        return moved
+    lowest, one = self.new_full((), _LOWEST_LOG), self.new_ones(())
+
+    def part(sign: Tensor) -> Tensor:
+        logs = aten.where(sign, aten.where(sign, self_t, one).abs().log(), lowest)
+        found: Tensor = ((self + logs).logcumsumexp(dim) - result).exp()
+        return found
+
+    return part(self_t > 0) - part(self_t < 0)
 
 
 logcumsumexp.exact_out()
