@@ -39,3 +39,9 @@ def test_what_is_no_bool_is_refused() -> None:
         torch.use_deterministic_algorithms(1)
     with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
         torch.set_deterministic_debug_mode(7)
+
+
+def test_what_resizing_adds_is_filled(determinism: None) -> None:
+    x = torch.ones(2).resize_(4)
+    assert x[:2].tolist() == [1.0, 1.0]
+    assert x[2:].isnan().all()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from maquette.core.determinism import Determinism, left_unset
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
@@ -85,9 +88,20 @@ def _counting_changes(op: OpOverload, ks: int) -> Callable[..., object]:
         size = given.meta.shape if isinstance(given, Tensor) else given
         if size == self.meta.shape:
             return op.run(ks & ~ADINPLACE, (self, given, memory_format))
-        return count(ks, self, given, memory_format)
+        before = self._storage.nbytes() // self.meta.itemsize
+        resized = count(ks, self, given, memory_format)
+        if Determinism.enabled:
+            _fill_new(self, before)
+        return resized
 
     return kernel
+
+
+def _fill_new(t: Tensor, before: int) -> None:
+    """Fill the elements that a storage of so many did not have, where programs ask for it."""
+    data = t._data
+    if isinstance(data, np.ndarray) and data.flags.c_contiguous and not t.meta.offset:
+        left_unset(data.reshape(-1)[before:])
 
 
 resize_.op.register(DispatchKey.ADInplaceOrView, Kernel(_counting_changes))
