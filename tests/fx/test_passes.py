@@ -9,10 +9,13 @@ import maquette as mq
 from maquette import fx, nn
 from maquette.fx.passes.const_fold import split_const_subgraphs
 from maquette.fx.passes.dialect.common.cse_pass import CSEPass
+from maquette.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from maquette.fx.passes.infra.pass_base import PassResult
 from maquette.fx.passes.infra.pass_manager import PassManager, this_before_that_pass_constraint
+from maquette.fx.passes.operator_support import OperatorSupportBase
 from maquette.fx.passes.shape_prop import ShapeProp
 from maquette.fx.passes.split_module import split_module
+from maquette.fx.passes.utils.fuser_utils import fuse_by_partitions
 from maquette.fx.passes.utils.matcher_utils import SubgraphMatcher
 from maquette.fx.subgraph_rewriter import replace_pattern
 
@@ -114,3 +117,31 @@ def test_pass_managers_order_passes_and_name_what_failed() -> None:
     with pytest.raises(Exception, match=r"running the 'second' pass after .*\['first'\]"):
         manager(fx.symbolic_trace(lambda x: x))
     assert ran == ["first", "second"]
+
+
+class OnlyAdd(OperatorSupportBase):
+    def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
+        return node.op == "call_function" and node.target is operator.add
+
+
+def test_what_a_backend_supports_is_fused_without_circles():
+    def program(a: mq.Tensor, b: mq.Tensor) -> mq.Tensor:
+        c = a + b
+        d = c.relu()
+        return c + d + b
+
+    traced = fx.symbolic_trace(program)
+    partitioner = CapabilityBasedPartitioner(traced, OnlyAdd(), allows_single_node_partition=True)
+    parts = partitioner.propose_partitions()
+    assert sorted(sorted(n.name for n in p.nodes) for p in parts) == [["add"], ["add_1", "add_2"]]
+    fused = partitioner.fuse_partitions(parts)
+    assert [n.op for n in fused.graph.nodes].count("call_module") == 2
+    x = mq.tensor([1.0, -2.0])
+    assert mq.equal(fused(x, x), program(x, x))
+
+
+def test_nodes_that_cannot_run_as_one_are_refused():
+    traced = fx.symbolic_trace(lambda x: (x + 1).relu() + (x + 1))
+    nodes = [n for n in traced.graph.nodes if n.target is operator.add]
+    with pytest.raises(AssertionError, match="dependency cycles"):
+        fuse_by_partitions(traced, [[nodes[0], nodes[2]]])

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-_MODULES = ("const_fold", "infra", "shape_prop", "split_module", "utils")
+_MODULES = (
+    "const_fold", "fake_tensor_prop", "infra", "operator_support", "reinplace", "shape_prop",
+    "split_module", "tools_common", "utils",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> ModuleType:
