@@ -37,7 +37,8 @@ def solving(op: OpOverload) -> Callable[..., Any]:
 
 
 family(
-    "cholesky_solve linalg_ldl_solve linalg_lu_solve linalg_solve_triangular triangular_solve",
+    "cholesky_solve linalg_ldl_solve linalg_lu_solve linalg_solve_triangular triangular_solve "
+    "_cdist_backward",
     solving,
 )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from maquette.aten.batching.forms import VmapInfo, aten, leading, rank_of, to_front
+from maquette.aten.batching.forms import VmapInfo, aten, rank_of, to_front
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.rules import decomposition_for, family, rule_for
+from maquette.transforms.rules import decomposition_for, rule_for
 
 
 def _ranks(name: str, in_dims: Any, tensors: Any, wanted: Any) -> None:
@@ -108,9 +108,6 @@ def trilinear(
         if sumdim
         else (wide(i1, e1) * wide(i2, e2) * wide(i3, e3))
     )
-
-
-family("_cdist_backward", leading)
 
 
 @decomposition_for("_cdist_forward")
