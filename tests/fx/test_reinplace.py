@@ -64,11 +64,11 @@ def check(seeds):
             warnings.simplefilter("ignore")
             plain = function_of(program, {})(*plain_in)
             traced = make_fx(functionalize(function_of(program, {})))(*traced_in)
-        traced.graph.eliminate_dead_code()  # calls that were refused are in it
-        module = reinplace(traced, *inputs_of(program))
-        names = [str(n.target) for n in module.graph.nodes]
-        changed += any("_." in name and "copy_" not in name for name in names)
-        out = module(*inputs)
+            traced.graph.eliminate_dead_code()  # calls that were refused are in it
+            module = reinplace(traced, *inputs_of(program))
+            names = [str(n.target) for n in module.graph.nodes]
+            changed += any("_." in name and "copy_" not in name for name in names)
+            out = module(*inputs)
         assert all(same(numbers(a), numbers(b)) for a, b in zip(plain, out, strict=True)), seed
         for a, b in zip(plain_in, inputs, strict=True):
             assert a.meta is not b.meta or same(numbers(a), numbers(b)), seed

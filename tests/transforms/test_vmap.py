@@ -1,5 +1,7 @@
 """`vmap`: inputs, outputs, refusals (T68, T69)."""
 
+import math
+
 import pytest
 
 import maquette as mq
@@ -156,3 +158,19 @@ def test_T69_log_sigmoid_writes_a_batch():
     x, out = mq.arange(6.0).view(2, 3), mq.empty(2, 3)
     vmap(lambda t, o: mq.ops.aten.log_sigmoid.out(t, out=o))(x, out)
     assert mq.equal(out, mq.ops.aten.log_sigmoid(x))
+
+
+@pytest.mark.parametrize("shapes", [((), ()), ((3,), ()), ((), (1,)), ((3,), (2,))])
+def test_gather_takes_examples_of_rank_0_beside_those_of_rank_1(shapes):
+    data, index = shapes
+    x = mq.arange(float(4 * math.prod(data))).view(4, *data)
+    at = mq.zeros(4, *index, dtype=mq.int64)
+    each = mq.stack([a.gather(0, i) for a, i in zip(x, at)])
+    assert mq.equal(vmap(lambda a, i: a.gather(0, i))(x, at), each)
+
+
+def test_the_weight_of_one_row_is_told_without_a_reduction():
+    rows, target = mq.randn(4, 5), mq.tensor([0, 1, 2, 3])
+    op = mq.ops.aten.nll_loss_forward
+    total = vmap(lambda x, t: op(x, t, None, 0, -100))(rows, target)[1]
+    assert total.tolist() == [op(x, t, None, 0, -100)[1].item() for x, t in zip(rows, target)]

@@ -60,11 +60,13 @@ def wrapped(dim: int, rank: int) -> int:
     return dim % least
 
 
-def along(op: OpOverload) -> Rule:
+def along(op: OpOverload, like: int | None = None) -> Rule:
     """Operators with dimensions as parameters: each counts one more. The batch stays in front.
 
     All tensors get the batch, and an example of rank 0 a dimension that is taken away again.
-    Parameters that are None, or an empty list, stand for all dimensions.
+    Parameters that are None, or an empty list, stand for all dimensions. like: the tensor argument
+    whose rank the result has, where operands of rank 0 and 1 go together, as an index and what it
+    is an index of.
     """
     arguments = op._schema.arguments
     positions = [i for i, a in enumerate(arguments) if a.name in _DIM_NAMES]
@@ -76,13 +78,15 @@ def along(op: OpOverload) -> Rule:
         given = [*args, *(kwargs[a.name] for a in arguments[count:])]
         dims = [*in_dims, *[None] * (len(given) - count)]
         rank = rank_of(given[tensors[0]], dims[tensors[0]])
+        whole = rank if like is None else rank_of(given[tensors[like]], dims[tensors[like]])
         for i in tensors:
-            given[i] = to_front(given[i], dims[i], info.batch_size, 1 if rank == 0 else 0)
+            own = rank if like is None else rank_of(given[i], dims[i])
+            given[i] = to_front(given[i], dims[i], info.batch_size, 1 if own == 0 else 0)
         for i in positions:
             given[i] = _shifted(given[i], rank)
         keywords = {a.name: v for a, v in zip(arguments[count:], given[count:])}
         result = op(*given[:count], **keywords)
-        return (result, 0) if rank else (_without_last(result), 0)
+        return (result, 0) if whole else (_without_last(result), 0)
 
     assert names or not positions
     return rule

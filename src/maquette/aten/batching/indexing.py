@@ -7,6 +7,7 @@ not leaves the batch alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from maquette.aten.batching.forms import VmapInfo, along, aten, rank_of, to_front, wrapped
@@ -14,7 +15,9 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import refuse_unbatched_target
 from maquette.transforms.rules import decomposition_for, family, rule_for
 
-family("gather scatter.src scatter.value scatter_add scatter.reduce scatter.value_reduce", along)
+family("gather", partial(along, like=1))
+_SCATTERS = "scatter.src scatter.value scatter_add scatter.reduce scatter.value_reduce"
+family(_SCATTERS, partial(along, like=0))
 family("scatter_reduce.two", along)
 
 

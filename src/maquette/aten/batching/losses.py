@@ -93,8 +93,8 @@ def _nll_forward(
     losses = -self.gather(dim, index.unsqueeze(dim)).squeeze(dim)
     losses = aten.where(share == 0, 0, losses) * share
     total = share.sum()
-    if reduction == NONE:
-        return losses, aten.zeros_like(total)
+    if reduction == NONE:  # of one row the operator tells the weight all the same
+        return losses, total if self.dim() == 1 else aten.zeros_like(total)
     if reduction == SUM:
         return losses.sum(), total
     return losses.sum() / total, total
