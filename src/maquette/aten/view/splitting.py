@@ -195,11 +195,11 @@ def _in_sections(self: Tensor, sections: int, dim: int) -> list[object]:
     axis = wrap_dim(dim, self.meta.ndim)
     check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")
     size = self.meta.shape[axis]
-    least, larger = size // sections, size % sections
     begin = 0
     found: list[object] = []
     for section in range(sections):
-        end = begin + least + (section < larger)
+        # The first of them get one more where they do not come out even; no branch, for symbols.
+        end = begin + (size + sections - 1 - section) // sections
         found.append(self.slice(axis, begin, end, 1))
         begin = end
     return found
