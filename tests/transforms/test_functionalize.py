@@ -357,3 +357,14 @@ def test_functional_tensors_need_their_mode():
         x = FunctionalTensor.to_functional(plain)
     with pytest.raises(RuntimeError, match="on its own"):
         x.add(1)
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_write_to_one_copy_of_an_expanded_tensor_is_a_write_to_all(row):
+    def f(x):
+        base = x.clone()
+        base.expand(3, 4)[row].mul_(2)
+        return base
+
+    x = mq.tensor([0.0, 1.0, float("nan"), -3.0])
+    assert mq.equal(functionalize(f)(x)[[0, 1, 3]], f(x)[[0, 1, 3]])

@@ -13,7 +13,7 @@ from maquette.aten.common.operators import aten
 from maquette.aten.elementwise import complex_parts, conjugate
 from maquette.aten.view import splitting, views
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import dtype
+from maquette.core.dtype import dtype, int8
 from maquette.core.layout import contiguous_format
 from maquette.core.views import view_strides
 from maquette.tensor.tensor import Tensor
@@ -219,11 +219,21 @@ _unfold_shape: Any = views.unfold.facts.shape
 def expand_inverse(
     views: Views, value: Tensor, new: Tensor, part: int, size: Ints, implicit: bool
 ) -> object:
-    """Every copy of an element was given the same value: take the first of each."""
+    """Of the copies of an element the one that is new: a write to one is a write to all."""
     shape = value.meta.shape
     for _ in range(new.meta.ndim - len(shape)):
-        new = aten.select(new, 0, 0)
+        new = aten.select(_new_of_copies(value, new, 0), 0, 0)
     for dim, length in enumerate(shape):
         if new.meta.shape[dim] != length:
-            new = aten.slice(new, dim, 0, length)
+            new = _new_of_copies(value, new, dim)
     return new
+
+
+def _new_of_copies(value: Tensor, new: Tensor, dim: int) -> Tensor:
+    """The first copy along ``dim`` that is not the old value, one long; the first of equal ones."""
+    if new.meta.shape[dim] == 0:
+        return aten.expand(value, (*new.meta.shape[:dim], 1, *new.meta.shape[dim + 1 :]))
+    both_nan = aten.logical_and(aten.ne(new, new), aten.ne(value, value))
+    changed = aten.logical_and(aten.ne(new, value), aten.logical_not(both_nan))
+    first = aten.argmax(aten._to_copy(changed, dtype=int8), dim, True)
+    return aten.gather(new, dim, first)
