@@ -25,7 +25,8 @@ Message = Callable[[], str] | None
 # --- checks -----------------------------------------------------------------------------------
 
 
-def _check_with(error: type[Exception], cond: Bool, message: Message) -> None:
+def check_with(error: type[Exception], cond: Bool, message: Message) -> None:
+    """`check` with an error class of one's own."""
     if cond.__class__ is not bool and not isinstance(cond, SymBool):
         raise TypeError(f"cond must be a bool, but got {type(cond)}")
     if message is not None and not callable(message):
@@ -42,36 +43,41 @@ def _check_with(error: type[Exception], cond: Bool, message: Message) -> None:
 
 def check(cond: Bool, message: Message = None) -> None:
     """Hold a condition true: RuntimeError if it is known to be false, else assumed (F135, F136)."""
-    _check_with(RuntimeError, cond, message)
+    check_with(RuntimeError, cond, message)
 
 
 def check_index(cond: Bool, message: Message = None) -> None:
     """`check` that raises IndexError."""
-    _check_with(IndexError, cond, message)
+    check_with(IndexError, cond, message)
 
 
 def check_type(cond: Bool, message: Message = None) -> None:
     """`check` that raises TypeError."""
-    _check_with(TypeError, cond, message)
+    check_with(TypeError, cond, message)
 
 
 def check_value(cond: Bool, message: Message = None) -> None:
     """`check` that raises ValueError."""
-    _check_with(ValueError, cond, message)
+    check_with(ValueError, cond, message)
 
 
 def check_not_implemented(cond: Bool, message: Message = None) -> None:
     """`check` that raises NotImplementedError."""
-    _check_with(NotImplementedError, cond, message)
+    check_with(NotImplementedError, cond, message)
 
 
 def check_tensor_all(cond: Any, message: Message = None) -> None:
     """`check` that all elements of a bool tensor are true; TypeError for anything else."""
+    check_tensor_all_with(RuntimeError, cond, message)
+
+
+def check_tensor_all_with(error: type[Exception], cond: Any, message: Message = None) -> None:
+    """`check_tensor_all` with an error class of one's own."""
     if not hasattr(cond, "dtype"):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if str(cond.dtype) != "torch.bool":
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
-    _check_with(RuntimeError, bool(cond.all().item()), message)
+    check_with(error, bool(cond.all().item()), message)
 
 
 def check_is_size(i: Number, message: Message = None, *, max: Number = None) -> None:

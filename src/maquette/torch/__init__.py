@@ -124,6 +124,8 @@ _HERE = {
             "_check_not_implemented",
             "_check_is_size",
             "_check_tensor_all",
+            "_check_tensor_all_with",
+            "_check_with",
             "sym_fresh_size",
             "_sym_sqrt",
             "_sym_log2",

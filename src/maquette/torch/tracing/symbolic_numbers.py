@@ -21,12 +21,19 @@ from maquette.symbolic import (
     sym_not,
     sym_sum,
 )
-from maquette.symbolic.checks import sym_fresh_size, sym_log2, sym_sqrt
+from maquette.symbolic.checks import (
+    check_tensor_all_with,
+    check_with,
+    sym_fresh_size,
+    sym_log2,
+    sym_sqrt,
+)
 
 _sym_sqrt, _sym_log2 = sym_sqrt, sym_log2
 _check, _check_index, _check_type, _check_value = check, check_index, check_type, check_value
 _check_not_implemented, _check_tensor_all = check_not_implemented, check_tensor_all
 _check_is_size = check_is_size
+_check_with, _check_tensor_all_with = check_with, check_tensor_all_with
 
 __all__ = [
     "sym_constrain_range",

@@ -1,0 +1,175 @@
+"""`torch.utils.flop_counter`: the FLOPs of matrix products, convolutions and attention, by module.
+
+The counts are the operators' own (`maquette.library.costs`); which operators are counted is
+PyTorch's choice. `maquette plan` counts all operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from maquette.dispatch.modes import TorchDispatchMode
+from maquette.dispatch.module_calls import around_modules
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tls import node_observers, tls
+from maquette.library.costs import cost_of
+
+_COUNTED = frozenset(
+    f"aten::{name}"
+    for name in (
+        "mm addmm bmm baddbmm _scaled_mm convolution _convolution convolution_backward "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_backward "
+        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward"
+    ).split()
+)
+_GLOBAL = "Global"
+
+
+class _Watcher(TorchDispatchMode):
+    """Tells a counter of every operator, with the modules that it runs in."""
+
+    def __init__(self, counter: FlopCounterMode) -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        if isinstance(func, OpOverload) and not self._counter.counts(func):
+            with self:  # in inference mode composites come whole: their parts are counted
+                parts = func.decompose(*args, **(kwargs or {}))
+            if parts is not NotImplemented:
+                return parts
+        st = tls.st
+        context = st.node_context
+        inside = self._counter.running
+        if not inside and isinstance(context, tuple):
+            inside = context  # in backward: where the node was made
+        st.node_context = inside
+        result = func(*args, **(kwargs or {}))
+        if isinstance(func, OpOverload):
+            self._counter.count(func, inside, args, kwargs or {}, result)
+        return result
+
+
+class FlopCounterMode:
+    """Counts FLOPs in a block: ``get_total_flops()``, ``get_flop_counts()``, ``get_table()``.
+
+    mods: not needed any more, as in PyTorch. depth: how deep the table goes into modules. display:
+    print the table at the end of the block. custom_mapping: from operators (packets) to functions
+    of shapes, ``f(*shapes, out_shape=shape)``, for operators not counted or counted differently.
+    """
+
+    def __init__(
+        self,
+        mods: object = None,
+        depth: int = 2,
+        display: bool = True,
+        custom_mapping: Mapping[Any, Callable[..., int]] | None = None,
+    ) -> None:
+        self.depth, self.display = depth, display
+        self.custom_mapping = dict(custom_mapping or {})
+        self.flop_counts: dict[str, Counter[Any]] = defaultdict(Counter)
+        self.running: tuple[str, ...] = ()
+        self._watcher = _Watcher(self)
+        self._around: Any = None
+
+    def counts(self, op: OpOverload) -> bool:
+        """Whether calls of an operator are counted."""
+        packet = op.overloadpacket
+        return packet in self.custom_mapping or packet._qualified_op_name in _COUNTED
+
+    def count(
+        self,
+        op: OpOverload,
+        modules: tuple[str, ...],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        result: object,
+    ) -> None:
+        """Add the FLOPs of one call to the whole and to each module that it ran in."""
+        packet = op.overloadpacket
+        own = self.custom_mapping.get(packet)
+        if own is not None:
+            named = {name: _shape(value) for name, value in kwargs.items()}
+            flops = own(*map(_shape, args), **named, out_shape=_shape(result))
+        elif self.counts(op):
+            flops = cost_of(op, args, kwargs, result).flops
+        else:
+            return
+        for name in {_GLOBAL, *modules}:
+            self.flop_counts[name][packet] += int(flops)
+
+    def get_total_flops(self) -> int:
+        """All FLOPs counted so far."""
+        return sum(self.flop_counts[_GLOBAL].values())
+
+    def get_flop_counts(self) -> dict[str, dict[Any, int]]:
+        """For each module by its path, and for ``"Global"``, the FLOPs by operator."""
+        return {name: dict(counts) for name, counts in self.flop_counts.items()}
+
+    def get_table(self, depth: int | None = None) -> str:
+        """The counts as text: modules to a depth, their operators, the share of the whole."""
+        deepest = self.depth if depth is None else depth
+        whole = self.get_total_flops() or 1
+        rows = [("Module", "FLOP", "% Total")]
+        named = sorted(name for name in self.flop_counts if name != _GLOBAL)
+        for name in [_GLOBAL, *named]:
+            level = 0 if name == _GLOBAL else name.count(".") + 1
+            if level > deepest:
+                continue
+            counts = self.flop_counts[name]
+            total = sum(counts.values())
+            rows.append((" " * level + name, f"{total:,}", f"{100 * total / whole:.2f}%"))
+            for packet, flops in counts.items():
+                row = (" " * level + f" - {packet}", f"{flops:,}", f"{100 * flops / whole:.2f}%")
+                rows.append(row)
+        wide = [max(len(row[i]) for row in rows) for i in range(3)]
+        return "\n".join(f"{a:{wide[0]}}  {b:>{wide[1]}}  {c:>{wide[2]}}" for a, b, c in rows)
+
+    def __enter__(self) -> FlopCounterMode:
+        self.flop_counts.clear()
+        self._around = around_modules(self._call)
+        self._around.__enter__()
+        node_observers.append(self)
+        self._watcher.__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._watcher.__exit__(*exc)
+        node_observers.remove(self)
+        self._around.__exit__(None, None, None)
+        if self.display:
+            print(self.get_table())  # noqa: T201  # what PyTorch's prints
+
+    def _call(
+        self, module: Any, run: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> object:
+        before = self.running
+        self.running = (*before, self._path(module, before))
+        try:
+            return run(*args, **kwargs)
+        finally:
+            self.running = before
+            if not before:
+                tls.st.node_context = None
+
+    def _path(self, module: Any, outer: tuple[str, ...]) -> str:
+        """The path of a module from the outermost one that runs, whose class begins it."""
+        if not outer:
+            self._names = {id(m): name for name, m in module.named_modules()}
+            self._root = type(module).__name__
+        name = self._names.get(id(module), type(module).__name__)
+        return f"{self._root}.{name}" if name else self._root
+
+
+def _shape(value: object) -> object:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_shape(v) for v in value)
+    return getattr(value, "shape", value)
