@@ -34,6 +34,7 @@ _LATER = {
     "maybe_get_fake_mode": "maquette.fake.detecting",
     "safe_grad": "maquette.fake.describe",
     "safe_is_leaf": "maquette.fake.describe",
+    "try_convert_fake_to_real": "maquette.fake.to_real",
 }
 
 
@@ -70,5 +71,6 @@ __all__ = [
     "safe_grad",
     "safe_is_leaf",
     "track_fakes",
+    "try_convert_fake_to_real",
     "unset_fake_temporarily",
 ]

@@ -80,6 +80,13 @@ class Memo(Generic[T, S]):
         reference.key = key = id(original)
         self._entries[key] = (reference, weakref.ref(fake))
 
+    def original_of(self, fake: S) -> T | None:
+        """What ``fake`` was made of, if it lives; looks at every entry."""
+        for original, made in list(self._entries.values()):
+            if made() is fake:
+                return original()
+        return None
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -31,8 +31,8 @@ from maquette.fake.dynamic import result_with_unbacked
 from maquette.fake.exceptions import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    UnsupportedOperatorException,
 )
+from maquette.fake.fallback import without_rule
 from maquette.fake.mode import (
     ACTIVE,
     FAKE,
@@ -162,7 +162,7 @@ def _decomposed(op: OpOverload, ks: int) -> Callable[..., object]:
             inner = stack[-1].factory(op, ks)
             assert inner is not None
             return _under_mode(op, inner)
-    return _unsupported(op)
+    return bypassing(without_rule(op), "non-builtin")
 
 
 def _under_mode(op: OpOverload, inner: Callable[..., object]) -> Callable[..., object]:
@@ -229,13 +229,6 @@ def _check_fake(op: OpOverload, result: object, place: str) -> None:
     if isinstance(result, (tuple, list)):
         for r in result:
             _check_fake(op, r, place)
-
-
-def _unsupported(op: OpOverload) -> Callable[..., object]:
-    def kernel(ks: int, *params: object) -> object:
-        raise UnsupportedOperatorException(op)
-
-    return kernel
 
 
 def _general(

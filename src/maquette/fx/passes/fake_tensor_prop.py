@@ -11,6 +11,7 @@ from maquette.fx.graph_module import GraphModule
 from maquette.fx.interpreter import Interpreter
 from maquette.fx.node import Node, map_aggregate
 from maquette.fx.shapes import _extract_tensor_metadata
+from maquette.symbolic.bindings import compute_unbacked_bindings, rebind_unbacked
 from maquette.symbolic.shape_env import ShapeEnv
 from maquette.tensor.tensor import Tensor
 
@@ -20,7 +21,8 @@ class FakeTensorProp(Interpreter):
     """Runs a graph on fakes, and notes ``val`` and ``tensor_meta`` in each node's ``meta``.
 
     mode: whose fakes; a new one's where None is given. What a node gives beside tensors, a size
-    say, is in ``val`` too.
+    say, is in ``val`` too. Sizes that data decides are noted in ``unbacked_bindings``; when the
+    graph runs again, its fresh symbols become those of the first run.
     """
 
     def __init__(self, module: GraphModule, mode: FakeTensorMode | None = None) -> None:
@@ -42,7 +44,12 @@ class FakeTensorProp(Interpreter):
         described = map_aggregate(result, noted)
         if found:
             n.meta["tensor_meta"] = described
-        n.meta["val"] = result
+        env = self._mode.shape_env
+        rebind_unbacked(env, n, result)
+        n.meta["val"] = map_aggregate(result, _snapshot)
+        bindings = compute_unbacked_bindings(env, result)
+        if bindings:
+            n.meta["unbacked_bindings"] = bindings
         return result
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -60,6 +67,11 @@ class FakeTensorProp(Interpreter):
         """Run on arguments that are fakes of the mode already."""
         with self._mode:
             return super().run(*args)
+
+
+def _snapshot(value: Any) -> Any:
+    """A tensor without its history, which later nodes that write to it leave as it is."""
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def fake_mode_of(*args: Any) -> FakeTensorMode:
