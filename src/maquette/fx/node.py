@@ -14,6 +14,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from maquette.dispatch.base import OperatorBase
 from maquette.fx.compatibility import compatibility
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.names import qualified_name, type_text
@@ -507,10 +508,16 @@ def is_impure(node: Node, impure_random: bool = True) -> bool:
     return False
 
 
+def _has_effect(target: Any) -> bool:
+    from maquette.library.effects import get_effect
+
+    return isinstance(target, OperatorBase) and get_effect(target) is not None
+
+
 def _is_impure_function(target: Any, impure_random: bool) -> bool:
     if target in _side_effectful_functions:
         return True
     schema = getattr(target, "_schema", None)
-    if schema is not None and schema.is_mutable:
+    if schema is not None and (schema.is_mutable or _has_effect(target)):
         return True
     return impure_random and bool(getattr(target, "_nondeterministic_seeded", False))

@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -34,19 +35,28 @@ class FakeContext:
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> object:
         """A fresh unbacked size from ``min`` to ``max`` (F93).
 
-        Raises ValueError for a range that is none, or is symbolic; DynamicOutputShapeException in
-        a mode without a shape environment; RuntimeError on meta tensors.
+        Raises ValueError for a range that is none, or is symbolic; TypeError for bounds that are
+        no ints; DynamicOutputShapeException in a mode without a shape environment; RuntimeError on
+        meta tensors.
         """
         for bound in (min, max):
             if bound is not None and type(bound) is not int:
-                raise ValueError(f"new_dynamic_size: bounds are plain ints, got {min} and {max}")
+                error = ValueError if hasattr(bound, "node") else TypeError
+                raise error(f"new_dynamic_size: bounds are plain ints, got {min} and {max}")
         if min < 0:
             raise ValueError(f"new_dynamic_size: expected min to be 0 or more, got {min}")
         if max is not None and max < min:
             raise ValueError(f"new_dynamic_size: expected max >= min, got {min} and {max}")
         return self._make(min, max)
 
-    create_unbacked_symint = new_dynamic_size
+    def create_unbacked_symint(self, *, min: int = 2, max: int | None = None) -> object:
+        """As `new_dynamic_size`, from 2; deprecated."""
+        warnings.warn(
+            "create_unbacked_symint is deprecated: use new_dynamic_size",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.new_dynamic_size(min=min, max=max)
 
 
 def get_ctx() -> FakeContext | None:

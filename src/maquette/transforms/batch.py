@@ -29,6 +29,7 @@ from maquette.transforms.pointwise import (
     pointwise_call,
 )
 from maquette.transforms.randomness import drawing_for_each, random_call
+from maquette.transforms.rule_checks import BUILT_IN, checked_rule, unloopable_reason
 from maquette.transforms.rules import POINTWISE, Decomposition, rule_of
 
 
@@ -115,7 +116,8 @@ def _by_form(op: OpOverload) -> Call:
         return in_place_call(op)
     if written:
         return _by_twin(op)
-    return looped(op)
+    unloopable = unloopable_reason(op)
+    return _refusing(unloopable) if unloopable else looped(op)
 
 
 def _refusing(message: str) -> Call:
@@ -145,6 +147,8 @@ def _by_rule(op: OpOverload, rule: Callable[..., Any]) -> Call:
     keywords = [a.name for a in arguments if a.kwarg_only]
     count = len(arguments) - len(keywords)
     writes = any(a.is_write for a in arguments)
+    if op.namespace not in BUILT_IN:
+        rule = checked_rule(op, rule)
 
     def call(level: VmapLevel, params: Sequence[object]) -> object:
         dims: list[object] = []
@@ -167,7 +171,8 @@ def _by_twin(op: OpOverload) -> Call:
     """Compute by the functional form, then copy into what is written."""
     functional = op.functional_call
     if functional is None:
-        return looped(op)
+        unloopable = unloopable_reason(op)
+        return _refusing(unloopable) if unloopable else looped(op)
     if rule_of(functional.twin) is None and definition_of(functional.twin) is not None:
         return looped(op)  # the twin may be defined by this form
     resizes = op.form is Form.OUT
