@@ -18,6 +18,7 @@ from maquette.dispatch.base import OperatorBase
 from maquette.fx.compatibility import compatibility
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.names import qualified_name, type_text
+from maquette.library.effects import get_effect
 
 if TYPE_CHECKING:
     from maquette.fx.graph import Graph
@@ -509,8 +510,6 @@ def is_impure(node: Node, impure_random: bool = True) -> bool:
 
 
 def _has_effect(target: Any) -> bool:
-    from maquette.library.effects import get_effect
-
     return isinstance(target, OperatorBase) and get_effect(target) is not None
 
 
