@@ -27,6 +27,7 @@ PACKAGES = {
     "_subclasses.fake_tensor": "maquette.fake",
     "_subclasses.functional_tensor": "maquette.torch.tracing.functional_tensors",
     "_subclasses.meta_utils": "maquette.fake.meta_utils",
+    "_subclasses.schema_check_mode": "maquette.fake.schema_check",
     "_tensor": "maquette.tensor.tensor",
     "_tensor_str": "maquette.tensor.printing",
     "_utils": "maquette.torch.saving._utils",
