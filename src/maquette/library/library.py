@@ -8,7 +8,7 @@ The one idea: a library is a list of undo calls, run once, by `_destroy` or when
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place, fallthrough_kernel
@@ -27,6 +27,7 @@ from maquette.library import registrations
 from maquette.library.fakes import register_fake
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, canonical_name, find_overload
+from maquette.library.symm_mem import note_symm_mem_args
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
@@ -158,6 +159,11 @@ class Library:
         self._check_alive()
         name = self._qualified_name(op_name)
         register_fake(self, name, fn, caller_place(), allow_override=allow_override)
+
+    def register_symm_mem_args(self, op_name: str | OpOverload, arg_names: Iterable[str]) -> None:
+        """Note which arguments of an operator want symmetric memory (`symm_mem`)."""
+        self._check_alive()
+        self.on_destroy(note_symm_mem_args(self._qualified_name(op_name), arg_names))
 
     def on_destroy(self, undo: Undo) -> None:
         """Have ``undo`` called when the library ends."""

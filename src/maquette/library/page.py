@@ -196,6 +196,7 @@ class OperatorPage(functools.partial[Any]):
         become positions; the operator's shape rule and kernel then run on those. when: asked with
         metas and plain arguments whether it must be done.
         """
+
         def register(function: F) -> F:
             kernel = translating(name, when, function)  # type: ignore[arg-type]  # it gives a list
             self.op.register_for_good((DispatchKey.CPU, DispatchKey.CUDA), kernel)
