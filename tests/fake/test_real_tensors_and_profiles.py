@@ -27,7 +27,7 @@ def users() -> Iterator[Any]:
 
 @pytest.fixture
 def vision() -> Iterator[Any]:
-    lib = mq.library.Library("torchvision", "FRAGMENT")
+    lib = mq.library.Library("vision", "FRAGMENT")
     yield lib
     lib._destroy()
 
@@ -71,7 +71,7 @@ def test_F94_the_real_kernel_runs_on_zeros(m: mq.FakeTensorMode, vision: Any) ->
 
     vision.define("shrink(Tensor x) -> (Tensor, Scalar)")
     vision.impl("shrink", kernel, "CPU")
-    made, number = mq.ops.torchvision.shrink(m.from_tensor(mq.ones(3, 4).t()))
+    made, number = mq.ops.vision.shrink(m.from_tensor(mq.ones(3, 4).t()))
     assert seen == [(0.0, (1, 4), None)]
     assert (made.fake_mode, made.shape, number) == (m, (2, 5), 0.0)
 
@@ -80,14 +80,14 @@ def test_F94_a_result_that_is_an_input_is_its_fake(m: mq.FakeTensorMode, vision:
     vision.define("same_(Tensor(a!) x) -> Tensor(a!)")
     vision.impl("same_", lambda x: x, "CPU")
     x = m.from_tensor(mq.ones(3))
-    assert mq.ops.torchvision.same_(x) is x
+    assert mq.ops.vision.same_(x) is x
 
 
 def test_F94_other_namespaces_symbols_and_modes_do_not_fall_back(users: Any, vision: Any) -> None:
     for lib in (users, vision):
         lib.define("plain(Tensor x) -> Tensor")
         lib.impl("plain", lambda x: x + 1, "CPU")
-    x, op = mq.ones(3), mq.ops.torchvision.plain
+    x, op = mq.ones(3), mq.ops.vision.plain
     symbolic = mq.FakeTensorMode(shape_env=ShapeEnv())
     refusing = mq.FakeTensorMode(allow_fallback_kernels=False)
     for run, mode in (
@@ -102,14 +102,14 @@ def test_F95_an_undeclared_view_is_refused(m: mq.FakeTensorMode, vision: Any) ->
     vision.define("flat(Tensor x) -> Tensor")
     vision.impl("flat", lambda x: x.view(-1), "CPU")
     with pytest.raises(UnsupportedOperatorException):
-        mq.ops.torchvision.flat(m.from_tensor(mq.ones(3, 3)))
+        mq.ops.vision.flat(m.from_tensor(mq.ones(3, 3)))
 
 
 def test_F95_an_error_of_the_kernel_surfaces(m: mq.FakeTensorMode, vision: Any) -> None:
     vision.define("broken(Tensor x) -> Tensor")
     vision.impl("broken", lambda x: 1 / 0, "CPU")
     with pytest.raises(ZeroDivisionError):
-        mq.ops.torchvision.broken(m.from_tensor(mq.ones(3)))
+        mq.ops.vision.broken(m.from_tensor(mq.ones(3)))
 
 
 def test_F103_a_graph_that_runs_again_keeps_its_symbols() -> None:

@@ -22,9 +22,7 @@ from maquette.transforms.rules import operators
 
 BUILTIN = frozenset({"aten", "prims", "prim"})
 # Namespaces of libraries whose kernels are known to stand zeros.
-RUNS_ON_ZEROS = BUILTIN | {
-    "debugprims", "quantized", "torchaudio", "torchtext", "torchvision", "vision", "xformers",
-}  # fmt: skip
+RUNS_ON_ZEROS = BUILTIN | {"debugprims", "quantized", "torchaudio", "torchtext", "vision"}
 _SPARSE = K.functionality_bits(DispatchKey.Sparse) | K.functionality_bits(DispatchKey.SparseCsr)
 
 
