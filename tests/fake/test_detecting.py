@@ -1,7 +1,4 @@
-"""Which values are fake and whose, and how they are made one by one (F36, F40, F47).
-
-Of F39 all is here but what fakes are inside transforms.
-"""
+"""Which values are fake and whose, and how they are made one by one (F36, F40, F47)."""
 
 from __future__ import annotations
 
@@ -55,24 +52,24 @@ def test_F36_a_fake_of_another_mode_converts_to_one_of_this(m: mq.FakeTensorMode
     assert again.meta is a.meta
 
 
-def test_fakes_and_wrappers_of_fakes_are_fake(m: mq.FakeTensorMode) -> None:
+def test_F39_fakes_and_wrappers_of_fakes_are_fake(m: mq.FakeTensorMode) -> None:
     assert is_fake(fake(m))
     assert is_fake(two(fake(m), fake(m)))
     assert is_fake(two(fake(m), two(fake(m), fake(m))))
 
 
-def test_nothing_else_is(m: mq.FakeTensorMode) -> None:
+def test_F39_nothing_else_is(m: mq.FakeTensorMode) -> None:
     for value in (mq.ones(2), two(mq.ones(2), mq.ones(2)), 3, None, [fake(m)]):
         assert not is_fake(value)
         assert maybe_get_fake_mode(value) is None
 
 
-def test_a_wrapper_of_both_is_refused(m: mq.FakeTensorMode) -> None:
+def test_F39_a_wrapper_of_both_is_refused(m: mq.FakeTensorMode) -> None:
     with pytest.raises(AssertionError, match="Two wraps both fake and real"):
         is_fake(two(fake(m), mq.ones(2)))
 
 
-def test_the_mode_of_a_wrapper_is_that_of_its_fakes(m: mq.FakeTensorMode) -> None:
+def test_F39_the_mode_of_a_wrapper_is_that_of_its_fakes(m: mq.FakeTensorMode) -> None:
     assert maybe_get_fake_mode(fake(m)) is m
     assert maybe_get_fake_mode(two(fake(m), fake(m))) is m
     with pytest.raises(AssertionError, match="several modes"):

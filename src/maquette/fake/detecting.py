@@ -1,7 +1,7 @@
 """Which values are fake, and which mode they belong to (F39, F40).
 
 A tensor is fake if it is a `FakeTensor`, or wraps fakes: a wrapper subclass whose inner tensors
-are.
+are, or a tensor of some level of a function transform whose value is.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from maquette.dispatch.tls import tls
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import Wrapper
 
 
-class _Wrapper(Protocol):
+class _Flattening(Protocol):
     def __tensor_flatten__(self) -> tuple[list[str], object]: ...
 
 
 def _inner_tensors(t: object) -> Iterator[Tensor]:
     """The tensors that a wrapper subclass holds; what it holds besides is passed over."""
-    for name in cast(_Wrapper, t).__tensor_flatten__()[0]:
+    for name in cast(_Flattening, t).__tensor_flatten__()[0]:
         inner = getattr(t, name)
         if isinstance(inner, Tensor):
             yield inner
@@ -36,6 +37,8 @@ def is_fake(value: object) -> bool:
     """
     if isinstance(value, FakeTensor):
         return True
+    if isinstance(value, Wrapper):
+        return is_fake(value._value)
     if not is_traceable_wrapper_subclass(value):
         return False
     answers = [is_fake(inner) for inner in _inner_tensors(value)]
@@ -54,6 +57,8 @@ def maybe_get_fake_mode(value: object) -> FakeTensorMode | None:
     """
     if isinstance(value, FakeTensor):
         return value.fake_mode
+    if isinstance(value, Wrapper):
+        return maybe_get_fake_mode(value._value)
     if not is_traceable_wrapper_subclass(value):
         return None
     modes = [maybe_get_fake_mode(inner) for inner in _inner_tensors(value)]

@@ -22,12 +22,15 @@ class FakeTensorProp(Interpreter):
 
     mode: whose fakes; a new one's where None is given. What a node gives beside tensors, a size
     say, is in ``val`` too. Sizes that data decides are noted in ``unbacked_bindings``; when the
-    graph runs again, its fresh symbols become those of the first run.
+    graph runs again, its fresh symbols become those of the first run. A new one raises the epoch
+    of its mode by 1.
     """
 
     def __init__(self, module: GraphModule, mode: FakeTensorMode | None = None) -> None:
         super().__init__(module)
         self._mode = FakeTensorMode() if mode is None else mode
+        self._mode.epoch += 1
+        self._mode.reset_nt_tensor_id_counter()
 
     def run_node(self, n: Node) -> Any:
         """Run a node, and note what it gives."""
