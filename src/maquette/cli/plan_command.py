@@ -61,18 +61,19 @@ def run(options: argparse.Namespace) -> int:
     plan_options.check(options)
     limit = bytes_of("--fail-over", options.fail_over) if options.fail_over else None
     old = _read(options.diff) if options.diff else None
-    accelerator_of(options)
+    on = accelerator_of(options)
     started = time.perf_counter()
     symbols = plan_options.symbols_of(options)
     form = _closed_form(options, symbols) if symbols else None
     fit = _fit(options, symbols, form) if options.fit else None
     made, about = _plan(options, symbols)
     seconds = time.perf_counter() - started
-    _write(options, made, about)
+    _write(options, made, about, on)
     if options.json != "-":
         with _console() as console:
             print_report(made, console, title=_title(options, about), depth=options.depth)
-            _print_device(options, made, about, console)
+            if on is not None:
+                _print_device(options, made, about, on, console)
             if options.advise:
                 others = advise(options, made, about.model, lambda o: _plan(o, symbols)[0])
                 console.print(advice_table(others, made))
@@ -203,11 +204,8 @@ def _remarks(made: Plan) -> list[str]:
 
 
 def _print_device(
-    options: argparse.Namespace, made: Plan, about: Program, console: Console
+    options: argparse.Namespace, made: Plan, about: Program, on: Accelerator, console: Console
 ) -> None:
-    on = accelerator_of(options)
-    if on is None:
-        return
     least = bound(made.operators, on)
     items = _items(about, options, least.seconds)
     if options.price:
@@ -274,14 +272,16 @@ def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit)
     )
 
 
-def _write(options: argparse.Namespace, made: Plan, about: Program) -> None:
+def _write(
+    options: argparse.Namespace, made: Plan, about: Program, on: Accelerator | None
+) -> None:
     if options.json == "-":
         print(json.dumps(made.to_dict(), indent=1))
     writers: dict[str, Callable[[str], None]] = {
         "json": made.to_json,
         "csv": made.to_csv,
         "html": lambda path: made.to_html(path, _title(options, about)),
-        "trace": lambda path: write_trace(made, path, accelerator_of(options)),
+        "trace": lambda path: write_trace(made, path, on),
     }
     for option, write in writers.items():
         path = getattr(options, option)

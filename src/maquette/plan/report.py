@@ -148,11 +148,11 @@ def device_table(memory: DeviceMemory, on: Accelerator, least: Bound, items: str
     """What a device would hold, and the least time that it would take."""
     table = _table(f"On {on.name}", ("", "left"), ("", "right"), ("", "left"))
     driver = shown_by_driver(memory)
-    room = f"of {bytes_text(on.memory)}: {'fits' if driver <= on.memory else 'DOES NOT FIT'}"
+    fits = f"of {bytes_text(on.memory)}: {'fits' if driver <= on.memory else 'DOES NOT FIT'}"
     table.add_row("allocated", bytes_text(memory.allocated), "blocks of the caching allocator")
     share = f"{100 * memory.fragmentation:.1f} % never used, {memory.segments} segments"
     table.add_row("reserved", bytes_text(memory.reserved), share)
-    table.add_row("shown by nvidia-smi", bytes_text(driver), room)
+    table.add_row("shown by nvidia-smi", bytes_text(driver), fits)
     table.add_row("time, at the least", _seconds(least.seconds), items)
     for name, seconds in sorted(least.binding.items(), key=lambda pair: -pair[1]):
         share = f"{100 * seconds / least.seconds:.0f} %" if least.seconds else ""

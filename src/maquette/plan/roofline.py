@@ -87,7 +87,7 @@ def bound(operations: Sequence[Operation], on: Accelerator) -> Bound:
     phases: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for operation in operations:
-        seconds, by = _least(operation, on)
+        seconds, by = least_seconds(operation, on)
         binding[by] += seconds  # type: ignore[assignment]  # a Counter sums floats as well
         names[operation.name] += seconds  # type: ignore[assignment]
         phases[operation.phase] += seconds  # type: ignore[assignment]
@@ -99,7 +99,8 @@ def bound(operations: Sequence[Operation], on: Accelerator) -> Bound:
     return Bound(seconds, dict(binding), used, names.most_common(), dict(phases))
 
 
-def _least(operation: Operation, on: Accelerator) -> tuple[float, str]:
+def least_seconds(operation: Operation, on: Accelerator) -> tuple[float, str]:
+    """The least time of one operator, and what binds it: compute, memory or launch."""
     if not operation.bytes_moved and not operation.flops:
         return 0.0, "launch"  # a view, or nothing: no kernel
     times = {

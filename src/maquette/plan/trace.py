@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from maquette.plan.recorder import Allocation, Operation
-from maquette.plan.roofline import Accelerator, bound
+from maquette.plan.roofline import Accelerator, least_seconds
 
 if TYPE_CHECKING:
     from maquette.plan.plan import Plan
@@ -61,7 +61,7 @@ def _event(kind: str, name: str, at: float, track: int, **more: object) -> dict[
 def _starts(operators: Sequence[Operation], on: Accelerator | None) -> list[float]:
     starts = [0.0]
     for operation in operators:
-        took = 1.0 if on is None else bound([operation], on).seconds * 1e6
+        took = 1.0 if on is None else least_seconds(operation, on)[0] * 1e6
         starts.append(starts[-1] + took)
     return starts
 
