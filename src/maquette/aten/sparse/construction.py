@@ -475,6 +475,18 @@ comp_plain_value = define(
 )
 
 
+def _compressed(layout: Layout | None) -> Layout:
+    """A compressed layout; RuntimeError for any other, or none."""
+    check(
+        layout in COMPRESSED,
+        lambda: (
+            f"sparse_compressed_tensor expected sparse compressed tensor layout but got {layout}"
+        ),
+    )
+    assert layout is not None
+    return layout
+
+
 @comp_plain_value_size.composite
 def comp_plain_value_size_composite(
     compressed_indices: Tensor,
@@ -486,13 +498,7 @@ def comp_plain_value_size_composite(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Tensor:
-    check(
-        layout in COMPRESSED,
-        lambda: (
-            f"sparse_compressed_tensor expected sparse compressed tensor layout but got {layout}"
-        ),
-    )
-    assert layout is not None
+    layout = _compressed(layout)
     check_compressed(compressed_indices, plain_indices, values, size, layout)
     made: Tensor = _unsafe_compressed(
         compressed_indices, plain_indices, values, size, dtype=dtype, layout=layout, device=device
@@ -510,13 +516,7 @@ def comp_plain_value_composite(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Tensor:
-    check(
-        layout in COMPRESSED,
-        lambda: (
-            f"sparse_compressed_tensor expected sparse compressed tensor layout but got {layout}"
-        ),
-    )
-    assert layout is not None
+    layout = _compressed(layout)
     size = compressed_extent(compressed_indices, plain_indices, values, layout)
     made: Tensor = comp_plain_value_size(
         compressed_indices, plain_indices, values, size, dtype=dtype, layout=layout, device=device
