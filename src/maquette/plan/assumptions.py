@@ -22,7 +22,7 @@ from maquette.dispatch.schemas.matching import bind
 from maquette.fake.constants import running_for_real
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.fake.mode import FakeTensorMode
-from maquette.fake.tensor import fresh_fake
+from maquette.fake.tensor import fresh_fake, tensors_in
 from maquette.library.infer import rule_argument
 from maquette.tensor.tensor import Tensor
 
@@ -124,7 +124,7 @@ class _SmallAreReal(TorchDispatchMode):
         kwargs: Mapping | None = None,
     ) -> object:
         given = kwargs or {}
-        tensors = list(_tensors((args, given)))
+        tensors = list(tensors_in((args, tuple(given.values()))))
         device: Any = given.get("device")
         elsewhere = device is not None and getattr(device, "type", device) != "cpu"
         if elsewhere or any(t.fake_mode is not None for t in tensors):
@@ -135,19 +135,9 @@ class _SmallAreReal(TorchDispatchMode):
             return func(*args, **given)
 
 
-def _tensors(value: object) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from _tensors(v)
-    elif isinstance(value, dict):
-        yield from _tensors(tuple(value.values()))
-
-
 def _numel(result: object) -> int:
     """Elements of the results; as many as nobody calls small where one is not on the cpu."""
-    tensors = list(_tensors(result))
+    tensors = list(tensors_in(result))
     if any(t.meta.device.type != "cpu" for t in tensors):
         return SMALL + 1
     return sum(t.numel() for t in tensors)
