@@ -267,3 +267,17 @@ def test_T26_views_that_cannot_or_shall_not_have_a_history_get_none():
     assert view.is_leaf
     assert not base.detach().requires_grad
     assert not base.view(mq.int32).requires_grad
+
+
+def test_T26_whole_numbers_seen_by_a_function_of_views_may_be_written() -> None:
+    """Seed 4229 of the random programs: what has no history forbids nothing."""
+
+    class Seen(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            return x.view(x.shape)
+
+    seen = Seen.apply(mq.tensor([1, 2]))
+    seen.copy_(leaf(5.0, 6.0))
+    assert seen.tolist() == [5, 6]
+    assert not seen.requires_grad

@@ -75,3 +75,48 @@ def test_T51_arrays_beside_tensors() -> None:
     assert (t + np.ones(2)).dtype is mq.float64
     assert (t * np.float64(2)).dtype is mq.float32
     assert isinstance(np.sin(t), Tensor)
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "//", "%", "**", "@", "<", "&", "<<"])
+def test_T51_an_array_on_the_left_is_refused(op: str) -> None:
+    """Finding 20: as in PyTorch, also where the tensor is the array's right operand by `+=`."""
+    with pytest.raises(TypeError):
+        eval(f"a {op} t", {"a": np.ones(2, int), "t": mq.ones(2, dtype=mq.int64)})
+
+
+def test_T51_numpy_promotes_a_tensor_and_an_array() -> None:
+    t = mq.tensor([1, 2])
+    assert (t + np.float32([1, 2])).dtype is mq.float64  # PyTorch's own rule says float32
+    assert (t / np.array(2)).dtype is mq.float64
+    with pytest.raises(RuntimeError, match="requires grad"):
+        mq.ones(2, requires_grad=True) * np.ones(2)
+
+
+@pytest.mark.filterwarnings("error")
+def test_T51_arrays_are_compared_by_element() -> None:
+    t, a = mq.tensor([1, 2]), np.array([1, 3])
+    assert (t == a).tolist() == (a == t).tolist() == [True, False]
+    assert (t != a).tolist() == (a != t).tolist() == [False, True]
+    assert (t == np.array(["1", "2"])) is False
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t, n: mq.mul(t, n(2)),
+        lambda t, n: t.pow(n(2)),
+        lambda t, n: mq.clamp(t, n(1), max=n(3)),
+        lambda t, n: mq.full((2,), n(7)),
+        lambda t, n: mq.where(t > n(1), t, n(0)),
+        lambda t, n: mq.add(t, t, alpha=n(2)),
+        lambda t, n: t.norm(n(2)),
+        lambda t, n: n(3) < t,
+        lambda t, n: mq.arange(n(4)),
+    ],
+)
+@pytest.mark.parametrize("kind", [np.int32, np.float32, np.uint8, np.float16, np.longdouble])
+def test_T51_numpy_scalars_are_numbers(call: Callable[..., Tensor], kind: type[np.number]) -> None:
+    t = mq.tensor([1.0, 2.0])
+    expected = call(t, int if issubclass(kind, np.integer) else float)
+    found = call(t, kind)
+    assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())

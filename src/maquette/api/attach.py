@@ -10,10 +10,12 @@ from collections.abc import Callable
 from types import FrameType, MethodType
 from typing import Any
 
+import numpy as np
+
 from maquette.api.creation import as_tensor
 from maquette.api.from_schema import gives_method, method_face
 from maquette.api.layout_methods import SPARSE
-from maquette.core.fitting import check_int
+from maquette.core.fitting import check_int, plain
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.call import new_entry
 from maquette.dispatch.operator import WRITTEN_AT, OpOverload
@@ -47,7 +49,9 @@ def _binary(
             return by_number(self, other)
         if overrides_torch_function(type(other)):
             return call_torch_function(public(), (self, other), {})
-        converted = _as_operand(self, other)
+        if isinstance(other, np.generic):
+            return method(self, plain(other))  # a NumPy scalar counts as a number (T51)
+        converted = _compared(other) if dunder in _COMPARES else None
         return NotImplemented if converted is None else by_tensor(self, converted)
 
     WRITTEN_AT[method.__code__] = _call_of_method
@@ -81,13 +85,19 @@ def _overload(operator: str, overload: str) -> OpOverload:
     return found
 
 
-def _as_operand(self: Tensor, other: object) -> object:
-    item = getattr(other, "item", None)
-    if item is not None and getattr(other, "ndim", None) == 0:
-        return item()  # a NumPy scalar counts as a number (T51)
-    if hasattr(other, "__array__") and hasattr(other, "dtype"):
+# What compares a tensor with an array. All else, NumPy computes when the tensor is on the left
+# (`Tensor.__array_wrap__` makes a tensor of it); an array on the left is refused, as in PyTorch.
+_COMPARES = ("__eq__", "__ne__")
+
+
+def _compared(other: object) -> Tensor | None:
+    """An array as a tensor to compare with; None for what is none, or has no dtype of ours."""
+    if not isinstance(other, np.ndarray):
+        return None
+    try:
         return as_tensor(other)
-    return None
+    except TypeError:
+        return None
 
 
 _BINARY = {
@@ -144,6 +154,9 @@ _REFLECTED = {
 }
 
 
+_BY_RECIPROCAL = ("__rtruediv__", "__rdiv__")  # these multiply from the left: arrays will do
+
+
 def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object]:
     """``__rop__`` by its rule on tensors and numbers; NotImplemented for the rest."""
 
@@ -151,8 +164,9 @@ def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object
         if not isinstance(other, (Tensor, *_NUMBERS)):
             if overrides_torch_function(type(other)):
                 return call_torch_function(getattr(Tensor, dunder), (self, other), {})
-            other = _as_operand(self, other)
-            if other is None:
+            if isinstance(other, np.generic):
+                other = plain(other)
+            elif not (isinstance(other, np.ndarray) and dunder in _BY_RECIPROCAL):
                 return NotImplemented
         check_int(other)
         return rule(self, other)

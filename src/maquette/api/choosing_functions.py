@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from maquette.core.dtype import dtype
+from maquette.core.fitting import plain
 from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
 
@@ -68,6 +69,7 @@ def norm(
     dtype: dtype | None = None,
 ) -> object:
     """The vector norm over ``dim``, or, for "nuc" and "fro" of more dimensions, the matrix norm."""
+    p, dim = plain(p), plain(dim)
     dims = [dim] if isinstance(dim, int) else None if dim is None else list(dim)
     written = {} if out is None else {"out": out}
     suffix = "" if out is None else "out"

@@ -1,8 +1,8 @@
 """Calls in forms that no schema says and PyTorch still takes.
 
 They are looked at when a call fits no overload, so calls that do cost nothing: numbers given as
-tensors without dimensions (``ones(tensor(3))``, ``cumsum(x, tensor(0))``), the old order of
-``add(a, 2, b)``, ``dtype`` or ``device`` beside ``out``, None for no dimensions.
+tensors without dimensions (``ones(tensor(3))``, ``cumsum(x, tensor(0))``) or as NumPy's scalars,
+the old order of ``add(a, 2, b)``, ``dtype`` or ``device`` beside ``out``, None for no dimensions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from maquette.core.device import device as Device
+from maquette.core.fitting import plain
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
 
@@ -32,6 +35,9 @@ def other_forms(
 
     Raises RuntimeError where ``out`` contradicts the dtype or device that is given.
     """
+    if any(isinstance(value, np.generic) for value in (*args, *kwargs.values())):
+        args, kwargs = tuple(map(plain, args)), {key: plain(kwargs[key]) for key in kwargs}
+        yield args, kwargs
     factor = _OLD_ORDER.get(name.removesuffix("_"))
     if factor is not None and factor not in kwargs and _is_old_order(args):
         warnings.warn(

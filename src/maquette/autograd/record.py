@@ -254,7 +254,8 @@ def _recording_write(
         if op._schema.arguments[plan.written[0]].is_out:
             _refuse_out(op, params)
         for target in targets:
-            if isinstance(target, Tensor):
+            # Whole numbers have no history: what their memory is a view of does not matter.
+            if isinstance(target, Tensor) and _can_have_history(target):
                 check_inplace(op._opname, target)
         kept: Sequence[object] = params
         if plan.saves_written:
@@ -294,9 +295,13 @@ def outputs_of(result: object) -> Sequence[object]:
     return (result,)
 
 
+def _can_have_history(t: Tensor) -> bool:
+    kind = t.meta.dtype
+    return kind.is_floating_point or kind.is_complex
+
+
 def _differentiable(out: Tensor, number: int, plan: DerivativePlan) -> bool:
-    kind = out.meta.dtype
-    return (kind.is_floating_point or kind.is_complex) and number not in plan.nondifferentiable
+    return _can_have_history(out) and number not in plan.nondifferentiable
 
 
 def make_node(

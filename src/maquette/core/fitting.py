@@ -1,11 +1,16 @@
 """Numbers that go into elements of a type: what the type is called in C++, and what fits in it."""
 
 import math
+from typing import TypeVar, cast
+
+import numpy as np
 
 from maquette.core import scalar_types as st
 from maquette.core.errors import check
 from maquette.core.limits import finfo, iinfo
 from maquette.core.scalar_types import BOOL, COMPLEX, FLOAT, dtype
+
+_T = TypeVar("_T")
 
 # By type, the name that a C++ compiler prints and, where it is another, that sources use.
 _C_NAMES = {
@@ -35,6 +40,13 @@ def c_source_name(kind: dtype) -> str:
     if kind in _C_NAMES:
         return _C_NAMES[kind][1]
     return f"c10::{kind.scalar_name}" if kind.category >= FLOAT else f"{kind.name}_t"
+
+
+def plain(value: _T) -> _T:
+    """A NumPy scalar as a number of Python's (T51); all else as it is."""
+    if isinstance(value, np.longdouble):
+        return cast(_T, float(value))
+    return cast(_T, value.item()) if isinstance(value, np.generic) else value
 
 
 def check_int(value: object) -> None:
