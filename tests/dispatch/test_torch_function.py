@@ -268,3 +268,77 @@ def test_D135_subscripts_are_handed_over_as_methods_of_tensors(x):
     with mode:
         mq.ones(2)[0]
     assert mode.seen[-1][1] is mq.Tensor.__getitem__
+
+
+def test_D135_errors_of_handlers_stand_alone(x):
+    class Refusing(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            raise ValueError("handler")
+
+    calls = (lambda: x + x, lambda: x % 2, lambda: x.add(x), lambda: mq.zeros(2))
+    for call in (*calls, lambda: aten.add(x, x), lambda: aten.add.Tensor(x, x)):
+        with Refusing(), pytest.raises(ValueError, match="handler") as caught:
+            call()
+        assert caught.value.__context__ is None
+
+
+def _told(*calls):
+    with Seeing() as mode:
+        for call in calls:
+            call()
+    return [(func, args, kwargs) for _, func, _, args, kwargs in mode.seen]
+
+
+def test_D135_functions_and_methods_hand_over_what_was_written(x):
+    """Sizes one by one, synonyms of parameters, no defaults."""
+    assert _told(lambda: x.view(3, 2), lambda: x.sum(axis=0), lambda: mq.zeros(2, dtype=float)) == [
+        (mq.Tensor.view, (x, 3, 2), {}),
+        (mq.Tensor.sum, (x,), {"axis": 0}),
+        (mq.zeros, (2,), {"dtype": float}),
+    ]
+    assert _told(lambda: mq.max(x, dim=0), lambda: mq.stack([x], 1)) == [
+        (mq.max, (x,), {"dim": 0}),
+        (mq.stack, ([x], 1), {}),
+    ]
+
+
+def test_D135_operators_of_python_are_handed_over_as_methods(x):
+    assert _told(lambda: x + 1, lambda: 2 * x, lambda: x % 2, lambda: x == x) == [
+        (mq.Tensor.add, (x, 1), {}),
+        (mq.Tensor.mul, (x, 2), {}),
+        (mq.Tensor.remainder, (x, 2), {}),
+        (mq.Tensor.__eq__, (x, x), {}),
+    ]
+
+
+def test_D135_functional_that_is_an_operator_is_handed_over_as_written(x):
+    F = mq.nn.functional
+    w = mq.ones(4, 3)
+    assert _told(lambda: F.linear(x, w), lambda: F.linear(x, weight=w), lambda: F.gelu(x)) == [
+        (F.linear, (x, w), {}),
+        (F.linear, (x,), {"weight": w}),
+        (F.gelu, (x,), {}),
+    ]
+
+
+def test_D135_functional_in_python_is_handed_over_with_its_defaults(x):
+    F = mq.nn.functional
+    assert _told(lambda: F.relu(x), lambda: F.silu(x, True)) == [
+        (F.relu, (x,), {"inplace": False}),
+        (F.silu, (x,), {"inplace": True}),
+    ]
+
+
+def test_D135_an_operator_within_another_is_not_handed_over(a):
+    seen = []
+
+    class Telling(mq.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    t = a.as_subclass(Telling)
+    aten.reshape(t, (3, 2))
+    t.var(0)
+    assert seen == [aten.reshape, mq.Tensor.var]

@@ -7,7 +7,7 @@ are bound to one overload each, so that ``a + b`` is one function call away from
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FrameType, MethodType
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from maquette.api.layout_methods import SPARSE
 from maquette.core.fitting import check_int, plain
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.call import new_entry
-from maquette.dispatch.operator import WRITTEN_AT, OpOverload
+from maquette.dispatch.keysets import TORCH_FUNCTION
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import find_packet
-from maquette.dispatch.torch_function import call_torch_function
+from maquette.dispatch.torch_function import Overridden, call_torch_function, offered
 from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.tensor import Tensor
 
@@ -33,8 +34,8 @@ def _binary(
 ) -> Callable[..., object]:
     """``__op__``: the tensor overload, or ``scalar``'s for numbers; NotImplemented for the rest."""
     op = _overload(operator, overload)
-    by_tensor = op._call
-    by_number = by_tensor if scalar is None else _overload(operator, scalar)._call
+    by_tensor = op.public_entry()
+    by_number = by_tensor if scalar is None else _overload(operator, scalar).public_entry()
     known_as = dunder if dunder in _KNOWN_BY_DUNDER else operator
 
     def public() -> Callable[..., object]:
@@ -43,31 +44,34 @@ def _binary(
         return found
 
     def method(self: Tensor, other: object) -> object:
-        if isinstance(other, Tensor):
-            return by_tensor(self, other)
-        if other.__class__ in _NUMBERS or isinstance(other, _NUMBERS):
-            return by_number(self, other)
-        if overrides_torch_function(type(other)):
-            return call_torch_function(public(), (self, other), {})
-        if isinstance(other, np.generic):
-            return method(self, plain(other))  # a NumPy scalar counts as a number (T51)
-        converted = _compared(other) if dunder in _COMPARES else None
-        return NotImplemented if converted is None else by_tensor(self, converted)
+        try:
+            if isinstance(other, Tensor):
+                return by_tensor(self, other)
+            if other.__class__ in _NUMBERS or isinstance(other, _NUMBERS):
+                return by_number(self, other)
+            if overrides_torch_function(type(other)):
+                return call_torch_function(public(), (self, other), {})
+            if isinstance(other, np.generic):
+                return method(self, plain(other))  # a NumPy scalar counts as a number (T51)
+            converted = _compared(other) if dunder in _COMPARES else None
+            return NotImplemented if converted is None else by_tensor(self, converted)
+        except Overridden:
+            pass  # errors of handlers are not to name this one
+        return offered(public(), (self, other), {})
 
-    WRITTEN_AT[method.__code__] = _call_of_method
+    def overridden(ks: int, self: Tensor, other: object, *defaults: object) -> object:
+        return method(self, other)
+
     method.__name__ = method.__qualname__ = dunder
     if scalar is None and op.takes_numbers:
         # An entry function of its own that leaves odd operands to `method`: 0.2 us a call less.
-        return new_entry(op, dunder, lambda args, kwargs: method(*args), public)  # type: ignore[arg-type]  # self and the operand
+        return new_entry(
+            op,
+            dunder,
+            lambda args, kwargs: method(*args),  # type: ignore[arg-type]  # self and the operand
+            lambda ks: overridden if ks & TORCH_FUNCTION else op.resolve(ks),
+        )
     return method
-
-
-def _call_of_method(
-    frame: FrameType,
-) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
-    """The call that runs in a frame of a method that `_binary` made."""
-    names = frame.f_locals
-    return names["public"](), (names["self"], names["other"]), {}
 
 
 # Operators that handlers know by Python's name for them; others by the method's.

@@ -12,7 +12,6 @@ import collections
 import contextlib
 import functools
 from collections.abc import Callable
-from types import CodeType, FrameType
 from typing import Any, cast
 
 from maquette.api.descriptions import description
@@ -23,12 +22,13 @@ from maquette.core.dtype import bool_, complex128, dtype, float64, int64
 from maquette.core.fitting import check_int
 from maquette.core.size import Size
 from maquette.dispatch.modes import WATCHED
-from maquette.dispatch.operator import WRITTEN_AT, OpOverload, failed_to_bind
+from maquette.dispatch.operator import OpOverload, failed_to_bind
 from maquette.dispatch.registry import OpOverloadPacket, find_packet, ops
 from maquette.dispatch.schemas.choosing import classes_of
 from maquette.dispatch.schemas.matching import MatchError
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import Overridden, offered
 from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
@@ -120,7 +120,7 @@ class _Forms:
         if self.factory and default_device() is not None and kwargs.get("device") is None:
             kwargs["device"] = default_device()
         try:
-            result = (self.only or self.packet)(*args, **kwargs)
+            result = (self.only or self.packet).call_as_public(args, kwargs)
         except MatchError as error:
             result = self.other_form(full, error, args, kwargs)
         if grad and isinstance(result, Tensor):
@@ -133,7 +133,7 @@ class _Forms:
         strict = [o for o in self.overloads if o not in self.lenient]
         chosen = next((o for o in strict if fits(o, args, kwargs)), strict[0])
         try:
-            return chosen(*args, **kwargs)
+            return chosen.call_as_public(args, kwargs)
         except MatchError as error:
             raise self.refused(error, args, kwargs) from None
 
@@ -153,26 +153,33 @@ def _full(forms: _Forms) -> Face:
     plain, only, packet = forms.plain, forms.only, forms.packet
 
     def full(*args: object, **kwargs: object) -> object:
-        if forms.lenient and len(args) > 1 and args[1].__class__ is int:
-            return forms.with_dimension(args, kwargs)
-        given = forms.gathered(args)  # what was written stays in `args`, for who overrides the call
-        odd = kwargs and not (kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES)
-        if forms.factory and tls.st.include & WATCHED and "out" not in kwargs:
-            # What modes see of a factory says where its result is, as in PyTorch.
-            kwargs = {"device": default_device() or cpu, **forms.said, **kwargs}
-        if odd or (forms.factory and default_device() is not None):
-            return forms.translated(full, given, kwargs)
-        # Straight to the generated entry: 0.6 us less than by translation (make bench).
         try:
-            if only is not None:
-                return only._call(*given, **kwargs) if kwargs else only._call(*given)
-            return packet(*given, **kwargs) if kwargs else packet(*given)
+            if forms.lenient and len(args) > 1 and args[1].__class__ is int:
+                return forms.with_dimension(args, kwargs)
+            given, named = forms.gathered(args), kwargs
+            odd = kwargs and not (
+                kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES
+            )
+            if forms.factory and tls.st.include & WATCHED and "out" not in kwargs:
+                # What modes see of a factory says where its result is, as in PyTorch.
+                named = {"device": default_device() or cpu, **forms.said, **kwargs}
+            if odd or (forms.factory and default_device() is not None):
+                return forms.translated(full, given, named)
+            # Straight to the generated entry: 0.6 us less than by translation (make bench).
+            if only is None:
+                return packet.call_as_public(given, named)
+            return only.public_call(*given, **named) if named else only.public_call(*given)
+        except Overridden:
+            overridden = True  # errors of handlers are not to name this one
         except MatchError as error:
-            return forms.other_form(full, error, given, kwargs)
+            return forms.other_form(full, error, given, named)
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
-        return forms.translated(full, given, kwargs)
+            overridden = False
+        if overridden:
+            return offered(forms.face, args, kwargs)
+        return forms.translated(full, given, named)
 
     return full
 
@@ -182,7 +189,7 @@ def _quick(forms: _Forms, full: Face) -> Face:
     at, only, listed, by_class = forms.at, forms.only, forms.listed, forms.packet.by_class
 
     def quick(*args: object, **kwargs: object) -> object:
-        given = args  # what was written stays in `args`, for who overrides the call
+        given = args
         if kwargs:
             # What is remembered by classes was matched as it stands: nothing is to be translated.
             chosen = None if listed else by_class.get(classes_of(args, kwargs))
@@ -195,7 +202,9 @@ def _quick(forms: _Forms, full: Face) -> Face:
         if chosen is None:
             return full(*args, **kwargs)
         try:
-            return chosen._call(*given, **kwargs) if kwargs else chosen._call(*given)
+            return chosen.public_call(*given, **kwargs) if kwargs else chosen.public_call(*given)
+        except Overridden:
+            pass
         except MatchError as error:
             if only is None and not fits(chosen, given, kwargs):
                 return full(*args, **kwargs)
@@ -206,24 +215,6 @@ def _quick(forms: _Forms, full: Face) -> Face:
         return full(*args, **kwargs)
 
     return quick
-
-
-def _call_of_face(
-    frame: FrameType,
-) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
-    """The call that runs in a frame of `quick` or `full`."""
-    names = frame.f_locals
-    return names["forms"].face, names["args"], names["kwargs"]
-
-
-def _inner_code(function: Callable[..., object]) -> CodeType:
-    """The code of the only function that is defined in a function."""
-    return next(c for c in function.__code__.co_consts if isinstance(c, CodeType))
-
-
-WRITTEN_AT[_inner_code(_quick)] = WRITTEN_AT[_inner_code(_full)] = _call_of_face
-for _handing_on in (_Forms.translated, _Forms.with_dimension):
-    WRITTEN_AT[_handing_on.__code__] = None
 
 
 def _named_results(name: str, overloads: list[OpOverload]) -> dict[int, type[tuple[object, ...]]]:
@@ -259,7 +250,6 @@ def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Fac
             return result if made is None else made(*result)
         return result
 
-    WRITTEN_AT[with_names.__code__] = None
     return with_names
 
 
@@ -286,7 +276,6 @@ def _giving_tuples(face: Face) -> Face:
         result = face(*args, **kwargs)
         return tuple(result) if isinstance(result, list) else result
 
-    WRITTEN_AT[tupled.__code__] = None
     return tupled
 
 

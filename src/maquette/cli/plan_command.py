@@ -149,9 +149,7 @@ def _closed_form(options: argparse.Namespace, symbols: dict[str, int]) -> Closed
         return None
 
 
-def _fit(
-    options: argparse.Namespace, symbols: dict[str, int], form: ClosedForm | None
-) -> Fit:
+def _fit(options: argparse.Namespace, symbols: dict[str, int], form: ClosedForm | None) -> Fit:
     budget = bytes_of("--fit", options.fit)
     name = next(iter(symbols), "batch")
     if not symbols and not str(options.file).startswith(("hf:", "timm:")):
@@ -272,9 +270,7 @@ def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit)
     )
 
 
-def _write(
-    options: argparse.Namespace, made: Plan, about: Program, on: Accelerator | None
-) -> None:
+def _write(options: argparse.Namespace, made: Plan, about: Program, on: Accelerator | None) -> None:
     if options.json == "-":
         print(json.dumps(made.to_dict(), indent=1))
     writers: dict[str, Callable[[str], None]] = {
@@ -290,9 +286,7 @@ def _write(
         try:
             write(path)
         except OSError as error:
-            raise CommandError(
-                f"--{option} {path}: cannot be written: {error.strerror}"
-            ) from None
+            raise CommandError(f"--{option} {path}: cannot be written: {error.strerror}") from None
 
 
 @contextmanager

@@ -14,20 +14,21 @@ import keyword
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
 from maquette.core.size import Size
-from maquette.dispatch.generated import PREFIX, compiled, generate
+from maquette.dispatch.generated import compiled, generate
 from maquette.dispatch.schemas.schema import Argument
 from maquette.dispatch.schemas.types import SchemaType
 from maquette.dispatch.tls import tls
 from maquette.symbolic.numbers import SymBool, SymFloat, SymInt
 
 if TYPE_CHECKING:
+    from maquette.dispatch.kernels import Boxed
     from maquette.dispatch.operator import OpOverload
 
 NUMBERS = frozenset((int, float, bool, complex, SymInt, SymFloat, SymBool))
@@ -49,27 +50,8 @@ LOCK = threading.RLock()
 """Held by every registration, every resolution, and while an entry function is built (D138)."""
 _LIMIT = 2**63
 _ENTRY = "call"
-_ENTRY_FILE = f"{PREFIX}{_ENTRY} "
 # What a generated entry calls by its own name: no parameter may hide it.
 _USED = frozenset(("tuple", "list", "AttributeError", "KeyError"))
-
-
-def is_entry(frame: FrameType) -> bool:
-    """Whether a frame is that of a generated entry function."""
-    return frame.f_code.co_filename.startswith(_ENTRY_FILE)
-
-
-def entry_call(
-    frame: FrameType,
-) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]] | None:
-    """The public function that an entry is, and its arguments; None for an operator's own entry."""
-    public = frame.f_globals.get("_public")
-    if public is None or not frame.f_locals:
-        return None
-    names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-    if not names:  # not built yet, or built to leave all to the slow way: (*args, **kwargs)
-        return public(), frame.f_locals["args"], frame.f_locals["kwargs"]
-    return public(), tuple([frame.f_locals[name] for name in names]), {}
 
 
 def _function_code(source: str) -> CodeType:
@@ -95,16 +77,17 @@ def new_entry(
     op: OpOverload,
     name: str,
     slow: Slow | None = None,
-    public: Callable[[], Callable[..., object]] | None = None,
+    resolve: Callable[[int], Boxed] | None = None,
 ) -> FunctionType:
     """An entry function of ``op``, which generates its own body when first called.
 
     It stays the same object: whoever calls an operator often may keep it. A plain function costs
     0.35 us less to call than an object with ``__call__`` (timeit, CPython 3.11).
     slow: what takes over where an argument is not in its exact form; else `call_slow` of ``op``.
-    public: gives what programs know the entry as (``Tensor.add`` for ``__add__``), if not ``op``.
+    resolve: gives the kernel of a key set that ``op`` remembers none for; else its own `resolve`.
     """
-    space: dict[str, object] = {"_op": op, "_slow": slow or op.call_slow, "_public": public}
+    space: dict[str, object] = {"_op": op, "_slow": slow or op.call_slow}
+    space["_resolve"] = resolve or op.resolve
     space["__builtins__"] = builtins
     entry = FunctionType(_UNBUILT, space, name)
     space["_entry"] = entry
@@ -144,8 +127,8 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
     arguments = op._schema.arguments
     space = entry.__globals__
     space |= {
+        "_prepared": prepared,
         "_table": op._table,
-        "_resolve": op.resolve,
         "_tls": tls,
         "_NUMBERS": NUMBERS,
         "_HASHED": _HASHED,
@@ -156,7 +139,8 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
     }
     space |= {f"_{kind}": cls for kind, cls in _CLASSES.items()}
     space |= {f"_d{i}": a.default for i, a in enumerate(arguments) if a.has_default_value()}
-    built = _generated(entry, op)
+    built = next((e for e in op.entries() if e.__code__ is not _UNBUILT), None)
+    built = built or _generated(entry, op)
     _BUILT.add(entry)
     entry.__defaults__ = built.__defaults__
     entry.__kwdefaults__ = built.__kwdefaults__
@@ -165,7 +149,6 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
 
 def _generated(entry: FunctionType, op: OpOverload) -> FunctionType:
     space = entry.__globals__
-    space["_prepared"] = prepared
     source = _source(op) if _has_fast_form(op) else _SLOW_SOURCE
     built = generate(source, "_call", _ENTRY, space)
     del space["_call"]

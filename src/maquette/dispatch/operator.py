@@ -9,10 +9,9 @@ overrides in `overrides.py`, packets and the registry in `registry.py`. What an 
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import CodeType, FrameType, FunctionType, MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from maquette.core.remembered import forget
@@ -22,8 +21,6 @@ from maquette.dispatch.call import (
     ASKED,
     LOCK,
     build_entry,
-    entry_call,
-    is_entry,
     new_entry,
     prepared,
 )
@@ -46,8 +43,10 @@ from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
+    Overridden,
     call_torch_function,
-    overriding_classes,
+    handlers_are_asked,
+    is_overridden,
 )
 from maquette.symbolic.numbers import SymNumber
 
@@ -82,7 +81,16 @@ class OpOverload(OperatorBase):
     per overload: copies and pickles give it back.
     """
 
-    __slots__ = ("_call",)  # a slot, since every call reads it: 20 ns of an attribute of 40
+    # Slots, since every call reads one: 20 ns of an attribute of 40.
+    __slots__ = ("_call", "public_call")
+
+    public_call: Callable[..., Any]
+    """The entry for public functions over the operator, which tell handlers of themselves and of
+    the arguments as they were written: it raises `Overridden` where some handler is to be asked.
+
+    ``_call`` is the entry that pages hold: handlers of ``__torch_function__`` are told of the
+    overload, and of the arguments without those that are defaults.
+    """
 
     autocast_policies: Mapping[str, AutocastPolicy] = MappingProxyType({})
     """What autocast regions of a device do to the arguments (`OperatorPage.autocast`)."""
@@ -117,17 +125,63 @@ class OpOverload(OperatorBase):
         self.facts.overloads.append(self)
         self.infer_cache: dict[object, object] = {}
         self._call = new_entry(self, self._opname)
+        self.public_call = self._first_public_call
 
     # --- calling ---------------------------------------------------------------------
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:  # as the schema says
         try:
             # An empty **kwargs would cost a dict a call.
-            return self._call(*args, **kwargs) if kwargs else self._call(*args)
+            return self.public_call(*args, **kwargs) if kwargs else self.public_call(*args)
+        except Overridden:
+            pass
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
         return self.call_slow(args, kwargs)
+
+    def call_as_public(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """`public_call` for arguments that may not bind to the schema's parameters."""
+        try:
+            return self.public_call(*args, **kwargs)
+        except TypeError as error:
+            if not failed_to_bind(error):
+                raise
+        return self._public_slow(args, kwargs)
+
+    def entries(self) -> list[FunctionType]:
+        """Its entry functions that are made so far."""
+        both = (self._call, self.public_call)
+        return [e for e in both if isinstance(e, FunctionType)]
+
+    def public_entry(self) -> FunctionType:
+        """`public_call` as the function that it stays, for who keeps it."""
+        with LOCK:
+            known = self.public_call
+            if isinstance(known, FunctionType):
+                return known
+            entry = new_entry(self, self._opname, self._public_slow, self._public_resolve)
+            self.public_call = entry
+        return entry
+
+    def _first_public_call(self, *args: object, **kwargs: object) -> object:
+        return self._first_call(self.public_entry(), args, kwargs)
+
+    def _public_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        if is_overridden(args, kwargs):
+            raise Overridden
+        return self.call_slow(args, kwargs)
+
+    def _public_resolve(self, ks: int) -> Boxed:
+        if not ks & K.TORCH_FUNCTION:
+            return self.resolve(ks)
+        if handlers_are_asked():
+            raise Overridden
+        return self.run_unasked
+
+    def run_unasked(self, ks: int, *params: object) -> object:
+        """Run the kernel below ``__torch_function__``."""
+        return self.run(ks & ~K.TORCH_FUNCTION, params)
 
     def _first_call(
         self, entry: FunctionType, args: tuple[object, ...], kwargs: dict[str, object]
@@ -137,22 +191,23 @@ class OpOverload(OperatorBase):
             self._raise_stale()
         with LOCK:
             build_entry(entry, self)
-        return self(*args, **kwargs) if entry is self._call else entry(*args, **kwargs)
+        try:
+            return entry(*args, **kwargs)
+        except TypeError as error:
+            if not failed_to_bind(error):
+                raise
+        return entry.__globals__["_slow"](args, kwargs)
 
     def call_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Match exactly (D38-D49), then dispatch. The plain version of the generated entry."""
         if not self.alive:
             self._raise_stale()
-        st = tls.st
-        if st.function_modes or overriding_classes(args, kwargs):
-            written = as_written(sys._getframe(1)) or (self, args, kwargs)
-            answer = call_torch_function(*written)
-            if answer is not NO_OVERRIDE:
-                return answer
+        if is_overridden(args, kwargs):
+            return call_torch_function(self, args, kwargs)
         params = bind(self._schema, args, kwargs, takes_numbers=self.takes_numbers)
         if ASKED:
             prepared(params)
-        ks = st.effective_keys(argument_keys(self, params)) & ~K.TORCH_FUNCTION
+        ks = tls.st.effective_keys(argument_keys(self, params)) & ~K.TORCH_FUNCTION
         return self.run(ks, params)
 
     def redispatch(self, keyset: DispatchKeySet, /, *args: object, **kwargs: object) -> object:
@@ -230,10 +285,9 @@ class OpOverload(OperatorBase):
             rest &= ~K.functionality_bits(key)
 
     def _torch_function_kernel(self, ks: int, *params: object) -> object:
-        """Offer the call, as it was written, to function modes and classes (D38, D135)."""
-        written = as_written(sys._getframe(1)) or (self, *normalise(self._schema, params))
-        answer = call_torch_function(*written)
-        return self.run(ks & ~K.TORCH_FUNCTION, params) if answer is NO_OVERRIDE else answer
+        """Offer the call of a page to function modes and classes (D38, D135)."""
+        answer = call_torch_function(self, *normalise(self._schema, params))
+        return self.run_unasked(ks, *params) if answer is NO_OVERRIDE else answer
 
     def kernel_at(self, key: DispatchKey) -> Kernel | None:
         """The registered kernel, or a key's fallback, that serves one key; None where none does."""
@@ -520,72 +574,10 @@ class OperatorHandle:
         return self._op.redispatch(keyset, *args, **kwargs)
 
 
-# --- calls as they were written --------------------------------------------------------------
-
-_Written = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
-
-
-def read_self(frame: FrameType) -> _Written:
-    """The call that runs in a frame of a method ``(self, /, *args, **kwargs)`` of the callable."""
-    names = frame.f_locals
-    return names["self"], names["args"], names["kwargs"]
-
-
-_Reader = Callable[[FrameType], _Written]
-WRITTEN_AT: dict[CodeType, _Reader | None] = {
-    OpOverload.__call__.__code__: read_self,
-    OpOverload._first_call.__code__: None,
-    OpOverload.call_slow.__code__: None,
-}
-"""The code of functions that hand a call on, and what reads the call off their frame, if it can."""
-
-
-def handed_on(function: FunctionType) -> None:
-    """Say that a function in Python does nothing but call an operator with its own parameters.
-
-    Handlers of ``__torch_function__`` are then told of it as of a `torch_function.overridable` one,
-    and other calls pay nothing for that.
-    """
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
-    required = len(names) - len(function.__defaults__ or ())
-
-    def read(frame: FrameType) -> _Written:
-        given = [frame.f_locals[name] for name in names]
-        return function, tuple(given[:required]), dict(zip(names[required:], given[required:]))
-
-    WRITTEN_AT[code] = read
-
-
 def failed_to_bind(error: TypeError) -> bool:
     """Whether a call failed before the called function began: it has left no frame below ours."""
     frame = error.__traceback__
     return frame is not None and frame.tb_next is None
-
-
-def _unknown(frame: FrameType) -> _Written:
-    raise AssertionError("a frame of a function that hands no call on")
-
-
-def as_written(frame: FrameType | None) -> _Written | None:
-    """Who was called and with what, before defaults were filled in; None where nobody knows.
-
-    frame: of the caller. A handler of ``__torch_function__`` gets the call as its user wrote it,
-    the public function and not the overload that it came to; but a call that nobody overrides must
-    not carry that along. So it is read off the stack, from the outermost of the functions that
-    handed it on.
-    """
-    written: _Written | None = None
-    while frame is not None:
-        if is_entry(frame):
-            written = entry_call(frame) or written
-        else:
-            read = WRITTEN_AT.get(frame.f_code, _unknown)
-            if read is _unknown:
-                break
-            written = written if read is None else read(frame)
-        frame = frame.f_back
-    return written
 
 
 # --- key sets of parameters ------------------------------------------------------------------

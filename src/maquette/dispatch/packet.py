@@ -8,29 +8,16 @@ matching is done again.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from maquette.core.remembered import epoch, forget, remember
-from maquette.dispatch.operator import (
-    LOCK,
-    WRITTEN_AT,
-    OpOverload,
-    as_written,
-    failed_to_bind,
-    read_self,
-)
+from maquette.dispatch.operator import LOCK, OpOverload, failed_to_bind
 from maquette.dispatch.schemas.choosing import classes_of, decided_by_classes, refined
 from maquette.dispatch.schemas.matching import MatchError, bind
 from maquette.dispatch.schemas.schema import FunctionSchema
-from maquette.dispatch.tls import tls
-from maquette.dispatch.torch_function import (
-    NO_OVERRIDE,
-    call_torch_function,
-    overriding_classes,
-)
+from maquette.dispatch.torch_function import Overridden, is_overridden, offered
 
 PACKETS: dict[str, OpOverloadPacket] = {}
 """Every packet, by its name ``ns::name``; `LOCK` is held to change it."""
@@ -64,30 +51,44 @@ class OpOverloadPacket:
             chosen = self.by_class[classes_of(args, kwargs) if kwargs else tuple(map(type, args))]
         except KeyError:
             chosen = None
-        if chosen is None:
-            return self._call_slow(args, kwargs)
         try:
-            return chosen._call(*args, **kwargs) if kwargs else chosen._call(*args)
+            if chosen is None:
+                return self._chosen(args, kwargs)(*args, **kwargs)
+            return chosen.public_call(*args, **kwargs) if kwargs else chosen.public_call(*args)
+        except Overridden:
+            actual = None  # errors of handlers are not to name this one
         except MatchError:
             actual = self.resolve(args, kwargs)
-            if actual is chosen:
+            if actual is chosen or chosen is None:
                 raise  # it comes from a call further in
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
             actual = self.resolve(args, kwargs)
-        return actual(*args, **kwargs)
+        return offered(self, args, kwargs) if actual is None else actual(*args, **kwargs)
 
-    def _call_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        """Offer the call to ``__torch_function__``, then choose, remember and call."""
-        if tls.st.function_modes or overriding_classes(args, kwargs):
-            written = as_written(sys._getframe(1)) or (self, args, kwargs)
-            answer = call_torch_function(*written)
-            if answer is not NO_OVERRIDE:
-                return answer
+    def call_as_public(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        """Choose and call for a public function: raises `Overridden` as an overload's does."""
+        chosen = self.by_class.get(classes_of(args, kwargs))
+        if chosen is None:
+            return self._chosen(args, kwargs).call_as_public(args, kwargs)
+        try:
+            return chosen.call_as_public(args, kwargs)
+        except MatchError:
+            actual = self.resolve(args, kwargs)
+            if actual is chosen:
+                raise
+        return actual.call_as_public(args, kwargs)
+
+    def _chosen(self, args: tuple[object, ...], kwargs: dict[str, object]) -> OpOverload:
+        """The overload that a call means, found by matching and remembered.
+
+        Raises `Overridden` where handlers are to be asked, whether or not the arguments match.
+        """
+        if is_overridden(args, kwargs):
+            raise Overridden
         by_value = refined(args, kwargs)
-        chosen = self._by_value.get(by_value) or self._choose(by_value, args, kwargs)
-        return chosen(*args, **kwargs)
+        return self._by_value.get(by_value) or self._choose(by_value, args, kwargs)
 
     def _choose(
         self, by_value: object, args: tuple[object, ...], kwargs: dict[str, object]
@@ -203,9 +204,6 @@ class OpOverloadPacket:
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
         return _known_packet, (self._qualified_op_name,)
-
-
-WRITTEN_AT[OpOverloadPacket.__call__.__code__] = read_self
 
 
 def find_packet(qualified: str) -> OpOverloadPacket | None:

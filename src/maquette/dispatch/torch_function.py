@@ -38,6 +38,15 @@ NO_OVERRIDE = _NoOverride()
 """What `call_torch_function` gives when there was nobody to ask."""
 
 
+class Overridden(Exception):  # no error: whoever calls a public entry catches it
+    """Handlers of ``__torch_function__`` are to be asked before the operator is called.
+
+    What an operator's `public_call` raises, so that the public function over it offers the call in
+    its own name, with its arguments as they were written: a call that nobody overrides carries
+    neither along.
+    """
+
+
 class TorchFunctionMode:
     """See and answer every call of an operator in the block, before its arguments are matched.
 
@@ -179,6 +188,31 @@ def get_current_function_mode() -> TorchFunctionMode | None:
 def get_current_function_mode_stack() -> list[TorchFunctionMode]:
     """The function modes of this thread, the top last."""
     return [mode for mode in tls.st.function_modes if isinstance(mode, TorchFunctionMode)]
+
+
+def handlers_are_asked() -> bool:
+    """Whether this thread has a function mode, or asks classes of arguments that override calls."""
+    st = tls.st
+    return st.subclass_functions or bool(st.function_modes)
+
+
+def is_overridden(args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
+    """Whether `call_torch_function` has somebody to ask about a call with these arguments."""
+    st = tls.st
+    if st.function_modes:
+        return True
+    return st.subclass_functions and bool(overriding_classes(args, kwargs))
+
+
+def offered(
+    function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
+    """What handlers answer to the call of a public function that met `Overridden`."""
+    answer = call_torch_function(function, args, kwargs)
+    if answer is not NO_OVERRIDE:
+        return answer
+    with DisableTorchFunction():  # no handler is behind the keys of the arguments
+        return function(*args, **kwargs)
 
 
 def overriding_classes(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[type, ...]:

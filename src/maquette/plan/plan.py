@@ -197,9 +197,7 @@ class Plan:
         """Write `to_dict` to a file."""
         pathlib.Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", "utf-8")
 
-    def on_device(
-        self, capacity: int | None = None, *, expandable: bool = False
-    ) -> DeviceMemory:
+    def on_device(self, capacity: int | None = None, *, expandable: bool = False) -> DeviceMemory:
         """What CUDA's caching allocator would hold: allocated and reserved bytes, segments.
 
         capacity: the device's bytes; expandable: ``expandable_segments:True``. Raises MemoryError

@@ -15,7 +15,6 @@ def _get_current_dispatch_mode_pre_dispatch() -> object | None:
     return modes[-1] if modes else None
 
 
-
 __getattr__ = forward(
     __name__,
     "maquette.dispatch",

@@ -145,6 +145,7 @@ def _to_device_of(grad: Tensor, meta: TensorMeta) -> Tensor:
 copy_.flat("self")
 copy_.linear(src=lambda grad, src_meta: _to_device_of(grad, src_meta))
 
+
 def geometry_kept(self: TensorMeta) -> TensorMeta:
     """The meta of a clone of the whole storage; of an overlapping tensor, of a plain clone."""
     if repeats(self.shape, self.strides):

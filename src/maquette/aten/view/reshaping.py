@@ -243,8 +243,6 @@ def _matrix_conjugate_transpose(self: Tensor) -> object:
     return _conjugate_transpose("H")(self)
 
 
-
-
 def _reversed_dimensions(self: Tensor) -> object:
     if self.meta.ndim == 0:
         warn_once(

@@ -5,20 +5,22 @@ So a handler, or a trace, sees ``cross_entropy`` and not the operators that it i
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from maquette.dispatch.operator import handed_on
+from maquette.api.from_schema import find_function
 from maquette.dispatch.torch_function import overridable
 
-# They only call an operator, and models call them often: read off the stack, at no cost.
-_HANDED_ON = frozenset("linear relu gelu silu".split())
+# Those that only call an operator and that models call often are the operator's own function.
+_OPERATORS = frozenset(("linear", "gelu"))
 # PyTorch's own are operators: handlers get their arguments as they were written.
 _AS_WRITTEN = frozenset(
     "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d "
-    "conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity gelu "
-    "hardshrink linear logsigmoid native_channel_shuffle one_hot pad pairwise_distance pdist "
+    "conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity "
+    "hardshrink logsigmoid native_channel_shuffle one_hot pad pairwise_distance pdist "
     "pixel_shuffle pixel_unshuffle prelu scaled_dot_product_attention softplus softshrink".split()
 )
 
@@ -32,9 +34,11 @@ def offer(names: dict[str, Any]) -> None:
             continue
         if function is offer:
             continue
-        if name in _HANDED_ON:
-            handed_on(function)
-            continue
-        offered = overridable(function, as_written=name in _AS_WRITTEN)
+        operator = find_function(name) if name in _OPERATORS else None
+        offered: Callable[..., Any] = (
+            overridable(function, as_written=name in _AS_WRITTEN)
+            if operator is None
+            else functools.update_wrapper(operator, function)
+        )
         names[name] = offered
         setattr(sys.modules[function.__module__], name, offered)  # where pickle looks for it
