@@ -176,7 +176,8 @@ def batched(call: Call) -> Outcome:
 def nested(call: Call) -> Outcome:
     """The gradient's tangent is the tangent's gradient; gradients of two rows at once are theirs.
 
-    Of real functions: both are the second derivative along a direction.
+    Of real functions, and of results that PyTorch differentiates: both are the second derivative
+    along a direction.
     """
     inputs = tuple([t.detach() for t in call.inputs])
     moves = tuple([direction(t, i) for i, t in enumerate(inputs)])
@@ -184,7 +185,15 @@ def nested(call: Call) -> Outcome:
         values = call.function(*inputs)
         if any(t.dtype is not mq.float64 for t in (*inputs, *values)):
             return Outcome("skipped", "not real and of double precision")
-        rows = [tuple([direction(v, 7 * k + i) for i, v in enumerate(values)]) for k in range(2)]
+        rows = [
+            tuple(
+                [
+                    direction(v, 7 * k + i) * (c is not None)
+                    for i, (v, c) in enumerate(zip(values, call.cotangents, strict=True))
+                ]
+            )
+            for k in range(2)
+        ]
 
         def gradient(*x: mq.Tensor, row: Any = rows[0]) -> Any:
             return vjp(call.function, *x)[1](row)

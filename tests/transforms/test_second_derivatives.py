@@ -3,7 +3,7 @@
 import pytest
 
 import maquette as mq
-from maquette.transforms import grad, jvp, vjp
+from maquette.transforms import grad, jvp, linearize, vjp
 
 F = mq.nn.functional
 NORMS = {
@@ -38,3 +38,49 @@ def test_T71_logcumsumexp_moves_right_over_a_wide_range():
     assert moved[:2].tolist() == [1, -2]
     weights = mq.tensor([0.0, 0.0, 3.0, -5.0]).exp() * mq.tensor([0.0, 1, 1, 1])
     assert mq.allclose(moved[3], (weights * v).sum() / weights.sum())
+
+
+def test_T71_no_grad_inside_of_a_function_holds_on_all_levels():
+    def function(x):
+        length = x.clone()
+        with mq.no_grad():
+            length.mul_(2)
+        return (length * length).sum()
+
+    x = mq.tensor([0.3, 0.7], dtype=mq.float64)
+    again = grad(lambda x: grad(function)(x).sum())(x)
+    assert again.tolist() == [2.0, 2.0]  # of 2 * length, in which the factor does not move
+    along = grad(lambda x: jvp(function, (x,), (mq.ones_like(x),))[1])(x)
+    assert along.tolist() == [4.0, 4.0]  # of 4 * length: forward mode takes the factor with it
+
+
+def test_T71_linearize_is_jvp_where_the_function_says_no_grad():
+    def function(x):
+        with mq.no_grad():
+            squares = x**2
+        return x - squares
+
+    x, t = mq.tensor([0.3, 0.7]), mq.tensor([0.5, -0.7])
+    assert linearize(function, x)[1](t).tolist() == jvp(function, (x,), (t,))[1].tolist()
+
+
+def test_T71_grad_and_jvp_work_in_inference_mode():
+    with mq.inference_mode():
+        x = mq.tensor([1.0, 2.0])
+        assert grad(lambda x: (x * x).sum())(x).tolist() == [2.0, 4.0]
+        assert jvp(lambda x: x * x, (x,), (x,))[1].tolist() == [2.0, 8.0]
+
+
+def test_T71_nothing_moves_in_inference_mode():
+    def function(x):
+        with mq.inference_mode():
+            return x * x
+
+    assert jvp(function, (mq.ones(2),), (mq.ones(2),))[1].tolist() == [0.0, 0.0]
+
+
+def test_T71_logcumsumexp_is_linear_in_tangents_that_are_zero():
+    x, t = mq.tensor([-2.0, 3.0, 0.5]), mq.tensor([1.0, 0.0, 2.0])
+    expected = jvp(lambda x: x.logcumsumexp(0), (x,), (t,))[1]
+    found = linearize(lambda x: x.logcumsumexp(0), x)[1](t)
+    assert mq.allclose(found, expected)

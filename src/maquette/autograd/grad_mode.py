@@ -113,8 +113,11 @@ class inference_mode(_Mode):  # PyTorch's name
 
     def __enter__(self) -> None:
         st = tls.st
-        self._saved.append((st.inference, st.grad_enabled, st.include, st.exclude))
+        self._saved.append(
+            (st.inference, st.grad_enabled, st.include, st.exclude, st.forward_enabled)
+        )
         st.inference = self.mode
+        st.forward_enabled = not self.mode
         st.set_grad_enabled(not self.mode)
         # Without the autograd keys a composite operator is seen whole by modes (D100).
         if self.mode:
@@ -126,8 +129,8 @@ class inference_mode(_Mode):  # PyTorch's name
 
     def __exit__(self, *exc: object) -> None:
         st = tls.st
-        saved = cast(tuple[bool, bool, int, int], self._saved.pop())
-        inference, grad, include, exclude = saved
+        saved = cast(tuple[bool, bool, int, int, bool], self._saved.pop())
+        inference, grad, include, exclude, st.forward_enabled = saved
         st.inference = inference
         st.set_grad_enabled(grad)
         st.set_include(include)

@@ -39,6 +39,7 @@ class JvpInterpreter(Interpreter):
     __slots__ = ()
 
     transform = TransformType.Jvp
+    leaves_inference = True
     captures: ClassVar[bool] = True  # whether writing to what it did not make is refused
 
     @classmethod
@@ -59,8 +60,8 @@ class DualLevelInterpreter(JvpInterpreter):
 
     __slots__ = ()
 
-    keeps_grad_mode = True
     explicit = False
+    leaves_inference = False
 
 
 def forward_call(op: OpOverload) -> Call:

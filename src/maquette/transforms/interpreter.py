@@ -20,6 +20,7 @@ from maquette.dispatch.base import TransformType
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, keys_of
 from maquette.dispatch.tls import Sets, tls
+from maquette.tensor.keys import ADINPLACE
 
 FRONT = K.functionality_bits(DispatchKey.FuncTorchDynamicLayerFrontMode)
 VMAP_MODE = K.functionality_bits(DispatchKey.FuncTorchVmapMode)
@@ -44,20 +45,23 @@ RANDOMNESS = ("error", "different", "same")
 class Interpreter:
     """One level: what a transform does with a call of an operator.
 
-    ``number`` is its level, from 1; ``below`` the stack under it; ``grad_before`` grad mode as it
-    was outside; ``live`` whether the transform is still running.
+    ``number`` is its level, from 1; ``below`` the stack under it; ``live`` whether the transform is
+    still running. ``grad_below`` is grad mode for the calls on the level below: None where it is
+    that of the program, whose `no_grad` holds on all levels, as in PyTorch; off where a level that
+    records was pushed with grad mode off.
     """
 
-    __slots__ = ("below", "exclude", "grad_before", "include_below", "live", "number")
+    __slots__ = ("below", "exclude", "grad_below", "include_below", "live", "number")
 
     transform: ClassVar[TransformType]
     bits: ClassVar[int] = FRONT
     explicit: ClassVar[bool] = True  # a function's transform, in which backward() is refused
-    keeps_grad_mode: ClassVar[bool] = False  # whether grad mode is one with that of the level below
+    records: ClassVar[bool] = False  # whether it switches grad mode on, whatever it is outside
+    leaves_inference: ClassVar[bool] = False  # whether inference mode is off inside
 
     number: int
     below: tuple[Interpreter, ...]
-    grad_before: bool
+    grad_below: bool | None
     exclude: int
     include_below: int
     live: bool
@@ -112,7 +116,7 @@ class _Lowered:
         level = self._interpreter
         self._saved = (st.transforms, st.sets())
         st.transforms = level.below
-        grad = st.grad_enabled if level.keeps_grad_mode else level.grad_before
+        grad = st.grad_enabled if level.grad_below is None else level.grad_below
         include = st.include & ~TOP | level.include_below
         st.set_sets(include, level.exclude, grad_enabled=grad)
 
@@ -137,7 +141,7 @@ def run_below(level: Interpreter, op: OpOverload, values: Sequence[object]) -> o
         elif v.__class__ is tuple or v.__class__ is list:
             keys |= keys_of(v)
     if st.exclude == level.exclude and op.facts.shape is not None:
-        if level.keeps_grad_mode or st.grad_enabled == level.grad_before:
+        if level.grad_below is None or level.grad_below is st.grad_enabled:
             ks = (keys | st.include & ~TOP | level.include_below) & st.keep
             if not ks & ~PLAIN:
                 return (op._table.get(ks) or op.resolve(ks))(ks, *values)
@@ -156,26 +160,27 @@ def top() -> Interpreter | None:
     return cast(Interpreter, found[-1]) if found else None
 
 
-Below = tuple[tuple[object, ...], Sets, bool]
+Below = tuple[tuple[object, ...], Sets, bool, bool]
 
 
 def push(level: Interpreter) -> Below:
     """Put a new level on top of the stack; what `pop` needs to take it off again."""
     st = tls.st
     transforms = st.transforms
-    below = (transforms, sets := st.sets(), st.forward_enabled)
+    below = (transforms, sets := st.sets(), st.forward_enabled, st.inference)
     include, exclude, grad = sets[:3]
+    if st.inference and level.leaves_inference:
+        st.inference = False
+        include, exclude = include & ~K.INFERENCE | ADINPLACE, exclude & ~K.AUTOGRAD
     level.below = cast(tuple[Interpreter, ...], transforms)
     level.number = len(transforms) + 1
     level.include_below = include & TOP
     level.exclude = exclude
-    level.grad_before = grad
+    level.grad_below = False if level.records and not grad else None
     level.live = True
-    st.forward_enabled = True
+    st.forward_enabled = st.forward_enabled or level.explicit
     st.transforms = (*transforms, level)
-    st.set_sets(
-        include & ~TOP | level.bits, exclude, grad_enabled=grad if level.keeps_grad_mode else True
-    )
+    st.set_sets(include & ~TOP | level.bits, exclude, grad_enabled=grad or level.records)
     return below
 
 
@@ -183,7 +188,7 @@ def pop(level: Interpreter, below: Below) -> None:
     """Take a level off the stack: it is dead from now on."""
     level.live = False
     st = tls.st
-    st.transforms, sets, st.forward_enabled = below
+    st.transforms, sets, st.forward_enabled, st.inference = below
     st.put_back(sets)
 
 

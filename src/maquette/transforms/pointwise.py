@@ -36,7 +36,6 @@ class VmapLevel(Interpreter):
 
     transform = TransformType.Vmap
     bits = FRONT | VMAP_MODE
-    keeps_grad_mode = True
 
     def __init__(self, batch_size: int, randomness: str) -> None:
         self._batch_size = batch_size

@@ -33,6 +33,8 @@ class GradInterpreter(Interpreter):
     __slots__ = ()
 
     transform = TransformType.Grad
+    records = True
+    leaves_inference = True
 
     @classmethod
     def call_of(cls, op: OpOverload) -> Callable[..., object]:
@@ -247,7 +249,7 @@ def written_out_back(op: OpOverload, otherwise: Boxed) -> Boxed:
         f"    _keys = (_keys | _st.include & {~TOP} | _level.include_below) & _st.keep",
         f"    if _keys & {~PLAIN} or _st.exclude != _level.exclude:",
         f"        return _otherwise(_ks, {passed})",
-        "    if _st.grad_enabled != _level.grad_before:",
+        "    if _level.grad_below is not None:",
         f"        return _otherwise(_ks, {passed})",
         f"    return _wrap((_get(_keys) or _resolve(_keys))(_keys, {values}), _level)",
     ]

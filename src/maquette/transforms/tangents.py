@@ -57,9 +57,14 @@ def _jvp_with_argnums(
     tangents: Any,
     argnums: Argnums | None,
     *,
-    strict: bool,
-    has_aux: bool,
+    strict: bool = False,
+    has_aux: bool = False,
+    recorded: bool = False,
 ) -> Any:
+    """`jvp` by some of the arguments.
+
+    recorded: the levels below record tangents even where ``func`` says `no_grad`.
+    """
     if not isinstance(primals, tuple):
         raise RuntimeError(
             "jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to "
@@ -79,6 +84,7 @@ def _jvp_with_argnums(
     _check_tensors(moved, "tangents")
     level = JvpInterpreter()
     with pushed(level):
+        level.grad_below = True if recorded else level.grad_below
         given = [dual_of(cast(Tensor, p), cast(Tensor, t), level) for p, t in zip(flat, moved)]
         inner = tree_unflatten(given, spec)
         args = inner
@@ -157,9 +163,16 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     The function is run once, here: what is given back multiplies with its derivative, however often
     it is called. It takes tangents like the primals, else it raises RuntimeError.
     """
-    output, pull = vjp(func, *primals)
-    start = tree_map(operators.zeros_like, output)
-    _, push = vjp(pull, start)
+
+    def along(*tangents: Any) -> tuple[Any, Any]:
+        output, moved = _jvp_with_argnums(func, primals, tangents, None, recorded=True)
+        return moved, output
+
+    # The tangent is linear in the direction: its backward pass transposes it, whose own one gives
+    # the product again, without func.
+    zeros = [tree_map(operators.zeros_like, p) for p in primals]
+    moved, pull, output = vjp(along, *zeros, has_aux=True)
+    _, push = vjp(pull, tree_map(operators.zeros_like, moved))
     flat, spec = tree_flatten(primals)
 
     def jvp_fn(*tangents: Any) -> Any:

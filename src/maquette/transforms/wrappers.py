@@ -17,7 +17,7 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.keysets import DispatchKey
 from maquette.tensor.arrays import Array
-from maquette.tensor.keys import NOT_INHERITED
+from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, keys_for
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import BACK, BATCHED, GRAD_WRAPPER, Interpreter
 
@@ -211,7 +211,10 @@ _HIDING_KEYS: dict[int, int] = {}
 
 
 def _keys(value: Tensor, known: dict[int, int], added: int) -> int:
-    found = known[value._keys] = value._keys & _SHOWN & NOT_INHERITED | added
+    keys = value._keys
+    if added == _TRACKED and not keys & K.AUTOGRAD:  # of inference tensors, whose wrapper is none
+        keys |= keys_for(value.meta) & (K.AUTOGRAD | ADINPLACE)
+    found = known[value._keys] = keys & _SHOWN & NOT_INHERITED | added
     return found
 
 

@@ -206,6 +206,11 @@ def _at_zero(value: float, x: Tensor, slope: Tensor) -> Tensor:
     return aten.where(x == 0, aten.full_like(x, value), slope)
 
 
+def _no_zero(x: Tensor) -> Tensor:
+    """``x`` with 1 in place of 0: divided by, it has finite derivatives everywhere."""
+    return aten.where(x == 0, aten.ones_like(x), x)
+
+
 i0 = special_unary("i0", "i0", variants=BOTH, slope=lambda self: special_i1(self))
 i0.describe("The modified Bessel function of the first kind, of order 0.")
 special_i0e = special_unary(
@@ -217,14 +222,14 @@ special_i0e.describe("The function `i0` scaled by ``exp(-abs(x))``.")
 special_i1: OperatorPage = special_unary(
     "special_i1",
     "i1",
-    slope=lambda self, result: _at_zero(0.5, self, i0(self) - result / self),
+    slope=lambda self, result: _at_zero(0.5, self, i0(self) - result / _no_zero(self)),
 )
 special_i1.describe("The modified Bessel function of the first kind, of order 1.")
 special_i1e: OperatorPage = special_unary(
     "special_i1e",
     "i1e",
     slope=lambda self, result: _at_zero(
-        0.5, self, special_i0e(self) - result * (self.sgn() + self.reciprocal())
+        0.5, self, special_i0e(self) - result * (self.sgn() + _no_zero(self).reciprocal())
     ),
 )
 special_i1e.describe("The function `i1` scaled by ``exp(-abs(x))``.")

@@ -217,23 +217,39 @@ def _complex_logcumsumexp(xp: ModuleType, x: Array, dim: int) -> Array:
 
 
 def logcumsumexp_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor:
-    """In logarithms, positive and negative gradients apart, so nothing overflows."""
+    """In logarithms, so nothing overflows; of real gradients the signs apart.
+
+    Zeros have no logarithm: their part is a plain sum, which is 0 and has the right derivative.
+    """
     if not self.meta.ndim or not self.meta.numel:
         return grad
-    if grad.is_complex():
-        scaled = reversed_sum(grad * (-result).exp().conj(), dim)
-        return scaled * self.exp().conj()
-    logs = grad.abs().log()
-    lowest = grad.new_full((), _LOWEST_LOG)
+    lowest, one = grad.new_full((), _LOWEST_LOG), grad.new_ones(())
 
-    def part(sign: Tensor) -> Tensor:
-        shifted: Tensor = aten.where(sign, logs, lowest) - result
+    def part(chosen: Tensor) -> Tensor:
+        size = aten.where(chosen, grad, one)
+        logs = (size.conj() if grad.is_complex() else size.abs()).log()
+        shifted = aten.where(chosen, logs, lowest) - result
         ahead = shifted.flip((dim,)).logcumsumexp(dim).flip((dim,))
         return (ahead + self).exp()
 
-    return part(grad > 0) - part(grad < 0)
+    inner, outer = _weights(self, result, dim)
+    zeros = reversed_sum(aten.where(grad == 0, grad, 0) * outer.conj(), dim) * inner.conj()
+    if grad.is_complex():
+        return part(grad != 0).conj() + zeros
+    return part(grad > 0) - part(grad < 0) + zeros
 
 
+def _weights(self: Tensor, result: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """``exp(self)`` and ``exp(-result)``, scaled by one number so that neither overflows."""
+    most = (self.real if self.is_complex() else self).amax(dim, True).detach()
+    most = aten.where(most.isfinite(), most, 0)
+    rest = most - result
+    if not self.is_complex():
+        return (self - most).exp(), rest.clamp_max(_HIGHEST_LOG).exp()
+    return (self - most).exp(), aten.polar(rest.real.clamp_max(_HIGHEST_LOG).exp(), rest.imag)
+
+
+_HIGHEST_LOG = 85.0  # its exponential is finite in float32
 _LOWEST_LOG = -1e30  # the exponential of this and of anything added to it is 0
 
 logcumsumexp.derivative(
@@ -243,21 +259,22 @@ logcumsumexp.derivative(
 
 @logcumsumexp.tangent
 def logcumsumexp_tangent(self: Tensor, self_t: Tensor, dim: int, result: Tensor) -> Tensor:
-    """The mean of the tangents so far, weighted with the exponentials; in logarithms if real."""
-    if not self.meta.ndim:
+    """The mean of the tangents so far, weighted with the exponentials; zeros as in the gradient."""
+    if not self.meta.ndim or not self.meta.numel:
         return self_t.clone()
-    if self.is_complex():
-        weights = (self - self.real.amax(dim, True).detach()).exp()
-        moved: Tensor = (self_t * weights).cumsum(dim) / weights.cumsum(dim)
-        return moved
     lowest, one = self.new_full((), _LOWEST_LOG), self.new_ones(())
 
-    def part(sign: Tensor) -> Tensor:
-        logs = aten.where(sign, aten.where(sign, self_t, one).abs().log(), lowest)
-        found: Tensor = ((self + logs).logcumsumexp(dim) - result).exp()
+    def part(chosen: Tensor) -> Tensor:
+        size = aten.where(chosen, self_t, one)
+        logs = (size if self.is_complex() else size.abs()).log()
+        found: Tensor = ((self + aten.where(chosen, logs, lowest)).logcumsumexp(dim) - result).exp()
         return found
 
-    return part(self_t > 0) - part(self_t < 0)
+    inner, outer = _weights(self, result, dim)
+    zeros: Tensor = (aten.where(self_t == 0, self_t, 0) * inner).cumsum(dim) * outer
+    if self.is_complex():
+        return part(self_t != 0) + zeros
+    return part(self_t > 0) - part(self_t < 0) + zeros
 
 
 logcumsumexp.exact_out()

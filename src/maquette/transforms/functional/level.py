@@ -184,7 +184,6 @@ class FunctionalizeInterpreter(Interpreter):
     __slots__ = ("copies",)
 
     transform = TransformType.Functionalize
-    keeps_grad_mode = True
     wrapper_bits = FUNCTIONALIZE | GRAD_WRAPPER
 
     def __init__(self, *, copies: bool) -> None:
