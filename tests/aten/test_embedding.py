@@ -90,3 +90,23 @@ def test_an_empty_bag_is_zero(mode: int, expected: int) -> None:
 def test_bags_begin_at_zero() -> None:
     with pytest.raises(RuntimeError, match=r"offsets\[0\] has to be 0"):
         aten._embedding_bag(mq.from_numpy(TABLE), INDICES, OFFSETS + 1)
+
+
+def test_narrow_gradients_are_added_up_in_their_own_type() -> None:
+    grad = mq.full((300, 1), 1.0, dtype=mq.bfloat16)
+    rows = mq.zeros(300, dtype=mq.int64)
+    assert aten.embedding_dense_backward(grad, rows, 1, -1, False).item() == 256
+
+
+def test_a_sparse_gradient_does_not_share_the_indices_that_were_looked_up() -> None:
+    table, rows = mq.nn.Embedding(4, 1, sparse=True), mq.tensor([1, 2])
+    table(rows).sum().backward()
+    rows[0] = 3
+    assert table.weight.grad._indices().tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_name_a_row_that_is_not_there(mode: str) -> None:
+    bag = mq.nn.functional.embedding_bag
+    with pytest.raises(RuntimeError, match="Expected idx >= 0 && idx < num_embeddings .* be 9"):
+        bag(mq.tensor([1, 9]), mq.ones(4, 2), mq.tensor([0]), mode=mode)

@@ -95,7 +95,7 @@ def test_gaussian_nll_takes_a_variance_of_a_broadcast_shape():
 def test_dropout_of_channels_needs_channels():
     with pytest.raises(RuntimeError, match="2D or 3D input, but received a 4D input"):
         F.dropout1d(mq.ones(1, 1, 1, 1))
-    with pytest.warns(UserWarning, match="taken as"):
+    with pytest.warns(UserWarning, match="channel-wise 1D dropout"):
         F.dropout2d(mq.ones(2, 2, 2))
 
 

@@ -174,5 +174,51 @@ def test_an_orthogonal_weight_keeps_its_value():
     before = layer.weight.detach().clone()
     parametrizations.orthogonal(layer)
     assert mq.allclose(layer.weight, before, atol=1e-5)
-    with pytest.raises(NotImplementedError, match="matrix_exp"):
-        parametrizations.orthogonal(nn.Linear(3, 3), orthogonal_map="householder")
+
+
+def test_matrices_that_are_not_square_are_made_orthogonal_by_reflectors():
+    layer = nn.Linear(3, 5)
+    parametrizations.orthogonal(layer, use_trivialization=False)
+    wanted = nn.init.orthogonal_(mq.empty(5, 3))
+    layer.weight = wanted
+    assert layer.parametrizations.weight[0].orthogonal_map.name == "householder"
+    assert mq.allclose(layer.weight, wanted, atol=1e-5)
+    with pytest.raises(ValueError, match="matrices of shape"):
+        layer.weight = mq.ones(5, 5)
+
+
+def test_a_further_parametrization_acts_on_the_value_and_leaves_the_originals():
+    layer = square()
+    before = layer.weight.detach().clone()
+    parametrize.register_parametrization(layer, "weight", Inverted())
+    original = layer.parametrizations.weight.original.detach().clone()
+    parametrize.register_parametrization(layer, "weight", Inverted())
+    assert mq.equal(layer.parametrizations.weight.original, original)
+    assert mq.allclose(layer.weight, 2 * before)
+
+
+class Inverted(nn.Module):
+    """Twice the value, and back."""
+
+    def forward(self, x):
+        return 2 * x
+
+    def right_inverse(self, x):
+        return x / 2
+
+
+@pytest.mark.parametrize(
+    ("inverse", "words"),
+    [
+        (lambda x: (x, x), "right_inverse must return a tensor"),
+        (lambda x: x.double(), "must have the same dtype"),
+        (lambda x: x[:-1], "must have the same shape"),
+    ],
+)
+def test_inverses_that_do_not_fit_are_refused_and_nothing_is_registered(inverse, words):
+    layer, wrong = square(), Inverted()
+    parametrize.register_parametrization(layer, "weight", Inverted())
+    wrong.right_inverse = inverse
+    with pytest.raises(ValueError, match=words):
+        parametrize.register_parametrization(layer, "weight", wrong)
+    assert len(layer.parametrizations.weight) == 1

@@ -187,3 +187,25 @@ def test_layers_print_what_is_not_the_default():
     assert repr(nn.LSTM(3, 4)) == "LSTM(3, 4)"
     assert repr(nn.GRU(3, 4, 2, batch_first=True)) == "GRU(3, 4, num_layers=2, batch_first=True)"
     assert repr(nn.RNNCell(3, 4, bias=False)) == "RNNCell(3, 4, bias=False)"
+
+
+def test_packed_batches_are_cast_to_every_dtype():
+    packed = pack_sequence([mq.tensor([1.5, 2.5]), mq.tensor([3.5])])
+    kinds = ["long", "int", "short", "char", "byte", "half", "float", "double"]
+    found = [str(getattr(packed, kind)().data.dtype).rpartition(".")[2] for kind in kinds]
+    assert found == "int64 int32 int16 int8 uint8 float16 float32 float64".split()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: pack_padded_sequence(mq.ones(0, 0), []), "Cannot pack empty tensors"),
+        (lambda: pack_padded_sequence(mq.ones(2, 1), mq.tensor([[2]])), "1D CPU int64 tensor"),
+        (lambda: pad_sequence(3), "Expected iterable for input sequences"),
+        (lambda: pad_sequence([]), "empty list of sequences"),
+        (lambda: pad_sequence([mq.ones(1)], padding_side="up"), "one of left or right"),
+    ],
+)
+def test_what_cannot_be_packed_is_refused_in_pytorchs_words(call, words):
+    with pytest.raises(RuntimeError, match=words):
+        call()

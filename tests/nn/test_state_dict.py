@@ -154,3 +154,15 @@ def test_hooks_around_saving_and_loading():
     module.load_state_dict({"weight": mq.ones(1, 1)})
     assert seen == [("save", ""), []]
     assert module.bias.item() == 1.0
+
+
+def test_a_public_post_hook_is_marked_and_is_no_private_one():
+    module = model()
+
+    def hook(*args):
+        return None
+
+    module.register_state_dict_post_hook(hook)
+    assert hook._from_public_api
+    with pytest.raises(RuntimeError, match="previously registered"):
+        module._register_state_dict_hook(hook)

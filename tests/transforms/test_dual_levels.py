@@ -54,3 +54,51 @@ def test_T71_a_tensor_is_made_dual_once_a_level():
         assert repr(dual) == "tensor([1., 1.], tangent=tensor([3., 4.]))"
         with pytest.raises(RuntimeError, match="already has a forward gradient at the same level"):
             make_dual(dual, V)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        lambda x: x.uniform_(),
+        lambda x: x.normal_(),
+        lambda x: x.random_(),
+        lambda x: x.bernoulli_(mq.full((2,), 0.5)),
+    ],
+)
+def test_T71_what_is_drawn_does_not_move(fill):
+    with dual_level():
+        dual = make_dual(mq.ones(2), V.clone())
+        fill(dual)
+        assert unpack_dual(dual).tangent.tolist() == [0, 0]
+
+
+def test_T71_indexed_writes_below_the_surface_move():
+    with dual_level():
+        dual = make_dual(mq.ones(2), V.clone())
+        mq.ops.aten._index_put_impl_(dual, (mq.tensor([0]),), mq.zeros(1))
+        assert unpack_dual(dual).tangent.tolist() == [0, 4]
+
+
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [
+        (lambda x: x.set_(mq.ones(2)), NotImplementedError),
+        (lambda x: mq.ops.aten.rrelu_with_noise_(x, mq.ones(2)), NotImplementedError),
+        (lambda x: x.resize_(1), RuntimeError),
+        (lambda x: x.resize_as_(mq.ones(1)), RuntimeError),
+    ],
+)
+def test_T71_writes_without_a_tangent_are_refused(write, error):
+    with dual_level():
+        dual = make_dual(mq.ones(2), V.clone())
+        with pytest.raises(error, match="forward"):
+            write(dual)
+
+
+def test_T71_rows_of_a_dual_table_are_renormalized():
+    table = mq.ones(2, 2)
+    with dual_level():
+        dual = make_dual(table, mq.ones(2, 2))
+        rows = mq.nn.functional.embedding(mq.tensor([1]), dual, max_norm=1.0)
+        assert unpack_dual(rows).tangent.tolist() == [[1, 1]]
+    assert mq.allclose(table.norm(dim=1), mq.tensor([2.0**0.5, 1.0]))

@@ -28,6 +28,7 @@ from maquette.core.warned import warn_once
 from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import OverridingSwitch
+from maquette.tensor.sparse import CooParts, SparseStorage
 from maquette.tensor.tensor import Tensor, alias
 
 _OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
@@ -473,7 +474,8 @@ def _accumulate_leaf(node: AccumulateGrad, grad: Tensor, create_graph: bool) -> 
 def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     """A leaf's first gradient: the tensor itself if ours alone and laid out as T59 says."""
     if grad.meta.layout is not strided:
-        return grad if create_graph or held_only(grad, _OURS) else grad.clone()
+        ours = held_only(grad, _OURS) and _parts_alone(grad)
+        return grad if create_graph or ours else grad.clone()
     if meta.layout is not strided:
         meta = grad.meta.like()
     good = grad.meta.strides == meta.strides if meta.is_dense else grad.meta.is_contiguous
@@ -486,6 +488,15 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)
         return fresh.copy_(grad)
     return grad.contiguous() if not grad.meta.is_contiguous else grad.clone()
+
+
+def _parts_alone(grad: Tensor) -> bool:
+    """Whether nobody else has the memory of a COO gradient's indices and values."""
+    storage = grad._storage
+    parts = storage.parts if isinstance(storage, SparseStorage) else ()
+    return not isinstance(parts, CooParts) or (
+        held_only(parts.indices._storage, 1) and held_only(parts.values._storage, 1)
+    )
 
 
 def _needed(roots: Sequence[Edge], wanted: Sequence[Edge]) -> set[Node]:

@@ -250,13 +250,15 @@ class OperatorPage(functools.partial[Any]):
         formulas = {name: f for name, f in transposes.items() if f is not None}
         return self._add_formulas(Kind.LINEAR, joint, formulas)
 
-    def flat(self, /, *names: str) -> None:
+    def flat(self, /, *names: str, **zeros: Callable[..., object]) -> None:
         """Say that the result does not change with these arguments, or by jumps only.
 
-        Their gradients are zeros; their tangents add nothing.
+        Their gradients are zeros; their tangents add nothing. zeros: for arguments of another shape
+        than the result's, what makes the zeros.
         """
         for name in names:
             derivatives_of(self.op).add(formula_rule((name,), _zeros, kind=Kind.FLAT))
+        self._add_formulas(Kind.FLAT, (), zeros)
 
     def bilinear(self, /, *joint: str, **transposes: Callable[..., object]) -> Callable[[F], F]:
         """Say that the operator is linear in each of these arguments alone, as a product is.

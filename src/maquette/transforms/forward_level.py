@@ -10,7 +10,7 @@ views of its tangent, so that writes to one are seen by the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar, NoReturn, cast
 
 from maquette.autograd.engine import run_backward
 from maquette.autograd.formulas import Kind
@@ -76,6 +76,10 @@ def forward_call(op: OpOverload) -> Call:
     functional = op.functional_call
     if functional is None or Tag.inplace_view in op.tags or op.form is Form.MUTABLE:
         return _computing(op)
+    twin = functional.twin
+    unknown = Tag.generated in twin.tags and twin.facts.derivatives is None
+    if op.form is Form.IN_PLACE and unknown:
+        return _overwriting(op, functional)
     return _writing(op, functional)
 
 
@@ -146,10 +150,12 @@ def _computing(op: OpOverload) -> Call:
         values, tangents = _opened(level, params)
         if aliased and tangents and not in_place:
             _lay_out_alike(level, params, tangents, aliased[0])
+        if in_place and tangents and known is None:
+            _refuse(op)
         result = run_below(level, op, values)
         moved: object = None
         if in_place:
-            return _same(level, op, params, tangents)
+            return _same(level, op, params, values, tangents)
         if tangents:
             with level.lower():
                 moved = _tangents(op, values, tangents, result)
@@ -177,7 +183,11 @@ def _lay_out_alike(
 
 
 def _same(
-    level: Interpreter, op: OpOverload, params: Sequence[object], tangents: dict[int, object]
+    level: Interpreter,
+    op: OpOverload,
+    params: Sequence[object],
+    values: Sequence[object],
+    tangents: dict[int, object],
 ) -> object:
     """An in-place view has changed a value's geometry: its tangent's too."""
     target = params[0]
@@ -186,7 +196,7 @@ def _same(
     if tangent is not None and known is not None and known.nondifferentiable:
         cast(DualTensor, target)._tangent = None
     elif tangent is not None:
-        run_below(level, op, [tangent, *params[1:]])
+        run_below(level, op, [tangent, *values[1:]])
     if isinstance(target, DualTensor):
         target.meta, target._storage = target._value.meta, target._value._storage
     return target
@@ -235,6 +245,40 @@ def _writing(op: OpOverload, functional: FunctionalCall) -> Call:
         return _returned(functional, params, results if len(results) > 1 else results[0], level)
 
     return call
+
+
+def _forgets(op: OpOverload) -> bool:
+    """Whether an operator's page has rules that hold in place: it overwrites, or is linear."""
+    known = op.facts.derivatives
+    return known is not None and all(r.kind in (Kind.FLAT, Kind.LINEAR) for r in known.rules)
+
+
+def _overwriting(op: OpOverload, functional: FunctionalCall) -> Call:
+    """A twin that calls ``op`` on copies cannot serve: what is written moves as the page says."""
+    served = _forgets(op)
+
+    def call(level: JvpInterpreter, params: Sequence[object]) -> object:
+        target = _target(op, params[functional.mutated[0]], level)
+        values, tangents = _opened(level, params)
+        if tangents and not served:
+            _refuse(op)
+        result = run_below(level, op, values)
+        if tangents:
+            with level.lower():
+                moved = _tangents(op, values, tangents, result)
+            write_tangent(cast(DualTensor, target), cast("Tensor | None", moved), level)
+        return _returned(functional, params, result, level)
+
+    return call
+
+
+def _refuse(op: OpOverload) -> NoReturn:
+    name = op._schema.name.rpartition(":")[2]
+    if name.startswith("resize"):
+        raise RuntimeError("cannot resize variables that has a forward grad: detach it first")
+    raise NotImplementedError(
+        f"Trying to use forward AD with {name} that does not support it: detach what it writes to."
+    )
 
 
 def _target(op: OpOverload, p: object, level: JvpInterpreter) -> object:

@@ -224,9 +224,7 @@ def bernoulli__tensor_kernel(xp: ModuleType, self: Array, p: Array, generator: o
 
 for _page in (bernoulli, bernoulli_p):
     _page.derivative(self=lambda grad: grad.new_zeros(grad.meta.shape))
-bernoulli__tensor.derivative(
-    self=lambda grad: None, p=lambda grad, p_meta: grad.new_zeros(p_meta.shape)
-)
+bernoulli__tensor.flat("self", p=lambda grad, p_meta: grad.new_zeros(p_meta.shape))
 
 # --- multinomial ---------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -324,7 +325,10 @@ class StateDict(Traversal):
             if hook(*args) is not None:
                 raise RuntimeError("state_dict post-hook must return None")
 
-        return self._register_state_dict_hook(checked)
+        with suppress(AttributeError):  # a bound method takes no marks
+            hook._from_public_api = True  # type: ignore[attr-defined]  # read by who wrote it
+        table = self._state_hook_table()
+        return table.add(table.save_post, checked)
 
     def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(module, *arguments of _load_from_state_dict)` before this module loads."""
@@ -336,6 +340,11 @@ class StateDict(Traversal):
         return table.add(table.load_post, hook)
 
     def _register_state_dict_hook(self, hook: Hook) -> RemovableHandle:
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously "
+                "registered via register_state_dict_post_hook"
+            )
         table = self._state_hook_table()
         return table.add(table.save_post, hook)
 

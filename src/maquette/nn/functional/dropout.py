@@ -67,14 +67,14 @@ def dropout2d(
     check_probability(p)
     if input.dim() not in (3, 4):
         warnings.warn(
-            f"dropout2d: Received a {input.dim()}-D input, where (batch, channels, height, width) "
-            "was expected. Use dropout1d or dropout.",
+            f"dropout2d: Received a {input.dim()}-D input to dropout2d, where (batch, channels, "
+            "height, width) was expected. Use dropout1d or dropout.",
             stacklevel=2,
         )
     elif input.dim() == 3:
         warnings.warn(
-            "dropout2d: Received a 3-D input, taken as (batch, channels, length); use dropout1d "
-            "for that, or unsqueeze a single sample.",
+            "dropout2d: Received a 3D input to dropout2d, assuming that channel-wise 1D dropout "
+            "behavior is desired: use dropout1d for that, or unsqueeze a single sample.",
             stacklevel=2,
         )
     return _drop_channels(input, p, training, inplace)
@@ -90,8 +90,8 @@ def dropout3d(
     check_probability(p)
     if input.dim() not in (4, 5):
         warnings.warn(
-            f"dropout3d: Received a {input.dim()}-D input, where 4 or 5 dimensions were expected. "
-            "Use dropout.",
+            f"dropout3d: Received a {input.dim()}-D input to dropout3d, where 4 or 5 dimensions were "
+            "expected. Use dropout.",
             stacklevel=2,
         )
     if input.dim() == 5:

@@ -51,8 +51,9 @@ def embedding(
 def padding_row(name: str, padding_idx: int, rows: int) -> int:
     """`padding_idx` counted from the front; AssertionError if there is no such row."""
     if not -rows <= padding_idx < rows:
+        what = "padding_idx" if name == "EmbeddingBag" else "Padding_idx"
         raise AssertionError(
-            f"{name}: Padding_idx must be within num_embeddings; got {padding_idx}, and there "
+            f"{name}: {what} must be within num_embeddings; got {padding_idx}, and there "
             f"are {rows} embeddings."
         )
     return padding_idx + rows if padding_idx < 0 else padding_idx
@@ -60,7 +61,7 @@ def padding_row(name: str, padding_idx: int, rows: int) -> int:
 
 def _renorm_rows(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     with no_grad():
-        mq.embedding_renorm_(weight, input, max_norm, norm_type)
+        mq.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
 
 
 def embedding_bag(
@@ -127,13 +128,13 @@ def _check_bags(
 ) -> None:
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
         raise ValueError(
-            f"embedding_bag: expected per_sample_weights of the input's shape {input.shape}; "
-            f"got {per_sample_weights.shape}."
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it "
+            f"must have the same shape as the input ({input.shape})"
         )
     if weight.dim() != 2:
-        raise ValueError(f"embedding_bag: weight has to be a 2D Tensor; got {weight.dim()}D.")
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
     if input.dim() not in (1, 2):
-        raise ValueError(f"embedding_bag: input has to be 1D or 2D Tensor; got {input.dim()}D.")
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
     if mode not in _BAG_MODES:
         raise ValueError(f"embedding_bag: mode has to be one of sum, mean or max; got {mode!r}.")
     if mode == "max" and scale_grad_by_freq:

@@ -114,55 +114,97 @@ def spectral_norm(
 class _OrthMaps(Enum):
     matrix_exp = auto()
     cayley = auto()
+    householder = auto()
 
 
 class _Orthogonal(Module):
-    """Through a skew matrix, and around a base (Lezcano-Casado 2019) that holds the first value."""
+    """Through a skew matrix or reflectors, around a base that holds the value assigned last.
+
+    The base makes any first value the image of one point (Lezcano-Casado 2019).
+    """
 
     base: Tensor | None
 
     def __init__(self, weight: Tensor, orthogonal_map: _OrthMaps, use_trivialization: bool) -> None:
         super().__init__()
-        if weight.is_complex() and orthogonal_map is not _OrthMaps.matrix_exp:
-            raise ValueError("complex weights need orthogonal_map='matrix_exp'")
+        if weight.is_complex() and orthogonal_map is _OrthMaps.householder:
+            raise ValueError("The householder parametrization does not support complex tensors.")
         self.orthogonal_map = orthogonal_map
-        self.shape = tuple(weight.shape)
+        self.shape = weight.shape
         self.use_trivialization = use_trivialization
         self.register_buffer("base", None)
 
     def forward(self, X: Tensor) -> Tensor:
         wide = X.size(-2) < X.size(-1)
         tall = X.mT if wide else X
+        reflected = self.orthogonal_map is _OrthMaps.householder
+        Q = _from_reflectors(tall) if reflected else self._from_skew(tall)
+        if self.base is not None:
+            Q = self.base @ Q
+        return Q.mT if wide else Q
+
+    def _from_skew(self, tall: Tensor) -> Tensor:
         n, k = tall.shape[-2:]
         lower = tall.tril()
         if n != k:
             lower = mq.cat([lower, lower.new_zeros(*lower.shape[:-2], n, n - k)], -1)
         skew = lower - lower.mH
         if self.orthogonal_map is _OrthMaps.matrix_exp:
-            Q = mq.linalg_matrix_exp(skew)
-        else:
-            one = mq.eye(n, dtype=skew.dtype, device=skew.device)
-            Q = mq.linalg_solve(one.sub(skew, alpha=0.5), one.add(skew, alpha=0.5))
-        Q = Q[..., :k]
-        if self.base is not None:
-            Q = self.base @ Q
-        return Q.mT if wide else Q
+            return mq.linalg_matrix_exp(skew)[..., :k]
+        one = mq.eye(n, dtype=skew.dtype, device=skew.device)
+        return mq.linalg_solve(one.sub(skew, alpha=0.5), one.add(skew, alpha=0.5))[..., :k]
 
+    @no_grad()
     def right_inverse(self, Q: Tensor) -> Tensor:
-        if not self.use_trivialization:
+        if Q.shape != self.shape:
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. "
+                f"Got a tensor of shape {Q.shape}."
+            )
+        wide = Q.size(-2) < Q.size(-1)
+        tall = Q.mT if wide else Q
+        if self.use_trivialization:
+            self.base = _completed(tall)
+            # Both maps send it to one: its skew part is zero, its reflectors undo its signs.
+            start = mq.zeros_like(Q)
+            start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+            return start
+        if self.orthogonal_map is not _OrthMaps.householder:
             raise NotImplementedError(
                 "It is not possible to assign to the matrix exponential or the Cayley "
                 "parametrizations when use_trivialization=False."
             )
-        wide = Q.size(-2) < Q.size(-1)
-        tall = Q.mT if wide else Q
-        orthogonal, triangle = mq.linalg_qr(tall, mode="complete")
-        signs = triangle.diagonal(dim1=-2, dim2=-1).sgn()
-        first = orthogonal[..., : tall.size(-1)] * signs.unsqueeze(-2)
-        self.base = mq.cat([first, orthogonal[..., tall.size(-1) :]], -1)
-        start = mq.zeros_like(Q)  # tril(-1) - its transpose is zero, whose exponential is one
-        start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
-        return start
+        reflectors = _reflectors(tall)
+        return reflectors.mT if wide else reflectors
+
+
+def _from_reflectors(tall: Tensor) -> Tensor:
+    """The product of the reflectors below the diagonal, times the diagonal's signs."""
+    vectors = tall.tril(diagonal=-1)
+    tau = 2.0 / (1.0 + (vectors * vectors).sum(dim=-2))
+    product = mq.linalg_householder_product(vectors, tau)
+    return product * tall.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+
+
+def _reflectors(tall: Tensor) -> Tensor:
+    """What `_from_reflectors` makes an orthogonal matrix from."""
+    found, tau = mq.geqrf(tall)
+    diagonal = found.diagonal(dim1=-2, dim2=-1)
+    diagonal.sign_()
+    diagonal[tau == 0.0] *= -1
+    return found
+
+
+def _completed(tall: Tensor) -> Tensor:
+    """A square orthogonal matrix that begins with the columns given, made orthonormal."""
+    n, k = tall.shape[-2:]
+    if n != k:
+        rest = mq.randn(
+            (*tall.shape[:-2], n, n - k), dtype=tall.dtype, device=tall.device
+        )
+        tall = mq.cat([tall, rest], dim=-1)
+    orthogonal, triangle = mq.linalg_qr(tall)
+    return orthogonal * triangle.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
 def orthogonal(
@@ -174,25 +216,28 @@ def orthogonal(
 ) -> Module:
     """Keep a matrix orthogonal, or its rows or columns orthonormal; returns the module.
 
-    orthogonal_map: "matrix_exp" or "cayley". Different from PyTorch: it takes "householder" for
-    matrices that are not square, which is not there; "matrix_exp" is the default for all.
+    orthogonal_map: "matrix_exp", "cayley" or "householder"; None: the first for square or complex
+    matrices, else the last. use_trivialization: around the value that it has or is assigned.
 
     Raises ValueError for a weight of fewer than two dimensions or another name.
     """
-    weight = getattr(module, name)
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(
+            f"Module '{module}' has no parameter or buffer with name '{name}' to make orthogonal"
+        )
     if weight.dim() < 2:
         raise ValueError(
             f"Expected a matrix or batch of matrices. Got a tensor of {weight.dim()} dimensions."
         )
-    if orthogonal_map == "householder":
-        raise NotImplementedError(
-            "orthogonal_map='householder' needs linalg.householder_product, which is not there "
-            "yet: use 'matrix_exp' or 'cayley'"
-        )
-    found = _OrthMaps.__members__.get(orthogonal_map or "matrix_exp")
+    if orthogonal_map is None:
+        plain = weight.size(-2) != weight.size(-1) and not weight.is_complex()
+        orthogonal_map = "householder" if plain else "matrix_exp"
+    found = _OrthMaps.__members__.get(orthogonal_map)
     if found is None:
         raise ValueError(
-            f"orthogonal_map has to be one of {list(_OrthMaps.__members__)}. Got: {orthogonal_map}"
+            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+            f"Got: {orthogonal_map}"
         )
     return register_parametrization(
         module, name, _Orthogonal(weight, found, use_trivialization), unsafe=True

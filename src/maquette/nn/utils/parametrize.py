@@ -61,25 +61,30 @@ class ParametrizationList(ModuleList):
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if isinstance(new, Tensor) else len(new)
         if isinstance(new, Tensor):
-            if not unsafe:
-                _check_kept("right_inverse", original, new, dtype_only=True)
-            with no_grad():
-                if new is not original:
-                    original.data = new
-            _register(self, "original", original)
+            self._register_one(original, new)
         else:
-            for i, part in enumerate(new):
-                if not isinstance(part, Tensor):
-                    raise ValueError(
-                        "'right_inverse' must return a Tensor or a Sequence of tensors; got a "
-                        f"{type(part).__name__} at place {i}"
-                    )
-                if isinstance(original, Parameter):
-                    part = Parameter(part, original.requires_grad)
-                _register(self, f"original{i}", part)
+            self._register_several(original, new)
         if not unsafe:
             with no_grad():
-                _check_kept("parametrization", original, self())
+                _check_kept("Registering a parametrization", original, self())
+
+    def _register_one(self, original: Tensor, new: Tensor) -> None:
+        _check_same("When `right_inverse` outputs one tensor", original, new)
+        with no_grad():
+            if new is not original:
+                original.data = new
+        _register(self, "original", original)
+
+    def _register_several(self, original: Tensor, new: Sequence[Tensor]) -> None:
+        for i, part in enumerate(new):
+            if not isinstance(part, Tensor):
+                raise ValueError(
+                    "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...)"
+                    f". Got element {i} of the sequence with type {type(part).__name__}."
+                )
+            if isinstance(original, Parameter):
+                part = Parameter(part, original.requires_grad)
+            _register(self, f"original{i}", part)
 
     def _inverse(self, value: Tensor) -> Tensor | Sequence[Tensor]:
         """What the chain computes `value` from; the value itself where nothing inverts."""
@@ -108,15 +113,40 @@ class ParametrizationList(ModuleList):
                         f"parametrization {type(module).__name__} does not implement right_inverse"
                     )
                 new = inverse(new)
-            for own, part in zip(self._originals(), [new] if self.is_tensor else new):
-                if not self.unsafe or self.is_tensor:
-                    _check_kept("right_inverse", own, part, dtype_only=True)
+            for name, own, part in zip(self._names(), self._originals(), self._parts(new)):
+                if part.dtype != own.dtype:
+                    raise ValueError(
+                        f"The tensor returned by `right_inverse` has dtype {part.dtype} while "
+                        f"`{name}` has dtype {own.dtype}"
+                    )
                 own.data = part.detach()
 
-    def _originals(self) -> list[Tensor]:
+    def _parts(self, new: Any) -> Sequence[Tensor]:
+        """The tensors of an inverse, as many as there are originals; ValueError otherwise."""
         if self.is_tensor:
-            return [self.original]
-        return [getattr(self, f"original{i}") for i in range(self.ntensors)]
+            if not isinstance(new, Tensor):
+                raise ValueError(f"`right_inverse` should return a tensor. Got {_kind(new)}")
+            return [new]
+        if not isinstance(new, Sequence):
+            raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {_kind(new)}")
+        if len(new) != self.ntensors:
+            raise ValueError(
+                f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
+                f"Got a sequence of length {len(new)}."
+            )
+        for i, part in enumerate(new):
+            if not isinstance(part, Tensor):
+                raise ValueError(
+                    "`right_inverse` must return a sequence of tensors. "
+                    f"Got element {i} of type {_kind(part)}"
+                )
+        return new
+
+    def _names(self) -> list[str]:
+        return ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+
+    def _originals(self) -> list[Tensor]:
+        return [getattr(self, name) for name in self._names()]
 
     def forward(self) -> Tensor:
         """The value that the chain gives now."""
@@ -134,19 +164,27 @@ def _register(module: Module, name: str, tensor: Tensor) -> None:
         module.register_buffer(name, tensor)
 
 
-def _check_kept(what: str, old: Tensor, new: object, *, dtype_only: bool = False) -> None:
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
+def _check_same(when: str, old: Tensor, new: Tensor) -> None:
+    for aspect in ("dtype", "device"):
+        before, after = getattr(old, aspect), getattr(new, aspect)
+        if before != after:
+            raise ValueError(f"{when}, it may not change the {aspect}: {before} became {after}")
+
+
+def _check_kept(doing: str, old: Tensor, new: object) -> None:
     if not isinstance(new, Tensor):
-        raise ValueError(f"A {what} must return a tensor. Got {type(new).__name__}.")
-    if new.dtype != old.dtype:
-        raise ValueError(
-            f"Registering a {what} may not change the dtype of the tensor, unless the `unsafe` "
-            f"flag is enabled: {old.dtype} became {new.dtype}"
-        )
-    if not dtype_only and new.shape != old.shape:
-        raise ValueError(
-            f"Registering a {what} may not change the shape of the tensor, unless the `unsafe` "
-            f"flag is enabled: {tuple(old.shape)} became {tuple(new.shape)}"
-        )
+        raise ValueError(f"A parametrization must return a tensor. Got {_kind(new)}.")
+    for aspect in ("dtype", "shape"):
+        before, after = getattr(old, aspect), getattr(new, aspect)
+        if before != after:
+            raise ValueError(
+                f"{doing} may not change the {aspect} of the tensor, unless the `unsafe` flag is "
+                f"enabled: {before} became {after}"
+            )
 
 
 def register_parametrization(
@@ -182,15 +220,30 @@ def _append(module: Module, name: str, parametrization: Module, unsafe: bool) ->
     chain: Any = _chains(module)[name]
     if not unsafe:
         with no_grad():
-            value = getattr(module, name)
-            _check_kept("parametrization", value, parametrization(value))
-    inverse = getattr(parametrization, "right_inverse", None)
-    with no_grad():
-        wanted = None if inverse is None else inverse(getattr(module, name))
-        if wanted is not None:
-            chain.right_inverse(wanted)
+            _check_link(name, getattr(module, name), parametrization)
+    # The originals stay: the new link acts on the value that they give now.
     chain.append(parametrization)
     chain.unsafe = chain.unsafe or unsafe
+
+
+def _check_link(name: str, value: Tensor, parametrization: Module) -> None:
+    """Refuse a link that changes shape or dtype, forwards or back."""
+    result = parametrization(value)
+    _check_kept("Registering a parametrization", value, result)
+    if not hasattr(parametrization, "right_inverse"):
+        return
+    back: Any = parametrization.right_inverse(result)
+    if not isinstance(back, Tensor):
+        raise ValueError(
+            f"parametrization.right_inverse must return a tensor. Got: {_kind(back)}"
+        )
+    for aspect in ("dtype", "shape"):
+        wanted, found = getattr(value, aspect), getattr(back, aspect)
+        if wanted != found:
+            raise ValueError(
+                f"The tensor returned by parametrization.right_inverse must have the same {aspect} "
+                f"as module.{name}, unless the `unsafe` flag is enabled: {found}, not {wanted}"
+            )
 
 
 def _chains(module: Module) -> ModuleDict:
@@ -300,7 +353,7 @@ def transfer_parametrizations_and_params(
         if not hasattr(to_module, name):
             setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
         for parametrization in source:
-            register_parametrization(to_module, name, deepcopy(parametrization), unsafe=True)
+            register_parametrization(to_module, name, parametrization, unsafe=True)
         target: Any = _chains(to_module)[name]
         for own, value in zip(target._originals(), source._originals()):
             own.data = value.detach().clone()

@@ -6,7 +6,7 @@ steps of those that have one, and so on; `batch_sizes` says how many take part i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ from maquette.tensor import Tensor
 
 T = TypeVar("T", bound="PackedSequence")
 Lengths = Tensor | Sequence[int]
+Size = int  # where a method has the name
 
 
 class _Packed(NamedTuple):
@@ -34,7 +35,7 @@ class PackedSequence(_Packed):
     """
 
     # The batch sizes as numbers, where they are known: they cannot be read from a fake tensor.
-    _sizes: list[int] | None = None
+    _sizes: list[Size] | None = None
 
     def __new__(
         cls,
@@ -64,18 +65,18 @@ class PackedSequence(_Packed):
         ]
         return type(self)(data, self.batch_sizes, *indices)._knowing(self._sizes)
 
-    def sizes(self) -> list[int]:
+    def sizes(self) -> list[Size]:
         """How many sequences take part in each step, as numbers."""
-        sizes: list[int] = self.batch_sizes.tolist() if self._sizes is None else self._sizes
+        sizes: list[Size] = self.batch_sizes.tolist() if self._sizes is None else self._sizes
         return sizes
 
-    def _knowing(self: T, sizes: list[int] | None) -> T:
+    def _knowing(self: T, sizes: list[Size] | None) -> T:
         self._sizes = sizes
         return self
 
-    def cuda(self: T, index: device | int | None = None) -> T:
+    def cuda(self: T, index: device | Size | None = None) -> T:
         """On a cuda device, the current one by default."""
-        return self.to(device("cuda", index) if isinstance(index, int) else index or "cuda")
+        return self.to(device("cuda", index) if isinstance(index, Size) else index or "cuda")
 
     def cpu(self: T) -> T:
         """On the cpu."""
@@ -92,6 +93,39 @@ class PackedSequence(_Packed):
     def half(self: T) -> T:
         """As float16."""
         return self.to(dtypes.float16)
+
+    def long(self: T) -> T:
+        """As int64."""
+        return self.to(dtypes.int64)
+
+    def int(self: T) -> T:
+        """As int32."""
+        return self.to(dtypes.int32)
+
+    def short(self: T) -> T:
+        """As int16."""
+        return self.to(dtypes.int16)
+
+    def char(self: T) -> T:
+        """As int8."""
+        return self.to(dtypes.int8)
+
+    def byte(self: T) -> T:
+        """As uint8."""
+        return self.to(dtypes.uint8)
+
+    def pin_memory(self: T) -> T:
+        """With all tensors in pinned memory."""
+        indices = [
+            None if index is None else index.pin_memory()
+            for index in (self.sorted_indices, self.unsorted_indices)
+        ]
+        packed = type(self)(self.data.pin_memory(), self.batch_sizes, *indices)
+        return packed._knowing(self._sizes)
+
+    def is_pinned(self) -> bool:
+        """Whether the data is in pinned memory."""
+        return self.data.is_pinned()
 
     @property
     def is_cuda(self) -> bool:
@@ -119,6 +153,12 @@ def pack_padded_sequence(
     """
     if isinstance(lengths, Tensor) and lengths.device.type != "cpu":
         raise RuntimeError(f"'lengths' should be on the CPU; got {lengths.device}")
+    if not input.numel():
+        raise RuntimeError(f"Cannot pack empty tensors; got one of shape {tuple(input.shape)}.")
+    if isinstance(lengths, Tensor) and lengths.dim() != 1:
+        raise RuntimeError(
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D"
+        )
     sizes = [int(n) for n in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
     sorted_indices = None
     if not enforce_sorted:
@@ -204,10 +244,19 @@ def pad_sequence(
     batch_first: (batch, longest, *). padding_side: "right", or "left" to end together.
     """
     if padding_side not in ("left", "right"):
-        raise RuntimeError(f'padding_side should be either "left" or "right"; got {padding_side!r}')
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(
+            "pad_sequence: Expected iterable for input sequences, but got arg of type: "
+            f"{type(sequences)}"
+        )
     members = list(sequences)
     if not members:
-        raise RuntimeError("pad_sequence: expected at least one sequence, got none")
+        raise RuntimeError("pad_sequence: received an empty list of sequences")
+    for i, member in enumerate(members):
+        if not isinstance(member, Tensor):
+            kind = type(member).__name__
+            raise TypeError(f"pad_sequence: expected Tensor as element {i}, but got {kind}")
     time = max(member.size(0) for member in members)
     padded = []
     for member in members:

@@ -160,8 +160,9 @@ def embedding_dense_backward_kernel(
     rows = checked_rows(xp, rows, num_weights)
     if counts is not None:
         values = values / counts[rows].astype(values.dtype)[:, None]
-    result: Array = xp.zeros((num_weights, values.shape[1]), values.dtype)
-    return combined_at(xp, "add", result, rows, values)
+    # Added up in the gradient's own type, one by one, as PyTorch does and `index_add` too.
+    result: Array = xp.zeros((num_weights, values.shape[1]), grad_output.dtype)
+    return combined_at(xp, "add", result, rows, values.astype(grad_output.dtype))
 
 
 embedding_dense_backward.linear(

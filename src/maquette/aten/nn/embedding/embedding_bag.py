@@ -37,10 +37,12 @@ def _check_bags(
         lambda: f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}",
     )
     check(
-        indices.ndim == 1 and offsets.ndim == 1,
-        lambda: (
-            f"embedding_bag: input and offsets have to be 1D Tensors; got {indices} and {offsets}"
-        ),
+        indices.ndim == 1,
+        lambda: f"input has to be a 1D or 2D Tensor, but got Tensor of dimension {indices.ndim}",
+    )
+    check(
+        offsets.ndim == 1,
+        lambda: f"offsets has to be a 1D Tensor, but got Tensor of dimension {offsets.ndim}",
     )
     check_indices("embedding_bag", indices)
     check_indices("embedding_bag", offsets)
@@ -74,14 +76,17 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
     ) -> Metas:
         _check_bags(weight, indices, offsets, mode, per_sample_weights)
         check(
-            per_sample_weights is None
-            or (
-                per_sample_weights.shape == indices.shape
-                and per_sample_weights.dtype is weight.dtype
-            ),
+            per_sample_weights is None or per_sample_weights.dtype is weight.dtype,
             lambda: (
-                f"expected per_sample_weights of the shape of input {indices} and the dtype of "
-                f"weight {weight}; got {per_sample_weights}"
+                f"Expected per_sample_weights to have the same type as weight {weight}; got "
+                f"{per_sample_weights}"
+            ),
+        )
+        check(
+            per_sample_weights is None or per_sample_weights.shape == indices.shape,
+            lambda: (
+                f"expected per_sample_weights of the shape of input {indices}; got "
+                f"{per_sample_weights}"
             ),
         )
         check(
@@ -168,8 +173,8 @@ def _checked(xp: ModuleType, indices: Array, rows: int) -> Array:
         at = int(wrong[0])
         raise of_data(
             RuntimeError(
-                f"Index {at} of input takes value {int(indices[at])} which is not in the valid "
-                f"range [0, {rows})"
+                f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be "
+                f"{int(indices[at])} at place {at} of the input, with {rows} embeddings"
             )
         )
     return indices
@@ -375,12 +380,13 @@ def _embedding_bag_backward_kernel(
     padding_idx: int,
 ) -> Array:
     g = wide(grad)
-    result: Array = xp.zeros((num_weights, g.shape[1]), g.dtype)
+    # Added up in the gradient's own type, one by one, as `embedding_dense_backward` does.
+    result: Array = xp.zeros((num_weights, g.shape[1]), grad.dtype)
     if mode == MAX:
         filled = bag_size > 0
         columns = xp.broadcast_to(xp.arange(g.shape[1]), (int(filled.sum()), g.shape[1]))
         rows = checked_rows(xp, maximum_indices[filled], num_weights)
-        return combined_at(xp, "add", result, (rows, columns), g[filled])
+        return combined_at(xp, "add", result, (rows, columns), grad[filled])
     if mode == MEAN:
         g = g / xp.maximum(bag_size, 1).astype(g.dtype)[:, None]
     bag = _bag_of_each(xp, offsets[: g.shape[0]], indices.shape[0])
@@ -392,7 +398,7 @@ def _embedding_bag_backward_kernel(
         counts = xp.bincount(checked_rows(xp, indices, num_weights), minlength=num_weights)
         values = values / counts[indices].astype(g.dtype)[:, None]
     rows = checked_rows(xp, indices[kept], num_weights)
-    return combined_at(xp, "add", result, rows, values[kept])
+    return combined_at(xp, "add", result, rows, values[kept].astype(grad.dtype))
 
 
 _embedding_bag_per_sample_weights_backward = define(
