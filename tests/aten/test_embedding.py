@@ -108,5 +108,5 @@ def test_a_sparse_gradient_does_not_share_the_indices_that_were_looked_up() -> N
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_name_a_row_that_is_not_there(mode: str) -> None:
     bag = mq.nn.functional.embedding_bag
-    with pytest.raises(RuntimeError, match="Expected idx >= 0 && idx < num_embeddings .* be 9"):
+    with pytest.raises(RuntimeError, match="but found idx to be 9"):
         bag(mq.tensor([1, 9]), mq.ones(4, 2), mq.tensor([0]), mode=mode)

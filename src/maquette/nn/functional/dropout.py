@@ -90,8 +90,8 @@ def dropout3d(
     check_probability(p)
     if input.dim() not in (4, 5):
         warnings.warn(
-            f"dropout3d: Received a {input.dim()}-D input to dropout3d, where 4 or 5 dimensions were "
-            "expected. Use dropout.",
+            f"dropout3d: Received a {input.dim()}-D input to dropout3d, where 4 or 5 dimensions "
+            "were expected. Use dropout.",
             stacklevel=2,
         )
     if input.dim() == 5:

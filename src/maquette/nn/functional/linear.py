@@ -128,13 +128,15 @@ def _check_bags(
 ) -> None:
     if per_sample_weights is not None and input.shape != per_sample_weights.shape:
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it "
-            f"must have the same shape as the input ({input.shape})"
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
+            f"then it must have the same shape as the input ({input.shape})"
         )
     if weight.dim() != 2:
-        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
+        found = weight.dim()
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {found}")
     if input.dim() not in (1, 2):
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+        found = input.dim()
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {found}")
     if mode not in _BAG_MODES:
         raise ValueError(f"embedding_bag: mode has to be one of sum, mean or max; got {mode!r}.")
     if mode == "max" and scale_grad_by_freq:

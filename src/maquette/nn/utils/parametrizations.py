@@ -199,9 +199,7 @@ def _completed(tall: Tensor) -> Tensor:
     """A square orthogonal matrix that begins with the columns given, made orthonormal."""
     n, k = tall.shape[-2:]
     if n != k:
-        rest = mq.randn(
-            (*tall.shape[:-2], n, n - k), dtype=tall.dtype, device=tall.device
-        )
+        rest = mq.randn((*tall.shape[:-2], n, n - k), dtype=tall.dtype, device=tall.device)
         tall = mq.cat([tall, rest], dim=-1)
     orthogonal, triangle = mq.linalg_qr(tall)
     return orthogonal * triangle.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)

@@ -234,9 +234,7 @@ def _check_link(name: str, value: Tensor, parametrization: Module) -> None:
         return
     back: Any = parametrization.right_inverse(result)
     if not isinstance(back, Tensor):
-        raise ValueError(
-            f"parametrization.right_inverse must return a tensor. Got: {_kind(back)}"
-        )
+        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {_kind(back)}")
     for aspect in ("dtype", "shape"):
         wanted, found = getattr(value, aspect), getattr(back, aspect)
         if wanted != found:
