@@ -239,3 +239,76 @@ def test_sizes_that_no_storage_has_are_refused(size, how):
     mode = mq.FakeTensorMode() if how == "fake" else contextlib.nullcontext()
     with mode, pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
         mq.empty(size, device="meta" if how == "meta" else None)
+
+
+@pytest.mark.parametrize("bounds", [(-3e38, 3e38), (-1e39, 0.0), (0.0, 1e39)])
+def test_uniform_refuses_a_range_that_its_dtype_does_not_hold(bounds: tuple[float, float]) -> None:
+    with pytest.raises(RuntimeError, match="exceed the limit|out of bounds"):
+        mq.zeros(2).uniform_(*bounds)
+
+
+def test_whole_numbers_beyond_what_a_float_counts_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"from is out of bounds \[-\(2\^24\), 2\^24\]"):
+        mq.zeros(2).random_(-(2**63), 5)
+    mq.zeros(2).random_(-(2**24), 5)
+
+
+def test_cauchy_around_infinity_is_infinite() -> None:
+    assert mq.zeros(2).cauchy_(float("inf"), 0.5).tolist() == [float("inf")] * 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda out: mq.arange(3, out=out),
+        lambda out: mq.linspace(0, 1, 3, out=out),
+        lambda out: mq.logspace(0, 1, 3, out=out),
+        lambda out: mq.rand(3, out=out),
+        lambda out: out.bernoulli_(mq.ones(3)),
+    ],
+)
+def test_T41_factories_refuse_to_write_one_element_often(call: Callable[..., object]) -> None:
+    with pytest.raises(RuntimeError, match="single memory location"):
+        call(mq.zeros(1).expand(3))
+
+
+def test_sizes_beyond_64_bits_are_refused_with_and_without_data() -> None:
+    for device in ("cpu", "meta"):
+        with pytest.raises(RuntimeError, match="Storage size calculation overflowed"):
+            mq.empty((8, 8, 2**29, 2**29), device=device)
+        with pytest.raises(RuntimeError, match="Stride calculation overflowed"):
+            mq.empty((0, 4, 2**61), device=device)
+
+
+def test_randperm_writes_what_it_gives() -> None:
+    out = mq.zeros(2, 3, dtype=mq.int32).t()[:0]
+    mq.manual_seed(3)
+    expected = mq.randperm(5)
+    mq.manual_seed(3)
+    assert mq.randperm(5, out=out).tolist() == expected.tolist()
+
+
+def test_asarray_says_why_it_cannot_share() -> None:
+    with pytest.raises(ValueError, match="from dtype|with dtype 'Float' into dtype 'Double'"):
+        mq.asarray(mq.zeros(2), dtype=mq.float64, copy=False)
+    with pytest.raises(ValueError, match="arbitrary sequence"):
+        mq.asarray([1, 2], copy=False)
+    with pytest.raises(RuntimeError, match="NumPy scalars"):
+        mq.asarray(np.float64(1), copy=False)
+
+
+def test_a_list_in_itself_is_refused() -> None:
+    endless: list[object] = [0]
+    endless.append(endless)
+    with pytest.raises(TypeError, match="self-referential"):
+        mq.tensor(endless)
+
+
+def test_no_blocks_make_a_row_without_columns() -> None:
+    assert mq.block_diag().shape == (1, 0)
+
+
+def test_T49_many_elements_are_no_number() -> None:
+    for convert in (int, float, complex):
+        with pytest.raises(ValueError, match="only one element tensors"):
+            convert(mq.zeros(2))

@@ -230,3 +230,23 @@ def test_nonzero_gives_contiguous_columns() -> None:
     places = mq.tensor([[0, 1], [2, 3]]).nonzero()
     assert places.tolist() == [[0, 1], [1, 0], [1, 1]]
     assert places.stride() == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["index_add_", "index_copy_"])
+def test_positions_from_the_end_are_refused(name: str) -> None:
+    for shape, error in (((3,), IndexError), ((3, 2), (IndexError, RuntimeError))):
+        t = mq.zeros(shape)
+        with pytest.raises(error, match="index -1 is out of bounds"):
+            getattr(t, name)(0, mq.tensor([-1]), mq.ones((1, *shape[1:])))
+        assert not t.any()
+
+
+def test_positions_from_the_end_are_filled() -> None:
+    assert mq.zeros(3).index_fill_(0, mq.tensor([-1]), 2).tolist() == [0, 0, 2]
+
+
+def test_index_select_of_nothing_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="indexing axis dim should be positive"):
+        mq.zeros(0, 3).index_select(0, mq.tensor([0]))
+    with pytest.raises(RuntimeError, match="out of DATA bounds"):
+        mq.zeros(0, 3).index_select(1, mq.tensor([5]))

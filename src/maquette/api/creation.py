@@ -12,7 +12,7 @@ from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 
-from maquette.api.from_schema import default_device
+from maquette.api.from_schema import default_device, requiring_grad
 from maquette.aten.factory.factories import empty
 from maquette.aten.view.views import lift_fresh
 from maquette.core.device import canonical, cpu
@@ -70,7 +70,7 @@ def tensor(
         made = _placed(_of_storage(data, dtype), dtype, device)
     else:
         made = _lifted(array_of(data, dtype), device)
-    return made.requires_grad_() if requires_grad else made
+    return requiring_grad(made) if requires_grad else made
 
 
 def _of_storage(data: TypedStorage | UntypedStorage, kind: DType | None) -> Tensor:
@@ -127,7 +127,10 @@ def array_of(data: Data, dtype: DType | None) -> Array:
         given = np.asarray(data)
         source = from_array(given).meta  # checks dtype, byte order and strides
         return np.array(given, (dtype or source.dtype).numpy, order="C", copy=True)
-    shape, kinds = _survey(data, 0)
+    try:
+        shape, kinds = _survey(data, 0)
+    except RecursionError:
+        raise TypeError("new(): self-referential lists are incompatible") from None
     kind = dtype if dtype is not None else _common(kinds)
     flat: list[object] = []
     _flatten(data, flat)
@@ -143,7 +146,12 @@ def _survey(data: Data, depth: int) -> tuple[tuple[int, ...], set[object]]:
     if not _is_sequence(data):
         return (), {_kind_of(data)}
     length = len(data)  # type: ignore[arg-type]  # a sequence
-    types = set(map(type, data))  # type: ignore[call-overload]  # a sequence
+    try:
+        types = set(map(type, data))  # type: ignore[call-overload]  # a sequence
+    except TypeError:
+        raise ValueError(
+            f"could not determine the shape of object type '{type(data).__name__}'"
+        ) from None
     if types <= _PLAIN:
         return (length,), types
     inner: tuple[int, ...] | None = None
@@ -327,14 +335,27 @@ def asarray(
     made = as_tensor(source, dtype, device)
     shares = isinstance(source, (Tensor, np.ndarray)) and _shares(made, source)
     if copy is False and not shares:
-        raise ValueError(
-            "can't alias the given data without copying it; pass copy=None or copy=True"
-        )
+        raise _not_shared(source, dtype, made)
     if copy is True and shares:
         made = made.clone()
     if requires_grad:
         made = (made.detach() if made.grad_fn is not None else made).requires_grad_()
     return made
+
+
+def _not_shared(source: Data, dtype: DType | None, made: Tensor) -> Exception:
+    """The error for data that `asarray` would have to copy."""
+    if isinstance(source, np.generic):
+        return RuntimeError("can't alias NumPy scalars. Either remove copy=False or pass an array.")
+    if not isinstance(source, (Tensor, np.ndarray)):
+        return ValueError("can't alias arbitrary sequence into a tensor; pass copy=None")
+    kind = source.dtype if isinstance(source, Tensor) else from_numpy_dtype(source.dtype)
+    assert isinstance(kind, DType)
+    if dtype is not None and kind is not dtype:
+        names = kind.scalar_name, dtype.scalar_name
+        return ValueError("can't alias tensor with dtype '{}' into dtype '{}'.".format(*names))
+    place = source.device if isinstance(source, Tensor) else "cpu"
+    return ValueError(f"can't alias tensor from device '{place}' to '{made.device}'.")
 
 
 def _is_buffer(obj: Data) -> bool:
@@ -384,7 +405,7 @@ def frombuffer(
     if not raw.flags.writeable:
         _warn_read_only()
     made = from_array(raw[offset : offset + taken * size].view(dtype.numpy))
-    return made.requires_grad_() if requires_grad else made
+    return requiring_grad(made) if requires_grad else made
 
 
 # --- the class's own constructor -----------------------------------------------------

@@ -19,6 +19,7 @@ from maquette.api.other_forms import other_forms
 from maquette.api.signatures import fits, refused
 from maquette.core.device import cpu, device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
+from maquette.core.errors import check
 from maquette.core.fitting import check_int
 from maquette.core.size import Size
 from maquette.dispatch.modes import WATCHED
@@ -65,6 +66,19 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     face.__module__ = "maquette"
     face.__doc__ = description(packet)
     return face
+
+
+def requiring_grad(made: Tensor) -> Tensor:
+    """A tensor that a factory made, as a leaf that requires grad."""
+    kind = made.meta.dtype
+    check(
+        kind.is_floating_point or kind.is_complex,
+        lambda: (
+            f"Only Tensors of floating point and complex dtype can require gradients; this is "
+            f"{kind}"
+        ),
+    )
+    return made.requires_grad_()
 
 
 class _Forms:
@@ -124,7 +138,7 @@ class _Forms:
         except MatchError as error:
             result = self.other_form(full, error, args, kwargs)
         if grad and isinstance(result, Tensor):
-            result.requires_grad_()
+            requiring_grad(result)
         return result
 
     def with_dimension(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as DType
 from maquette.core.fitting import plain
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
@@ -64,8 +65,12 @@ def _is_old_order(args: tuple[object, ...]) -> bool:
 
 def _check_options(out: Tensor, kwargs: dict[str, object]) -> None:
     dtype, device = kwargs.get("dtype"), kwargs.get("device")
-    if dtype is not None and dtype is not out.dtype:
-        raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+    if isinstance(dtype, DType) and dtype is not out.dtype:
+        names = dtype.scalar_name, out.dtype.scalar_name
+        raise RuntimeError("dtype {} does not match dtype of out parameter ({})".format(*names))
+    layout = kwargs.get("layout")
+    if layout is not None and layout is not out.layout:
+        raise RuntimeError(f"layout {layout} does not match layout of out parameter ({out.layout})")
     if device is not None and Device(str(device)).type != out.device.type:
         raise RuntimeError(f"device {device} does not match device of out parameter ({out.device})")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from maquette.aten.factory.factories import empty
 from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
 
@@ -14,6 +15,8 @@ def _variadic(name: str, what: str) -> Callable[..., object]:
     def function(*tensors: Tensor | Sequence[Tensor], **kwargs: object) -> object:
         packet = find_packet(f"aten::{name}")
         assert packet is not None
+        if not tensors and name == "block_diag":
+            return empty((1, 0))
         listed = len(tensors) == 1 and not isinstance(tensors[0], Tensor)
         result = packet(tensors[0] if listed else tensors, **kwargs)
         return tuple(result) if isinstance(result, list) else result

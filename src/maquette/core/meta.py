@@ -183,11 +183,22 @@ class TensorMeta:
         return self
 
 
+def _storage_bytes(meta: TensorMeta) -> int:
+    """The bytes up to the last element; RuntimeError for more than 64 bits can count."""
+    found = meta.itemsize * rules.storage_elements(meta.shape, meta.strides, meta.offset)
+    check(
+        not _is_huge(found),
+        lambda: (
+            f"Storage size calculation overflowed with sizes={list(meta.shape)} and "
+            f"strides={list(meta.strides)}"
+        ),
+    )
+    return found
+
+
 _DERIVED: Final[dict[str, Callable[[TensorMeta], object]]] = {
     "numel": lambda meta: prod(meta.shape),
-    "storage_bytes": lambda meta: (
-        meta.itemsize * rules.storage_elements(meta.shape, meta.strides, meta.offset)
-    ),
+    "storage_bytes": lambda meta: _storage_bytes(meta),
     "is_contiguous": lambda meta: rules.is_contiguous(meta.shape, meta.strides),
     "is_dense": lambda meta: meta.is_contiguous or rules.is_dense(meta.shape, meta.strides),
     "suggested_format": lambda meta: rules.suggested_format(meta.shape, meta.strides),
@@ -262,12 +273,16 @@ def _intern(
         _forget(standing)  # it died, and its own callback is still to come
 
 
+_TOO_MANY = 2**63
+
+
 def _is_plain(shape: Shape, strides: Strides, offset: int) -> bool:
     """Whether nothing needs checking or converting: the usual case, told in 0.4 µs."""
     numbers = (*shape, *strides, offset)
     return (
         set(map(type, numbers)) == {int}
         and min(numbers) >= 0
+        and max(numbers) < _TOO_MANY
         and len(shape) == len(strides)
         and shape.__class__ is strides.__class__ is tuple
     )
@@ -297,12 +312,17 @@ def _normalized(shape: Shape, strides: Strides, offset: int) -> tuple[Shape, Str
         not any(map(_is_negative, strides)),
         lambda: f"Negative strides are not supported, got strides: {list(strides)}",
     )
+    check(not any(map(_is_huge, strides)), lambda: f"Stride calculation overflowed: {strides}")
     check(not _is_negative(offset), lambda: f"Tensor: invalid storage offset {offset}")
     return shape, strides, offset
 
 
 def _is_negative(number: int) -> bool:
     return number.__class__ is int and number < 0
+
+
+def _is_huge(number: int) -> bool:
+    return number.__class__ is int and number >= _TOO_MANY
 
 
 def _make(

@@ -152,8 +152,8 @@ class Tensor(TensorHistory):
 
     def __bool__(self) -> bool:
         if self.meta.numel != 1:
-            what = "no" if self.meta.numel == 0 else "more than one"
-            raise RuntimeError(f"Boolean value of Tensor with {what} value is ambiguous")
+            what = "no values" if self.meta.numel == 0 else "more than one value"
+            raise RuntimeError(f"Boolean value of Tensor with {what} is ambiguous")
         return bool(self.item())
 
     def __float__(self) -> float:
@@ -171,6 +171,10 @@ class Tensor(TensorHistory):
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
                 "behavior.\nConsider using tensor.detach() first."
             )
+        if self.meta.numel != 1:
+            raise ValueError(
+                f"only one element tensors can be converted to Python scalars; this is {self.meta}"
+            )
         return self.item()
 
     def __index__(self) -> int:
@@ -180,6 +184,11 @@ class Tensor(TensorHistory):
         return int(self.item())
 
     def __contains__(self, element: object) -> bool:
+        if not isinstance(element, (TensorHistory, int, float, complex)):
+            raise RuntimeError(
+                "Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                f"{type(element)}."
+            )
         return bool((self == element).any().item())
 
     def __repr__(self) -> str:
@@ -214,9 +223,9 @@ class Tensor(TensorHistory):
                 "instead."
             )
         if t.is_conj() or t.is_neg():
-            what = "conj" if t.is_conj() else "neg"
+            name, what = ("conjugate", "conj") if t.is_conj() else ("negative", "neg")
             raise RuntimeError(
-                f"Can't call numpy() on Tensor that has {what}ugate bit set. Use "
+                f"Can't call numpy() on Tensor that has {name} bit set. Use "
                 f"tensor.resolve_{what}().numpy() instead."
             )
         if t.fake_mode is not None:

@@ -124,11 +124,16 @@ def get_device_module(device: str | Device | None = None) -> ModuleType:
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
     """For places in a flattened tensor of this shape, the index in each dimension.
 
-    Raises ValueError for dtypes that are no integers, and for negative sizes.
+    Raises TypeError for what is no integer, and ValueError for negative sizes.
     """
     sizes = [shape] if isinstance(shape, int) else list(shape)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == maquette.bool:
-        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    for size in sizes:
+        if not isinstance(size, int):
+            raise TypeError(
+                f"expected 'shape' sequence to only contain ints, but got {type(size)}"
+            )
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     found = []

@@ -23,8 +23,8 @@ from maquette.aten.view.copies import filled, write
 from maquette.core.determinism import Determinism, left_unset
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
+from maquette.core.dtype import complex32, complex64, float64, get_default_dtype, number_dtype
 from maquette.core.dtype import dtype as DType
-from maquette.core.dtype import float64, get_default_dtype, number_dtype
 from maquette.core.errors import check
 from maquette.core.fitting import check_fits, computing_type
 from maquette.core.layout import layout as Layout
@@ -179,6 +179,8 @@ ones.describe("A new tensor of ones of a size.")
 def fill_dtype(fill_value: Number, dtype: DType | None) -> DType:
     """The dtype of ``full``: the value's own where none is named; it must hold the value."""
     kind = number_dtype(fill_value) if dtype is None else dtype
+    if dtype is None and kind is complex32:  # not of a number, where float16 is the default
+        kind = complex64
     check_fits(fill_value, kind)
     return kind
 

@@ -35,6 +35,7 @@ from maquette.core.symbols import expect_true, is_true, node_of
 from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
+from maquette.library.variants import check_writable
 
 Real = bool | int | float
 Options = tuple["DType | None", "Layout | None", "Device | None", "bool | None"]
@@ -312,7 +313,9 @@ def _fill_spaced_out(page: OperatorPage, name: str, values: Values) -> None:
         for bound in (start, end):
             if isinstance(bound, complex):
                 check_fits(bound, out.dtype)
-        return out if is_true(out.numel == steps) else resized(out, (steps,))
+        made = out if is_true(out.numel == steps) else resized(out, (steps,))
+        check_writable(name, made)
+        return made
 
     @page.kernel
     def kernel(xp: ModuleType, start: object, end: object, steps: int, *rest: object) -> None:
@@ -347,7 +350,9 @@ def _range_out(
         assert isinstance(out, TensorMeta)
         length = count(*full(*params[:-1]), out.dtype)
         # A tensor of the right number of elements is filled as it is.
-        return out if is_true(out.numel == length) else resized(out, (length,))
+        made = out if is_true(out.numel == length) else resized(out, (length,))
+        check_writable(page.op._opname, made)
+        return made
 
     @page.kernel
     def kernel(xp: ModuleType, *params: object) -> None:

@@ -89,15 +89,23 @@ def index_select_shape(self: TensorMeta, dim: int, index: TensorMeta) -> TensorM
 def index_select_kernel(xp: ModuleType, self: Array, dim: int, index: Array) -> Array:
     size = self.shape[dim] if self.ndim else 1
     if index.size and data_says(lambda: index.max() >= size or index.min() < 0):
-        raise of_data(
-            IndexError(
-                f"index out of range in self: from {index.min()} to {index.max()}, size {size}"
-            )
-        )
+        raise of_data(_out_of_range(self, index, size))
     if self.ndim == 0:
         return xp.array(self, copy=True)
     taken: Array = xp.take(self, index.reshape(-1), axis=dim)
     return taken
+
+
+def _out_of_range(self: Array, index: Array, size: int) -> Exception:
+    """The error for positions outside: another one, as in PyTorch, of what has no elements."""
+    if self.size:
+        return IndexError(
+            f"index out of range in self: from {index.min()} to {index.max()}, size {size}"
+        )
+    if not size:
+        return RuntimeError("index_select(): self indexing axis dim should be positive")
+    extreme = index.max() if index.max() >= size else index.min()
+    return RuntimeError(f"INDICES element is out of DATA bounds, id={extreme} axis_dim={size}")
 
 
 index_select_backward = define(

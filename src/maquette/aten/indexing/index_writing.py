@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
@@ -180,11 +182,16 @@ def out_of_lines(xp: ModuleType, lined: Array, like: Array, dim: int) -> Array:
     return moved
 
 
-def _in_lines(index: Array, size: int) -> Array:
+def _in_lines(
+    index: Array, size: int, *, least: int = 0, error: type[Exception] = IndexError
+) -> Array:
+    """The positions as a vector, refused where they are none; from ``least`` on they count."""
     flat = index.reshape(-1)
-    if flat.size and data_says(lambda: flat.max() >= size or flat.min() < -size):
+    if flat.size and data_says(lambda: flat.max() >= size or flat.min() < least):
         extreme = flat.max() if flat.max() >= size else flat.min()
-        raise of_data(IndexError(f"index {extreme} is out of bounds for dimension of size {size}"))
+        raise of_data(
+            error(f"index out of range in self: index {extreme} is out of bounds for size {size}")
+        )
     return flat
 
 
@@ -207,7 +214,10 @@ def _add(
     xp: ModuleType, self: Array, dim: int, index: Array, source: Array, alpha: Number
 ) -> Array:
     target = lines(xp, self, dim)
-    where = _in_lines(index, len(target))
+    # PyTorch scatters where it can, and says so in another error.
+    scattered = self.ndim in (2, 3) and alpha == 1 and index.dtype == np.int64
+    error = RuntimeError if scattered else IndexError
+    where = _in_lines(index, len(target), error=error)
     factor = result_dtype(alpha, from_numpy_dtype(source.dtype))
     scaled = source if alpha == 1 else source * source.dtype.type(factor)
     return out_of_lines(
@@ -324,7 +334,8 @@ def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Nu
     target = lines(xp, self, dim)
     number = value.item() if hasattr(value, "item") else value
     kind = from_numpy_dtype(self.dtype)
-    where = _in_lines(index, len(target))
+    # Negative positions count from the end: of all these operators, here alone.
+    where = _in_lines(index, len(target), least=-len(target))
     filled = assigned_at(xp, target, where, result_dtype(number, kind))
     return out_of_lines(xp, filled, self, dim)
 

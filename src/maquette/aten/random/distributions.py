@@ -98,7 +98,9 @@ def exponential(stream: MersenneStream, count: int, rate: float) -> Array:
 
 def cauchy(stream: MersenneStream, count: int, median: float, sigma: float) -> Array:
     """Cauchy values, by the inverse of their distribution function."""
-    return fused_double(np.tan(math.pi * (stream.doubles(count) - 0.5)), sigma, median)
+    drawn = fused_double(np.tan(math.pi * (stream.doubles(count) - 0.5)), sigma, median)
+    # An infinite median is the value, where the fused product would say nan.
+    return drawn if math.isfinite(median) else np.full(count, median)
 
 
 def log_normal(stream: MersenneStream, count: int, mean: float, std: float) -> Array:

@@ -27,12 +27,14 @@ from maquette.aten.random.random_fills import (
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import from_numpy_dtype, get_default_dtype, int64
+from maquette.core.errors import check
 from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import memory_format as MemoryFormat
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, describe
+from maquette.library.variants import check_writable
 from maquette.tensor.generator import (
     Generator,
     default_generator,
@@ -121,7 +123,9 @@ def fill_factory_out(page: OperatorPage, trailing: int, checks: Check, draw: Dra
         assert isinstance(out, TensorMeta)
         *before, size = params[:-trailing]
         checks(out.dtype, *before)
-        return resized(out, size)  # type: ignore[arg-type]  # sizes, by the schema
+        made = resized(out, size)  # type: ignore[arg-type]  # sizes, by the schema
+        check_writable(page.op._opname, made)
+        return made
 
     @page.kernel
     @into_on_host(-1)
@@ -193,7 +197,30 @@ def _randperm(overload: str, generator: str, trailing: int) -> None:
         return cast(xp, permutation(stream, n), kind)
 
 
+def _randperm_out(overload: str, generator: str) -> None:
+    page = define(
+        f"aten::randperm{overload}(SymInt n, *, {generator}Tensor(a!) out) -> Tensor(a!)",
+        tags=[_SEEDED, Tag.out],
+    )
+
+    @page.shape
+    def shape(n: int, *params: object) -> TensorMeta:
+        out = params[-1]
+        assert isinstance(out, TensorMeta)
+        check(n >= 0, lambda: f"n must be non-negative, got{n}")
+        check_fits(max(n - 1, 0), out.dtype)
+        return resized(out, (n,))
+
+    @page.kernel
+    @into_on_host(-1)
+    def kernel(xp: ModuleType, n: int, *params: object) -> None:
+        stream = stream_of(params[0] if generator else None)  # type: ignore[arg-type]  # by the schema
+        write_drawn(xp, params[-1], permutation(stream, n))  # type: ignore[arg-type]  # an array
+
+
 _randperm("", "", 0)
+_randperm_out(".out", "")
+_randperm_out(".generator_out", "Generator? generator, ")
 describe("randperm", "The numbers below `n` in random order: a vector.")
 _randperm(".generator", "Generator? generator, ", 1)
 

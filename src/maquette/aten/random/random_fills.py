@@ -7,6 +7,7 @@ Factories are in `random_factories.py`, distributions with tensors as parameters
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import ModuleType
 
@@ -30,7 +31,9 @@ from maquette.aten.random.distributions import (
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import finfo, from_numpy_dtype, iinfo
 from maquette.core.errors import check, check_not_implemented
+from maquette.core.fitting import c_name
 from maquette.core.meta import TensorMeta
+from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
@@ -112,11 +115,22 @@ def _check_distribution(name: str, kind: DType) -> None:
 
 def check_uniform(kind: DType, low: float, high: float) -> None:
     _check_continuous("check_uniform_bounds", kind)
+    greatest = finfo(kind).max
+    name = c_name(kind)
+    check(-greatest <= low <= greatest, lambda: f"from is out of bounds for {name}")
+    check(-greatest <= high <= greatest, lambda: f"to is out of bounds for {name}")
     check(
         low <= high,
         lambda: (
             f"uniform_ expects to return a [from, to) range, but found from={_g(low)} > "
             f"to={_g(high)}"
+        ),
+    )
+    check(
+        high - low <= greatest,
+        lambda: (
+            f"uniform_ expects to-from <= std::numeric_limits<{kind.scalar_name}>::max(), but "
+            f"found to={_g(high)} and from={_g(low)} which result in to-from to exceed the limit"
         ),
     )
 
@@ -231,10 +245,24 @@ def check_bounds(kind: DType, low: int, high: int) -> None:
         lambda: f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}",
     )
     least, greatest = whole_range(kind)
-    names = {"uint8": "unsigned char", "bool": "bool", "int8": "signed char", "int16": "short"}
-    name = names.get(kind.name, kind.name)
-    check(low >= least, lambda: f"from is out of bounds for {name}")
-    check(high - 1 <= greatest, lambda: f"to - 1 is out of bounds for {name}")
+    bounds = {"from": low, "to - 1": high - 1}
+    for what, bound in bounds.items():
+        outside = f"{what} is out of bounds for {c_name(kind)}"
+        check(least <= bound <= greatest, lambda outside=outside: outside)
+    if kind.is_floating_point:
+        _warn_of_gaps(kind, bounds)
+
+
+def _warn_of_gaps(kind: DType, bounds: dict[str, int]) -> None:
+    """Warn of bounds beyond which a dtype does not hold all whole numbers."""
+    digits = 1 - round(math.log2(finfo(kind).eps))
+    for what, bound in bounds.items():
+        if abs(bound) > 2**digits:
+            warn(
+                f"{what} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision "
+                f"limitations {c_name(kind)} can support discrete uniform distribution only "
+                f"within this range; draw in a wider dtype."
+            )
 
 
 def whole_range(kind: DType) -> tuple[int, int]:
@@ -242,8 +270,8 @@ def whole_range(kind: DType) -> tuple[int, int]:
     if kind.name == "bool":
         return 0, 1
     if kind.is_floating_point:
-        greatest = min(int(finfo(kind).max), 2**63 - 1)
-        return -greatest, greatest
+        greatest = int(finfo(kind).max)
+        return max(-greatest, -(2**63)), min(greatest, 2**63 - 1)
     info = iinfo(kind)
     return info.min, info.max
 

@@ -210,6 +210,7 @@ def bernoulli__tensor_shape(self: TensorMeta, p: TensorMeta, generator: object) 
             f"{list(broadcast_shapes(self.shape, p.shape))}"
         ),
     )
+    check_writable("bernoulli_", self)
     return self
 
 

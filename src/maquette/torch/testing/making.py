@@ -43,7 +43,7 @@ def make_tensor(
     drawn = (*sizes[:-1], 2 * sizes[-1]) if noncontiguous and sizes else sizes
     made = _drawn(drawn, dtype, Device(str(device)), low, high)
     if noncontiguous and sizes:
-        made = made[..., ::2]
+        made = made[..., 1::2]
     elif memory_format is not None:
         made = made.clone(memory_format=memory_format)
     if exclude_zero:
@@ -75,11 +75,13 @@ def _drawn(
         return mq.randint(first, min(last, 2**63 - 1), sizes, dtype=kind, device=where)
     limits = mq.finfo(kind)
     low, high = _bounds(kind, low, high, -9, 9, limits.min, limits.max)
-    part = kind.to_real() if kind.is_complex else kind
-    drawn = part if part.itemsize > 1 else mq.float32
-    many = (*sizes, 2) if kind.is_complex else sizes
-    made: Tensor = mq.empty(many, dtype=drawn, device=where).uniform_(low, high)
-    return mq.view_as_complex(made) if kind.is_complex else made.to(kind)
+    made = mq.empty(sizes, dtype=kind if kind.itemsize > 1 else mq.float32, device=where)
+    filled = mq.view_as_real(made) if kind.is_complex else made
+    if high - low > mq.finfo(filled.dtype).max:  # wider than `uniform_` draws from
+        filled.uniform_(low / 2, high / 2).mul_(2)
+    else:
+        filled.uniform_(low, high)
+    return made.to(kind)
 
 
 def _bounds(
