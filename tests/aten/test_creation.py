@@ -243,7 +243,7 @@ def test_sizes_that_no_storage_has_are_refused(size, how):
 
 @pytest.mark.parametrize("bounds", [(-3e38, 3e38), (-1e39, 0.0), (0.0, 1e39)])
 def test_uniform_refuses_a_range_that_its_dtype_does_not_hold(bounds: tuple[float, float]) -> None:
-    with pytest.raises(RuntimeError, match="exceed the limit|out of bounds"):
+    with pytest.raises(RuntimeError, match=r"exceed the limit|out of bounds"):
         mq.zeros(2).uniform_(*bounds)
 
 
@@ -289,7 +289,7 @@ def test_randperm_writes_what_it_gives() -> None:
 
 
 def test_asarray_says_why_it_cannot_share() -> None:
-    with pytest.raises(ValueError, match="from dtype|with dtype 'Float' into dtype 'Double'"):
+    with pytest.raises(ValueError, match="with dtype 'Float' into dtype 'Double'"):
         mq.asarray(mq.zeros(2), dtype=mq.float64, copy=False)
     with pytest.raises(ValueError, match="arbitrary sequence"):
         mq.asarray([1, 2], copy=False)

@@ -6,6 +6,7 @@ A step whose gradients overflowed is left out, and the scale shrinks; after many
 from __future__ import annotations
 
 import enum
+import inspect
 import math
 import warnings
 from collections import defaultdict
@@ -101,25 +102,34 @@ class GradScaler:
             )
         if mine.stage is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        mine.found_inf = self._unscaled(optimizer, scale)
+        inverse = scale.double().reciprocal().float()
+        none = mq.zeros((), device=scale.device)
+        mine.found_inf = self._unscale_grads_(optimizer, inverse, none, False)
         mine.stage = OptState.UNSCALED
 
-    def _unscaled(self, optimizer: Optimizer, scale: Tensor) -> dict[device, Tensor]:
-        """Unscale in place; for each device whether a gradient was not finite."""
-        inverse = scale.double().reciprocal().float()
+    def _unscale_grads_(
+        self, optimizer: Optimizer, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
+    ) -> dict[device, Tensor]:
+        """Unscale in place; for each device whether a gradient was not finite, 0 or 1."""
         found: dict[device, Tensor] = {}
         params = [p for group in optimizer.param_groups for p in group["params"]]
         with no_grad():
-            for grad in (p.grad for p in params if p.grad is not None):
-                if grad.dtype is float16:
+            for param in (p for p in params if p.grad is not None):
+                grad = param.grad
+                if grad.dtype is float16 and not allow_fp16:
                     raise ValueError(
                         "Attempting to unscale FP16 gradients. Keep the parameters in float32; "
                         "autocast casts them where that is safe."
                     )
-                bad = (~grad.isfinite()).any().float()
                 where = grad.device
-                found[where] = mq.maximum(found[where], bad) if where in found else bad
-                grad.mul_(inverse.to(where))
+                if where not in found:
+                    found[where] = found_inf.to(where, copy=True)
+                if grad.is_sparse and grad.dtype is float16:
+                    # What is added up may overflow where the parts do not.
+                    grad = param.grad = grad.coalesce()
+                values = grad._values() if grad.is_sparse else grad
+                inverse = inv_scale.to(where)
+                mq._amp_foreach_non_finite_check_and_unscale_([values], found[where], inverse)
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -135,6 +145,8 @@ class GradScaler:
         mine = self._optimizers[id(optimizer)]
         if mine.stage is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            return self._step_that_unscales(optimizer, mine, args, kwargs)
         if mine.stage is OptState.READY:
             self.unscale_(optimizer)
         if not mine.found_inf:
@@ -146,6 +158,36 @@ class GradScaler:
             result = optimizer.step(*args, **kwargs)
         mine.stage = OptState.STEPPED
         return result
+
+    def _step_that_unscales(
+        self, optimizer: Any, mine: _PerOptimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The step of an optimizer that unscales, and skips itself, as fused kernels can."""
+        scale = self._started("step")
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warnings.warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed "
+                "optimizer: read `grad_scale` and `found_inf` of the optimizer instead.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            kwargs["grad_scaler"] = self
+            result = optimizer.step(*args, **kwargs)
+        else:
+            optimizer.grad_scale = None if mine.stage is OptState.UNSCALED else scale
+            if mine.stage is OptState.READY:
+                mine.found_inf = self._not_finite(optimizer, scale)
+            optimizer.found_inf = mq.stack([f.to(scale.device) for f in mine.found_inf.values()])
+            optimizer.found_inf = optimizer.found_inf.max()
+            result = optimizer.step(*args, **kwargs)
+            del optimizer.grad_scale, optimizer.found_inf
+        mine.stage = OptState.STEPPED
+        return result
+
+    def _not_finite(self, optimizer: Optimizer, scale: Tensor) -> dict[device, Tensor]:
+        """For each device whether a gradient is not finite; nothing is unscaled."""
+        one, none = mq.ones((), device=scale.device), mq.zeros((), device=scale.device)
+        return self._unscale_grads_(optimizer, one, none, True)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Adapt the scale to what the steps since the last update met, or set it."""

@@ -24,6 +24,7 @@ FAMILIES = (
     "linalg.distances",
     "nn.embedding.embedding_bag",
     "elementwise.foreach",
+    "elementwise.optimizer_steps",
     "nn.pool.fractional_pooling",
     "fft.frequencies",
     "nn.resize.grid_sampling",
