@@ -14,7 +14,7 @@ from typing import cast
 from maquette.autograd.api import VMAPPED
 from maquette.dispatch.base import FUNCTIONALIZE_IMPLS, OperatorBase
 from maquette.dispatch.higher_order import EFFECTS
-from maquette.dispatch.packet import LATE, LATE_RULES
+from maquette.dispatch.packet import LATE
 from maquette.library.effects import get_effect
 from maquette.tensor.tensor import Tensor
 
@@ -58,14 +58,6 @@ def load() -> bool:
 
 
 LATE["aten"] = load
-
-
-def load_rules() -> None:
-    """Read the batching rules of all families."""
-    importlib.import_module("maquette.aten.batching")
-
-
-LATE_RULES.append(load_rules)
 
 
 def gradients_of_rows(row: Callable[..., object], starts: Sequence[Tensor]) -> list[Tensor | None]:

@@ -13,6 +13,7 @@ from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 _NOT_OF_TWINS = (Tag.inplace, Tag.inplace_view, Tag.core, Tag.out)
 
@@ -51,6 +52,8 @@ def _twin(op: OpOverload, name: str) -> OperatorPage | None:
 
     twin.__name__ = f"{name}_explicit"
     page.explicit(twin)
+    if Tag.nondeterministic_seeded in tags:
+        page.batching(BROADCASTS)  # they draw for each element on its own
     return page
 
 

@@ -18,6 +18,7 @@ from maquette.core.remembered import forget
 if TYPE_CHECKING:
     from maquette.autograd.formulas import Derivatives
     from maquette.dispatch.operator import OpOverload
+    from maquette.transforms.rules import Batching
 
 Rule = Callable[..., object]
 AutocastPolicy = Literal["lower", "float32", "float32 dtype", "promote", "refused"]
@@ -45,7 +46,8 @@ class OperatorFacts:
     ``kernel(xp, *parameters)``: arrays of the namespace ``xp`` to arrays of the results.
     ``derivatives``: formulas, slopes, and which arguments it is linear in (`autograd.formulas`).
     ``tangent``: the rule for forward mode, where derivatives do not say it.
-    ``batching(info, in_dims, *arguments)``: to outputs and their batch dimensions.
+    ``batching(info, in_dims, *arguments)``: to outputs and their batch dimensions, or a form that
+    makes such a rule, or a definition by other operators.
     ``sharding``: the rule for distributed tensors.
     ``cost(*parameters, *results)``: metas to a `Cost`.
     ``takes_numbers``: whether Python numbers pass for tensor arguments (D47).
@@ -71,7 +73,7 @@ class OperatorFacts:
     kernel: Callable[..., object] | None = None
     derivatives: Derivatives | None = None
     tangent: Rule | None = None
-    batching: Rule | None = None
+    batching: Batching | None = None
     inverse: Rule | None = None
     sharding: Rule | None = None
     cost: Callable[..., Cost] | None = None

@@ -164,6 +164,8 @@ class OpOverloadPacket:
     def __getattr__(self, name: str) -> Any:  # an overload, or what functions have
         if name.startswith("__"):
             return self._dunder(name)
+        if name not in self.__dict__.get("_overloads", ()) and "namespace" in self.__dict__:
+            load_late(self.namespace)  # which may have more overloads of this name
         with LOCK:
             overload = self.__dict__.get("_overloads", {}).get(name)
             if overload is None:
@@ -221,8 +223,6 @@ LATE: dict[str, Callable[[], bool]] = {}
 Several threads may run it at once; it returns whether all those operators are defined by then.
 """
 _loading: set[tuple[int, str]] = set()  # by thread: what is loaded may ask for operators itself
-LATE_RULES: list[Callable[[], None]] = []
-"""What gives operators the batching rules of their families, once the first is asked for."""
 
 
 def load_late(namespace: str) -> None:

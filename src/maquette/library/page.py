@@ -44,11 +44,13 @@ from maquette.library.variants import (
     writing_out,
 )
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import Batching, Decomposition
 
 if TYPE_CHECKING:
     from maquette.library.library import Library
 
 F = TypeVar("F", bound=Callable[..., object])
+B = TypeVar("B", bound=Batching)
 
 
 class Variant(enum.Enum):
@@ -297,10 +299,21 @@ class OperatorPage(functools.partial[Any]):
 
     # --- transforms and plans --------------------------------------------------------
 
-    def batching(self, rule: F) -> F:
-        """Register the batching rule ``(info, in_dims, *args) -> (output, out_dims)``."""
+    def batching(self, rule: B) -> B:
+        """Register the batching rule ``(info, in_dims, *args) -> (output, out_dims)``.
+
+        Or a form that makes one from the schema, or `BROADCASTS` (`transforms.rules`).
+        """
         self.facts.batching = rule
         return rule
+
+    def batching_decomposition(self, function: F) -> F:
+        """Register a definition by other operators that vmap takes for the batching rule.
+
+        It gets all parameters, positionally, its tensors with their hidden batches.
+        """
+        self.facts.batching = Decomposition(function)
+        return function
 
     def inverse(self, rule: F) -> F:
         """Register how new values of a view are put into what is viewed (functionalization).

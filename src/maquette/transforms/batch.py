@@ -30,7 +30,7 @@ from maquette.transforms.pointwise import (
 )
 from maquette.transforms.randomness import drawing_for_each, random_call
 from maquette.transforms.rule_checks import BUILT_IN, checked_rule, unloopable_reason
-from maquette.transforms.rules import POINTWISE, Decomposition, rule_of
+from maquette.transforms.rules import BROADCASTS, Decomposition, rule_of
 
 
 class VmapInterpreter(VmapLevel):
@@ -52,12 +52,12 @@ def batched_call(op: OpOverload) -> Call:
         return pointwise_call(op)
     rule = rule_of(op)
     random = Tag.nondeterministic_seeded in op.tags
-    if rule is POINTWISE and random:
+    if rule is BROADCASTS and random:
         return random_call(op)
     if isinstance(rule, Decomposition):
         function = rule.function
         return lambda level, params: function(*params)
-    if rule is not None:
+    if callable(rule):
         return _by_rule(op, rule)
     definition = definition_of(op)
     if definition is not None:
@@ -79,7 +79,7 @@ def broadcasts(op: OpOverload) -> bool:
     if Tag.nondeterministic_seeded in op.tags:
         return False
     if rule is not None:
-        return rule is POINTWISE
+        return rule is BROADCASTS
     others = (Tag.dynamic_output_shape, Tag.data_dependent_output)
     if Tag.pointwise not in op.tags or any(tag in op.tags for tag in others):
         return False

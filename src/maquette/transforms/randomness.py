@@ -15,7 +15,7 @@ from maquette.transforms.pointwise import (
     pointwise_call,
     refuse_unbatched_target,
 )
-from maquette.transforms.rules import POINTWISE, operators, rule_of
+from maquette.transforms.rules import BROADCASTS, operators, rule_of
 from maquette.transforms.wrappers import BatchedTensor, batched
 
 
@@ -28,7 +28,7 @@ def random_call(op: OpOverload) -> Call:
     written = [i for i, a in enumerate(arguments) if a.is_write]
     # Only the shape, dtype and device of such a tensor matter, not its values.
     like = tensors == [0] and "dtype" in names and "layout" in names
-    elementwise = bool(tensors) and rule_of(op) is POINTWISE
+    elementwise = bool(tensors) and rule_of(op) is BROADCASTS
     broadcast = pointwise_call(op)
 
     def call(level: VmapLevel, params: Sequence[object]) -> object:

@@ -1,8 +1,8 @@
-"""Where batching rules are found: on the operator's page, its family's file read when first asked.
+"""Where batching rules are found: on the operator's page, which says one of four things.
 
-A rule is registered with `library.register_vmap` or `page.batching`, and stands on the operator.
-The built-in families have theirs in files of their own that only a program with vmap needs, so that
-importing maquette does not read them; `LATE_RULES` is how they say so.
+A rule, with `page.batching` or `library.register_vmap`; a form that makes the rule from the schema,
+as one serves a whole family (`aten/common/batching_forms.py`); that it broadcasts; or, with
+`page.batching_decomposition`, a definition by other operators.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from maquette.dispatch.operator import OpOverload
-from maquette.dispatch.packet import LATE_RULES
 from maquette.dispatch.registry import find_packet
 
 Rule = Callable[..., Any]
+
+
+class BatchingForm:
+    """Makes the batching rules of a family of operators, each from the operator itself."""
+
+    def __init__(self, make: Callable[[OpOverload], Rule]) -> None:
+        self.make = make
 
 
 class Decomposition:
@@ -24,55 +30,22 @@ class Decomposition:
         self.function = function
 
 
-class _Pointwise:
+class _Broadcasts:
     """Says that an operator broadcasts all its tensors, though it is not tagged so."""
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
-        raise NotImplementedError("a marker: it is not called")
+
+BROADCASTS = _Broadcasts()
+Batching = Rule | BatchingForm | Decomposition | _Broadcasts
+"""What a page says about vmap."""
 
 
-POINTWISE = _Pointwise()
-
-
-def rule_of(op: OpOverload) -> Rule | Decomposition | None:
+def rule_of(op: OpOverload) -> Rule | Decomposition | _Broadcasts | None:
     """The batching rule of an operator, or None."""
-    while LATE_RULES:
-        LATE_RULES.pop()()
     facts = op.facts
-    if facts.batching is not None and facts.overloads[0] is op:  # whose parameters it takes
-        return facts.batching
-    found = FAMILIES.get(op.name())
-    return None if found is None else found(op)
-
-
-FAMILIES: dict[str, Callable[[OpOverload], Rule | Decomposition]] = {}
-"""By an overload's name, what makes its rule; `family` adds to it."""
-
-
-def family(names: str, maker: Callable[[OpOverload], Rule | Decomposition]) -> None:
-    """Give the aten overloads of these names, ``sum.dim_IntList topk``, a rule each."""
-    for name in names.split():
-        FAMILIES[f"aten::{name}"] = maker
-
-
-def rule_for(names: str) -> Callable[[Rule], Rule]:
-    """Decorate the batching rule of these overloads."""
-
-    def register(rule: Rule) -> Rule:
-        family(names, lambda op: rule)
-        return rule
-
-    return register
-
-
-def decomposition_for(names: str) -> Callable[[Rule], Rule]:
-    """Decorate a definition by other operators, of all parameters in order, that serves vmap."""
-
-    def register(function: Rule) -> Rule:
-        family(names, lambda op: Decomposition(function))
-        return function
-
-    return register
+    said = facts.batching
+    if said is None or facts.overloads[0] is not op:  # whose parameters it takes
+        return None
+    return said.make(op) if isinstance(said, BatchingForm) else said
 
 
 class _Operators:

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.common.batching_forms import same_shape
 from maquette.aten.common.formula_helpers import conj, no_slope, real_part
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -46,6 +47,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, set_shape_rule
 from maquette.library.variants import check_same_dtype, inplace_shape, out_shape
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 # --- addition -------------------------------------------------------------------------
 
@@ -188,6 +190,7 @@ rsub.shape(rsub_shape)
 rsub.kernel(rsub_kernel)
 rsub.cost(elementwise_cost(1))
 rsub.linear(self=lambda grad, alpha: -scaled_grad(grad, alpha), other=lambda grad: grad)
+rsub.batching(BROADCASTS)
 rsub_scalar = define(
     "aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
     tags=POINTWISE,
@@ -357,6 +360,9 @@ def positive_itself(self: Tensor) -> Tensor:
         lambda: "The `+` operator, on a bool tensor is not supported.",
     )
     return self
+
+
+positive.batching(same_shape)
 
 
 square = define("aten::square(Tensor self) -> Tensor", tags=POINTWISE)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.array_libraries import complex_of
+from maquette.aten.common.batching_forms import leading, same_shape
 from maquette.aten.common.formula_helpers import real_part
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.conjugate import _conj, _neg_view
@@ -20,6 +21,7 @@ from maquette.core.meta import TensorMeta
 from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
 from maquette.library.variants import out_shape
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 _PARTS = (float16, float32, float64)
 
@@ -48,6 +50,7 @@ def view_as_real_shape(self: TensorMeta) -> TensorMeta:
 
 
 view_as_real.linear(self=lambda grad: aten.view_as_complex(grad.contiguous()))
+view_as_real.batching(same_shape)
 
 view_as_complex = define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
 view_as_complex.describe(
@@ -93,6 +96,7 @@ def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
 
 
 view_as_complex.linear(self=lambda grad: aten.view_as_real(grad.resolve_conj()))
+view_as_complex.batching(leading)
 
 real = define("aten::real(Tensor(a) self) -> Tensor(a)")
 real.describe("The real part of a complex tensor, of its shape; a real tensor itself.")
@@ -188,6 +192,7 @@ complex.describe(
     "The complex numbers of two tensors of real and imaginary parts, which have one dtype."
 )
 complex.linear(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
+complex.batching(BROADCASTS)
 polar = _from_parts("polar", "abs", "angle", polar_kernel)
 polar.describe("The complex numbers of magnitudes and angles in radians.")
 polar.autocast(cpu="float32")
@@ -198,3 +203,6 @@ def polar_grad(grad: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
     towards = real_part(grad.conj() * aten.sgn(result))
     around = real_part(grad.conj() * (1j * result))
     return towards, around
+
+
+polar.batching(BROADCASTS)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import NoReturn
 
+from maquette.aten.common.batching_forms import same_shape
 from maquette.aten.elementwise.arithmetic import neg
 from maquette.aten.elementwise.pointwise import POINTWISE, Array, elementwise_cost
 from maquette.core.elementwise import elementwise
@@ -76,8 +77,12 @@ def conj_shape(self: TensorMeta) -> TensorMeta:
     return self
 
 
+_conj.batching(same_shape)
+
+
 _neg_view = _bit_view("_neg_view", NEGATIVE)
 _neg_view.linear(self=lambda grad: -grad)
+_neg_view.batching(same_shape)
 
 conj = define("aten::conj(Tensor(a) self) -> Tensor(a)")
 conj.describe(
@@ -87,9 +92,11 @@ conj.composite(lambda self: _conj(self) if self.meta.dtype.is_complex else self)
 resolve_conj = define("aten::resolve_conj(Tensor(a) self) -> Tensor(a)")
 resolve_conj.describe("The tensor with a conjugation that waits computed; itself, if none does.")
 resolve_conj.composite(lambda self: self.clone() if self.is_conj() else self)
+resolve_conj.batching(same_shape)
 resolve_neg = define("aten::resolve_neg(Tensor(a) self) -> Tensor(a)")
 resolve_neg.describe("The tensor with a negation that waits computed; itself, if none does.")
 resolve_neg.composite(lambda self: self.clone() if self.is_neg() else self)
+resolve_neg.batching(same_shape)
 
 
 # --- the values -----------------------------------------------------------------------
@@ -104,6 +111,7 @@ _conj_physical.kernel(lambda xp, self: xp.conj(self))
 _conj_physical.exact_out()
 _conj_physical.cost(elementwise_cost(1))
 _conj_physical.linear(self=lambda grad: grad.conj_physical())
+_conj_physical.batching(same_shape)
 
 conj_physical = define(
     "aten::conj_physical(Tensor self) -> Tensor",

@@ -34,6 +34,7 @@ from maquette.core.errors import check, check_data
 from maquette.core.meta import TensorMeta
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 # --- division -------------------------------------------------------------------------
 
@@ -163,6 +164,7 @@ floor_divide = binary(
     takes_numbers=True,
 )
 floor_divide.describe("The quotient of `self` and `other` rounded down.")
+floor_divide.batching(BROADCASTS)
 
 
 # --- remainders -----------------------------------------------------------------------

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_where
+from maquette.aten.common.batching_forms import rank_of, to_front
 from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.memory_overlap import warn_of_expanded
 from maquette.aten.common.operators import aten
@@ -31,6 +33,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 # --- where ----------------------------------------------------------------------------
 
@@ -216,3 +219,13 @@ masked_fill.describe(
     "`self` with `value`, a number or a 0-dim tensor, where `mask` is true; both broadcast."
 )
 masked_fill_tensor = _masked_fill("Tensor", "Tensor", ())
+
+
+@masked_fill_tensor.batching
+def masked_fill_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, mask: Tensor, value: Tensor
+) -> Any:
+    rank = max(rank_of(self, in_dims[0]), rank_of(mask, in_dims[1]))
+    x, chosen = to_front(self, in_dims[0], rank=rank), to_front(mask, in_dims[1], rank=rank)
+    filled = to_front(value, in_dims[2], rank=rank if in_dims[2] is not None else 0).to(x.dtype)
+    return aten.where(chosen, filled, x), 0

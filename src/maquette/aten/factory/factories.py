@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import same_shape, sized
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import (
     Number,
     check_layout,
@@ -35,6 +38,7 @@ from maquette.core.symbols import alike
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Ints = tuple[int, ...]
 OPTIONS = "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None"
@@ -286,10 +290,13 @@ empty_like = _like("empty_like", lambda xp, self, kind: left_unset(xp.empty_like
 empty_like.describe(
     "A new tensor of the size, and by default the dtype, layout and device of `self`, not filled."
 )
+empty_like.batching(same_shape)
 zeros_like = _like("zeros_like", lambda xp, self, kind: xp.zeros_like(self, kind))
 zeros_like.describe("A new tensor of zeros like `self`.")
+zeros_like.batching(same_shape)
 ones_like = _like("ones_like", lambda xp, self, kind: xp.ones_like(self, kind))
 ones_like.describe("A new tensor of ones like `self`.")
+ones_like.batching(same_shape)
 
 full_like = define(
     f"aten::full_like(Tensor self, Scalar fill_value, *, {OPTIONS}, "
@@ -320,6 +327,9 @@ def full_like_kernel(
     xp: ModuleType, self: Array, fill_value: Number, dtype: DType | None, *options: object
 ) -> Array:
     return filled(xp, self.shape, self.dtype if dtype is None else dtype.numpy, fill_value)
+
+
+full_like.batching(same_shape)
 
 
 # --- beside another tensor -----------------------------------------------------------
@@ -366,12 +376,15 @@ new_empty = _new("new_empty", lambda xp: lambda size, kind: left_unset(xp.empty(
 new_empty.describe(
     "A new tensor of a size, not filled, by default with the dtype and device of `self`."
 )
+new_empty.batching(sized)
 new_zeros = _new("new_zeros", lambda xp: xp.zeros)
 new_zeros.describe(
     "A new tensor of zeros of a size, by default with the dtype and device of `self`."
 )
+new_zeros.batching(sized)
 new_ones = _new("new_ones", lambda xp: xp.ones)
 new_ones.describe("A new tensor of ones of a size, by default with the dtype and device of `self`.")
+new_ones.batching(sized)
 
 new_full = define(
     f"aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor"
@@ -409,6 +422,9 @@ def new_full_kernel(
     return filled(xp, size, self.dtype if dtype is None else dtype.numpy, fill_value)
 
 
+new_full.batching(sized)
+
+
 new_empty_strided = define(
     f"aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, {OPTIONS}) -> Tensor"
 ).any_device()
@@ -438,6 +454,15 @@ def new_empty_strided_kernel(
     xp: ModuleType, self: Array, size: Ints, stride: Ints, dtype: DType | None, *options: object
 ) -> Array:
     return left_unset(xp.zeros(size, self.dtype if dtype is None else dtype.numpy))
+
+
+@new_empty_strided.batching
+def new_empty_strided_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, size: Any, stride: Any, **kwargs: Any
+) -> Any:
+    span = 1 + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else 0
+    made = aten.new_empty_strided(self, (info.batch_size, *size), (span, *stride), **kwargs)
+    return made, 0
 
 
 # --- into a given tensor -------------------------------------------------------------

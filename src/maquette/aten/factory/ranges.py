@@ -7,13 +7,15 @@ double precision for every other (T33).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import Array
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, resized
 from maquette.aten.view.copies import write
@@ -21,8 +23,8 @@ from maquette.core.device import device as Device
 from maquette.core.dtype import (
     default_complex_dtype,
     float32,
+    float64,
     from_numpy_dtype,
-    get_default_dtype,
     int64,
 )
 from maquette.core.dtype import dtype as DType
@@ -30,12 +32,13 @@ from maquette.core.errors import check, check_data, check_value
 from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
-from maquette.core.promotion import number_dtype
+from maquette.core.promotion import get_default_dtype, number_dtype
 from maquette.core.symbols import expect_true, is_true, node_of
 from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import check_writable
+from maquette.tensor.tensor import Tensor
 
 Real = bool | int | float
 Options = tuple["DType | None", "Layout | None", "Device | None", "bool | None"]
@@ -273,12 +276,37 @@ def _spaced_family(name: str, values: Values, extra: str) -> OperatorPage:
         dot = f".{overload}" if overload else ""
         pages.append(define(f"aten::{name}{dot}({bounds}, *, {OPTIONS}) -> Tensor"))
         _fill_spaced(pages[-1], name, values, count=1 if extra else 0)
+        if overload:
+            pages[-1].batching_decomposition(_batching[name])
         out = f".{overload}_out" if overload else ".out"
         page = define(
             f"aten::{name}{out}({bounds}, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
         )
         _fill_spaced_out(page, name, values)
     return pages[0]
+
+
+def linspace_batching(start: Any, end: Any, steps: int, *options: Any) -> Any:
+    return _typed(_between(start, end, steps), options)
+
+
+def logspace_batching(start: Any, end: Any, steps: int, base: float, *options: Any) -> Any:
+    return _typed(aten.pow.Scalar(base, _between(start, end, steps)), options)
+
+
+_batching = {"linspace": linspace_batching, "logspace": logspace_batching}
+
+
+def _between(start: Any, end: Any, steps: int) -> Any:
+    """The values between bounds that may differ over a batch."""
+    like = start if isinstance(start, Tensor) else end
+    part = aten.linspace(0, 1, steps, dtype=float64, device=like.device)
+    first, last = (v.unsqueeze(-1) if isinstance(v, Tensor) else v for v in (start, end))
+    return first * (1 - part) + last * part
+
+
+def _typed(values: Tensor, options: Sequence[Any]) -> Tensor:
+    return values.to(options[0] or get_default_dtype())
 
 
 def _fill_spaced(page: OperatorPage, name: str, values: Values, *, count: int) -> None:

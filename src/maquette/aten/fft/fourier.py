@@ -12,6 +12,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.axes import wrap_existing_dim
+from maquette.aten.common.batching_forms import along
 from maquette.aten.view.copies import write_out
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
@@ -103,6 +104,7 @@ def c2c_kernel(xp: ModuleType, self: Array, dim: Ints, normalization: int, forwa
 _fft_c2c.linear(
     self=lambda grad, dim, normalization, forward: _fft_c2c(grad, dim, normalization, not forward)
 )
+_fft_c2c.batching(along)
 
 _fft_r2c = define(
     "aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",
@@ -149,6 +151,9 @@ def r2c_grad(
     return (_fft_c2c(grad, dim, normalization, False).real,)
 
 
+_fft_r2c.batching(along)
+
+
 _fft_c2r = define(
     "aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor",
     tags=[Tag.core],
@@ -191,6 +196,9 @@ def c2r_grad(grad: Tensor, dim: Ints, normalization: int) -> tuple[Tensor]:
     shape = [1] * grad.meta.ndim
     shape[last] = size
     return (half * weight.view(shape),)
+
+
+_fft_c2r.batching(along)
 
 
 # --- arguments of the functions ------------------------------------------------------

@@ -8,9 +8,11 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import along_like, wrapped
 from maquette.aten.common.large_arrays import compressed
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
@@ -126,6 +128,20 @@ index_select.linear(
         grad, self_meta.shape, dim, index
     )
 )
+
+
+def _at(self: Tensor, dim: int, index: Tensor) -> list[Any]:
+    dim = wrapped(dim, self.meta.ndim)
+    return [*[None] * dim, index.reshape(-1)]
+
+
+@index_select.batching_decomposition
+def index_select_batching(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    if not self.meta.ndim:
+        return aten.index.Tensor(self.reshape(1), [index.reshape(-1)]).reshape(())
+    return aten.index.Tensor(self, _at(self, dim, index))
+
+
 refuse_overlap(index_select.variants[0], "self", "index")
 
 # --- gather --------------------------------------------------------------------------
@@ -240,6 +256,7 @@ gather.linear(
         grad, self_meta, dim, index, sparse_grad
     )
 )
+gather.batching(along_like(1))
 gather_out.facts.derivatives = gather.facts.derivatives
 refuse_overlap(gather_out, "self", "index")
 
@@ -306,6 +323,11 @@ def check_flat(index: Array, count: int) -> None:
 take.linear(
     self=lambda grad, self_meta, index: grad.new_zeros(self_meta.shape).put_(index, grad, True)
 )
+
+
+@take.batching_decomposition
+def take_batching(self: Tensor, index: Tensor) -> Tensor:
+    return aten.index.Tensor(self.reshape(-1), [index])
 
 
 @take_out.shape

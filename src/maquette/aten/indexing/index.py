@@ -16,6 +16,11 @@ from typing import Any
 from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
+from maquette.aten.indexing.index_batching import (
+    index_batching,
+    index_put_batching,
+    index_put_in_place_batching,
+)
 from maquette.core.broadcast import broadcast_shapes, expand_strides
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import bool_, int32, int64, uint8
@@ -368,6 +373,8 @@ def index_put_kernel(
 _unsafe_index_put.shape(index_put_shape)
 _unsafe_index_put.kernel(index_put_kernel)
 _index_put_impl_.kernel(index_put__kernel)
+index_put_.batching(index_put_in_place_batching)
+_index_put_impl_.batching(index_put_in_place_batching)
 
 
 def _fills_by_mask(
@@ -387,6 +394,8 @@ for _page in (index_put_, index_put, _index_put_impl_):
 _unsafe_index_put.any_device(
     when=lambda self, indices, values, *rest: any_elsewhere((self, values, *_given(indices)))
 )
+index_put.batching(index_put_batching)
+_unsafe_index_put.batching(index_put_batching)
 
 for _page in (index_put_, index_put, _unsafe_index_put, _index_put_impl_):
     _page.linear(
@@ -403,5 +412,7 @@ _unsafe_index.linear(
         grad.new_zeros(self_meta.shape), list(indices), grad, True
     )
 )
+index.batching(index_batching)
+_unsafe_index.batching(index_batching)
 for _page in (index, _unsafe_index, index_put_, index_put, _unsafe_index_put, _index_put_impl_):
     _page.translated("indices", when=_needs_positions)(positions_of)

@@ -15,6 +15,15 @@ from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_flat
+from maquette.aten.indexing.index_batching import (
+    index_add_batching,
+    index_copy_batching,
+    index_fill_scalar_batching,
+    index_fill_tensor_batching,
+    index_reduce_batching,
+    masked_scatter_batching,
+    put_batching,
+)
 from maquette.aten.indexing.scattering import out_meta, reduce_grad, reduce_into
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
@@ -234,6 +243,7 @@ index_add, index_add_, index_add_out = _written(
     out=True,
     dense=True,
 )
+index_add.batching_decomposition(index_add_batching)
 describe(
     "index_add",
     "`self` with ``alpha`` times the slices of `source` added along `dim` at the positions "
@@ -297,6 +307,7 @@ describe(
     "`self` with the slices along `dim` at the positions `index` replaced by those of `source`.",
 )
 index_copy.autocast(cpu="promote")
+index_copy.batching_decomposition(index_copy_batching)
 for _page in (index_copy, index_copy_, index_copy_out):
     _page.linear(
         self=lambda grad, dim, index: grad.index_fill(dim, index, 0),
@@ -350,6 +361,8 @@ describe(
 index_fill_tensor = _written(
     "index_fill", "int_Tensor", "int dim, Tensor index, Tensor value", _check_fill, _fill, out=False
 )
+index_fill_scalar[0].batching_decomposition(index_fill_scalar_batching)
+index_fill_tensor[0].batching_decomposition(index_fill_tensor_batching)
 
 
 def _filled(grad: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -419,6 +432,7 @@ index_reduce = _written(
     out=True,
     dense=True,
 )
+index_reduce[0].batching_decomposition(index_reduce_batching)
 describe(
     "index_reduce",
     "`self` with the slices of `source` combined along `dim` at the positions `index`.",
@@ -492,6 +506,7 @@ def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: b
 put, put_ = _written(
     "put", "", "Tensor index, Tensor source, bool accumulate=False", _check_put, _put, out=False
 )
+put.batching_decomposition(put_batching)
 describe(
     "put",
     "`self` with the elements of `source` at positions `index` of its vector; accumulate adds.",
@@ -560,6 +575,9 @@ def masked_scatter_kernel(xp: ModuleType, self: Array, mask: Array, source: Arra
     shape = xp.broadcast_shapes(self.shape, mask.shape)
     made: Array = xp.array(xp.broadcast_to(self, shape), copy=True)
     return _masked(xp, made, mask, source)
+
+
+masked_scatter.batching_decomposition(masked_scatter_batching)
 
 
 @masked_scatter_.shape

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.axes import Array
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.index import Indices, check_indices, index_put__kernel, indexed
 from maquette.core.broadcast import broadcast_shapes
@@ -18,6 +20,7 @@ from maquette.core.errors import check
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
 
 masked_index = define(
     "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"
@@ -85,7 +88,23 @@ masked_index.linear(
         grad.new_zeros(self_meta.shape), mask, list(indices), grad
     ),
 )
+
+
+@masked_index.batching_decomposition
+def unsafe_masked_index_batching(self: Tensor, mask: Tensor, indices: Any, fill: Any) -> Tensor:
+    inside = [i if i is None else i.clamp(0, n - 1) for i, n in zip(indices, self.shape)]
+    return aten.index.Tensor(self, inside).masked_fill(mask.logical_not(), fill)
+
+
 masked_index_put.linear(
     self=lambda grad: grad,
     values=lambda grad, mask, indices: masked_index(grad, mask, list(indices), 0),
 )
+
+
+@masked_index_put.batching_decomposition
+def unsafe_masked_index_put_accumulate_batching(
+    self: Tensor, mask: Tensor, indices: Any, values: Tensor
+) -> Tensor:
+    inside = [i if i is None else i.clamp(-n, n - 1) for i, n in zip(indices, self.shape)]
+    return aten.index_put(self, inside, values.masked_fill(mask.logical_not(), 0), True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import along, along_like
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_positions, in_range, sized
@@ -229,6 +230,8 @@ def _family(
         "Tensor(a!) out) -> Tensor(a!)",
         tags=[Tag.out],
     )
+
+    plain.batching(along if name == "scatter_reduce" else along_like(0))
 
     def checked(
         self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta | Number, *rest: object

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from math import prod
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import rank_of, to_front
+from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import common_type, promoted
 from maquette.core.dtype import bool_, dtype, int32, int64
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
 from maquette.library.page import Cost, OperatorPage, Variant, define
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 # --- sorted sequences ----------------------------------------------------------------
 
@@ -126,6 +131,27 @@ def searchsorted_kernel(
     return stacked
 
 
+@searchsorted.batching
+def searchsorted_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    sorted_sequence: Tensor,
+    self: Tensor,
+    *,
+    sorter: Tensor | None = None,
+    **kwargs: Any,
+) -> Any:
+    rank = rank_of(sorted_sequence, in_dims[0])
+    x = to_front(self, in_dims[1], info.batch_size)
+    line = to_front(sorted_sequence, in_dims[0], info.batch_size)
+    if sorter is not None and sorter.meta.ndim == rank:
+        sorter = to_front(sorter, None, info.batch_size)
+    if rank == 1:
+        found = aten.searchsorted(line, x.reshape(info.batch_size, -1), sorter=sorter, **kwargs)
+        return found.view(x.shape), 0
+    return aten.searchsorted(line, x, sorter=sorter, **kwargs), 0
+
+
 def _check_boundaries(boundaries: TensorMeta) -> None:
     check(
         boundaries.ndim == 1,
@@ -146,6 +172,18 @@ bucketize.kernel(
         xp, boundaries, self, out_int32, right, None, None
     )
 )
+
+
+@bucketize.batching
+def bucketize_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, boundaries: Tensor, **kwargs: Any
+) -> Any:
+    if in_dims[1] is None:
+        return aten.bucketize(self, boundaries, **kwargs), in_dims[0]
+    x = to_front(self, in_dims[0], info.batch_size)
+    line = to_front(boundaries, in_dims[1])
+    found = aten.searchsorted(line, x.reshape(info.batch_size, -1), **kwargs)
+    return found.view(x.shape), 0
 
 
 @searchsorted_scalar.shape
@@ -192,10 +230,27 @@ isin = define(
     variants=["Tensor_Tensor_out"],
 ).exact_out()
 isin.describe("Where elements are among `test_elements`: a bool tensor of the shape of `elements`.")
+
+
+@isin.batching_decomposition
+def isin_batching(elements: Tensor, test: Tensor, assume_unique: bool, invert: bool) -> Tensor:
+    found = (elements.unsqueeze(-1) == test.flatten()).any(-1)
+    return found.logical_not() if invert else found
+
+
 isin_tensor_scalar = define(
     f"aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, {_ISIN}) -> Tensor",
     variants=["Tensor_Scalar_out"],
 )
+
+
+@isin_tensor_scalar.batching
+def isin_scalar_batching(
+    info: VmapInfo, in_dims: Any, elements: Tensor, test_element: Any, **kwargs: Any
+) -> Any:
+    return aten.isin(elements, test_element, **kwargs), in_dims[0]
+
+
 isin_scalar_tensor = define(
     f"aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, {_ISIN}) -> Tensor",
     variants=["Scalar_Tensor_out"],

@@ -14,6 +14,7 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import running, stable_argsort
 from maquette.aten.common.axes import Array, check_reducible, reduced
+from maquette.aten.common.batching_forms import along, over_all
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
 from maquette.core.broadcast import wrap_dim
@@ -88,10 +89,12 @@ sort_stable = define(
 )
 sort.shape(lambda self, dim, descending: _sort_metas(self, dim))
 sort.kernel(sorted_arrays)
+sort.batching(along)
 sort_stable.shape(lambda self, stable, dim, descending: _sort_metas(self, dim))
 sort_stable.kernel(
     lambda xp, self, stable, dim, descending: sorted_arrays(xp, self, dim, descending)
 )
+sort_stable.batching(along)
 for _page in (sort, sort_stable):
     _page.derivative("self")(order_grad)
     _page.nondifferentiable(1)
@@ -165,6 +168,7 @@ topk.derivative("self")(order_grad)
 topk.nondifferentiable(1)
 topk.exact_out()
 topk.cost(lambda self, *rest: Cost(flops=self.numel * max(self.numel, 1).bit_length()))
+topk.batching(along)
 
 
 # --- one element by rank -------------------------------------------------------------
@@ -236,6 +240,9 @@ def kthvalue_kernel(
     return _pick(xp, self, where, dim, keepdim)
 
 
+kthvalue.batching(along)
+
+
 refuse_overlap(kthvalue.variants[0], "self")
 
 
@@ -288,11 +295,15 @@ def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage
 
 
 median, median_dim = _median_pages("median", skip_nan=False)
+median_dim.batching(along)
+median.batching(over_all)
 describe(
     "median",
     "The middle element, the lower of two; along `dim` with its position. NaN, if there is one.",
 )
 nanmedian, nanmedian_dim = _median_pages("nanmedian", skip_nan=True)
+nanmedian_dim.batching(along)
+nanmedian.batching(over_all)
 describe(
     "nanmedian",
     "The middle element of those that are not NaN; along `dim` with its position.",
@@ -319,3 +330,6 @@ def mode_kernel(xp: ModuleType, self: Array, dim: int, keepdim: bool) -> tuple[A
     best = xp.expand_dims(xp.argmax(run, axis=-1), -1)
     where = xp.take_along_axis(order, best, -1).squeeze(-1)
     return _pick(xp, self, where, dim, keepdim)
+
+
+mode.batching(along)

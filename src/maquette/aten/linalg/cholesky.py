@@ -11,6 +11,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.batching_forms import leading, solving
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_inexact,
@@ -102,6 +103,7 @@ def cholesky_ex_grad(grads: Grads, upper: bool, result0: Tensor) -> tuple[Tensor
 
 
 linalg_cholesky_ex.nondifferentiable(1)
+linalg_cholesky_ex.batching(leading)
 
 linalg_cholesky = define("aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor")
 linalg_cholesky.describe(
@@ -157,6 +159,7 @@ def cholesky_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
 
 
 cholesky.derivative(self=lambda grad, result, upper: factor_grad(grad, result, upper))
+cholesky.batching(leading)
 
 
 # --- by factors ----------------------------------------------------------------------
@@ -222,6 +225,9 @@ def cholesky_solve_grad(
     return back, -(input2 @ common if upper else common @ input2)
 
 
+cholesky_solve.batching(solving)
+
+
 cholesky_inverse = define(
     "aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor", variants=[Variant.OUT]
 )
@@ -250,3 +256,6 @@ def cholesky_inverse_kernel(xp: ModuleType, self: Array, upper: bool) -> Array:
 def cholesky_inverse_grad(grad: Tensor, self: Tensor, result: Tensor, upper: bool) -> tuple[Tensor]:
     common = result @ (grad + grad.mH) @ result
     return (-(self @ common if upper else common @ self),)
+
+
+cholesky_inverse.batching(leading)

@@ -13,6 +13,7 @@ import numpy as np
 from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.common.batching_forms import solving
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.vector_norms import norm_array
 from maquette.core.broadcast import broadcast_shapes
@@ -126,6 +127,9 @@ def _cdist_backward_kernel(
     return found
 
 
+_cdist_backward.batching(solving)
+
+
 _cdist_forward.derivative(
     x1=lambda grad, x1, x2, p, result: _cdist_backward(grad, x1, x2, p, result),
     x2=lambda grad, x1, x2, p, result: _cdist_backward(
@@ -133,6 +137,13 @@ _cdist_forward.derivative(
     ),
 )
 _cdist_forward.cost(lambda x1, x2, p, mode, out: Cost(flops=3 * out.numel * x1.shape[-1]))
+
+
+@_cdist_forward.batching_decomposition
+def cdist_batching(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return aten.linalg_vector_norm(difference, p, [-1])
+
 
 _euclidean_dist = define("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor")
 
@@ -241,4 +252,13 @@ def _pdist_backward_kernel(
 
 _pdist_forward.derivative(self=lambda grad, self, p, result: _pdist_backward(grad, self, p, result))
 _pdist_forward.cost(lambda self, p, out: Cost(flops=3 * out.numel * self.shape[1]))
+
+
+@_pdist_forward.batching_decomposition
+def pdist_batching(self: Tensor, p: float) -> Tensor:
+    n = self.shape[0]
+    rows, columns = aten.triu_indices(n, n, 1, device=self.device).unbind(0)
+    return aten.linalg_vector_norm(self[rows] - self[columns], p, [-1])
+
+
 pdist.composite(lambda self, p: _pdist_forward(self.contiguous(), p))

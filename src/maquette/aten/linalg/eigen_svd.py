@@ -12,6 +12,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import eigh, eigvalsh, on_host
+from maquette.aten.common.batching_forms import leading
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
@@ -129,6 +130,9 @@ def svd_grad(
         by_left = None if by_left is None else by_left.narrow(-1, 0, k)
         by_right = None if by_right is None else by_right.narrow(-2, 0, k)
     return (_svd_grad([by_left, by_values, by_right], left, result1, right),)
+
+
+_linalg_svd.batching(leading)
 
 
 def _svd_grad(grads: Grads, left: Tensor, values: Tensor, right: Tensor) -> Tensor:
@@ -309,6 +313,9 @@ def qr_grad(grads: Grads, mode: str, result0: Tensor, result1: Tensor) -> tuple[
     return (cat([before, by_beside], -1),)
 
 
+linalg_qr.batching(leading)
+
+
 def _tall_qr_grad(first: Tensor, second: Tensor, q: Tensor, r: Tensor) -> Tensor:
     """The gradient of a matrix with no more columns than rows."""
     turn = r @ second.mH - first.mH @ q
@@ -401,6 +408,9 @@ def eigh_grad(
     if grads[1] is not None:
         core = core + _off_diagonal(vectors.mH @ grads[1]) / _gaps(values)
     return (vectors @ core @ vectors.mH,)
+
+
+_linalg_eigh.batching(leading)
 
 
 linalg_eigh = define(f'aten::linalg_eigh(Tensor self, str UPLO="L") -> {_PAIR}')
@@ -496,6 +506,9 @@ def eig_grad(
     return (whole if self_meta.dtype.is_complex else whole.real,)
 
 
+linalg_eig.batching(leading)
+
+
 def eigenvalues(self: Tensor) -> Tensor:
     """Eigenvalues alone."""
     values: Tensor = linalg_eig(self)[0]
@@ -506,6 +519,7 @@ linalg_eigvals = define("aten::linalg_eigvals(Tensor self) -> Tensor")
 linalg_eigvals.describe("The eigenvalues of square matrices [..., n, n]: complex, [..., n].")
 linalg_eigvals.autocast(cpu="float32")
 linalg_eigvals.composite(eigenvalues)
+linalg_eigvals.batching(leading)
 linalg_eigvals_out = define(
     "aten::linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 )

@@ -17,6 +17,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.batching_forms import leading
 from maquette.aten.linalg.factorizations import (
     column_major,
     column_major_array,
@@ -141,6 +142,9 @@ def geqrf_kernel(xp: ModuleType, self: Array) -> Arrays:
     found = each(lambda x: factor(x)[:2], tuple(batch), (self, 2))
     packed = stacked([a for a, _ in found], self.shape, self.dtype)
     return packed, stacked([t for _, t in found], shape, self.dtype)
+
+
+geqrf.batching(leading)
 
 
 late_out(geqrf, 2)
@@ -282,6 +286,9 @@ def householder_product_grad(
     return _into_columns(by_V, input.meta), by_tau
 
 
+linalg_householder_product.batching(leading)
+
+
 orgqr = define("aten::orgqr(Tensor self, Tensor input2) -> Tensor")
 orgqr.describe(
     "The first columns of the product of reflectors given as columns, of the shape of `self`."
@@ -412,6 +419,9 @@ def ormqr_grad(
     along = -M.times(V)
     by_V, by_tau = compact.grad(along @ T.mH - M.dagger().times(V @ T), V.mH @ along)
     return _into_columns(by_V, self.meta), by_tau, other
+
+
+ormqr.batching(leading)
 
 
 class _Outer:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import refuse
 from maquette.library.page import define
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 NOT_POSITIVE = (
     "The factorization could not be completed because the input is not positive-definite (the "
@@ -43,3 +47,11 @@ def check_errors_kernel(xp: ModuleType, info: Array, api_name: str, is_matrix: b
         refuse(info, api_name, ZERO_PIVOT, is_matrix=is_matrix)
     else:
         refuse(info, api_name, "Unknown error code: {code}.", is_matrix=is_matrix)
+
+
+@_linalg_check_errors.batching
+def check_errors_batching(
+    info: VmapInfo, in_dims: Any, given: Tensor, api: str, *, is_matrix: bool
+) -> Any:
+    aten._linalg_check_errors(given, api, is_matrix=False)
+    return None, None

@@ -14,6 +14,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.batching_forms import leading, solving
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_square,
@@ -108,6 +109,9 @@ def ldl_factor_ex_kernel(
     if check_errors:
         refuse(info, "torch.linalg.ldl_factor_ex", _SINGULAR, is_matrix=self.ndim == 2)
     return packed, pivots, info
+
+
+linalg_ldl_factor_ex.batching(leading)
 
 
 _FACTOR = "Tensor self, *, bool hermitian=False"
@@ -220,3 +224,6 @@ def ldl_solve_kernel(xp: ModuleType, LD: Array, pivots: Array, B: Array, hermiti
         return solve(column_major_array(packed), rows.astype(np.int32), b, lower=1)[0]
 
     return stacked(each(one, batch, (LD, 2), (pivots, 1), (B, 2)), shape, B.dtype)
+
+
+linalg_ldl_solve.batching(solving)

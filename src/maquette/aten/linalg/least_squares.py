@@ -15,6 +15,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.batching_forms import leading
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     LinAlgError,
@@ -281,6 +282,7 @@ def lstsq_grad(
 
 
 linalg_lstsq.nondifferentiable(2, 3)
+linalg_lstsq.batching(leading)
 
 
 # --- written to ----------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.backward_checks import check_sizes
+from maquette.aten.common.batching_forms import leading, solving
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_inexact,
@@ -145,6 +146,7 @@ def lu_factor_ex_grad(grads: Grads, result0: Tensor, result1: Tensor) -> tuple[T
 
 
 linalg_lu_factor_ex.nondifferentiable(1, 2)
+linalg_lu_factor_ex.batching(leading)
 
 _lu_with_info = define(
     "aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) "
@@ -260,6 +262,9 @@ def linalg_lu_grad(
     return (lu_grad(along_lower, along_upper, (result0, result1, result2)),)
 
 
+linalg_lu.batching(leading)
+
+
 _UNPACK = "Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True"
 lu_unpack = define(
     f"aten::lu_unpack({_UNPACK}) -> {_PLU}",
@@ -318,6 +323,9 @@ def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | Non
     if not parts:
         return (None,)
     return (parts[0] + parts[1] if len(parts) == 2 else parts[0],)
+
+
+lu_unpack.batching(leading)
 
 
 # --- solving by packed factors -------------------------------------------------------
@@ -451,6 +459,9 @@ def lu_solve_grad(
     if needs[1]:
         by = linalg_lu_solve(LU, pivots, grad, left=left, adjoint=not adjoint)
     return (_packed_grad(grad, LU, pivots, result, left, adjoint) if needs[0] else None), by
+
+
+linalg_lu_solve.batching(solving)
 
 
 def _packed_grad(

@@ -609,3 +609,19 @@ def _trilinear_gradients(
         _trilinear(i1, grad, i3, expand1, sumdim, expand3, expand2) if needs[1] else None,
         _trilinear(i1, i2, grad, expand1, expand2, sumdim, expand3) if needs[2] else None,
     )
+
+
+@_trilinear.batching_decomposition
+def trilinear_batching(
+    i1: Tensor, i2: Tensor, i3: Tensor, e1: Any, e2: Any, e3: Any, sumdim: Any, unroll_dim: int
+) -> Tensor:
+    def wide(t: Tensor, dims: Any) -> Tensor:
+        for d in dims:
+            t = t.unsqueeze(d)
+        return t
+
+    return (
+        (wide(i1, e1) * wide(i2, e2) * wide(i3, e3)).sum(list(sumdim))
+        if sumdim
+        else (wide(i1, e1) * wide(i2, e2) * wide(i3, e3))
+    )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_numbers
+from maquette.aten.common.batching_forms import along, leading, to_front
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.eigen_svd import hermitian_values, singular_values
@@ -35,6 +37,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import Variant, define, describe
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Ints = tuple[int, ...]
 Tolerance = Tensor | float | None
@@ -134,6 +137,9 @@ def pinv_grad(grad: Tensor, self: Tensor, result: Tensor) -> tuple[Tensor]:
     inside = turned @ result @ along
     whole = whole + (outside - self @ (result @ outside)) + (inside - (inside @ result) @ self)
     return (whole,)
+
+
+linalg_pinv.batching(leading)
 
 
 def _pinv_float(self: Tensor, atol: float | None, rtol: float | None, hermitian: bool) -> Tensor:
@@ -281,6 +287,9 @@ def matrix_exp_grad(grad: Tensor, self: Tensor) -> tuple[Tensor]:
     return (whole.narrow(-2, 0, n).narrow(-1, n, n),)
 
 
+linalg_matrix_exp.batching(leading)
+
+
 matrix_exp = define("aten::matrix_exp(Tensor self) -> Tensor")
 matrix_exp.describe("The exponential of square matrices, of their shape.")
 matrix_exp.composite(lambda self: linalg_matrix_exp(self))
@@ -384,6 +393,11 @@ def trace_grad(grad: Tensor, self_meta: TensorMeta) -> tuple[Tensor]:
     return (grad * eye,)
 
 
+@trace.batching
+def trace_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
+    return to_front(self, in_dims[0]).diagonal(0, 1, 2).sum(-1), 0
+
+
 linalg_cross = define(
     "aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
     variants=[Variant.OUT],
@@ -427,6 +441,7 @@ linalg_cross.bilinear(
 
 
 linalg_cross.exact_out()
+linalg_cross.batching(along)
 refuse_overlap(linalg_cross.variants[0], "self", "other")
 
 

@@ -16,6 +16,17 @@ from types import ModuleType
 from maquette.aten.common.accumulation import Array, Number, is_narrow, scaled_sum, wide
 from maquette.aten.common.type_promotion import cast
 from maquette.aten.elementwise.conjugate import _conj
+from maquette.aten.linalg.product_batching import (
+    addbmm_batching,
+    addmm_batching,
+    addmv_batching,
+    baddbmm_batching,
+    bmm_batching,
+    dot_batching,
+    mm_batching,
+    mv_batching,
+    vdot_batching,
+)
 from maquette.aten.view.views import t
 from maquette.core.dtype import bool_, dtype
 from maquette.core.errors import check, check_not_implemented
@@ -158,6 +169,9 @@ def mm_cost(self: TensorMeta, mat2: TensorMeta, *results: TensorMeta) -> Cost:
     return Cost(flops=2 * self.shape[0] * self.shape[1] * mat2.shape[1])
 
 
+mm.batching(mm_batching)
+
+
 addmm = define(
     "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> "
     "Tensor",
@@ -246,6 +260,9 @@ def addmm_cost(self: TensorMeta, mat1: TensorMeta, mat2: TensorMeta, *rest: obje
     return mm_cost(mat1, mat2)
 
 
+addmm.batching_decomposition(addmm_batching)
+
+
 # --- batches of matrices ----------------------------------------------------------------------
 
 bmm = define(
@@ -301,6 +318,9 @@ def bmm_cost(self: TensorMeta, mat2: TensorMeta, *results: TensorMeta) -> Cost:
     return Cost(flops=2 * self.shape[0] * self.shape[1] * self.shape[2] * mat2.shape[2])
 
 
+bmm.batching(bmm_batching)
+
+
 baddbmm = define(
     "aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) "
     "-> Tensor",
@@ -352,6 +372,9 @@ baddbmm.bilinear(
 @baddbmm.cost
 def baddbmm_cost(self: TensorMeta, batch1: TensorMeta, batch2: TensorMeta, *rest: object) -> Cost:
     return bmm_cost(batch1, batch2)
+
+
+baddbmm.batching_decomposition(baddbmm_batching)
 
 
 addbmm = define(
@@ -454,6 +477,7 @@ addbmm.bilinear(
         conjugate(alpha),
     ),
 )
+addbmm.batching_decomposition(addbmm_batching)
 
 
 addbmm_.facts.derivatives = addbmm.facts.derivatives
@@ -504,6 +528,7 @@ mv.bilinear(
     self=lambda grad, vec: grad.ger(conj(vec)),
     vec=lambda grad, self: conj(self).t().mv(grad),
 )
+mv.batching(mv_batching)
 
 addmv = define(
     "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -536,6 +561,7 @@ addmv.bilinear(
     mat=lambda grad, vec, alpha: multiplied(grad.ger(conj(vec)), conjugate(alpha)),
     vec=lambda grad, mat, alpha: multiplied(conj(mat.t()).mv(grad), conjugate(alpha)),
 )
+addmv.batching_decomposition(addmv_batching)
 
 
 def _dot_shape(self: TensorMeta, other: TensorMeta) -> TensorMeta:
@@ -578,6 +604,7 @@ dot.bilinear(
     self=lambda grad, tensor: grad * conj(tensor),
     tensor=lambda grad, self: grad * conj(self),
 )
+dot.batching(dot_batching)
 
 vdot = define("aten::vdot(Tensor self, Tensor other) -> Tensor", variants=[Variant.OUT])
 vdot.describe("The inner product of two vectors, the first one conjugated: 0-dim.")
@@ -595,6 +622,7 @@ vdot.bilinear(
     self=lambda grad, other: conj(grad) * other,
     other=lambda grad, self: grad * self,
 )
+vdot.batching(vdot_batching)
 
 
 def _without_conjugating(op: OpOverload, ks: int) -> Callable[..., object]:

@@ -14,6 +14,7 @@ from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import cast
 from maquette.aten.linalg.matrix_products import BOTH, check_expands, conj, conjugate, multiplied
+from maquette.aten.linalg.product_batching import addr_batching
 from maquette.core.broadcast import expand_strides
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype
 from maquette.core.elementwise import elementwise
@@ -116,3 +117,4 @@ addr.bilinear(
     vec1=lambda grad, vec2, alpha: multiplied(grad.mv(conj(vec2)), conjugate(alpha)),
     vec2=lambda grad, vec1, alpha: multiplied(grad.t().mv(conj(vec1)), conjugate(alpha)),
 )
+addr.batching_decomposition(addr_batching)

@@ -7,11 +7,14 @@ Functions that end in ``_ex`` report what failed in a status tensor; the others 
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.batching_forms import leading, rank_of, solving, to_front
+from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_inexact,
@@ -43,6 +46,7 @@ from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Array, ...]
@@ -131,6 +135,23 @@ def solve_ex_grad(
 
 
 _linalg_solve_ex.nondifferentiable(1, 2, 3)
+
+
+@_linalg_solve_ex.batching
+def solve_batching(info: VmapInfo, in_dims: Any, A: Tensor, B: Tensor, **kwargs: Any) -> Any:
+    a, b = to_front(A, in_dims[0], info.batch_size), to_front(B, in_dims[1], info.batch_size)
+    rank_a, rank_b = rank_of(A, in_dims[0]), rank_of(B, in_dims[1])
+    # One row less than the matrices: vectors, if examples say so.
+    if rank_b == 1 or (rank_b == rank_a - 1 and b.shape[1:] == a.shape[1:-1]):
+        result, *rest = aten._linalg_solve_ex(a, b.unsqueeze(-1), **kwargs)
+        return (result.squeeze(-1), *rest), 0
+    rank = max(rank_a, rank_b)
+    a, b = (
+        to_front(A, in_dims[0], info.batch_size, rank),
+        to_front(B, in_dims[1], info.batch_size, rank),
+    )
+    return aten._linalg_solve_ex(a, b, **kwargs), 0
+
 
 linalg_solve_ex = define(f"aten::linalg_solve_ex({_SOLVE}) -> (Tensor result, Tensor info)")
 linalg_solve_ex.describe("The X of ``A @ X = B``, and LAPACK's status for each matrix.")
@@ -293,6 +314,9 @@ def solve_triangular_grad(
     return -_triangle(through, upper, unitriangular), by
 
 
+linalg_solve_triangular.batching(solving)
+
+
 _TRIANGULAR = (
     "Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False"
 )
@@ -352,6 +376,9 @@ def triangular_solve_grad(
     return by, through if grads[1] is None else through + grads[1]
 
 
+triangular_solve.batching(solving)
+
+
 # --- inverses ------------------------------------------------------------------------
 
 _INV = "Tensor A, *, bool check_errors=False"
@@ -394,6 +421,7 @@ def inv_ex_grad(grads: Grads, result0: Tensor) -> tuple[Tensor | None]:
 
 
 linalg_inv_ex.nondifferentiable(1)
+linalg_inv_ex.batching(leading)
 
 linalg_inv = define("aten::linalg_inv(Tensor A) -> Tensor")
 linalg_inv.describe(
@@ -493,6 +521,7 @@ def det_grad(
 
 _LEAST = 1e-37
 _linalg_det.nondifferentiable(1, 2)
+_linalg_det.batching(leading)
 
 linalg_det = define("aten::linalg_det(Tensor A) -> Tensor")
 linalg_det.describe("The determinants of square matrices [..., n, n]: [...].")
@@ -545,6 +574,7 @@ def slogdet_grad(grads: Grads, A: Tensor, result0: Tensor) -> tuple[Tensor | Non
 
 
 _linalg_slogdet.nondifferentiable(2, 3)
+_linalg_slogdet.batching(leading)
 linalg_slogdet = define("aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)")
 linalg_slogdet.describe("The sign and the logarithm of the magnitude of determinants: [...] each.")
 linalg_slogdet.composite(lambda A: tuple(_linalg_slogdet(A)[:2]))

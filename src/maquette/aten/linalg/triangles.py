@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import leading, rank_of, to_front, wrapped
+from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import write_exact_out
 from maquette.aten.view.joining import in_dtype, result_type
 from maquette.aten.view.view_gradients import write_diagonal
@@ -18,6 +21,7 @@ from maquette.core.strides import contiguous_strides
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 
 def _triangle(name: str) -> OperatorPage:
@@ -46,10 +50,12 @@ tril = _triangle("tril")
 tril.describe(
     "The lower triangle of matrices up to a diagonal, with zeros elsewhere; of the same shape."
 )
+tril.batching(leading)
 triu = _triangle("triu")
 triu.describe(
     "The upper triangle of matrices from a diagonal on, with zeros elsewhere; of the same shape."
 )
+triu.batching(leading)
 
 diag_embed = define(
     "aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"
@@ -87,6 +93,17 @@ def diag_embed_kernel(xp: ModuleType, self: Array, offset: int, dim1: int, dim2:
 
 
 diag_embed.linear(self=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
+
+
+@diag_embed.batching
+def diag_embed_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Any:
+    rank = rank_of(self, in_dims[0]) + 1
+    x = to_front(self, in_dims[0])
+    return aten.diag_embed(x, offset, wrapped(dim1, rank) + 1, wrapped(dim2, rank) + 1), 0
+
+
 diag_embed_out = define(
     "aten::diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) "
     "-> Tensor(a!)",
@@ -168,3 +185,18 @@ def block_diag_grad(grad: Tensor, tensors_meta: tuple[TensorMeta, ...]) -> tuple
         grads.append(block.reshape(meta.shape))
         row, column = row + rows, column + columns
     return (grads,)
+
+
+@block_diag.batching
+def block_diag_batching(info: VmapInfo, in_dims: Any, tensors: Any) -> Any:
+    given = [to_front(t, d, info.batch_size, 2) for t, d in zip(tensors, in_dims[0])]
+    rows, columns = sum(t.shape[1] for t in given), sum(t.shape[2] for t in given)
+    kind = given[0].dtype
+    for t in given[1:]:
+        kind = (aten.add(t.new_empty(1), t.new_empty(1, dtype=kind))).dtype
+    out = given[0].new_zeros((info.batch_size, rows, columns), dtype=kind)
+    row = column = 0
+    for t in given:
+        out.narrow(1, row, t.shape[1]).narrow(2, column, t.shape[2]).copy_(t)
+        row, column = row + t.shape[1], column + t.shape[2]
+    return out, 0

@@ -21,6 +21,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.generator import stream_of
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 _SEEDED = Tag.nondeterministic_seeded
 # Devices with a fused kernel: `dropout` is `native_dropout` there.
@@ -100,6 +101,7 @@ def native_dropout_backward_kernel(
 native_dropout.derivative(
     input=lambda grad, result1, p, train: native_dropout_backward(grad, result1, _scale(p, train))
 )
+native_dropout.batching(BROADCASTS)
 native_dropout_backward.derivative(
     grad_output=lambda grad, mask, scale: native_dropout_backward(grad, mask, scale),
     mask=lambda grad: None,

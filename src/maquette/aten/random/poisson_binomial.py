@@ -20,6 +20,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.generator import stream_of
+from maquette.transforms.rules import BROADCASTS
 
 _SEEDED = [Tag.nondeterministic_seeded]
 
@@ -51,6 +52,7 @@ def poisson_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
 
 
 poisson.derivative(self=lambda grad: grad.new_zeros(grad.meta.shape))
+poisson.batching(BROADCASTS)
 
 binomial = define(
     f"aten::binomial(Tensor count, Tensor prob, {GENERATOR}) -> Tensor",
@@ -89,6 +91,9 @@ def binomial_kernel(xp: ModuleType, count: Array, prob: Array, generator: object
     n, p = np.broadcast_arrays(count.astype(np.float64), prob.astype(np.float64))
     stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
     return binomial_counts(stream, n.reshape(-1), p.reshape(-1)).reshape(n.shape)
+
+
+binomial.batching(BROADCASTS)
 
 
 # A count drawn has no derivative by what it was drawn with, as in PyTorch; nor is zero claimed.

@@ -46,6 +46,7 @@ from maquette.tensor.generator import (
     set_rng_state,
     stream_of,
 )
+from maquette.transforms.rules import BROADCASTS
 
 _SEEDED = Tag.nondeterministic_seeded
 
@@ -233,6 +234,8 @@ def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -
         tags=[_SEEDED],
     ).any_device()
     page.nondifferentiable()
+
+    page.batching(BROADCASTS)
 
     @page.shape
     def shape(self: TensorMeta, *params: object) -> TensorMeta:

@@ -39,6 +39,7 @@ from maquette.library.page import define, describe
 from maquette.library.variants import check_writable
 from maquette.tensor.generator import stream_of
 from maquette.tensor.mersenne import MersenneStream
+from maquette.transforms.rules import BROADCASTS
 
 _SEEDED = Tag.nondeterministic_seeded
 
@@ -54,6 +55,8 @@ def _normal(overload: str, mean: str, std: str) -> None:
         f"aten::normal.{overload}_out({text}, *, {GENERATOR}, Tensor(a!) out) -> Tensor(a!)",
         tags=[_SEEDED, Tag.out],
     )
+
+    plain.batching(BROADCASTS)
 
     @plain.shape
     def plain_shape(mean: object, std: object, generator: object) -> TensorMeta:
@@ -170,6 +173,9 @@ def bernoulli_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
     return drawn.astype(self.dtype).reshape(self.shape)
 
 
+bernoulli.batching(BROADCASTS)
+
+
 @bernoulli_out.shape
 def bernoulli_out_shape(self: TensorMeta, generator: object, out: TensorMeta) -> TensorMeta:
     result = resized(out, bernoulli_shape(self, generator).shape)
@@ -195,6 +201,9 @@ def bernoulli_p_shape(self: TensorMeta, p: float, generator: object) -> TensorMe
 def bernoulli_p_kernel(xp: ModuleType, self: Array, p: float, generator: object) -> Array:
     drawn = truths(_stream_for(generator, np.asarray(p)), self.size, p)
     return drawn.astype(self.dtype).reshape(self.shape)
+
+
+bernoulli_p.batching(BROADCASTS)
 
 
 @bernoulli__tensor.shape

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
@@ -61,6 +62,11 @@ dist.derivative(
     ),
 )
 dist.cost(lambda self, *rest: Cost(flops=3 * self.numel))
+
+
+@dist.batching_decomposition
+def dist_batching(self: Tensor, other: Tensor, p: Any) -> Tensor:
+    return aten.linalg_vector_norm(self - other, p)
 
 
 # --- renormalization -----------------------------------------------------------------
@@ -123,6 +129,14 @@ def renorm_grad(grad: Tensor, self: Tensor, p: Number, dim: int, maxnorm: Number
 renorm.derivative(self=lambda grad, self, p, dim, maxnorm: renorm_grad(grad, self, p, dim, maxnorm))
 renorm.exact_out()
 renorm.cost(lambda self, *rest: Cost(flops=3 * self.numel))
+
+
+@renorm.batching_decomposition
+def renorm_batching(self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    others = [d for d in range(self.meta.ndim) if d != dim % self.meta.ndim]
+    norms = aten.linalg_vector_norm(self, p, others, True)
+    factor = aten.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    return (self * factor).to(self.dtype)
 
 
 # --- differences ---------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
+from maquette.aten.common.batching_forms import along
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.min_max import check_ordered
 from maquette.aten.reduction.sums import (
@@ -94,6 +95,7 @@ def reversed_sum(t: Tensor, dim: int) -> Tensor:
 
 
 cumsum.linear(self=lambda grad, dim, self_meta: reversed_sum(grad.to(self_meta.dtype), dim))
+cumsum.batching(along)
 
 
 def cumprod_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor:
@@ -119,6 +121,7 @@ def cumprod_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor
 cumprod.derivative(
     self=lambda grad, self, dim, result: cumprod_grad(grad, self.to(grad.dtype), dim, result)
 )
+cumprod.batching(along)
 
 
 # --- extremes ------------------------------------------------------------------------
@@ -169,10 +172,12 @@ cummax = _running_extreme("cummax", "maximum")
 cummax.describe(
     "The largest elements so far along `dim`, and their positions: both of the same shape."
 )
+cummax.batching(along)
 cummin = _running_extreme("cummin", "minimum")
 cummin.describe(
     "The smallest elements so far along `dim`, and their positions: both of the same shape."
 )
+cummin.batching(along)
 
 
 # --- logarithms of running sums ------------------------------------------------------
@@ -279,3 +284,4 @@ def logcumsumexp_tangent(self: Tensor, self_t: Tensor, dim: int, result: Tensor)
 
 logcumsumexp.exact_out()
 logcumsumexp.cost(reduction_cost)
+logcumsumexp.batching(along)

@@ -6,7 +6,9 @@ are the extreme.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import (
@@ -18,15 +20,20 @@ from maquette.aten.common.axes import (
     reduced,
     spread,
 )
+from maquette.aten.common.batching_forms import along, over_all, rank_of, to_front
+from maquette.aten.common.operators import aten
 from maquette.aten.reduction.sums import CORE, REDUCTION, reduction_cost
 from maquette.core.dtype import bool_, int64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.core.symbols import is_true
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
+from maquette.transforms.rules import BatchingForm
 
 
 def check_ordered(name: str, self: TensorMeta) -> None:
@@ -90,8 +97,10 @@ def _extreme(name: str, ufunc: str) -> OperatorPage:
 
 amax = _extreme("amax", "maximum")
 amax.describe("The largest elements.")
+amax.batching(along)
 amin = _extreme("amin", "minimum")
 amin.describe("The smallest elements.")
+amin.batching(along)
 
 
 def whole_extreme_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
@@ -123,10 +132,12 @@ def _whole_extreme(name: str, ufunc: str) -> OperatorPage:
 
 
 max_all = _whole_extreme("max", "maximum")
+max_all.batching(over_all)
 max_all.describe(
     "The largest element; along `dim` with its position; or the larger of two tensors."
 )
 min_all = _whole_extreme("min", "minimum")
+min_all.batching(over_all)
 min_all.describe(
     "The smallest element; along `dim` with its position; or the smaller of two tensors."
 )
@@ -206,7 +217,9 @@ def _extreme_along(name: str, search: str, outs: str) -> OperatorPage:
 
 
 max_dim = _extreme_along("max", "argmax", "Tensor(a!) max, Tensor(b!) max_values")
+max_dim.batching(along)
 min_dim = _extreme_along("min", "argmin", "Tensor(a!) min, Tensor(b!) min_indices")
+min_dim.batching(along)
 
 
 def _extreme_position(name: str) -> OperatorPage:
@@ -239,9 +252,28 @@ def _extreme_position(name: str) -> OperatorPage:
     return page
 
 
+@BatchingForm
+def position_batching(op: OpOverload) -> Callable[..., object]:
+    """The rule of argmax or argmin."""
+
+    def rule(
+        info: VmapInfo, in_dims: Any, self: Tensor, dim: int | None = None, keepdim: bool = False
+    ) -> tuple[Tensor, int]:
+        x = to_front(self, in_dims[0])
+        rank = rank_of(self, in_dims[0])
+        if dim is None or not rank:
+            found = op(x.flatten(1) if rank else x.unsqueeze(-1), 1)
+            return (found.view(-1, *[1] * rank) if keepdim else found), 0
+        return op(x, dim % rank + 1, keepdim), 0
+
+    return rule
+
+
 argmax = _extreme_position("argmax")
+argmax.batching(position_batching)
 argmax.describe("The position of the largest element: int64.")
 argmin = _extreme_position("argmin")
+argmin.batching(position_batching)
 argmin.describe("The position of the smallest element: int64.")
 
 
@@ -305,3 +337,18 @@ def aminmax_grad(
 
 aminmax.exact_out()
 aminmax.cost(reduction_cost)
+
+
+@aminmax.batching
+def aminmax_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, *, dim: int | None = None, keepdim: bool = False
+) -> Any:
+    x = to_front(self, in_dims[0])
+    rank = rank_of(self, in_dims[0])
+    if not rank:
+        return (aten.clone(x), aten.clone(x)), 0
+    if dim is not None:
+        return aten.aminmax(x, dim=dim % rank + 1, keepdim=keepdim), 0
+    low, high = aten.aminmax(x.flatten(1), dim=1)
+    shape = (-1, *[1] * rank) if keepdim else (-1,)
+    return (low.view(shape), high.view(shape)), 0

@@ -12,6 +12,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import Array, Dims, axes_of, reduced
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.common.batching_forms import along
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int32, int64, uint64
 from maquette.core.errors import check, check_data, of_data
@@ -303,3 +304,4 @@ def _xor(xp: ModuleType, rows: Array) -> Array:
 hash_tensor.nondifferentiable()
 hash_tensor.exact_out()
 hash_tensor.cost(lambda self, *rest: Cost(flops=self.numel))
+hash_tensor.batching(along)

@@ -23,6 +23,7 @@ from maquette.aten.common.axes import (
     spread,
     total,
 )
+from maquette.aten.common.batching_forms import along, over_all
 from maquette.aten.common.operators import aten
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype, int64, uint8
 from maquette.core.errors import check
@@ -134,6 +135,8 @@ sum_all.exact_out()
 into_dtype_of_out(sum_dim)
 sum_all.cost(reduction_cost)
 sum_dim.cost(reduction_cost)
+sum_dim.batching(along)
+sum_all.batching(over_all)
 
 
 sum_to_size = define("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor")
@@ -238,6 +241,8 @@ mean_all.linear(
 mean_dim.linear(self=mean_dim_grad)
 mean_all.cost(reduction_cost)
 mean_dim.cost(reduction_cost)
+mean_dim.batching(along)
+mean_all.batching(over_all)
 
 
 # --- products ------------------------------------------------------------------------
@@ -330,6 +335,8 @@ prod_dim.derivative(
 into_dtype_of_out(prod_dim)
 prod_all.cost(reduction_cost)
 prod_dim.cost(reduction_cost)
+prod_dim.batching(along)
+prod_all.batching(over_all)
 
 
 # --- truth ---------------------------------------------------------------------------
@@ -397,6 +404,12 @@ def _truth(name: str) -> list[OperatorPage]:
 
 
 any_all, any_dim, any_dims = _truth("any")
+any_all.batching(over_all)
+any_dim.batching(along)
+any_dims.batching(along)
 describe("any", "Whether any element is true, or not zero: bool.")
 all_all, all_dim, all_dims = _truth("all")
+all_all.batching(over_all)
+all_dim.batching(along)
+all_dims.batching(along)
 describe("all", "Whether all elements are true, or not zero: bool.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from maquette.aten.common.axes import (
     spread,
     total,
 )
+from maquette.aten.common.batching_forms import along, rank_of, to_front
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.sums import (
     REDUCTION,
@@ -40,6 +42,7 @@ from maquette.core.warned import warn
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Number = bool | int | float | complex
 Grad = Tensor | None
@@ -275,12 +278,16 @@ def _with_mean_page(name: str, root: bool) -> OperatorPage:
 
 var = _spread_page("var", root=False)
 var.describe("The variance, by default of a sample (correction 1).")
+var.batching(along)
 std = _spread_page("std", root=True)
 std.describe("The standard deviation, by default of a sample (correction 1).")
+std.batching(along)
 var_mean = _with_mean_page("var_mean", root=False)
 var_mean.describe("The variance and the mean.")
+var_mean.batching(along)
 std_mean = _with_mean_page("std_mean", root=True)
 std_mean.describe("The standard deviation and the mean.")
+std_mean.batching(along)
 
 
 # --- logarithms of sums --------------------------------------------------------------
@@ -327,6 +334,7 @@ def logsumexp_grad(
 
 
 logsumexp.cost(lambda self, *rest: Cost(flops=3 * self.numel))
+logsumexp.batching(along)
 
 special_logsumexp = define(
     "aten::special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"
@@ -339,9 +347,22 @@ special_logsumexp.composite(lambda self, dim, keepdim: logsumexp(self, dim, keep
 
 count_nonzero = define("aten::count_nonzero(Tensor self, int? dim=None) -> Tensor", tags=REDUCTION)
 count_nonzero.describe("How many elements are not zero: int64.")
+
+
+@count_nonzero.batching
+def count_nonzero_batching(info: VmapInfo, in_dims: Any, self: Tensor, dim: Any = None) -> Any:
+    x = to_front(self, in_dims[0])
+    rank = rank_of(self, in_dims[0])
+    if not rank:
+        return (x != 0).to(aten.count_nonzero(x).dtype), 0
+    dims = list(range(1, rank + 1)) if dim is None else [dim % rank + 1]
+    return aten.count_nonzero.dim_IntList(x, dims), 0
+
+
 count_nonzero_dims = define(
     "aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", tags=REDUCTION
 )
+count_nonzero_dims.batching(along)
 
 
 def _count_meta(self: TensorMeta, dim: Dims) -> TensorMeta:
@@ -401,6 +422,7 @@ def nansum_tangent(
 
 into_dtype_of_out(nansum)
 nansum.cost(reduction_cost)
+nansum.batching(along)
 
 nanmean = define(
     "aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) "

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, Dims, axes_of, dims_of, reduced, spread, total
+from maquette.aten.common.batching_forms import along, to_front
 from maquette.aten.reduction.sums import REDUCTION, cast
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
@@ -22,6 +24,7 @@ from maquette.core.promotion import Number
 from maquette.core.symbols import is_true
 from maquette.library.page import Cost, OperatorPage, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 
 def norm_array(
@@ -169,6 +172,7 @@ linalg_vector_norm.derivative(
 )
 linalg_vector_norm.exact_out()
 linalg_vector_norm.cost(lambda self, *rest: Cost(flops=2 * self.numel))
+linalg_vector_norm.batching(along)
 
 
 def _norm_page(
@@ -202,6 +206,18 @@ norm_whole = _norm_page(
     "Scalar", "Tensor self, Scalar p=2", lambda p: (p, None, False, None), "Scalar_out"
 )
 norm_whole.autocast(cuda="float32")
+
+
+@norm_whole.batching
+def norm_whole_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, p: Any = 2, **kwargs: Any
+) -> tuple[Tensor, int]:
+    x = to_front(self, in_dims[0])
+    x = x if x.meta.ndim > 1 else x.unsqueeze(-1)
+    dims = list(range(1, x.meta.ndim))
+    return linalg_vector_norm(x, 2 if p is None else p, dims, **kwargs), 0
+
+
 norm_dim = _norm_page(
     "ScalarOpt_dim",
     "Tensor self, Scalar? p, int[1] dim, bool keepdim=False",
@@ -209,18 +225,21 @@ norm_dim = _norm_page(
     "out",
 )
 norm_dim.autocast(cuda="float32")
+norm_dim.batching(along)
 norm_dim_dtype = _norm_page(
     "ScalarOpt_dim_dtype",
     "Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype",
     lambda p, dim, keepdim, dtype: (p, dim, keepdim, dtype),
     "dtype_out",
 )
+norm_dim_dtype.batching(along)
 norm_dtype = _norm_page(
     "ScalarOpt_dtype",
     "Tensor self, Scalar? p, *, ScalarType dtype",
     lambda p, dtype: (p, None, False, dtype),
     "ScalarOpt_dtype_out",
 )
+norm_dtype.batching(norm_whole_batching)
 norm_whole.derivative(
     self=lambda grad, self, p, result: norm_grad(grad, self, p, result, None, False)
 )

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import laid_out, rank_of, same_shape, to_front
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, cast, check_layout, result_dtype
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.device import canonical
@@ -33,6 +35,7 @@ from maquette.library.arrays import warn_resized
 from maquette.library.page import NewNumbers, define
 from maquette.library.variants import check_castable, check_same_dtype, check_writable
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo, refuse_unbatched_target
 
 clone = define(
     "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
@@ -53,6 +56,7 @@ def clone_kernel(xp: ModuleType, self: Array, memory_format: memory_format | Non
 
 
 clone.linear(self=lambda grad: grad)
+clone.batching(laid_out)
 
 
 def check_has_data(source: TensorMeta, target: Device) -> None:
@@ -177,6 +181,16 @@ def copy_kernel(xp: ModuleType, self: Array, src: Array | Number, non_blocking: 
 copy.flat("self")
 copy.linear(src=lambda grad, src_meta: _to_device_of(grad, src_meta))
 
+
+@copy.batching
+def functional_copy_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, src: Tensor, non_blocking: bool = False
+) -> Any:
+    x = to_front(self, in_dims[0], info.batch_size)
+    made = aten.empty_like(x)
+    return made.copy_(to_front(src, in_dims[1], rank=rank_of(self, in_dims[0]))), 0
+
+
 _to_copy = define(
     "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
     "Device? device=None, bool? pin_memory=None, bool non_blocking=False, "
@@ -219,6 +233,7 @@ def _to_copy_kernel(
 
 
 _to_copy.linear(self=lambda grad, self_meta: _to_device_of(grad, self_meta))
+_to_copy.batching(laid_out)
 
 
 def converted(
@@ -380,9 +395,17 @@ def fill_scalar_shape(self: TensorMeta, value: Number) -> TensorMeta:
     return fill__scalar_shape(self, value).like()
 
 
+fill_scalar.batching(same_shape)
+
+
 @fill_tensor.shape
 def fill_tensor_shape(self: TensorMeta, value: TensorMeta) -> TensorMeta:
     return fill__tensor_shape(self, value).like()
+
+
+@fill_tensor.batching_decomposition
+def fill_tensor_batching(self: Tensor, value: Tensor) -> Tensor:
+    return aten.zeros_like(self) + value.to(self.dtype)
 
 
 def _fill(xp: ModuleType, self: Array, value: Array | Number) -> None:
@@ -396,6 +419,22 @@ def _filled(xp: ModuleType, self: Array, value: Array | Number) -> Array:
 for _page in (fill__scalar, fill__tensor):
     _page.kernel(_fill)
 fill__tensor.overlap_allowed()  # one number is read: ``x[0] = x[0][0]``
+
+
+@copy_.batching
+@fill__tensor.batching
+def copy_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, src: Tensor, non_blocking: bool = False
+) -> Any:
+    if in_dims[0] is None:
+        refuse_unbatched_target(aten.copy_.default)
+    rank = rank_of(self, in_dims[0])
+    source = to_front(src, in_dims[1], rank=rank)
+    if in_dims[1] is None and source.meta.ndim > rank:
+        source = source.reshape(source.shape[-rank:] if rank else ())
+    return to_front(self, in_dims[0]).copy_(source, non_blocking), 0
+
+
 for _page in (fill_scalar, fill_tensor):
     _page.kernel(_filled)
 for _page in (fill__scalar, fill_scalar):
@@ -408,11 +447,22 @@ zero_ = define("aten::zero_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace])
 zero_.shape(lambda self: self)
 zero_.kernel(lambda xp, self: _fill(xp, self, 0))
 zero_.flat("self")
+
+
+@zero_.batching
+@fill__scalar.batching
+def zero_batching(info: VmapInfo, in_dims: Any, self: Tensor, *value: Any) -> Any:
+    if value:
+        return self.fill_(value[0]), in_dims[0]
+    return self.zero_(), in_dims[0]
+
+
 zero = define("aten::zero(Tensor self) -> Tensor", tags=[Tag.generated])
 zero.describe("`self` with zeros.")
 zero.shape(lambda self: self.like())
 zero.kernel(lambda xp, self: xp.zeros_like(self))
 zero.flat("self")
+zero.batching(same_shape)
 
 _local_scalar_dense = define(
     "aten::_local_scalar_dense(Tensor self) -> Scalar",
@@ -472,6 +522,18 @@ _local_scalar_dense.op.register(DispatchKey.CPU, Kernel(_number_of_data))
 item = define("aten::item(Tensor self) -> Scalar", tags=[Tag.data_dependent_output])
 item.describe("The only element as a Python number; RuntimeError if there are several.")
 item.composite(lambda self: _local_scalar_dense(self))
+
+
+@_local_scalar_dense.batching
+@item.batching
+def item_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
+    raise RuntimeError(
+        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over "
+        "calling .item() on a Tensor, please try to rewrite what you're doing with other "
+        "operations: the number differs over the batch"
+    )
+
+
 is_nonzero = define("aten::is_nonzero(Tensor self) -> bool")
 is_nonzero.describe("Whether the only element is not zero; RuntimeError if there are several.")
 
@@ -481,6 +543,14 @@ def is_nonzero_composite(self: Tensor) -> bool:
     what = "no values" if self.meta.numel == 0 else "more than one value"
     check(self.meta.numel == 1, lambda: f"Boolean value of Tensor with {what} is ambiguous")
     return bool(item(self))
+
+
+@is_nonzero.batching
+def is_nonzero_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
+    raise RuntimeError(
+        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control "
+        "flow. We don't support that yet: the answer differs over the batch"
+    )
 
 
 chalf = define("aten::chalf(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor")

@@ -20,6 +20,7 @@ from maquette.tensor.aliasing import alias_kernel
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.up_to_date import tell_requires_grad
+from maquette.transforms.wrappers import BatchedTensor
 
 
 def _inplace(view: OperatorPage, rule: Callable[..., TensorMeta]) -> OperatorPage:
@@ -33,11 +34,21 @@ def _inplace(view: OperatorPage, rule: Callable[..., TensorMeta]) -> OperatorPag
     )
     page.shape(rule)
     page.facts.derivatives = view.facts.derivatives
+
+    @page.batching_decomposition
+    def in_place_batching(self: Tensor, *args: object) -> Tensor:
+        """Give the tensor the value of the view."""
+        seen = view(self, *args)
+        assert isinstance(self, BatchedTensor)
+        self._value, self._bdim, self.meta = seen._value, seen._bdim, seen.meta
+        return self
+
     return page
 
 
 t_ = _inplace(views.t, views.t_shape)
 transpose_ = _inplace(views.transpose, views.transpose_shape)
+
 unsqueeze_ = _inplace(views.unsqueeze, views.unsqueeze_shape)
 squeeze_ = _inplace(views.squeeze, views.squeeze_shape)
 squeeze_.describe("Drop dimensions of size 1, or those given.")
@@ -67,6 +78,7 @@ def _within_storage(op: OpOverload, ks: int) -> Callable[..., object]:
 
 
 as_strided_.op.register(DispatchKey.ADInplaceOrView, Kernel(_within_storage))
+
 
 detach_ = define(
     "aten::detach_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace, Tag.inplace_view]

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import rank_of, to_front, wrapped
 from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import cast
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype as DType
@@ -26,6 +29,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Metas = tuple[TensorMeta, ...]
 
@@ -126,6 +130,16 @@ def cat_grad(grad: Tensor, tensors_meta: Metas, dim: int) -> tuple[object]:
     return (grads,)
 
 
+@cat.batching
+def cat_batching(info: VmapInfo, in_dims: Any, tensors: Any, dim: int = 0) -> Any:
+    ranks = [rank_of(t, d) for t, d in zip(tensors, in_dims[0])]
+    given = [to_front(t, d, info.batch_size) for t, d in zip(tensors, in_dims[0])]
+    rank = max(ranks)
+    # As everywhere, cat passes over empty tensors of rank 1.
+    kept = [t for t, r in zip(given, ranks) if r == rank or t.shape[1:] != (0,)]
+    return aten.cat(kept, wrapped(dim, rank) + 1), 0
+
+
 refuse_overlap(cat.variants[0], "tensors")
 
 
@@ -163,6 +177,13 @@ def stack_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
 
 
 stack.linear(tensors=lambda grad, dim: grad.unbind(dim))
+
+
+@stack.batching
+def stack_batching(info: VmapInfo, in_dims: Any, tensors: Any, dim: int = 0) -> Any:
+    given = [to_front(t, d, info.batch_size) for t, d in zip(tensors, in_dims[0])]
+    rank = given[0].meta.ndim
+    return aten.stack(given, wrapped(dim, rank) + 1), 0
 
 
 # --- chunks of several tensors -------------------------------------------------------

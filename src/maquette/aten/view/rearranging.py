@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from functools import partial
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.common.batching_forms import along, leading, rank_of, sized, to_front, wrapped
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.core.broadcast import wrap_dims
 from maquette.core.dtype import from_numpy_dtype
@@ -21,6 +24,7 @@ from maquette.core.strides import format_strides
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Ints = tuple[int, ...]
 
@@ -42,6 +46,7 @@ def flip_kernel(xp: ModuleType, self: Array, dims: Ints) -> Array:
 
 
 flip.linear(self=lambda grad, dims: grad.flip(dims))
+flip.batching(along)
 
 fliplr = define("aten::fliplr(Tensor self) -> Tensor")
 fliplr.describe("`self` with the order turned along the second dimension; a copy.")
@@ -87,6 +92,18 @@ def roll_kernel(xp: ModuleType, self: Array, shifts: Ints, dims: Ints) -> Array:
 
 roll.linear(self=lambda grad, shifts, dims: grad.roll(tuple(-s for s in shifts), dims))
 
+
+@roll.batching
+def roll_batching(info: VmapInfo, in_dims: Any, self: Tensor, shifts: Any, dims: Any = ()) -> Any:
+    x = to_front(self, in_dims[0])
+    rank = rank_of(self, in_dims[0])
+    if not dims:
+        return aten.roll(x.flatten(1) if rank else x.unsqueeze(1), shifts, [1]).view(x.shape), 0
+    if not rank:
+        return aten.roll(x.unsqueeze(1), shifts, [1] * len(dims)).squeeze(1), 0
+    return aten.roll(x, shifts, [wrapped(d, rank) + 1 for d in dims]), 0
+
+
 rot90 = define("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor")
 rot90.describe("`self` turned by 90 degrees `k` times in the plane of two dimensions.")
 
@@ -124,6 +141,15 @@ def rot90_kernel(xp: ModuleType, self: Array, k: int, dims: Ints) -> Array:
 
 
 rot90.linear(self=lambda grad, k, dims: grad.rot90(-k, dims))
+
+
+@rot90.batching
+def rot90_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, k: int = 1, dims: Any = (0, 1)
+) -> Any:
+    rank = rank_of(self, in_dims[0])
+    return aten.rot90(to_front(self, in_dims[0]), k, [wrapped(d, rank) + 1 for d in dims]), 0
+
 
 repeat = define("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", tags=[Tag.core])
 repeat.describe("`self` as often as `repeats` says along each dimension; a copy.")
@@ -168,6 +194,9 @@ def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[obj
             shape.append(self_meta.shape[i - missing])
     summed = grad.reshape(tuple(shape)).sum(tuple(dims)) if dims else grad
     return (summed.reshape(self_meta.shape),)
+
+
+repeat.batching(sized)
 
 
 tile = define("aten::tile(Tensor self, SymInt[] dims) -> Tensor")
@@ -243,6 +272,7 @@ def constant_pad_nd_kernel(xp: ModuleType, self: Array, pad: Ints, value: Number
 constant_pad_nd.linear(
     self=lambda grad, pad: grad.constant_pad_nd(tuple(-p for p in pad), 0), value=None
 )
+constant_pad_nd.batching(leading)
 
 pad = define(
     'aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor'

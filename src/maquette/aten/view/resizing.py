@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from maquette.aten.common.batching_forms import to_front
 from maquette.core.determinism import Determinism, left_unset
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import dtype
@@ -27,6 +29,7 @@ from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, adopt, from_storage
 from maquette.tensor.typed_storage import TypedStorage
+from maquette.transforms.wrappers import BatchedTensor, hidden
 
 Ints = tuple[int, ...]
 _TAGS = [Tag.inplace, Tag.inplace_view]
@@ -105,6 +108,21 @@ def _fill_new(t: Tensor, before: int) -> None:
 
 
 resize_.op.register(DispatchKey.ADInplaceOrView, Kernel(_counting_changes))
+
+
+@resize_.batching_decomposition
+def resize_in_place_batching(self: Tensor, size: Any, memory_format: Any = None) -> Tensor:
+    assert isinstance(self, BatchedTensor)
+    level = self._interpreter
+    with level.lower():
+        front = to_front(self._value, self._bdim)
+        if front is not self._value:
+            front = front.contiguous()
+        front.resize_((front.shape[0], *size))
+    self._value, self._bdim, self.meta = front, 0, hidden(front.meta, 0)
+    return self
+
+
 _refuse_grad(resize_, "cannot resize variables that require grad")
 
 resize_as_ = define(
@@ -129,6 +147,15 @@ def resize_as__shape(
 # Only the size of the template counts (F59).
 resize_as_.any_device(when=lambda self, the_template, *rest: any_elsewhere((self, the_template)))
 resize_as_.op.register(DispatchKey.ADInplaceOrView, Kernel(_counting_changes))
+
+
+@resize_as_.batching_decomposition
+def resize_as_in_place_batching(
+    self: Tensor, the_template: Tensor, memory_format: Any = None
+) -> Tensor:
+    return self.resize_(the_template.shape)
+
+
 _refuse_grad(resize_as_, "cannot resize variables that require grad")
 
 # --- another storage -----------------------------------------------------------------

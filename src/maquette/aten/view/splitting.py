@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 
 from maquette.aten.common.axes import wrap_existing_dim
+from maquette.aten.common.batching_forms import along
 from maquette.aten.view.joining import cat, stack
 from maquette.aten.view.views import share_storage
 from maquette.core.broadcast import wrap_dim
@@ -40,10 +41,12 @@ unsafe_split = define(
     "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"
 )
 unsafe_split.describe("`split`, whose parts autograd takes for no views.")
+unsafe_split.batching(along)
 unsafe_split_with_sizes = define(
     "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"
 )
 unsafe_split_with_sizes.describe("`split_with_sizes`, whose parts autograd takes for no views.")
+unsafe_split_with_sizes.batching(along)
 
 
 def even_sizes(self: TensorMeta, split_size: int, dim: int) -> Ints:
@@ -84,6 +87,9 @@ def split_shape(self: TensorMeta, split_size: int, dim: int) -> Metas:
     return pieces(self, even_sizes(self, split_size, dim), dim)
 
 
+split.batching(along)
+
+
 def check_sizes(self: TensorMeta, split_sizes: Ints, dim: int) -> None:
     """Refuse sizes that are negative or do not add up to the dimension's."""
     check(self.ndim > 0, lambda: "split expects at least a 1-dimensional tensor")
@@ -108,6 +114,9 @@ def check_sizes(self: TensorMeta, split_sizes: Ints, dim: int) -> None:
 def split_with_sizes_shape(self: TensorMeta, split_sizes: Ints, dim: int) -> Metas:
     check_sizes(self, split_sizes, dim)
     return pieces(self, split_sizes, dim)
+
+
+split_with_sizes.batching(along)
 
 
 split_sizes.composite(lambda self, split_size, dim: split_with_sizes(self, split_size, dim))
@@ -158,6 +167,9 @@ def unbind_grad(grads: list[Tensor | None], self_meta: TensorMeta, dim: int) -> 
     return (stack([known.new_zeros(known.meta.shape) if g is None else g for g in grads], dim),)
 
 
+unbind.batching(along)
+
+
 # --- defined by these ----------------------------------------------------------------
 
 
@@ -188,6 +200,7 @@ unsafe_chunk = define(
 )
 unsafe_chunk.describe("`chunk`, whose parts autograd takes for no views.")
 unsafe_chunk.composite(_chunked(unsafe_split, unsafe_split_with_sizes))
+unsafe_chunk.batching(along)
 
 
 def _in_sections(self: Tensor, sections: int, dim: int) -> list[object]:

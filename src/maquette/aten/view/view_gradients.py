@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.array_libraries import added_to, assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_sizes
+from maquette.aten.common.batching_forms import wrapped
+from maquette.aten.common.operators import aten
 from maquette.aten.factory.ranges import arange
 from maquette.core.broadcast import wrap_dim
 from maquette.core.meta import TensorMeta
@@ -53,6 +56,14 @@ def select_backward_kernel(
 
 select_backward.linear(grad_output=lambda grad, dim, index: grad.select(dim, index))
 
+
+@select_backward.batching_decomposition
+def select_backward_batching(grad: Tensor, input_sizes: Any, dim: int, index: int) -> Tensor:
+    made = grad.new_zeros(input_sizes)
+    made.select(dim, index).copy_(grad)
+    return made
+
+
 slice_backward = define(
     "aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, "
     "SymInt end, SymInt step) -> Tensor"
@@ -86,6 +97,16 @@ def slice_backward_kernel(
 slice_backward.linear(
     grad_output=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step)
 )
+
+
+@slice_backward.batching_decomposition
+def slice_backward_batching(
+    grad: Tensor, input_sizes: Any, dim: int, start: int, end: int, step: int
+) -> Tensor:
+    made = grad.new_zeros(input_sizes)
+    aten.slice.Tensor(made, dim, start, end, step).copy_(grad)
+    return made
+
 
 diagonal_backward = define(
     "aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, "
@@ -128,6 +149,16 @@ diagonal_backward.linear(
     grad_output=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2)
 )
 
+
+@diagonal_backward.batching_decomposition
+def diagonal_backward_batching(
+    grad: Tensor, input_sizes: Any, offset: int, dim1: int, dim2: int
+) -> Tensor:
+    made = grad.new_zeros(input_sizes)
+    made.diagonal(offset, dim1, dim2).copy_(grad)
+    return made
+
+
 unfold_backward = define(
     "aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) "
     "-> Tensor"
@@ -160,6 +191,21 @@ def unfold_backward_kernel(
 
 
 unfold_backward.linear(grad_in=lambda grad, dim, size, step: grad.unfold(dim, size, step))
+
+
+@unfold_backward.batching_decomposition
+def unfold_backward_batching(
+    grad: Tensor, input_sizes: Any, dim: int, size: int, step: int
+) -> Tensor:
+    made = grad.new_zeros(input_sizes)
+    if not len(input_sizes):
+        return made + grad.reshape(())
+    dim = wrapped(dim, len(input_sizes))
+    count = grad.shape[dim]
+    index = aten.arange(count, device=grad.device) * step
+    whole = index.unsqueeze(-1) + aten.arange(size, device=grad.device)
+    source = grad.movedim(-1, dim + 1).flatten(dim, dim + 1)
+    return made.index_add(dim, whole.flatten(), source)
 
 
 def as_strided_backward(

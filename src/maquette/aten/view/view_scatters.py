@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
+from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import geometry_kept
 from maquette.aten.view.view_gradients import on_storage, write_diagonal
 from maquette.aten.view.views import (
@@ -65,6 +67,20 @@ select_scatter.linear(
     src=lambda grad, dim, index: grad.select(dim, index),
 )
 
+
+def _writable(self: Tensor, src: Tensor) -> Tensor:
+    """A copy of ``self`` that has the batches of both."""
+    made = aten.empty_like(self + aten.zeros_like(src.flatten()[:1].sum()).to(self.dtype))
+    return made.copy_(self)
+
+
+@select_scatter.batching_decomposition
+def select_scatter_batching(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    made = _writable(self, src)
+    made.select(dim, index).copy_(src)
+    return made
+
+
 slice_scatter = define(
     "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
     "SymInt step=1) -> Tensor",
@@ -108,6 +124,16 @@ slice_scatter.linear(
     src=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step),
 )
 
+
+@slice_scatter.batching_decomposition
+def slice_scatter_batching(
+    self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
+    made = _writable(self, src)
+    aten.slice.Tensor(made, dim, start, end, step).copy_(src)
+    return made
+
+
 diagonal_scatter = define(
     "aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) "
     "-> Tensor"
@@ -138,6 +164,16 @@ diagonal_scatter.linear(
     ),
     src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2),
 )
+
+
+@diagonal_scatter.batching_decomposition
+def diagonal_scatter_batching(
+    self: Tensor, src: Tensor, offset: int, dim1: int, dim2: int
+) -> Tensor:
+    made = _writable(self, src)
+    made.diagonal(offset, dim1, dim2).copy_(src)
+    return made
+
 
 for _page in (slice_scatter, diagonal_scatter):
     # The source is written into a copy of self, wherever it is (F56).
@@ -194,3 +230,12 @@ def as_strided_scatter_grad(
         assert isinstance(placed, Tensor)
         whole = placed.as_strided(self_meta.shape, self_meta.strides, self_meta.offset - first)
     return whole, part
+
+
+@as_strided_scatter.batching_decomposition
+def as_strided_scatter_batching(
+    self: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None
+) -> Tensor:
+    made = _writable(self, src)
+    made.as_strided(size, stride, storage_offset).copy_(src)
+    return made

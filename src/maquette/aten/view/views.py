@@ -8,8 +8,11 @@ other views in `reshaping.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from maquette.aten.common.batching_forms import along, rank_of, same_shape, sized, to_front, wrapped
+from maquette.aten.common.operators import aten
 from maquette.aten.view.view_gradients import (
     as_strided_backward,
     diagonal_backward,
@@ -45,6 +48,7 @@ from maquette.library.page import OperatorPage, define
 from maquette.tensor.aliasing import alias_kernel
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Ints = tuple[int, ...]
 
@@ -75,6 +79,7 @@ def reshaped_back(grad: Tensor, self_meta: TensorMeta) -> Tensor:
 
 
 view.linear(self=reshaped_back)
+view.batching(sized)
 
 view_as_dtype = define("aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)")
 view_as_dtype.without_base()
@@ -92,6 +97,14 @@ view_as_dtype.nondifferentiable()
 def view_as_dtype_shape(self: TensorMeta, dtype: dtype) -> TensorMeta:
     shape, strides, offset = view_dtype(self.shape, self.strides, self.offset, self.dtype, dtype)
     return TensorMeta.of(dtype, shape, strides, offset, self.device, self.layout)
+
+
+@view_as_dtype.batching
+def view_dtype_batching(info: VmapInfo, in_dims: Any, self: Tensor, dtype: Any) -> Any:
+    x = to_front(self, in_dims[0])
+    if rank_of(self, in_dims[0]) == 0:
+        return x.unsqueeze(-1).view(dtype).squeeze(-1), 0
+    return aten.view.dtype(x, dtype), 0
 
 
 def share_storage(page: OperatorPage, view: OperatorPage, rule: Callable[..., object]) -> None:
@@ -115,6 +128,7 @@ def share_storage(page: OperatorPage, view: OperatorPage, rule: Callable[..., ob
 _unsafe_view = define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor")
 share_storage(_unsafe_view, view, view_shape)
 _unsafe_view.linear(self=reshaped_back)
+_unsafe_view.batching(sized)
 
 _reshape_alias = define(
     "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"
@@ -127,6 +141,14 @@ def _reshape_alias_shape(self: TensorMeta, size: Ints, stride: Ints) -> TensorMe
 
 
 _reshape_alias.linear(self=reshaped_back)
+
+
+@_reshape_alias.batching
+def reshape_alias_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, size: Sequence[int], stride: Sequence[int]
+) -> Any:
+    return to_front(self, in_dims[0]).reshape((info.batch_size, *size)), 0
+
 
 as_strided = define(
     "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
@@ -166,6 +188,21 @@ as_strided.linear(
     )
 )
 
+
+@as_strided.batching
+def as_strided_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    self: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Any:
+    step = self.stride(in_dims[0])
+    made = aten.as_strided(self, (info.batch_size, *size), (step, *stride), storage_offset)
+    return made, 0
+
+
 expand = define(
     "aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
     tags=[Tag.core],
@@ -182,6 +219,15 @@ def expand_shape(self: TensorMeta, size: Ints, implicit: bool) -> TensorMeta:
 
 # The engine sums a gradient that broadcasts over its input.
 expand.linear(self=lambda grad: grad)
+
+
+@expand.batching
+def expand_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, size: Sequence[int], *, implicit: bool = False
+) -> Any:
+    x = to_front(self, in_dims[0], rank=len(size))
+    return x.expand((x.shape[0], *size), implicit=implicit), 0
+
 
 permute = define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", tags=[Tag.core])
 permute.describe("The tensor with its dimensions in the order `dims`: a view.")
@@ -200,6 +246,14 @@ def inverse_permutation(dims: Ints) -> Ints:
 
 permute.linear(self=lambda grad, dims: grad.permute(inverse_permutation(dims)))
 
+
+@permute.batching
+def permute_batching(info: VmapInfo, in_dims: Any, self: Tensor, dims: Sequence[int]) -> Any:
+    rank = rank_of(self, in_dims[0])
+    x = to_front(self, in_dims[0])
+    return x.permute([0, *(wrapped(d, rank) + 1 for d in dims)]), 0
+
+
 transpose = define("aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)")
 transpose.describe("The tensor with two dimensions exchanged: a view.")
 
@@ -210,6 +264,15 @@ def transpose_shape(self: TensorMeta, dim0: int, dim1: int) -> TensorMeta:
 
 
 transpose.linear(self=lambda grad, dim0, dim1: transpose(grad, dim0, dim1))
+
+
+@transpose.batching
+def transpose_batching(info: VmapInfo, in_dims: Any, self: Tensor, dim0: int, dim1: int) -> Any:
+    rank = rank_of(self, in_dims[0])
+    dim0, dim1 = wrapped(dim0, rank), wrapped(dim1, rank)
+    x = to_front(self, in_dims[0])
+    return (x.transpose(dim0 + 1, dim1 + 1) if rank else aten.alias(x)), 0
+
 
 t = define("aten::t(Tensor(a) self) -> Tensor(a)")
 t.describe("A matrix transposed; a vector itself: a view.")
@@ -226,6 +289,16 @@ def t_shape(self: TensorMeta) -> TensorMeta:
 
 t.linear(self=lambda grad: t(grad))
 
+
+@t.batching
+def t_batching(info: VmapInfo, in_dims: Any, self: Tensor) -> Any:
+    rank = rank_of(self, in_dims[0])
+    if rank > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {rank}D")
+    x = to_front(self, in_dims[0])
+    return (x.transpose(1, 2) if rank == 2 else aten.alias(x)), 0
+
+
 unsqueeze = define("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
 unsqueeze.describe("The tensor with a dimension of size 1 put in at `dim`: a view.")
 
@@ -236,6 +309,13 @@ def unsqueeze_shape(self: TensorMeta, dim: int) -> TensorMeta:
 
 
 unsqueeze.linear(self=lambda grad, dim: grad.squeeze(dim))
+
+
+@unsqueeze.batching
+def unsqueeze_batching(info: VmapInfo, in_dims: Any, self: Tensor, dim: int) -> Any:
+    rank = rank_of(self, in_dims[0])
+    return to_front(self, in_dims[0]).unsqueeze(wrapped(dim, rank + 1) + 1), 0
+
 
 squeeze = define("aten::squeeze(Tensor(a) self) -> Tensor(a)")
 squeeze.describe(
@@ -260,6 +340,20 @@ def squeeze_dims_shape(self: TensorMeta, dim: Ints) -> TensorMeta:
     return self.view(*squeeze_view(self.shape, self.strides, self.offset, dim))
 
 
+@squeeze.batching
+@squeeze_dim.batching
+@squeeze_dims.batching
+def squeeze_batching(info: VmapInfo, in_dims: Any, self: Tensor, dim: Any = None) -> Any:
+    x = to_front(self, in_dims[0])
+    rank = rank_of(self, in_dims[0])
+    if dim is None:
+        dims = list(range(rank))
+    else:
+        dims = [wrapped(d, rank) for d in ([dim] if isinstance(dim, int) else dim)]
+    ones = [d + 1 for d in dims if d < rank and x.shape[d + 1] == 1]
+    return aten.squeeze.dims(x, ones), 0
+
+
 def _unsqueezed(grad: Tensor, self_meta: TensorMeta) -> Tensor:
     """The gradient with the dimensions that were squeezed; itself where there was none."""
     return grad if grad.meta.shape == self_meta.shape else reshaped_back(grad, self_meta)
@@ -282,6 +376,7 @@ def select_shape(self: TensorMeta, dim: int, index: int) -> TensorMeta:
 select.linear(
     self=lambda grad, self_meta, dim, index: select_backward(grad, self_meta.shape, dim, index)
 )
+select.batching(along)
 
 slice = define(
     "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, "
@@ -312,6 +407,9 @@ def slice_grad(
     return (slice_backward(grad, self_meta.shape, dim, start or 0, last, step),)
 
 
+slice.batching(along)
+
+
 unfold = define("aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)")
 unfold.describe(
     "Windows of `size` along `dimension` in steps of `step`, in a last dimension: a view."
@@ -329,6 +427,18 @@ unfold.linear(
         grad, self_meta.shape, dimension, size, step
     )
 )
+
+
+@unfold.batching
+def unfold_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, dimension: int, size: int, step: int
+) -> Any:
+    x = to_front(self, in_dims[0])
+    rank = rank_of(self, in_dims[0])
+    if not rank:
+        return aten.unfold(x.unsqueeze(1), 1, size, step).squeeze(1), 0
+    return aten.unfold(x, wrapped(dimension, rank) + 1, size, step), 0
+
 
 diagonal = define(
     "aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
@@ -349,15 +459,27 @@ diagonal.linear(
     )
 )
 
+
+@diagonal.batching
+def diagonal_batching(
+    info: VmapInfo, in_dims: Any, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
+    rank = rank_of(self, in_dims[0])
+    x = to_front(self, in_dims[0])
+    return x.diagonal(offset, wrapped(dim1, rank) + 1, wrapped(dim2, rank) + 1), 0
+
+
 alias = define("aten::alias(Tensor(a) self) -> Tensor(a)", tags=[Tag.core])
 alias.describe("The tensor seen once more: a view.")
 alias.shape(lambda self: self)
 alias.linear(self=lambda grad: grad)
+alias.batching(same_shape)
 
 detach = define("aten::detach(Tensor(a) self) -> Tensor(a)").without_base()
 detach.describe("The tensor outside of autograd's graph, over the same memory.")
 detach.shape(lambda self: self)
 detach.nondifferentiable()
+detach.batching(same_shape)
 
 
 def _itself(op: OpOverload, ks: int) -> Callable[..., object]:
@@ -366,8 +488,10 @@ def _itself(op: OpOverload, ks: int) -> Callable[..., object]:
 
 lift_fresh = define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)").without_base()
 lift_fresh.describe("The tensor as transforms and modes see it; it was just made.")
+lift_fresh.batching(same_shape)
 lift = define("aten::lift(Tensor self) -> Tensor")
 lift.describe("The tensor as transforms and modes see it.")
+lift.batching(same_shape)
 for _page in (lift_fresh, lift):
     _page.shape(lambda self: self)
     _page.nondifferentiable()

@@ -41,6 +41,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 
 def linear_backward(
@@ -168,12 +169,14 @@ hardtanh.cost(elementwise_cost(2))
 hardtanh.derivative(
     self=lambda grad, self, min_val, max_val: hardtanh_backward(grad, self, min_val, max_val)
 )
+hardtanh.batching(BROADCASTS)
 hardtanh_backward: OperatorPage = linear_backward(
     "hardtanh_backward",
     lambda xp, grad, x, low, high: xp.where((x <= low) | (x >= high), cast(xp, 0, x.dtype), grad),
     ", Scalar min_val, Scalar max_val",
     ", min_val, max_val",
 )
+hardtanh_backward.batching(BROADCASTS)
 
 relu6 = define("aten::relu6(Tensor self) -> Tensor", tags=POINTWISE)
 relu6.describe("Each element brought between 0 and 6.")
@@ -235,6 +238,7 @@ def checked_leaky_relu_backward(
 
 
 leaky_relu_backward.shape(checked_leaky_relu_backward)
+leaky_relu_backward.batching(BROADCASTS)
 
 prelu = define("aten::prelu(Tensor self, Tensor weight) -> Tensor")
 prelu.describe(
@@ -300,6 +304,9 @@ def prelu_grad(grad: Tensor, self: Tensor, weight: Tensor) -> tuple[Tensor, Tens
     return _prelu_kernel_backward(grad, self, weight)
 
 
+_prelu_kernel.batching(BROADCASTS)
+
+
 _prelu_kernel_backward = define(
     "aten::_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) "
     "-> (Tensor, Tensor)"
@@ -340,6 +347,9 @@ def prelu_double_grad(
     )
 
 
+_prelu_kernel_backward.batching(BROADCASTS)
+
+
 # --- hardswish, hardsigmoid -----------------------------------------------------------
 
 
@@ -356,6 +366,7 @@ hardsigmoid_backward: OperatorPage = linear_backward(
     "",
     "",
 )
+hardsigmoid_backward.batching(BROADCASTS)
 
 hardswish = unary(
     "hardswish",
@@ -367,6 +378,7 @@ hardswish = unary(
 )
 hardswish.describe("``x * hardsigmoid(x)``.")
 hardswish.derivative(self=lambda grad, self: hardswish_backward(grad, self))
+hardswish.batching(BROADCASTS)
 
 
 def hardswish_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
@@ -382,6 +394,7 @@ hardswish_backward.derivative(
         (self > -3).logical_and(self < 3), mul(grad, grad_output) / 3, aten.zeros_like(grad)
     ),
 )
+hardswish_backward.batching(BROADCASTS)
 
 
 # --- hardshrink, softshrink -----------------------------------------------------------
@@ -406,6 +419,7 @@ def shrunk_grad_kernel(xp: ModuleType, grad: Array, x: Array, lambd: float) -> A
 hardshrink_backward: OperatorPage = linear_backward(
     "hardshrink_backward", shrunk_grad_kernel, ", Scalar lambd", ", lambd", grad="grad_out"
 )
+hardshrink_backward.batching(BROADCASTS)
 
 softshrink = define(
     "aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
@@ -442,3 +456,4 @@ softshrink.derivative(self=lambda grad, self, lambd: softshrink_backward(grad, s
 softshrink_backward: OperatorPage = linear_backward(
     "softshrink_backward", shrunk_grad_kernel, ", Scalar lambd", ", lambd"
 )
+softshrink_backward.batching(BROADCASTS)

@@ -28,6 +28,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
@@ -130,6 +131,7 @@ elu_backward.derivative(
     ),
     self_or_result=elu_backward_by_input,
 )
+elu_backward.batching(BROADCASTS)
 
 selu = define("aten::selu(Tensor self) -> Tensor", tags=POINTWISE)
 selu.describe("`elu` with the two constants that keep mean and variance.")

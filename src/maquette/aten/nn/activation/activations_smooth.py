@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.backward_checks import check_floats_only
+from maquette.aten.common.batching_forms import along
 from maquette.aten.common.formula_helpers import conj
 from maquette.aten.common.large_arrays import erf
 from maquette.aten.common.operators import aten
@@ -37,6 +38,7 @@ from maquette.core.symbols import expect_alike
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import BROADCASTS
 
 # --- gelu -----------------------------------------------------------------------------
 
@@ -176,6 +178,7 @@ mish_backward.derivative(
     grad_output=lambda grad, self: mish_backward(grad, self),
     self=lambda grad, grad_output, self: grad * grad_output * mish_curvature(self),
 )
+mish_backward.batching(BROADCASTS)
 
 
 # --- softplus -------------------------------------------------------------------------
@@ -227,6 +230,7 @@ softplus_backward.derivative(
     grad_output=lambda grad, self, beta, threshold: softplus_backward(grad, self, beta, threshold),
     self=softplus_backward_by_self,
 )
+softplus_backward.batching(BROADCASTS)
 
 
 # --- log_sigmoid ----------------------------------------------------------------------
@@ -262,6 +266,9 @@ log_sigmoid_forward.nondifferentiable(1)
 @log_sigmoid_forward.derivative("self")
 def log_sigmoid_grad(grad: Tensor, self: Tensor, result1: Tensor) -> tuple[Tensor]:
     return (log_sigmoid_backward(grad, self, result1),)
+
+
+log_sigmoid_forward.batching(BROADCASTS)
 
 
 log_sigmoid = define("aten::log_sigmoid(Tensor self) -> Tensor")
@@ -304,6 +311,7 @@ log_sigmoid_backward.derivative(
         -grad * grad_output * self.sigmoid() * (1 - self.sigmoid())
     ),
 )
+log_sigmoid_backward.batching(BROADCASTS)
 
 
 # --- glu ------------------------------------------------------------------------------
@@ -340,6 +348,7 @@ def glu_kernel(xp: ModuleType, self: Array, dim: int) -> Array:
 
 glu.cost(elementwise_cost(5))
 glu.derivative(self=lambda grad, self, dim: glu_backward(grad, self, dim))
+glu.batching(along)
 
 glu_backward: OperatorPage = define(
     "aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"
@@ -391,3 +400,10 @@ def _split(t: Tensor, dim: int) -> Sequence[Tensor]:
 
 
 glu_backward.derivative(grad_output=glu_backward_by_grad, self=glu_backward_by_self)
+
+
+@glu_backward.batching_decomposition
+def glu_backward_batching(grad: Tensor, self: Tensor, dim: int) -> Tensor:
+    first, second = self.chunk(2, dim)
+    gate = second.sigmoid()
+    return aten.cat([grad * gate, grad * first * gate * (1 - gate)], dim)

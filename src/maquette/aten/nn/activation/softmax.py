@@ -13,6 +13,7 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_numbers
+from maquette.aten.common.batching_forms import along
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype, float16, float32
 from maquette.core.errors import check, check_not_implemented
@@ -159,11 +160,13 @@ def log_softmax_tangent(self_t: Tensor, dim: int, result: Tensor) -> Tensor:
 _softmax.derivative(
     self=lambda grad, result, dim, self_meta: softmax_backward(grad, result, dim, self_meta.dtype)
 )
+_softmax.batching(along)
 _log_softmax.derivative(
     self=lambda grad, result, dim, self_meta: log_softmax_backward(
         grad, result, dim, self_meta.dtype
     )
 )
+_log_softmax.batching(along)
 
 
 def softmax_double_grad(grad: Tensor, grad_output: Tensor, dim: int, output: Tensor) -> Tensor:
@@ -186,6 +189,7 @@ softmax_backward.derivative(
         grad, grad_output, dim, output
     ),
 )
+softmax_backward.batching(along)
 log_softmax_backward.derivative(
     grad_output=lambda grad, output, dim: (
         grad.to(output.dtype) - (grad.to(output.dtype) * output.exp()).sum(dim, True)
@@ -194,6 +198,7 @@ log_softmax_backward.derivative(
         grad, grad_output, output, dim
     ),
 )
+log_softmax_backward.batching(along)
 
 
 # --- what users call -----------------------------------------------------------------
@@ -274,3 +279,4 @@ def _safe_softmax_kernel(xp: ModuleType, self: Array, dim: int, dtype: dtype | N
 _safe_softmax.derivative(
     self=lambda grad, result, dim, self_meta: softmax_backward(grad, result, dim, self_meta.dtype)
 )
+_safe_softmax.batching(along)

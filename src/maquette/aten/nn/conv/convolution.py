@@ -14,6 +14,10 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import assigned_at, own_convolutions, product_at
+from maquette.aten.nn.conv.convolution_batching import (
+    convolution_backward_batching,
+    convolution_batching,
+)
 from maquette.aten.nn.conv.sliding_windows import cropped, expanded, fold, padded, reach, windows
 from maquette.core.dtype import bool_, float64
 from maquette.core.errors import check, check_not_implemented
@@ -468,6 +472,9 @@ def convolution_cost(
     return Cost(flops=_conv_flops(input.shape, weight.shape, out.shape, transposed))
 
 
+convolution.batching(convolution_batching)
+
+
 # --- its gradients ----------------------------------------------------------------------------
 
 convolution_backward = define(
@@ -616,3 +623,6 @@ def convolution_backward_cost(
         x, y = (grad_output, input) if transposed else (input, grad_output)
         flops += 2 * x.shape[1] * prod(y.shape) * prod(weight.shape[2:])
     return Cost(flops=flops)
+
+
+convolution_backward.batching(convolution_backward_batching)

@@ -10,6 +10,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.conv.sliding_windows import cropped, fold, padded, reach, windows
 from maquette.core.dtype import bool_
 from maquette.core.errors import check
@@ -155,8 +156,10 @@ col2im.linear(
         grad, kernel_size, dilation, padding, stride
     )
 )
+col2im.batching(folded)
 im2col.linear(
     self=lambda grad, self_meta, kernel_size, dilation, padding, stride: col2im(
         grad, self_meta.shape[-2:], kernel_size, dilation, padding, stride
     )
 )
+im2col.batching(folded)

@@ -6,6 +6,7 @@ Bags of rows are in `embedding_bag.py`, gradients as sparse tensors in `aten/spa
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import combined_at, data_says
@@ -111,6 +112,11 @@ def embedding_weight_gradient(
     )
 
 
+@embedding.batching_decomposition
+def embedding_batching(weight: Tensor, indices: Tensor, *options: Any) -> Tensor:
+    return aten.index.Tensor(weight, [indices])
+
+
 embedding_dense_backward = define(
     "aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
     "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
@@ -170,6 +176,20 @@ embedding_dense_backward.linear(
         grad, indices, padding_idx
     )
 )
+
+
+@embedding_dense_backward.batching_decomposition
+def embedding_dense_backward_batching(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, by_frequency: bool
+) -> Tensor:
+    width = grad.shape[-1]
+    flat, rows = indices.reshape(-1), grad.reshape(-1, width)
+    if by_frequency:
+        counts = (flat.unsqueeze(-1) == flat).sum(-1)
+        rows = rows / counts.unsqueeze(-1)
+    if padding_idx >= 0:
+        rows = rows.masked_fill((flat == padding_idx).unsqueeze(-1), 0)
+    return aten.index_put(rows.new_zeros((num_weights, width)), [flat], rows, True)
 
 
 def _dense_backward_gradient(grad: Tensor, indices: Tensor, padding_idx: int) -> Tensor:

@@ -12,6 +12,7 @@ from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.nn.loss.elementwise_losses import check_floats, divisor, loss_cost, reduced_array
 from maquette.aten.nn.loss.likelihood import MEAN, NONE
+from maquette.aten.nn.loss.loss_batching import reduced, reduced_backward
 from maquette.core.dtype import result_type_of
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, of_data
@@ -86,6 +87,7 @@ binary_cross_entropy.derivative(
     ),
 )
 binary_cross_entropy.cost(loss_cost)
+binary_cross_entropy.batching(reduced)
 
 
 def _target_share(share: Tensor, weight: Grad, reduction: int) -> Tensor:
@@ -145,6 +147,9 @@ def binary_cross_entropy_backward_grad(
     curvature = (self * self - 2 * self * target + target) / (spread * spread)
     by_out = by_out if reduction == NONE else by_out.sum()
     return by_out, scale * grad_output * curvature, -(scale * grad_output) / spread
+
+
+binary_cross_entropy_backward.batching(reduced_backward)
 
 
 binary_cross_entropy_with_logits = define(
@@ -230,3 +235,4 @@ binary_cross_entropy_with_logits.derivative(
     ),
 )
 binary_cross_entropy_with_logits.cost(loss_cost)
+binary_cross_entropy_with_logits.batching(reduced)

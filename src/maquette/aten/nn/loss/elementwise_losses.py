@@ -17,6 +17,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_numbers
 from maquette.aten.nn.loss.likelihood import MEAN, NONE, SUM
+from maquette.aten.nn.loss.loss_batching import reduced, reduced_backward
 from maquette.core.dtype import dtype, get_default_dtype, result_type_of
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
@@ -211,6 +212,7 @@ mse_loss.derivative(
     self=lambda grad, self, target, reduction: mse_loss_backward(grad, self, target, reduction),
     target=lambda grad, self, target, reduction: mse_loss_backward(grad, target, self, reduction),
 )
+mse_loss.batching(reduced)
 
 
 @mse_loss_backward.derivative("grad_output", "self", "target")
@@ -219,6 +221,9 @@ def mse_loss_backward_grad(
 ) -> tuple[Tensor, Tensor, Tensor]:
     difference = self - target
     return _second(grad, grad_output, difference, difference * 2, 2, reduction)
+
+
+mse_loss_backward.batching(reduced_backward)
 
 
 def _smooth_slope(xp: ModuleType, d: Array, beta: float) -> Array:
@@ -253,6 +258,7 @@ smooth_l1_loss.derivative(
         grad, target, self, reduction, beta
     ),
 )
+smooth_l1_loss.batching(reduced)
 
 
 @smooth_l1_loss_backward.derivative("grad_output", "self", "target")
@@ -268,6 +274,9 @@ def smooth_l1_loss_backward_grad(
     slope = d.sign() if beta == 0 else (d / beta).clamp(-1, 1)
     curvature = (d.abs() < beta) / (beta or 1.0)
     return _second(grad, grad_output, d, slope, curvature, reduction)
+
+
+smooth_l1_loss_backward.batching(reduced_backward)
 
 
 def _huber_curve(xp: ModuleType, d: Array, delta: float) -> Array:
@@ -295,6 +304,7 @@ huber_loss.derivative(
         grad, target, self, reduction, delta
     ),
 )
+huber_loss.batching(reduced)
 
 
 @huber_loss_backward.derivative("grad_output", "self", "target")
@@ -309,6 +319,9 @@ def huber_loss_backward_grad(
     d = self - target
     curvature = d.abs() <= delta
     return _second(grad, grad_output, d, d.clamp(-delta, delta), curvature, reduction)
+
+
+huber_loss_backward.batching(reduced_backward)
 
 
 # --- soft margin ---------------------------------------------------------------------
@@ -353,6 +366,7 @@ soft_margin_loss.derivative(
     )
 )
 soft_margin_loss.cost(loss_cost)
+soft_margin_loss.batching(reduced)
 
 
 @soft_margin_loss_backward.shape
@@ -381,3 +395,6 @@ def soft_margin_loss_backward_grad(
     curvature = target * target * falling * (1 - falling)
     by_out, by_self, _ = _second(grad, grad_output, self, -target * falling, curvature, reduction)
     return by_out, by_self
+
+
+soft_margin_loss_backward.batching(reduced_backward)

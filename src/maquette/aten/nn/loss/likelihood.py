@@ -17,6 +17,7 @@ from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.indexing.scattering import positions_along
 from maquette.aten.nn.activation.softmax import log_softmax
+from maquette.aten.nn.loss.loss_batching import nll_loss_backward_batching, nll_loss_batching
 from maquette.core.dtype import int64, uint8
 from maquette.core.errors import check, check_value, of_data
 from maquette.core.meta import TensorMeta
@@ -242,6 +243,8 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
             grad, target, weight, reduction, ignore_index
         ),
     )
+    forward.batching_decomposition(nll_loss_batching)
+    backward.batching_decomposition(nll_loss_backward_batching)
     forward.cost(lambda self, target, *rest: Cost(flops=target.numel))
     backward.cost(lambda grad_output, self, target, *rest: Cost(flops=target.numel))
     return forward, backward, function

@@ -13,6 +13,10 @@ from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.nn.loss.elementwise_losses import reduced_array
 from maquette.aten.nn.loss.likelihood import MEAN, NONE
+from maquette.aten.nn.loss.loss_batching import (
+    multi_margin_loss_batching,
+    multilabel_margin_loss_batching,
+)
 from maquette.core.dtype import int64
 from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
@@ -180,6 +184,7 @@ multi_margin_loss.derivative(
     )
 )
 multi_margin_loss.cost(lambda self, *rest: Cost(flops=3 * self.numel))
+multi_margin_loss.batching_decomposition(multi_margin_loss_batching)
 
 
 # --- several classes a row -----------------------------------------------------------
@@ -310,6 +315,7 @@ multilabel_margin_loss_forward.derivative(
 )
 multilabel_margin_loss_forward.nondifferentiable(1)
 multilabel_margin_loss_forward.cost(lambda self, *rest: Cost(flops=3 * self.numel))
+multilabel_margin_loss_forward.batching_decomposition(multilabel_margin_loss_batching)
 
 
 @multilabel_margin_loss.composite

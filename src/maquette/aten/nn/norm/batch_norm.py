@@ -15,6 +15,11 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only
+from maquette.aten.nn.norm.batch_norm_batching import (
+    native_batch_norm_backward_batching,
+    native_batch_norm_batching,
+    no_stats_batching,
+)
 from maquette.aten.nn.norm.moments import (
     affine,
     affine_tangent,
@@ -199,6 +204,8 @@ _legit = define(
         f"{_OUTS.format('d', 'e', 'f')}) -> (Tensor(d!), Tensor(e!), Tensor(f!))"
     ],
 )
+native_batch_norm.batching(native_batch_norm_batching)
+_legit.batching(native_batch_norm_batching)
 _legit_no_stats = define(
     f"aten::_native_batch_norm_legit.no_stats({PARAMETERS}bool training, float momentum, "
     f"float eps) -> (Tensor, Tensor, Tensor)",
@@ -474,6 +481,7 @@ for _page in (native_batch_norm_backward, batch_norm_backward):
     _page.kernel(_backward_arrays)
     _page.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
 native_batch_norm_backward.derivative("grad_out", "input", "weight")(batch_norm_second_grad)
+native_batch_norm_backward.batching_decomposition(native_batch_norm_backward_batching)
 
 
 # --- derivatives of the forms --------------------------------------------------------
@@ -644,6 +652,9 @@ def _legit_no_stats_tangent(
     input: Tensor, input_t: Tensor, weight: Grad, weight_t: Grad, bias_t: Grad, eps: float
 ) -> tuple[Grad, ...]:
     return _norm_tangent(input, input_t, (weight, weight_t, bias_t), (None, None), True, eps)
+
+
+_legit_no_stats.batching(no_stats_batching)
 
 
 _tangent_with_flag(native_batch_norm, 0)

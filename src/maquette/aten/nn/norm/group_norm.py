@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from math import prod
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only, check_sizes
+from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
     affine,
     affine_tangent,
@@ -192,6 +194,27 @@ def _statistics_grad(
 
 native_group_norm.cost(lambda input, *rest: Cost(flops=8 * input.numel))
 
+
+@native_group_norm.batching_decomposition
+def native_group_norm_batching(
+    x: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    grouped = x.reshape(N, group, C // group * HxW)
+    out, mean, rstd = aten.native_layer_norm(grouped, [grouped.shape[-1]], None, None, eps)
+    out = out.reshape(x.shape)
+    ones = [1] * (x.meta.ndim - 2)
+    if weight is not None:
+        out = out * weight.reshape(C, *ones)
+    if bias is not None:
+        out = out + bias.reshape(C, *ones)
+    if grouped.shape[-1]:
+        # Unlike those of `native_layer_norm`, these statistics have derivatives.
+        wide = grouped.to(mean.meta.dtype)
+        mean = wide.mean(-1)
+        rstd = ((wide - mean.unsqueeze(-1)).square().mean(-1) + eps).rsqrt()
+    return out, mean.reshape(N, group), rstd.reshape(N, group)
+
+
 native_group_norm_backward = define(
     "aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, "
     "Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) "
@@ -297,6 +320,34 @@ def native_group_norm_backward_grad(
 
 
 native_group_norm_backward.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
+
+
+@native_group_norm_backward.batching_decomposition
+def native_group_norm_backward_batching(
+    grad: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Any,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    mask: Any,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def grouped(t: Tensor) -> Tensor:
+        return t.reshape(N, group, C // group * HxW)
+
+    normal = (grouped(x) - mean.unsqueeze(-1)) * rstd.unsqueeze(-1)
+    dy = grad.reshape(N, C, HxW)
+    scaled = grouped(dy if weight is None else dy * weight.reshape(C, 1))
+    dx = None
+    if mask[0]:
+        centred = scaled - scaled.mean(-1, True) - normal * (scaled * normal).mean(-1, True)
+        dx = (centred * rstd.unsqueeze(-1)).reshape(x.shape)
+    dw = (dy * normal.reshape(N, C, HxW)).sum([0, 2]) if mask[1] else None
+    return dx, dw, dy.sum([0, 2]) if mask[2] else None
+
 
 group_norm = define(
     "aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "

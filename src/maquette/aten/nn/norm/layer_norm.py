@@ -7,12 +7,15 @@ The arithmetic is in `moments.py`; group norm is in `group_norm.py`, batch and i
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.common.batching_forms import to_front
+from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
     affine,
     affine_tangent,
@@ -30,6 +33,7 @@ from maquette.core.symbols import expect_alike
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Mask = tuple[bool, ...]
 Maybe = TensorMeta | None
@@ -150,6 +154,23 @@ def native_layer_norm_tangent(
 
 native_layer_norm.cost(lambda input, *rest: Cost(flops=8 * input.numel))
 
+
+@native_layer_norm.batching
+def native_layer_norm_batching(
+    info: VmapInfo, in_dims: Any, x: Tensor, shape: Any, weight: Any, bias: Any, eps: float
+) -> Any:
+    values = to_front(x, in_dims[0], info.batch_size)
+    if in_dims[2] is in_dims[3] is None:
+        return aten.native_layer_norm(values, shape, weight, bias, eps), 0
+    out, mean, rstd = aten.native_layer_norm(values, shape, None, None, eps)
+    rank = values.meta.ndim - 1
+    if weight is not None:
+        out = out * to_front(weight, in_dims[2], rank=rank if in_dims[2] is not None else 0)
+    if bias is not None:
+        out = out + to_front(bias, in_dims[3], rank=rank if in_dims[3] is not None else 0)
+    return (out, mean, rstd), 0
+
+
 native_layer_norm_backward = define(
     "aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, "
     "Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) "
@@ -229,6 +250,32 @@ def native_layer_norm_backward_grad(
 
 
 native_layer_norm_backward.cost(lambda grad_out, *rest: Cost(flops=14 * grad_out.numel))
+
+
+@native_layer_norm_backward.batching_decomposition
+def native_layer_norm_backward_batching(
+    grad: Tensor,
+    x: Tensor,
+    shape: Any,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mask: Any,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    inner = list(range(-len(shape), 0))
+    outer = list(range(x.meta.ndim - len(shape)))
+    normal = (x - mean) * rstd
+    scaled = grad if weight is None else grad * weight
+    dx = None
+    if mask[0]:
+        centred = scaled - scaled.mean(inner, True) - normal * (scaled * normal).mean(inner, True)
+        dx = centred * rstd
+    dw = (grad * normal).sum(outer) if outer else grad * normal
+    db = grad.sum(outer) if outer else grad.clone()
+    has_weight = mask[1] and weight is not None
+    return dx, dw if has_weight else None, db if mask[2] and bias is not None else None
+
 
 layer_norm = define(
     "aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, "

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import added_to, assigned_at
+from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import check_kind, pool_meta, scattered
 from maquette.core.dtype import int64
@@ -137,7 +138,11 @@ def _adaptive_avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
 
 
 _adaptive_avg_pool2d, _adaptive_avg_pool2d_backward = _adaptive_avg_pool(2)
+_adaptive_avg_pool2d.batching(folded)
+_adaptive_avg_pool2d_backward.batching(folded)
 _adaptive_avg_pool3d, _adaptive_avg_pool3d_backward = _adaptive_avg_pool(3)
+_adaptive_avg_pool3d.batching(folded)
+_adaptive_avg_pool3d_backward.batching(folded)
 
 
 def _mean_or_pool(dims: int, page: OperatorPage) -> OperatorPage:
@@ -280,16 +285,20 @@ def _last_nan_or_first_largest(xp: ModuleType, values: Array) -> Array:
 
 
 adaptive_max_pool2d, adaptive_max_pool2d_backward = _adaptive_max_pool(2)
+adaptive_max_pool2d.batching(folded)
+adaptive_max_pool2d_backward.batching(folded)
 describe(
     "adaptive_max_pool2d",
     "Maxima over windows, as many as `output_size` says, and their positions.",
 )
 adaptive_max_pool3d, adaptive_max_pool3d_backward = _adaptive_max_pool(3)
+adaptive_max_pool3d_backward.batching(folded)
 describe(
     "adaptive_max_pool3d",
     "Maxima over windows, as many as `output_size` says, and their positions.",
 )
 adaptive_max_pool3d.autocast(cpu="float32")
+adaptive_max_pool3d.batching(folded)
 
 adaptive_max_pool1d = define(
     "aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"

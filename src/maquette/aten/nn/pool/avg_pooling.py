@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.conv.sliding_windows import cropped, fold
 from maquette.aten.nn.pool.pool_windows import (
     all_dims,
@@ -181,16 +182,20 @@ def _places(space: Ints, steps: Steps, ceil: bool) -> tuple[int, ...]:
 
 
 avg_pool2d, avg_pool2d_backward = _avg_pool(2)
+avg_pool2d.batching(folded)
+avg_pool2d_backward.batching(folded)
 describe(
     "avg_pool2d",
     "Means over windows of `kernel_size` of the last two dimensions of [N, C, H, W].",
 )
 avg_pool3d, avg_pool3d_backward = _avg_pool(3)
+avg_pool3d_backward.batching(folded)
 describe(
     "avg_pool3d",
     "Means over windows of `kernel_size` of the last three dimensions of [N, C, D, H, W].",
 )
 avg_pool3d.autocast(cpu="float32")
+avg_pool3d.batching(folded)
 
 avg_pool1d = define(
     "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], "

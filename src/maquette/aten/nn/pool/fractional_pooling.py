@@ -13,6 +13,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import assigned_at
+from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import check_kind, lowest, scattered
 from maquette.core.dtype import int64
@@ -181,14 +182,18 @@ def _window_maxima(
 
 
 fractional_max_pool2d, fractional_max_pool2d_backward = _fractional_max_pool(2)
+fractional_max_pool2d_backward.batching(folded)
 describe(
     "fractional_max_pool2d",
     "Maxima over windows at random places, and their positions: [N, C, *output_size].",
 )
 fractional_max_pool2d.autocast(cpu="float32")
+fractional_max_pool2d.batching(folded)
 fractional_max_pool3d, fractional_max_pool3d_backward = _fractional_max_pool(3)
+fractional_max_pool3d_backward.batching(folded)
 describe(
     "fractional_max_pool3d",
     "Maxima over windows at random places, and their positions: [N, C, *output_size].",
 )
 fractional_max_pool3d.autocast(cpu="float32")
+fractional_max_pool3d.batching(folded)

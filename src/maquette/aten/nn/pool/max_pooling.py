@@ -8,6 +8,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import assigned_at, data_says
+from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.pool.pool_windows import (
     all_dims,
     check_kind,
@@ -166,12 +167,16 @@ def gathered(grad: Tensor, indices: Tensor, dims: int) -> Tensor:
 
 
 max_pool2d_with_indices, max_pool2d_with_indices_backward, max_pool2d = _max_pool(2)
+max_pool2d_with_indices.batching(folded)
+max_pool2d_with_indices_backward.batching(folded)
 describe("max_pool2d_with_indices", "`max_pool2d`, with the positions of the maxima: int64.")
 describe(
     "max_pool2d",
     "Maxima over windows of `kernel_size` of the last two dimensions of [N, C, H, W].",
 )
 max_pool3d_with_indices, max_pool3d_with_indices_backward, max_pool3d = _max_pool(3)
+max_pool3d_with_indices.batching(folded)
+max_pool3d_with_indices_backward.batching(folded)
 describe("max_pool3d_with_indices", "`max_pool3d`, with the positions of the maxima: int64.")
 describe(
     "max_pool3d",
@@ -300,8 +305,10 @@ max_unpool2d.describe(
     "Zeros of `output_size` with the elements of `self` at the positions that a max pooling gave."
 )
 max_unpool2d.autocast(cpu="float32")
+max_unpool2d.batching(folded)
 max_unpool3d = _max_unpool(3, ", int[3] stride, int[3] padding")
 max_unpool3d.describe(
     "Zeros of `output_size` with the elements of `self` at the positions that a max pooling gave."
 )
 max_unpool3d.autocast(cpu="float32")
+max_unpool3d.batching(folded)

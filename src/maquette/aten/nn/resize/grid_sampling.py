@@ -14,6 +14,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import added_to, combined_at
+from maquette.aten.common.batching_forms import folded
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
@@ -324,17 +325,21 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
 
 
 grid_sampler_2d, grid_sampler_2d_backward = _grid_sampler(2)
+grid_sampler_2d_backward.batching(folded)
 describe(
     "grid_sampler_2d",
     "The values of images [N, C, H, W] at the points of `grid`, interpolated.",
 )
 grid_sampler_2d.autocast(cpu="float32")
+grid_sampler_2d.batching(folded)
 grid_sampler_3d, grid_sampler_3d_backward = _grid_sampler(3)
+grid_sampler_3d_backward.batching(folded)
 describe(
     "grid_sampler_3d",
     "The values of volumes [N, C, D, H, W] at the points of `grid`, interpolated.",
 )
 grid_sampler_3d.autocast(cpu="float32")
+grid_sampler_3d.batching(folded)
 
 
 def _tangent(page: OperatorPage, backward: OperatorPage) -> None:

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import combined_at
+from maquette.aten.common.batching_forms import folded, leading
 from maquette.aten.view.rearranging import padded_shape
 from maquette.core.dtype import bool_
 from maquette.core.errors import check, check_not_implemented
@@ -18,6 +19,7 @@ from maquette.core.strides import Shape, format_strides
 from maquette.core.symbols import expect_alike, expect_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
+from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 
@@ -72,6 +74,8 @@ def _padding(name: str, dims: int, *, reflects: bool, tags: list[Tag]) -> Operat
         f"aten::{name}_backward(Tensor grad_output, Tensor self, SymInt[{2 * dims}] padding) "
         "-> Tensor"
     )
+    page.batching(folded)
+    back.batching(folded)
 
     def padded(self: TensorMeta, padding: Ints) -> TensorMeta:
         return _formatted(self, _check_padding(name, self, padding, dims, reflects))
@@ -120,26 +124,32 @@ _CORE = [Tag.core]
 reflection_pad1d = _padding("reflection_pad1d", 1, reflects=True, tags=_CORE)
 reflection_pad1d.describe("The last dimension with its elements mirrored beyond its ends.")
 reflection_pad1d.autocast(cpu="float32")
+reflection_pad1d.batching(folded)
 reflection_pad2d = _padding("reflection_pad2d", 2, reflects=True, tags=_CORE)
 reflection_pad2d.describe("The last two dimensions with their elements mirrored beyond their ends.")
 reflection_pad2d.autocast(cpu="float32")
+reflection_pad2d.batching(folded)
 reflection_pad3d = _padding("reflection_pad3d", 3, reflects=True, tags=_CORE)
 reflection_pad3d.describe(
     "The last three dimensions with their elements mirrored beyond their ends."
 )
+reflection_pad3d.batching(folded)
 replication_pad1d = _padding("replication_pad1d", 1, reflects=False, tags=[])
 replication_pad1d.describe("The last dimension with its end elements repeated beyond its ends.")
 replication_pad1d.autocast(cpu="float32")
+replication_pad1d.batching(folded)
 replication_pad2d = _padding("replication_pad2d", 2, reflects=False, tags=_CORE)
 replication_pad2d.describe(
     "The last two dimensions with their end elements repeated beyond their ends."
 )
 replication_pad2d.autocast(cpu="float32")
+replication_pad2d.batching(folded)
 replication_pad3d = _padding("replication_pad3d", 3, reflects=False, tags=_CORE)
 replication_pad3d.describe(
     "The last three dimensions with their end elements repeated beyond their ends."
 )
 replication_pad3d.autocast(cpu="float32")
+replication_pad3d.batching(folded)
 
 
 # --- shuffles ------------------------------------------------------------------------
@@ -194,6 +204,7 @@ def pixel_shuffle_kernel(xp: ModuleType, self: Array, upscale_factor: int) -> Ar
 
 
 pixel_shuffle.linear(self=lambda grad, upscale_factor: pixel_unshuffle(grad, upscale_factor))
+pixel_shuffle.batching(leading)
 
 
 @pixel_unshuffle.shape
@@ -223,6 +234,7 @@ def pixel_unshuffle_kernel(xp: ModuleType, self: Array, downscale_factor: int) -
 
 
 pixel_unshuffle.linear(self=lambda grad, downscale_factor: pixel_shuffle(grad, downscale_factor))
+pixel_unshuffle.batching(leading)
 
 
 @channel_shuffle.shape
@@ -261,3 +273,8 @@ def channel_shuffle_kernel(xp: ModuleType, self: Array, groups: int) -> Array:
 channel_shuffle.linear(
     self=lambda grad, groups: channel_shuffle(grad, max(grad.meta.shape[1] // groups, 1))
 )
+
+
+@channel_shuffle.batching_decomposition
+def channel_shuffle_batching(self: Tensor, groups: int) -> Tensor:
+    return self.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)

@@ -13,6 +13,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.resize.resampling import (
     Rule,
     cubic_taps,
@@ -119,6 +120,7 @@ class Family:
             f"Tensor"
         )
         page.autocast(cuda="float32")
+        page.batching(folded)
 
         @page.shape
         def upsample_shape(input: TensorMeta, output_size: Ints, *parameters: object) -> TensorMeta:
@@ -167,6 +169,7 @@ class Family:
             f"aten::{self.name}_backward(Tensor grad_output, SymInt[{self.dims}] output_size, "
             f"SymInt[{self.dims + 2}] input_size, {self._tail()}) -> Tensor"
         )
+        page.batching(folded)
 
         @page.shape
         def upsample_backward_shape(

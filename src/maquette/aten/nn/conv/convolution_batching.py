@@ -1,35 +1,13 @@
-"""Batching rules of convolution, pooling, padding, resizing: one more batch of images."""
+"""Batching rules of convolution: images of the batch are more images, or more channels."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from maquette.aten.batching.forms import VmapInfo, aten, folded, to_front
+from maquette.aten.common.batching_forms import to_front
+from maquette.aten.common.operators import aten
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.rules import family, rule_for
-
-family(
-    "_adaptive_avg_pool2d _adaptive_avg_pool3d _adaptive_avg_pool2d_backward "
-    "_adaptive_avg_pool3d_backward adaptive_max_pool2d adaptive_max_pool3d "
-    "adaptive_max_pool2d_backward adaptive_max_pool3d_backward avg_pool2d avg_pool3d "
-    "avg_pool2d_backward avg_pool3d_backward max_pool2d_with_indices max_pool3d_with_indices "
-    "max_pool2d_with_indices_backward max_pool3d_with_indices_backward max_unpool2d max_unpool3d "
-    "fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_backward "
-    "fractional_max_pool3d_backward reflection_pad1d reflection_pad2d reflection_pad3d "
-    "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward "
-    "replication_pad1d replication_pad2d replication_pad3d replication_pad1d_backward "
-    "replication_pad2d_backward replication_pad3d_backward im2col col2im "
-    "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d "
-    "upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact1d "
-    "_upsample_nearest_exact2d _upsample_nearest_exact3d _upsample_bilinear2d_aa "
-    "_upsample_bicubic2d_aa upsample_nearest1d_backward upsample_nearest2d_backward "
-    "upsample_nearest3d_backward upsample_linear1d_backward upsample_bilinear2d_backward "
-    "upsample_bicubic2d_backward upsample_trilinear3d_backward _upsample_nearest_exact1d_backward "
-    "_upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward "
-    "_upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa_backward grid_sampler_2d "
-    "grid_sampler_3d grid_sampler_2d_backward grid_sampler_3d_backward",
-    folded,
-)
+from maquette.transforms.pointwise import VmapInfo
 
 
 def _grouped(t: Tensor, d: int | None, size: int, dim: int) -> Tensor:
@@ -38,7 +16,13 @@ def _grouped(t: Tensor, d: int | None, size: int, dim: int) -> Tensor:
     return front.movedim(0, dim).flatten(dim, dim + 1)
 
 
-@rule_for("convolution")
+def _biased(out: Tensor, bias: Tensor | None, d: int | None) -> Tensor:
+    if bias is None or d is None:
+        return out
+    b = to_front(bias, d)
+    return out + b.reshape(b.shape[0], 1, -1, *[1] * (out.meta.ndim - 3))
+
+
 def convolution_batching(
     info: VmapInfo, in_dims: Any, x: Tensor, weight: Tensor, bias: Any, *rest: Any
 ) -> Any:
@@ -64,14 +48,6 @@ def convolution_batching(
     return _biased(out, bias, bias_dim), 0
 
 
-def _biased(out: Tensor, bias: Tensor | None, d: int | None) -> Tensor:
-    if bias is None or d is None:
-        return out
-    b = to_front(bias, d)
-    return out + b.reshape(b.shape[0], 1, -1, *[1] * (out.meta.ndim - 3))
-
-
-@rule_for("convolution_backward")
 def convolution_backward_batching(
     info: VmapInfo,
     in_dims: Any,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from maquette.aten.batching.forms import VmapInfo, aten, rank_of, to_front
+from maquette.aten.common.batching_forms import rank_of, to_front
+from maquette.aten.common.operators import aten
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.rules import decomposition_for, rule_for
+from maquette.transforms.pointwise import VmapInfo
 
 
 def _ranks(name: str, in_dims: Any, tensors: Any, wanted: Any) -> None:
@@ -18,33 +19,20 @@ def _ranks(name: str, in_dims: Any, tensors: Any, wanted: Any) -> None:
             )
 
 
-@rule_for("mm")
 def mm_batching(info: VmapInfo, in_dims: Any, self: Tensor, mat2: Tensor) -> Any:
     _ranks("mm", in_dims, (self, mat2), (2, 2))
     return aten.matmul(to_front(self, in_dims[0]), to_front(mat2, in_dims[1])), 0
 
 
-@rule_for("bmm")
 def bmm_batching(info: VmapInfo, in_dims: Any, self: Tensor, mat2: Tensor) -> Any:
     _ranks("bmm", in_dims, (self, mat2), (3, 3))
     return aten.matmul(to_front(self, in_dims[0]), to_front(mat2, in_dims[1])), 0
 
 
-@rule_for("mv")
 def mv_batching(info: VmapInfo, in_dims: Any, self: Tensor, vec: Tensor) -> Any:
     _ranks("mv", in_dims, (self, vec), (2, 1))
     column = to_front(vec, in_dims[1]).unsqueeze(-1)
     return aten.matmul(to_front(self, in_dims[0]), column).squeeze(-1), 0
-
-
-@rule_for("dot")
-def dot_batching(info: VmapInfo, in_dims: Any, self: Tensor, tensor: Tensor) -> Any:
-    return _dot("dot", in_dims, self, tensor)
-
-
-@rule_for("vdot")
-def vdot_batching(info: VmapInfo, in_dims: Any, self: Tensor, other: Tensor) -> Any:
-    return _dot("vdot", in_dims, self.conj(), other)
 
 
 def _dot(name: str, in_dims: Any, a: Tensor, b: Tensor) -> Any:
@@ -52,6 +40,14 @@ def _dot(name: str, in_dims: Any, a: Tensor, b: Tensor) -> Any:
     row = to_front(a, in_dims[0]).unsqueeze(-2)
     column = to_front(b, in_dims[1]).unsqueeze(-1)
     return aten.matmul(row, column).squeeze(-1).squeeze(-1), 0
+
+
+def dot_batching(info: VmapInfo, in_dims: Any, self: Tensor, tensor: Tensor) -> Any:
+    return _dot("dot", in_dims, self, tensor)
+
+
+def vdot_batching(info: VmapInfo, in_dims: Any, self: Tensor, other: Tensor) -> Any:
+    return _dot("vdot", in_dims, self.conj(), other)
 
 
 def _scaled(value: Tensor, factor: Any) -> Tensor:
@@ -66,58 +62,24 @@ def _plus(self: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
     return product.clone() if beta == 0 else _scaled(self, beta) + product
 
 
-@decomposition_for("addmm")
-def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+def addmm_batching(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     return _plus(self, aten.mm(mat1, mat2), beta, alpha)
 
 
-@decomposition_for("addmv")
-def addmv(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
+def addmv_batching(self: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
     return _plus(self, aten.mv(mat, vec), beta, alpha)
 
 
-@decomposition_for("addr")
-def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Tensor:
+def addr_batching(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Tensor:
     if self.dtype.name == vec1.dtype.name == vec2.dtype.name == "bool":
         product = vec1.unsqueeze(-1) & vec2.unsqueeze(-2) & bool(alpha)
         return product | self if beta else product
     return _plus(self, vec1.unsqueeze(-1) * vec2.unsqueeze(-2), beta, alpha)
 
 
-@decomposition_for("baddbmm")
-def baddbmm(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+def baddbmm_batching(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
     return _plus(self, aten.bmm(batch1, batch2), beta, alpha)
 
 
-@decomposition_for("addbmm")
-def addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+def addbmm_batching(self: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
     return _plus(self, aten.bmm(batch1, batch2).sum(0), beta, alpha)
-
-
-@decomposition_for("_trilinear")
-def trilinear(
-    i1: Tensor, i2: Tensor, i3: Tensor, e1: Any, e2: Any, e3: Any, sumdim: Any, unroll_dim: int
-) -> Tensor:
-    def wide(t: Tensor, dims: Any) -> Tensor:
-        for d in dims:
-            t = t.unsqueeze(d)
-        return t
-
-    return (
-        (wide(i1, e1) * wide(i2, e2) * wide(i3, e3)).sum(list(sumdim))
-        if sumdim
-        else (wide(i1, e1) * wide(i2, e2) * wide(i3, e3))
-    )
-
-
-@decomposition_for("_cdist_forward")
-def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
-    return aten.linalg_vector_norm(difference, p, [-1])
-
-
-@decomposition_for("_pdist_forward")
-def pdist(self: Tensor, p: float) -> Tensor:
-    n = self.shape[0]
-    rows, columns = aten.triu_indices(n, n, 1, device=self.device).unbind(0)
-    return aten.linalg_vector_norm(self[rows] - self[columns], p, [-1])

@@ -1,4 +1,7 @@
-"""The forms that batching rules take: each function here makes the rule of a whole family.
+"""The forms that batching rules take: ``page.batching(along)`` says that an operator has one.
+
+Each makes the rule of an operator from its schema, so that one serves a whole family; what pages
+write rules of their own with is here too.
 
 In a rule ``t`` is a value, ``d`` its batch dimension or None; `to_front` puts the batch first. The
 one idea: with the batch in front, dimension ``d`` of what the program sees is dimension ``d + 1``.
@@ -19,7 +22,7 @@ from maquette.core.strides import format_strides
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.pointwise import VmapInfo, in_front
-from maquette.transforms.rules import operators as aten
+from maquette.transforms.rules import BatchingForm
 
 Rule = Callable[..., Any]
 _DIM_NAMES = frozenset(
@@ -60,14 +63,25 @@ def wrapped(dim: int, rank: int) -> int:
     return dim % least
 
 
-def along(op: OpOverload, like: int | None = None) -> Rule:
+@BatchingForm
+def along(op: OpOverload) -> Rule:
     """Operators with dimensions as parameters: each counts one more. The batch stays in front.
 
     All tensors get the batch, and an example of rank 0 a dimension that is taken away again.
-    Parameters that are None, or an empty list, stand for all dimensions. like: the tensor argument
-    whose rank the result has, where operands of rank 0 and 1 go together, as an index and what it
-    is an index of.
+    Parameters that are None, or an empty list, stand for all dimensions.
     """
+    return _along(op)
+
+
+def along_like(argument: int) -> BatchingForm:
+    """`along`, where operands of rank 0 and 1 go together, as an index and what it is an index of.
+
+    argument: the number of the tensor whose rank the result has.
+    """
+    return BatchingForm(lambda op: _along(op, argument))
+
+
+def _along(op: OpOverload, like: int | None = None) -> Rule:
     arguments = op._schema.arguments
     positions = [i for i, a in enumerate(arguments) if a.name in _DIM_NAMES]
     names = [arguments[i].name for i in positions]
@@ -107,6 +121,24 @@ def _without_last(result: Any) -> Any:
     return result.squeeze(-1) if result.meta.ndim == 2 else result
 
 
+@BatchingForm
+def over_all(op: OpOverload) -> Rule:
+    """Reductions of the whole: over all but the batch, by the overload with a dimension.
+
+    Of one that gives an index too, the values.
+    """
+    along_dimension = op.overloadpacket
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], self: Tensor, **kwargs: Any) -> Any:
+        x = to_front(self, in_dims[0])
+        x = x.flatten(1) if x.meta.ndim > 1 else x.unsqueeze(-1)
+        found = along_dimension(x, 1, **kwargs)
+        return (found[0] if isinstance(found, tuple) else found), 0
+
+    return rule
+
+
+@BatchingForm
 def leading(op: OpOverload) -> Rule:
     """Operators on the last dimensions, which take any number of dimensions in front.
 
@@ -125,6 +157,23 @@ def leading(op: OpOverload) -> Rule:
     return rule
 
 
+@BatchingForm
+def solving(op: OpOverload) -> Rule:
+    """Solvers, which broadcast what stands before matrices and vectors of pivots."""
+    arguments = op._schema.arguments
+    own = {a.name: 1 if a.name == "pivots" else 2 for a in arguments if a.type.kind == "tensor"}
+
+    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        places = [(i, own[a.name]) for i, a in enumerate(arguments) if a.name in own]
+        batches = max(rank_of(args[i], in_dims[i]) - core for i, core in places)
+        for i, core in places:
+            given[i] = to_front(args[i], in_dims[i], info.batch_size, batches + core)
+        return op(*given, **kwargs), 0
+
+    return rule
+
+
 def _with_batch(result: Any, size: int) -> Any:
     """Results with the batch in front: an empty one that stands for no answer has none."""
     if isinstance(result, (tuple, list)):
@@ -134,25 +183,8 @@ def _with_batch(result: Any, size: int) -> Any:
     return result
 
 
-def broadcasting(op: OpOverload) -> Rule:
-    """Operators that broadcast all their tensors, though they are not tagged so."""
-    arguments = op._schema.arguments
-    count = sum(not a.kwarg_only for a in arguments)
-
-    def rule(info: VmapInfo, in_dims: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        return op(*aligned(in_dims, args), **kwargs), 0
-
-    assert count
-    return rule
-
-
-def aligned(in_dims: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """Tensors that broadcast with one another, the batch in front where there is one."""
-    rank = max(rank_of(t, d) for t, d in zip(args, in_dims) if isinstance(t, Tensor))
-    return [to_front(t, d, rank=rank) for t, d in zip(args, in_dims)]
-
-
-def elementwise(op: OpOverload) -> Rule:
+@BatchingForm
+def same_shape(op: OpOverload) -> Rule:
     """Operators of one tensor that keep its shape: the batch stays where it is.
 
     A memory format for images is one for the images of all examples together.
@@ -168,6 +200,7 @@ def elementwise(op: OpOverload) -> Rule:
     return rule
 
 
+@BatchingForm
 def laid_out(op: OpOverload) -> Rule:
     """Copies: examples get the memory format that was asked for, the batch in front of them."""
 
@@ -189,6 +222,7 @@ def _for_images(*options: Any) -> bool:
     return any(o is channels_last or o is channels_last_3d for o in options)
 
 
+@BatchingForm
 def sized(op: OpOverload) -> Rule:
     """Operators with a parameter ``size`` that is the shape of the result: one more in front."""
     arguments = op._schema.arguments
@@ -206,6 +240,7 @@ def sized(op: OpOverload) -> Rule:
     return rule
 
 
+@BatchingForm
 def folded(op: OpOverload) -> Rule:
     """Operators on images with a batch of their own in front: both are made one.
 
@@ -251,20 +286,3 @@ def _spatial(op: OpOverload) -> int:
         return 1  # [channels, columns]
     digits = [c for c in op._opname if c in "123"]
     return int(digits[-1]) if digits else 2
-
-
-__all__ = [
-    "Rule",
-    "VmapInfo",
-    "along",
-    "aligned",
-    "aten",
-    "broadcasting",
-    "elementwise",
-    "folded",
-    "leading",
-    "rank_of",
-    "sized",
-    "to_front",
-    "wrapped",
-]

@@ -1,4 +1,4 @@
-"""Batching rules of indexing, gathering and scattering.
+"""Batching rules of indexing by tensors.
 
 An index that differs over the batch needs the number of the batch as one more index; one that does
 not leaves the batch alone.
@@ -7,18 +7,12 @@ not leaves the batch alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from maquette.aten.batching.forms import VmapInfo, along, aten, rank_of, to_front, wrapped
+from maquette.aten.common.batching_forms import rank_of, to_front, wrapped
+from maquette.aten.common.operators import aten
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.pointwise import refuse_unbatched_target
-from maquette.transforms.rules import decomposition_for, family, rule_for
-
-family("gather", partial(along, like=1))
-_SCATTERS = "scatter.src scatter.value scatter_add scatter.reduce scatter.value_reduce"
-family(_SCATTERS, partial(along, like=0))
-family("scatter_reduce.two", along)
+from maquette.transforms.pointwise import VmapInfo, refuse_unbatched_target
 
 
 def _expanded(indices: Sequence[Any], dims: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -84,7 +78,6 @@ def _with_batch(
     return [batch, *(to_front(indices[i], dims[i], rank=layout.index_rank) for i in layout.indexed)]
 
 
-@rule_for("index.Tensor _unsafe_index.Tensor")
 def index_batching(info: VmapInfo, in_dims: Any, self: Tensor, indices: Any) -> Any:
     rank = rank_of(self, in_dims[0])
     if not isinstance(in_dims[1], (list, tuple)):
@@ -121,7 +114,6 @@ def _put(
     aten.index_put_(x.permute(layout.order()), every, layout.forth(source), accumulate)
 
 
-@rule_for("index_put _unsafe_index_put")
 def index_put_batching(
     info: VmapInfo,
     in_dims: Any,
@@ -135,7 +127,6 @@ def index_put_batching(
     return x, 0
 
 
-@rule_for("index_put_ _index_put_impl_")
 def index_put_in_place_batching(
     info: VmapInfo,
     in_dims: Any,
@@ -151,41 +142,9 @@ def index_put_in_place_batching(
     return self, in_dims[0]
 
 
-@decomposition_for("_unsafe_masked_index")
-def unsafe_masked_index(self: Tensor, mask: Tensor, indices: Any, fill: Any) -> Tensor:
-    inside = [i if i is None else i.clamp(0, n - 1) for i, n in zip(indices, self.shape)]
-    return aten.index.Tensor(self, inside).masked_fill(mask.logical_not(), fill)
-
-
-@decomposition_for("_unsafe_masked_index_put_accumulate")
-def unsafe_masked_index_put_accumulate(
-    self: Tensor, mask: Tensor, indices: Any, values: Tensor
-) -> Tensor:
-    inside = [i if i is None else i.clamp(-n, n - 1) for i, n in zip(indices, self.shape)]
-    return aten.index_put(self, inside, values.masked_fill(mask.logical_not(), 0), True)
-
-
 def _at(self: Tensor, dim: int, index: Tensor) -> list[Any]:
     dim = wrapped(dim, self.meta.ndim)
     return [*[None] * dim, index.reshape(-1)]
-
-
-@decomposition_for("index_select")
-def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    if not self.meta.ndim:
-        return aten.index.Tensor(self.reshape(1), [index.reshape(-1)]).reshape(())
-    return aten.index.Tensor(self, _at(self, dim, index))
-
-
-@decomposition_for("index_add")
-def index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
-    values = source if alpha == 1 and alpha.__class__ is not bool else source * alpha
-    return _over_rank_0(self, dim, index, values, accumulate=True)
-
-
-@decomposition_for("index_copy")
-def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _over_rank_0(self, dim, index, source, accumulate=False)
 
 
 def _over_rank_0(
@@ -199,73 +158,43 @@ def _over_rank_0(
     return made.reshape(())
 
 
-@decomposition_for("index_fill.int_Scalar")
-def index_fill_scalar(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_add_batching(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+    values = source if alpha == 1 and alpha.__class__ is not bool else source * alpha
+    return _over_rank_0(self, dim, index, values, accumulate=True)
+
+
+def index_copy_batching(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return _over_rank_0(self, dim, index, source, accumulate=False)
+
+
+def put_batching(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    flat = aten.index_put(self.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(self.shape)
+
+
+def masked_scatter_batching(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    chosen = mask.expand(aten.broadcast_tensors([self, mask])[0].shape)
+    which = (chosen.reshape(-1).cumsum(0) - 1).clamp(0).reshape(chosen.shape)
+    return aten.where(chosen, source.reshape(-1)[which].to(self.dtype), self)
+
+
+def index_fill_scalar_batching(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     filled = aten.full((), value, dtype=self.dtype, device=self.device)
     return _over_rank_0(self, dim, index, filled, accumulate=False)
 
 
-@decomposition_for("index_fill.int_Tensor")
-def index_fill_tensor(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+def index_fill_tensor_batching(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     return _over_rank_0(self, dim, index, value.to(self.dtype), accumulate=False)
 
 
-@decomposition_for("index_reduce")
-def index_reduce(
+def index_reduce_batching(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
     if not self.meta.ndim:
-        found = index_reduce(
+        found = index_reduce_batching(
             self.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce, include_self
         )
         return found.reshape(())
     dim = wrapped(dim, self.meta.ndim)
     wide = index.reshape(-1, *[1] * (self.meta.ndim - dim - 1)).expand(source.shape)
     return aten.scatter_reduce.two(self, dim, wide, source, reduce, include_self=include_self)
-
-
-@decomposition_for("take")
-def take(self: Tensor, index: Tensor) -> Tensor:
-    return aten.index.Tensor(self.reshape(-1), [index])
-
-
-@decomposition_for("put")
-def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
-    flat = aten.index_put(self.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
-    return flat.reshape(self.shape)
-
-
-@decomposition_for("embedding")
-def embedding(weight: Tensor, indices: Tensor, *options: Any) -> Tensor:
-    return aten.index.Tensor(weight, [indices])
-
-
-@decomposition_for("embedding_dense_backward")
-def embedding_dense_backward(
-    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, by_frequency: bool
-) -> Tensor:
-    width = grad.shape[-1]
-    flat, rows = indices.reshape(-1), grad.reshape(-1, width)
-    if by_frequency:
-        counts = (flat.unsqueeze(-1) == flat).sum(-1)
-        rows = rows / counts.unsqueeze(-1)
-    if padding_idx >= 0:
-        rows = rows.masked_fill((flat == padding_idx).unsqueeze(-1), 0)
-    return aten.index_put(rows.new_zeros((num_weights, width)), [flat], rows, True)
-
-
-@rule_for("masked_fill.Tensor")
-def masked_fill_batching(
-    info: VmapInfo, in_dims: Any, self: Tensor, mask: Tensor, value: Tensor
-) -> Any:
-    rank = max(rank_of(self, in_dims[0]), rank_of(mask, in_dims[1]))
-    x, chosen = to_front(self, in_dims[0], rank=rank), to_front(mask, in_dims[1], rank=rank)
-    filled = to_front(value, in_dims[2], rank=rank if in_dims[2] is not None else 0).to(x.dtype)
-    return aten.where(chosen, filled, x), 0
-
-
-@decomposition_for("masked_scatter")
-def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    chosen = mask.expand(aten.broadcast_tensors([self, mask])[0].shape)
-    which = (chosen.reshape(-1).cumsum(0) - 1).clamp(0).reshape(chosen.shape)
-    return aten.where(chosen, source.reshape(-1)[which].to(self.dtype), self)

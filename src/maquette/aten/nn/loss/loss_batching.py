@@ -1,17 +1,20 @@
-"""Batching rules of losses: the element's loss as ever, reduced over each example."""
+"""Batching rules of losses: the loss of each element, reduced over each example."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from maquette.aten.batching.forms import Rule, VmapInfo, aten, rank_of, to_front
+from maquette.aten.common.batching_forms import rank_of, to_front
+from maquette.aten.common.operators import aten
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.rules import decomposition_for, family
+from maquette.transforms.pointwise import VmapInfo
+from maquette.transforms.rules import BatchingForm, Rule
 
 NONE, MEAN, SUM = 0, 1, 2
 
 
+@BatchingForm
 def reduced(op: OpOverload) -> Rule:
     """A loss with a parameter ``reduction``: computed for each element, then reduced."""
     names = [a.name for a in op._schema.arguments]
@@ -40,6 +43,7 @@ def _reduced(losses: Tensor, reduction: int) -> Tensor:
     return losses.mean(1) if reduction == MEAN else losses.sum(1)
 
 
+@BatchingForm
 def reduced_backward(op: OpOverload) -> Rule:
     """The backward of such a loss: that of each element, the mean's a share of it."""
     names = [a.name for a in op._schema.arguments]
@@ -55,18 +59,6 @@ def reduced_backward(op: OpOverload) -> Rule:
         return grads, 0
 
     return rule
-
-
-family(
-    "mse_loss smooth_l1_loss huber_loss soft_margin_loss binary_cross_entropy "
-    "binary_cross_entropy_with_logits",
-    reduced,
-)
-family(
-    "mse_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward "
-    "binary_cross_entropy_backward",
-    reduced_backward,
-)
 
 
 # --- negative log likelihood ------------------------------------------------------------------
@@ -86,7 +78,7 @@ def _picked(
     return dim, index, share
 
 
-def _nll_forward(
+def nll_loss_batching(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
     dim, index, share = _picked(self, target, weight, ignore_index)
@@ -100,7 +92,7 @@ def _nll_forward(
     return losses.sum() / total, total
 
 
-def _nll_backward(
+def nll_loss_backward_batching(
     grad: Tensor,
     self: Tensor,
     target: Tensor,
@@ -116,10 +108,6 @@ def _nll_backward(
     return made.scatter(dim, index.unsqueeze(dim), (-grad * share).unsqueeze(dim).to(self.dtype))
 
 
-decomposition_for("nll_loss_forward nll_loss2d_forward")(_nll_forward)
-decomposition_for("nll_loss_backward nll_loss2d_backward")(_nll_backward)
-
-
 # --- margins ----------------------------------------------------------------------------------
 
 
@@ -129,8 +117,7 @@ def _by_row(losses: Tensor, reduction: int) -> Tensor:
     return losses.mean() if reduction == MEAN else losses.sum()
 
 
-@decomposition_for("multi_margin_loss")
-def multi_margin_loss(
+def multi_margin_loss_batching(
     self: Tensor, target: Tensor, p: Any, margin: Any, weight: Tensor | None, reduction: int
 ) -> Tensor:
     self = self if self.meta.ndim else self.reshape(1)
@@ -145,8 +132,9 @@ def multi_margin_loss(
     return _by_row(excess.masked_fill(own, 0).sum(-1) / classes, reduction)
 
 
-@decomposition_for("multilabel_margin_loss_forward")
-def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+def multilabel_margin_loss_batching(
+    self: Tensor, target: Tensor, reduction: int
+) -> tuple[Tensor, Tensor]:
     classes = self.shape[-1] if self.meta.ndim else 1
     x, labels = self.reshape(-1, classes), target.reshape(-1, classes)
     named = (labels < 0).cumsum(-1) == 0

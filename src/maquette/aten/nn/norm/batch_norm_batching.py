@@ -1,0 +1,109 @@
+"""Batching rules of batch normalization: batches become channels of one call.
+
+Weights may differ over the batch, so they are applied behind the normalization itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from maquette.aten.common.batching_forms import to_front
+from maquette.aten.common.operators import aten
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
+
+
+def _as_channels(x: Tensor, d: int | None, size: int) -> Tensor:
+    """``[N, C, ...]`` of each example as ``[N, batch * C, ...]``."""
+    t = to_front(x, d, size)
+    return t.movedim(0, 1).flatten(1, 2)
+
+
+def _channels(t: Tensor | None, d: int | None, size: int) -> Tensor | None:
+    return None if t is None else to_front(t, d, size).reshape(-1)
+
+
+def native_batch_norm_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    x: Tensor,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    size = info.batch_size
+    values = _as_channels(x, in_dims[0], size)
+    stats = [running_mean, running_var]
+    if training and any(s is not None and d is None for s, d in zip(stats, in_dims[3:5])):
+        raise RuntimeError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which "
+            "will be updated in place, were not batched.\nIf you are using a module and do not "
+            "need eval mode, please set `track_running_stats` to be False.If you are using a "
+            "prebuilt module and do not need eval mode, replace its batch norms by ones without "
+            "statistics (func.replace_all_batch_norm_modules_)"
+        )
+    flat = [_channels(s, d, size) for s, d in zip(stats, in_dims[3:5])]
+    out, mean, rstd = aten.native_batch_norm(
+        values, None, None, flat[0], flat[1], training, momentum, eps
+    )
+    if training:
+        for s, d, new in zip(stats, in_dims[3:5], flat):
+            if s is not None and new is not None:
+                front = to_front(s, d)
+                front.copy_(new.reshape(front.shape))
+    out = out.unflatten(1, (size, -1)).movedim(1, 0)
+    ones = [1] * (out.meta.ndim - 3)
+    for factor, d, act in ((weight, in_dims[1], aten.mul), (bias, in_dims[2], aten.add)):
+        if factor is not None:
+            f = to_front(factor, d, size)
+            out = act(out, f.reshape(size, 1, -1, *ones))
+    split = [t.reshape(size, -1) if t.numel() else t.reshape(size, 0) for t in (mean, rstd)]
+    return (out, *split), 0
+
+
+def no_stats_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    training: Any,
+    momentum: Any,
+    eps: Any,
+) -> Any:
+    dims = (*in_dims[:3], None, None)
+    return native_batch_norm_batching(
+        info, dims, x, weight, bias, None, None, training, momentum, eps
+    )
+
+
+def native_batch_norm_backward_batching(
+    grad: Tensor,
+    x: Tensor,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    save_mean: Any,
+    save_invstd: Any,
+    train: bool,
+    eps: float,
+    mask: Any,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    over = [0, *range(2, x.meta.ndim)]
+    shape = [1, -1, *[1] * (x.meta.ndim - 2)]
+    mean = save_mean if train else running_mean
+    rstd = save_invstd if train else aten.rsqrt(running_var + eps)
+    rstd = rstd.reshape(shape)
+    normal = (x - mean.reshape(shape)) * rstd
+    scaled = grad if weight is None else grad * weight.reshape(shape)
+    dx = None
+    if mask[0]:
+        if train:
+            scaled = scaled - scaled.mean(over, True) - normal * (scaled * normal).mean(over, True)
+        dx = scaled * rstd
+    dw = (grad * normal).sum(over) if mask[1] else None
+    return dx, dw, grad.sum(over) if mask[2] else None
