@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import inspect
-import math
 import warnings
 from collections import defaultdict
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
 from maquette.core.device import device
-from maquette.core.dtype import float16
+from maquette.core.dtype import float16, int32
 from maquette.optim import Optimizer
+from maquette.tensor.cuda_devices import devices as cuda_devices
 from maquette.tensor.tensor import Tensor
 
 
@@ -37,8 +37,8 @@ class _PerOptimizer:
 class GradScaler:
     """Scales losses by a factor that adapts.
 
-    For "cuda", of which no device is there, it switches itself off with a warning, as PyTorch's
-    does. A state dictionary has the scale, the factors, the interval and the count of good steps.
+    For "cuda" where no device is there it switches itself off with a warning, as PyTorch's does.
+    A state dictionary has the scale, the factors, the interval and the count of good steps.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and device == "cuda":
+        if enabled and device == "cuda" and not cuda_devices():
             warnings.warn(
                 "torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.",
                 stacklevel=2,
@@ -66,6 +66,7 @@ class GradScaler:
             raise AssertionError(f"The backoff factor must be < 1.0, got {backoff_factor}.")
         self._init_scale = init_scale
         self._scale: Tensor | None = None
+        self._growth_tracker: Any = None  # a tensor, from when the scale is one
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
@@ -80,7 +81,9 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             if self._scale is None:
-                self._scale = mq.full((), self._init_scale, device=outputs.device)
+                where = outputs.device
+                self._scale = mq.full((), self._init_scale, device=where)
+                self._growth_tracker = mq.full((), self._good_steps, dtype=int32, device=where)
             return outputs * self._scale.to(outputs.device)
         if isinstance(outputs, (list, tuple)):
             return type(outputs)([self.scale(o) for o in outputs])
@@ -154,7 +157,7 @@ class GradScaler:
                 "No inf checks were recorded for this optimizer: it has no gradients."
             )
         result = None
-        if not sum(bad.item() for bad in mine.found_inf.values()):
+        if not any((bad != 0).item() for bad in mine.found_inf.values()):
             result = optimizer.step(*args, **kwargs)
         mine.stage = OptState.STEPPED
         return result
@@ -203,20 +206,16 @@ class GradScaler:
             found = [bad for o in self._optimizers.values() for bad in o.found_inf.values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adapt(scale, bad=any(bad.item() for bad in found))
+            bad = sum([bad.to(scale.device) for bad in found[1:]], found[0].to(scale.device))
+            mq._amp_update_scale_(
+                scale,
+                self._growth_tracker,
+                bad,
+                self._growth_factor,
+                self._backoff_factor,
+                self._growth_interval,
+            )
         self._optimizers = defaultdict(_PerOptimizer)
-
-    def _adapt(self, scale: Tensor, *, bad: bool) -> None:
-        if bad:
-            scale.mul_(self._backoff_factor)
-            self._good_steps = 0
-            return
-        self._good_steps += 1
-        if self._good_steps == self._growth_interval:
-            grown = scale * self._growth_factor
-            if math.isfinite(grown.item()):
-                scale.copy_(grown)
-            self._good_steps = 0
 
     def _started(self, name: str) -> Tensor:
         if self._scale is None:
@@ -271,8 +270,12 @@ class GradScaler:
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._good_steps,
+            "_growth_tracker": self._good(),
         }
+
+    def _good(self) -> int:
+        """How many good steps there were since the scale changed."""
+        return self._good_steps if self._scale is None else int(self._growth_tracker.item())
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go where `state_dict` was; RuntimeError for an empty one."""
@@ -286,6 +289,7 @@ class GradScaler:
         self._init_scale = state_dict["scale"]
         if self._scale is not None:
             self._scale.fill_(state_dict["scale"])
+            self._growth_tracker.fill_(state_dict["_growth_tracker"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
@@ -300,5 +304,6 @@ class GradScaler:
                     "or at the end after scaler.update()."
                 )
             held["_init_scale"] = self.get_scale()
-            held["_scale"] = None
+            held["_good_steps"] = self._good()
+            held["_scale"] = held["_growth_tracker"] = None
         return held

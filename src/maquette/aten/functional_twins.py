@@ -72,6 +72,8 @@ for _name in (
     "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "random_", "uniform_",
     "resize_", "resize_as_", "set_",
     "embedding_renorm_", "_index_put_impl_", "_foreach_zero_", "_foreach_copy_",
+    "_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_",
+    "_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_",
 ):  # fmt: skip
     _twins(_name)
 _twins("normal_", "normal_functional")

@@ -1,53 +1,46 @@
 """``maquette plan SOURCE``: the plan of a program, computed with fake tensors.
 
 What may be asked is in `plan_options.py`, where models come from in `sources.py`; here a plan is
-made, and its answers are printed and written.
+made; `plan_output.py` prints and writes it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import pathlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 from maquette.cli import plan_options
 from maquette.cli.advice import advice_table, advise
 from maquette.cli.errors import CommandError, failure
 from maquette.cli.plan_options import bytes_of
+from maquette.cli.plan_output import Answers, print_answers, read_plan, write_answers
+from maquette.cli.program import run_script
 from maquette.cli.sources import Program, program
 from maquette.core import dtype as dtypes
+from maquette.nn import Module
 from maquette.plan.assumptions import building
 from maquette.plan.closed_form import ClosedForm, NotPolynomialError, closed_form
-from maquette.plan.compare import Change, changes
 from maquette.plan.fit import Fit, largest_that_fits
 from maquette.plan.plan import Plan, plan
 from maquette.plan.recipe import optimizer_factory
 from maquette.plan.recorder import Recorder
-from maquette.plan.report import (
-    bytes_text,
-    changes_table,
-    closed_form_table,
-    count_text,
-    device_table,
-    print_report,
-)
-from maquette.plan.roofline import TABLE, Accelerator, accelerators, bound
-from maquette.plan.step import tensors_in
-from maquette.plan.trace import write_trace
+from maquette.plan.report import bytes_text
+from maquette.plan.roofline import TABLE, Accelerator, accelerators
+from maquette.plan.script import MOST_STEPS, plan_script
+from maquette.tensor.cuda_devices import DeviceProperties, device_assumed
 from maquette.tensor.tensor import Tensor
+from maquette.torch.saving.serialization import saves_discarded
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.status import Status
 
     from maquette.cli.plan_options import Parsers
 
+_AMPLE = 80 * 2**30  # bytes of a device that only --device names
 TOO_LARGE = 3  # the exit code of --fail-over
 
 
@@ -60,41 +53,73 @@ def run(options: argparse.Namespace) -> int:
     """Plan, print, write."""
     plan_options.check(options)
     limit = bytes_of("--fail-over", options.fail_over) if options.fail_over else None
-    old = _read(options.diff) if options.diff else None
+    old = read_plan(options.diff) if options.diff else None
     on = accelerator_of(options)
-    started = time.perf_counter()
-    symbols = plan_options.symbols_of(options)
-    form = _closed_form(options, symbols) if symbols else None
-    fit = _fit(options, symbols, form) if options.fit else None
-    made, about = _plan(options, symbols)
-    seconds = time.perf_counter() - started
-    _write(options, made, about, on)
+    found = _planned_script(options, on) if options.script else _planned_model(options)
+    found.on, found.old = on, old
+    write_answers(found)
     if options.json != "-":
-        with _console() as console:
-            print_report(made, console, title=_title(options, about), depth=options.depth)
-            if on is not None:
-                _print_device(options, made, about, on, console)
-            if options.advise:
-                others = advise(options, made, about.model, lambda o: _plan(o, symbols)[0])
-                console.print(advice_table(others, made))
-            if form is not None:
-                console.print(closed_form_table(form))
-            if old is not None:
-                console.print(changes_table(_changes(options, old, made)))
-            for note in [*about.notes, *_remarks(made)]:
-                console.print(f"[dim]note: {note}[/dim]")
-            if fit is not None:
-                console.print(f"\n{_fit_text(options, symbols, fit)}")
-            console.print(f"\nplanned in {seconds:.1f} s with fake tensors: no data was allocated")
-    if limit is not None and made.peak_bytes > limit:
+        print_answers(found)
+    if limit is not None and found.plan.peak_bytes > limit:
         raise CommandError(
-            f"the peak of {bytes_text(made.peak_bytes)} is over --fail-over {options.fail_over}",
+            f"the peak of {bytes_text(found.plan.peak_bytes)} is over --fail-over "
+            f"{options.fail_over}",
             TOO_LARGE,
         )
     return 0
 
 
 # --- planning -------------------------------------------------------------------------
+
+
+def _planned_model(options: argparse.Namespace) -> Answers:
+    started = time.perf_counter()
+    symbols = plan_options.symbols_of(options)
+    form = _closed_form(options, symbols) if symbols else None
+    fit = _fit(options, symbols, form) if options.fit else None
+    made, about = _plan(options, symbols)
+    found = Answers(options, made, about, time.perf_counter() - started, symbols)
+    found.form, found.fit = form, fit
+    if options.advise:
+        others = advise(options, made, about.model, lambda o: _plan(o, symbols)[0])
+        found.others = advice_table(others, made)
+    return found
+
+
+def _planned_script(options: argparse.Namespace, on: Accelerator | None) -> Answers:
+    """The plan of a script, which decides everything itself; what it prints goes to stderr."""
+    path, *arguments = options.script
+    started = time.perf_counter()
+    cuda = on is not None or plan_options.device_of(options.device).type == "cuda"
+    from_here = redirect_stdout(sys.stderr)
+    with from_here, saves_discarded(), _found_by_script(on, cuda=cuda), _progress() as tell:
+        recorders: list[Recorder] = []
+        try:
+            made = plan_script(
+                lambda: run_script(path, arguments),
+                steps=options.steps or MOST_STEPS,
+                device_type="cuda" if cuda else None,
+                progress=tell,
+                recorders=recorders,
+            )
+        except CommandError:
+            raise
+        except Exception as error:
+            module = recorders[-1].failed_in(error) if recorders else ""
+            raise failure(f"planning {path} failed", error, module) from error
+    about = Program(Module(), (), {}, " ".join(options.script))
+    return Answers(options, made, about, time.perf_counter() - started, {})
+
+
+@contextmanager
+def _found_by_script(on: Accelerator | None, *, cuda: bool) -> Iterator[None]:
+    """The device of ``--device cuda`` and ``--on``, where the script asks whether there is one."""
+    if not cuda:
+        yield
+        return
+    name, nbytes = ("a planned device", _AMPLE) if on is None else (on.name, on.memory)
+    with device_assumed(DeviceProperties(name, nbytes)):
+        yield
 
 
 def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan, Program]:
@@ -121,7 +146,7 @@ def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan
                 device=where,
                 autocast=autocast,
                 accumulate=options.accumulate,
-                steps=options.steps,
+                steps=options.steps or 1,
                 checkpoint=options.checkpoint or "",
                 generate=options.generate or 0,
                 progress=tell,
@@ -174,75 +199,6 @@ def _fit(options: argparse.Namespace, symbols: dict[str, int], form: ClosedForm 
     return fit
 
 
-# --- printing -------------------------------------------------------------------------
-
-
-def _title(options: argparse.Namespace, about: Program) -> str:
-    step = "a training step" if options.train else "a forward pass"
-    if options.generate:
-        step = f"generating {options.generate} tokens"
-    if options.optimizer:
-        step += f" with {options.optimizer}"
-    if options.autocast:
-        step += f", autocast {options.autocast}"
-    if options.checkpoint:
-        step += f", {options.checkpoint} run again in backward"
-    if options.accumulate > 1:
-        step += f", {options.accumulate} backwards a step"
-    if options.dtype:
-        step += f", {options.dtype}"
-    return f"{about.name}, {step} on {options.device}"
-
-
-def _remarks(made: Plan) -> list[str]:
-    if not made.stand_in_loss:
-        return made.notes
-    stand_in = "the output is no scalar: its mean stands in for the loss (--loss EXPR says another)"
-    return [*made.notes, stand_in]
-
-
-def _print_device(
-    options: argparse.Namespace, made: Plan, about: Program, on: Accelerator, console: Console
-) -> None:
-    least = bound(made.operators, on)
-    items = _items(about, options, least.seconds)
-    if options.price:
-        items += f", {options.price * least.seconds / 3600:.6f} a step"
-    memory = made.on_device(expandable=options.expandable)
-    console.print(device_table(memory, on, least, items))
-
-
-def _items(about: Program, options: argparse.Namespace, seconds: float) -> str:
-    """What the program gets through in a second: tokens where it takes whole numbers."""
-    inputs = [t for t in tensors_in([*about.args, *about.kwargs.values()]) if t.dim()]
-    if not inputs or not seconds:
-        return ""
-    first, passes = inputs[0], options.accumulate * options.steps
-    many, name = (first.shape[0], "samples")
-    if first.dim() == 2 and not first.is_floating_point():
-        many, name = first.numel(), "tokens"
-    return f"{count_text(int(many * passes / seconds))} {name}/s"
-
-
-def _read(path: str) -> dict[str, object]:
-    try:
-        found = json.loads(pathlib.Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise CommandError(f"--diff {path}: cannot be read: {error.strerror}", 2) from None
-    except ValueError:
-        raise CommandError(f"--diff {path}: not JSON, which --json writes", 2) from None
-    if not isinstance(found, dict):
-        raise CommandError(f"--diff {path}: no plan, which --json writes", 2)
-    return found
-
-
-def _changes(options: argparse.Namespace, old: dict[str, object], made: Plan) -> list[Change]:
-    try:
-        return changes(old, made.to_dict())
-    except ValueError as error:
-        raise CommandError(f"--diff {options.diff}: {error}", 2) from None
-
-
 def accelerator_of(options: argparse.Namespace) -> Accelerator | None:
     """The device of ``--on``, from the table of ``--devices`` or our own."""
     if options.on is None:
@@ -256,68 +212,6 @@ def accelerator_of(options: argparse.Namespace) -> Accelerator | None:
     if options.on not in table:
         raise CommandError(f"--on {options.on!r} is unknown: expected {', '.join(table)}", 2)
     return table[options.on]
-
-
-def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit) -> str:
-    name = next(iter(symbols), "batch")
-    if not fit.largest:
-        least = bytes_text(fit.next_peak_bytes)
-        return f"{name} = 1 does not fit into {options.fit}: it needs {least}"
-    return (
-        f"largest {name} that fits into {options.fit}: [bold]{fit.largest}[/bold] "
-        f"({bytes_text(fit.peak_bytes)}; {name} = {fit.largest + 1} needs "
-        f"{bytes_text(fit.next_peak_bytes)})"
-    )
-
-
-def _write(options: argparse.Namespace, made: Plan, about: Program, on: Accelerator | None) -> None:
-    if options.json == "-":
-        print(json.dumps(made.to_dict(), indent=1))
-    writers: dict[str, Callable[[str], None]] = {
-        "json": made.to_json,
-        "csv": made.to_csv,
-        "html": lambda path: made.to_html(path, _title(options, about)),
-        "trace": lambda path: write_trace(made, path, on),
-    }
-    for option, write in writers.items():
-        path = getattr(options, option)
-        if not path or path == "-":
-            continue
-        try:
-            write(path)
-        except OSError as error:
-            raise CommandError(f"--{option} {path}: cannot be written: {error.strerror}") from None
-
-
-@contextmanager
-def _console() -> Iterator[Console]:
-    """A console that prints at the end, without trailing blanks, in what the output can show."""
-    from rich.console import Console
-
-    asked = os.environ.get("COLUMNS", "")
-    width = min(Console().width, 100) if sys.stdout.isatty() or asked.isdigit() else 100
-    console = Console(width=width, highlight=False, emoji=False)
-    with console.capture() as captured:
-        yield console
-    # Tables are padded to their width with blanks, which only a terminal's lines should have.
-    text = captured.get()
-    if not sys.stdout.isatty():
-        text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
-    print(_printable(text), end="")
-
-
-def _printable(text: str) -> str:
-    """The text with what the output's encoding lacks replaced: bars by ``#``, the rest by ``?``."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        shown = text.translate(_ASCII)
-        return shown.encode(encoding, "replace").decode(encoding)
-    return text
-
-
-_ASCII = {ord(c): "#" for c in "▁▂▃▄▅▆▇█"} | {ord(c): "-" for c in "─━╌"} | {ord("│"): "|"}
 
 
 @contextmanager

@@ -36,6 +36,12 @@ def add_parser(commands: Parsers) -> argparse.ArgumentParser:
 def _add_program(group: argparse._ArgumentGroup) -> None:
     group.add_argument("file", nargs="?", metavar="SOURCE", help="FILE.py, hf:CONFIG, timm:NAME")
     group.add_argument("-m", dest="module", metavar="MODULE", help="a module instead of a file")
+    group.add_argument(
+        "--script",
+        nargs=argparse.REMAINDER,
+        metavar="FILE [ARGS]",
+        help="watch a training script until its steps repeat; what follows is the script's own",
+    )
     group.add_argument("--model", metavar="EXPR", help="the model, in the names of the file")
     group.add_argument("--args", metavar="EXPR", help="its arguments: a tuple, or one tensor")
     group.add_argument("--kwargs", metavar="EXPR", help="its keyword arguments: a dict")
@@ -64,7 +70,9 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--checkpoint", metavar="PATTERN", help="modules to run again, as blocks.*")
     group.add_argument("--generate", type=int, metavar="N", help="hf: N tokens after the prompt")
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="backwards a step")
-    group.add_argument("--steps", type=int, default=1, metavar="N", help="steps; each is told (1)")
+    group.add_argument(
+        "--steps", type=int, metavar="N", help="steps; each is told (1; of a script at most 32)"
+    )
 
 
 def _add_answers(group: argparse._ArgumentGroup) -> None:
@@ -105,10 +113,29 @@ def check(options: argparse.Namespace) -> None:
         raise CommandError("--accumulate needs --train", 2)
     if options.on is None and (options.price or options.devices or options.expandable):
         raise CommandError("--price, --devices and --expandable need --on GPU", 2)
+    if options.script is not None:
+        _check_script(options)
+        return
     if options.file is not None and options.module is not None:
         raise CommandError(f"give {options.file} or -m {options.module}, not both", 2)
     if options.file is None and options.module is None:
-        raise CommandError("give a FILE, -m MODULE, hf:CONFIG or timm:NAME", 2)
+        raise CommandError("give a FILE, -m MODULE, hf:CONFIG, timm:NAME or --script FILE", 2)
+
+
+# What a script decides itself.
+_OF_A_MODEL = (
+    "file module model args kwargs seq symbolic dtype train loss optimizer optimizer_args autocast "
+    "checkpoint generate fit advise"
+)
+
+
+def _check_script(options: argparse.Namespace) -> None:
+    if not options.script:
+        raise CommandError("--script needs a FILE, and its arguments after it", 2)
+    for name in _OF_A_MODEL.split():
+        if getattr(options, name):
+            option = {"file": "SOURCE", "module": "-m"}.get(name, f"--{name.replace('_', '-')}")
+            raise CommandError(f"{option} and --script do not go together: the script decides", 2)
 
 
 def device_of(text: str) -> device:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pathlib
+import runpy
 import sys
 import types
+from collections.abc import Sequence
 
 from maquette.cli.errors import CommandError, failure
 from maquette.torch import install
@@ -42,6 +44,16 @@ def load(path: str) -> types.ModuleType:
     except Exception as error:
         raise failure(f"cannot load {path}", error) from error
     return module
+
+
+def run_script(path: str, arguments: Sequence[str]) -> None:
+    """Run a file as ``__main__`` under the face of maquette; its errors are its own."""
+    if not pathlib.Path(path).is_file():
+        raise CommandError(f"there is no file '{path}'; give the path of a script", 2)
+    install()
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(pathlib.Path(path).resolve().parent))
+    runpy.run_path(path, run_name="__main__")
 
 
 def _package(file: pathlib.Path) -> str:

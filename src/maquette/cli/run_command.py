@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import pathlib
-import runpy
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from maquette.cli.errors import CommandError
+from maquette.cli.program import run_script
 from maquette.compile.engines import engine_of
 from maquette.compile.everywhere import modules_compiled
-from maquette.torch import install
 
 if TYPE_CHECKING:
     Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -36,13 +33,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the script as ``__main__``; its errors are its own."""
     if options.script is None:
         raise CommandError("run needs a script: maquette run SCRIPT.py [ARGS...]", 2)
-    if not pathlib.Path(options.script).is_file():
-        raise CommandError(f"there is no file '{options.script}'; give the path of a script", 2)
-    install()
-    sys.argv = [options.script, *options.arguments]
-    sys.path.insert(0, str(pathlib.Path(options.script).resolve().parent))
     with _compiling(options.compile):
-        runpy.run_path(options.script, run_name="__main__")
+        run_script(options.script, options.arguments)
     return 0
 
 

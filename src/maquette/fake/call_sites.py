@@ -79,6 +79,8 @@ def explain(error: BaseException, op: OpOverload, params: Sequence[object]) -> N
     if line is not None:
         where.append(f"  at {line.f_code.co_filename}:{line.f_lineno}")
     path = module_path(frames)
+    frames.clear()  # this call's own is among them: a cycle, which would hold the tensors of all
+    line = None
     if path:
         where.append(f"  in module {path}")
     error.add_note("\n".join(where))

@@ -2,7 +2,8 @@
 
 A size that only data tells is taken at its largest, which is what a memory must hold; a truth
 value is taken as false, as of a padding mask's ``any()``. Each assumption is told with the line
-that asked. Numbers are not assumed: a program that computes with one is refused, as always.
+that asked. Numbers are not assumed: a program that computes with one is refused, as always; of a
+script (`script.py`), which prints its loss, they are.
 
 While a model is built, small tensors of the cpu are real (`building`), so what a constructor
 computes with them, such as the drop rates of its layers, is known.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from maquette.core.dtype import bool_
+from maquette.core.dtype import bool_, dtype
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
@@ -55,11 +56,17 @@ class _Largest:
 
 
 def assumed(
-    op: OpOverload, args: tuple[object, ...], kwargs: Mapping | None, error: Exception
+    op: OpOverload,
+    args: tuple[object, ...],
+    kwargs: Mapping | None,
+    error: Exception,
+    *,
+    numbers: bool = False,
 ) -> tuple[object, str]:
     """The result of an operator that refused for want of data, and what was assumed for it.
 
-    Raises ``error`` where nothing can be assumed: where the operator's page does not say which
+    numbers: whether a number that data tells is taken as 1. Raises ``error`` where nothing can be
+    assumed: where the operator's page does not say which
     numbers data would tell, where one has no upper bound, or where it is no size or truth value.
     """
     params = bind(op._schema, args, dict(kwargs or {}), takes_numbers=op.takes_numbers)
@@ -69,9 +76,11 @@ def assumed(
         raise error
     new = _Largest()
     if isinstance(error, DataDependentOutputException):
-        if fake.meta.dtype is not bool_:
+        if fake.meta.dtype is bool_:
+            return new.truth(), new.said
+        if not numbers:
             raise error
-        return new.truth(), new.said
+        return _one(fake.meta.dtype), "a number that data tells is 1"
     if op.facts.through_others is not None:
         with fake.fake_mode, _Assuming(new):
             return op.facts.through_others(*params), new.said
@@ -83,6 +92,10 @@ def assumed(
     except NotImplementedError:
         raise error from None
     return _fakes(answer, fake.fake_mode), new.said
+
+
+def _one(kind: dtype) -> complex:
+    return 1 + 0j if kind.is_complex else 1.0 if kind.is_floating_point else 1
 
 
 def _fakes(answer: object, mode: FakeTensorMode) -> object:

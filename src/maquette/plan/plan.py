@@ -25,6 +25,7 @@ from maquette.plan.recipe import Loss, OptimizerFactory, Recipe, optimizer_facto
 from maquette.plan.recorder import Allocation, Operation, Recorder
 from maquette.plan.report import text
 from maquette.plan.step import FakeInputs, run_step, tensors_in
+from maquette.plan.tree import ModuleShape, module_shapes
 
 CATEGORIES = (
     "parameters",
@@ -82,7 +83,7 @@ class Plan:
     was assumed, a sentence each: which branch of a `cond` is counted, what only data could tell.
     """
 
-    def __init__(self, recorder: Recorder, model: Module) -> None:
+    def __init__(self, recorder: Recorder, tree: Sequence[ModuleShape]) -> None:
         self.operators: list[Operation] = recorder.operations
         self.timeline: list[tuple[int, int]] = recorder.in_use
         self.peak_bytes: int = recorder.peak_bytes
@@ -93,10 +94,8 @@ class Plan:
         self._step_starts = recorder.step_starts
         self._forward_ends = _forward_ends(self.operators)
         self.notes: list[str] = recorder.notes
-        distinct = {id(p): p for p in model.parameters()}.values()
-        self.parameters: int = sum(p.numel() for p in distinct)
-        storages = {p._storage.id: p._storage for p in distinct}
-        self.parameter_bytes: int = sum(s.nbytes() for s in storages.values())
+        self.parameters: int = tree[0].parameters
+        self.parameter_bytes: int = tree[0].parameter_bytes
         flops: Counter[str] = Counter()
         for operation in self.operators:
             flops[operation.phase] += operation.flops
@@ -107,7 +106,7 @@ class Plan:
             (self._held(recorder.allocations[s]) for s in recorder.live_at_peak),
             key=lambda h: -h.nbytes,
         )
-        self._modules = _module_rows(recorder, model, self)
+        self._modules = _module_rows(recorder, tree, self)
 
     def _at(self, number: int) -> Operation | None:
         return self.operators[number] if 0 <= number < len(self.operators) else None
@@ -241,9 +240,11 @@ def _held_row(held: Held) -> dict[str, object]:
 
 
 def _forward_ends(operators: Sequence[Operation]) -> list[int]:
-    """Where each forward ended: the numbers of the operators that came first after one."""
-    pairs = enumerate(pairwise(o.phase for o in operators), start=1)
-    return [i for i, (before, now) in pairs if before == "forward" and now != "forward"]
+    """Where each forward ended: the operators that began a backward, or else what came next."""
+    phases = [o.phase for o in operators]
+    pairs = [(i, now) for i, (before, now) in enumerate(pairwise(phases), 1) if before == "forward"]
+    ends = [i for i, now in pairs if now == "backward"]
+    return ends or [i for i, now in pairs if now != "forward"]
 
 
 def _result_name(made: Operation) -> str:
@@ -252,7 +253,7 @@ def _result_name(made: Operation) -> str:
     return f"{kind} {made.place.module}" if made.place.module else ""
 
 
-def _module_rows(recorder: Recorder, model: Module, plan: Plan) -> list[ModuleRow]:
+def _module_rows(recorder: Recorder, tree: Sequence[ModuleShape], plan: Plan) -> list[ModuleRow]:
     flops: Counter[str] = Counter()
     kept: Counter[str] = Counter()
     for operation in recorder.operations:
@@ -265,20 +266,10 @@ def _module_rows(recorder: Recorder, model: Module, plan: Plan) -> list[ModuleRo
         if made is not None and plan.category(allocation) == "activations":
             kept[made.place.module] += allocation.nbytes
     flops, kept = _summed_upwards(flops), _summed_upwards(kept)
-    rows: list[ModuleRow] = []
-    for path, module in model.named_modules():
-        params = {id(p): p for p in module.parameters()}.values()
-        rows.append(
-            ModuleRow(
-                path,
-                type(module).__name__,
-                sum(p.numel() for p in params),
-                sum({p._storage.id: p._storage.nbytes() for p in params}.values()),
-                kept[path],
-                flops[path],
-            )
-        )
-    return rows
+    return [
+        ModuleRow(m.path, m.kind, m.parameters, m.parameter_bytes, kept[m.path], flops[m.path])
+        for m in tree
+    ]
 
 
 def _summed_upwards(own: Counter[str]) -> Counter[str]:
@@ -347,7 +338,7 @@ def plan(
             inputs = [fakes.value(a) for a in args]
             keywords = {k: fakes.value(v) for k, v in (kwargs or {}).items()}
             run_step(recorder, model, inputs, keywords, recipe, mode if replay else None)
-            made = Plan(recorder, model)
+            made = Plan(recorder, module_shapes(model))
             for p in model.parameters():
                 p.grad = None
     finally:

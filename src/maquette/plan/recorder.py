@@ -87,6 +87,7 @@ class Recorder(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
+    assumes_numbers = False  # else a program that computes with one is refused
 
     def __init__(self, progress: Callable[[int], None] | None = None) -> None:
         super().__init__()
@@ -148,12 +149,11 @@ class Recorder(TorchDispatchMode):
             known.label, known.name = label, name
 
     def adopt(self, storage: UntypedStorage, label: str, name: str) -> None:
-        """Count a storage that was there before recording began."""
+        """Count a storage that may have been there before recording began, and label it."""
         if storage.id not in self.allocations:
             self.allocated(storage, storage.nbytes())
-            self.label(storage, label, name)
-
             weakref.finalize(storage, self.released, storage.id).atexit = False
+        self.label(storage, label, name)
 
     def _change(self, storage: int, by: int) -> None:
         self.live_bytes += by
@@ -225,8 +225,9 @@ class Recorder(TorchDispatchMode):
         try:
             return func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            result, said = assumed(func, args, kwargs, error)
+            result, said = assumed(func, args, kwargs, error, numbers=self.assumes_numbers)
             self._note(said)
+            _forget_frames(error)
             return result
 
     def _stepped(self, args: tuple[object, ...]) -> str:
@@ -419,6 +420,12 @@ class Recorder(TorchDispatchMode):
             yield
         finally:
             self.phase = before
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Drop the frames of an error that was dealt with: they would keep tensors alive for long."""
+    while error is not None:
+        error.__traceback__, error = None, error.__context__
 
 
 def _dtype(result: object) -> str:

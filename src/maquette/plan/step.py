@@ -98,7 +98,7 @@ def _train(
         if optimizer is not None:
             with recorder.during("step"):
                 optimizer.step()
-            label_state(recorder, model, optimizer)
+            label_state(recorder, parameter_names(model), optimizer)
 
 
 @contextmanager
@@ -138,31 +138,38 @@ def adopt_state(
     recorder: Recorder, model: Module, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
     """Count what is there before the step: parameters, buffers, inputs."""
-    for name, p in model.named_parameters():
-        recorder.adopt(p._storage, "parameters", name)
-    for name, b in model.named_buffers():
-        recorder.adopt(b._storage, "parameters", name)
+    adopt_parameters(recorder, model)
     named = [(f"args[{i}]", v) for i, v in enumerate(args)] + list(kwargs.items())
     for name, value in named:
         for t in tensors_in(value):
             recorder.adopt(t._storage, "inputs", name)
 
 
-def label_gradients(recorder: Recorder, model: Module) -> None:
-    """Say which storages turned out to be gradients."""
-    for name, p in model.named_parameters():
+def adopt_parameters(recorder: Recorder, model: Module, path: str = "") -> None:
+    """Count a model's parameters and buffers; ``path`` is the model's own."""
+    for name, p in [*model.named_parameters(path), *model.named_buffers(path)]:
+        recorder.adopt(p._storage, "parameters", name)
+
+
+def label_gradients(recorder: Recorder, model: Module, path: str = "") -> None:
+    """Say which storages turned out to be gradients; ``path`` is the model's own."""
+    for name, p in model.named_parameters(path):
         if p.grad is not None:
             recorder.label(p.grad._storage, "gradients", f"gradient of {name}")
 
 
-def label_state(recorder: Recorder, model: Module, optimizer: Optimizer) -> None:
-    """Say which storages turned out to be the optimizer's state."""
-    names = {id(p): name for name, p in model.named_parameters()}
+def label_state(recorder: Recorder, names: Mapping[int, str], optimizer: Optimizer) -> None:
+    """Say which storages turned out to be the optimizer's state; names: of parameters, by id."""
     for param, state in optimizer.state.items():
         for key, value in dict(state).items():
             for t in tensors_in(value):
                 owner = names.get(id(param), "all")
                 recorder.label(t._storage, "optimizer state", f"{key} of {owner}")
+
+
+def parameter_names(model: Module, path: str = "") -> dict[int, str]:
+    """The name of each parameter, by its id; ``path`` is the model's own."""
+    return {id(p): name for name, p in model.named_parameters(path)}
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:

@@ -10,6 +10,7 @@ hidden bit REQUIRES_GRAD, so that one `or` of the arguments answers whether anyt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -120,6 +121,11 @@ class Tensor(TensorHistory):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Tensor.data must be a Tensor, got {type(value).__name__}")
+        if value.fake_mode is not self.fake_mode:
+            raise RuntimeError(
+                "data set to a tensor of another kind: the one is fake and the other is not, or "
+                "they are fakes of two modes"
+            )
         kind = value.meta.dtype
         if self.requires_grad and not (kind.is_floating_point or kind.is_complex):
             raise RuntimeError(
@@ -199,6 +205,9 @@ class Tensor(TensorHistory):
         if self.meta.ndim == 0 and self.fake_mode is None and not self.is_meta:
             return self.item().__format__(spec)
         if spec:
+            if self.meta.ndim == 0 and self.fake_mode is not None:
+                with suppress(RuntimeError):  # a mode may know the number
+                    return self.item().__format__(spec)
             raise TypeError(f"unsupported format string {spec!r} for a {type(self).__name__}")
         return repr(self)
 

@@ -128,8 +128,9 @@ def _converted_grad(grad: Tensor, fn: Convert) -> Tensor:
 
 
 def _can_adopt(old: Tensor, new: Tensor) -> bool:
-    """Whether `old` may take over what `new` holds: both with data, or both without."""
-    return old.is_meta == new.is_meta and old.layout == new.layout
+    """Whether `old` may take over what `new` holds: both with data, both without, or both fake."""
+    alike = old.is_meta == new.is_meta and old.layout == new.layout
+    return alike and old.fake_mode is new.fake_mode
 
 
 class _Target(NamedTuple):

@@ -1,8 +1,8 @@
-"""`torch.cuda` on a machine without CUDA: there is no device, and memory in use is none.
+"""`torch.cuda`: the devices that CuPy finds, the one that a plan assumes, or none.
 
-Programs that ask get honest answers and go on; those that wait for the device need not wait. A
-cuda *tensor* needs no device: it exists as a fake tensor (`FakeTensorMode`), and how much memory a
-program would take is what `maquette.plan` says.
+Programs that ask get honest answers and go on. Kernels are done when a call returns, so nothing is
+to be waited for. A cuda *tensor* needs no device: it exists as a fake tensor (`FakeTensorMode`),
+and how much memory a program would take is what `maquette.plan` says.
 """
 
 from __future__ import annotations
@@ -11,29 +11,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from maquette.core.device import device as _Device
+from maquette.tensor.cuda_devices import DeviceProperties, devices
 from maquette.torch.face.forwarding import forward
 
 Device = object
 
 
 def is_available() -> bool:
-    """False."""
-    return False
+    """Whether there is a device."""
+    return bool(devices())
 
 
 def is_initialized() -> bool:
-    """False."""
-    return False
+    """Whether there is a device: it needs no other preparation."""
+    return is_available()
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """False."""
-    return False
+    """Whether there is a device that computes in bfloat16."""
+    found = devices()
+    return bool(found) and (including_emulation or found[0].major >= 8)
 
 
 def device_count() -> int:
-    """0."""
-    return 0
+    """How many devices there are."""
+    return len(devices())
 
 
 def is_current_stream_capturing() -> bool:
@@ -49,38 +52,50 @@ def _no_device(what: str) -> NoReturn:
 
 
 def current_device() -> int:
-    """RuntimeError: there is no device."""
-    _no_device("current_device()")
+    """0, the device that is used; RuntimeError where there is none."""
+    _one("current_device()", None)
+    return 0
 
 
 def set_device(device: Device) -> None:
-    """RuntimeError: there is no device."""
-    _no_device(f"set_device({device!r})")
+    """Nothing, of the device that is used; RuntimeError for one that is not there."""
+    _one(f"set_device({device!r})", device)
 
 
 def get_device_name(device: Device = None) -> str:
-    """RuntimeError: there is no device."""
-    _no_device("get_device_name()")
+    """What the device is called; RuntimeError for one that is not there."""
+    return _one("get_device_name()", device).name
 
 
-def get_device_properties(device: Device = None) -> object:
-    """RuntimeError: there is no device."""
-    _no_device("get_device_properties()")
+def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Name, total_memory in bytes and more; RuntimeError for a device that is not there."""
+    return _one("get_device_properties()", device)
 
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:
-    """RuntimeError: there is no device."""
-    _no_device("get_device_capability()")
+    """(major, minor); RuntimeError for a device that is not there."""
+    found = _one("get_device_capability()", device)
+    return found.major, found.minor
+
+
+def _one(what: str, device: Device) -> DeviceProperties:
+    index = device if isinstance(device, int) else None
+    if isinstance(device, (str, _Device)):
+        index = _Device(device).index
+    found = devices()
+    if not 0 <= (index or 0) < len(found):
+        _no_device(what)
+    return found[index or 0]
 
 
 def init() -> None:
-    """RuntimeError: there is no device."""
-    _no_device("init()")
+    """Nothing; RuntimeError where there is no device."""
+    _one("init()", None)
 
 
 @contextmanager
 def device(device: Device) -> Iterator[None]:
-    """Nothing for the block: a device that is not there cannot become the current one."""
+    """Nothing for the block: there is one device, or none, which cannot become the current one."""
     yield
 
 
@@ -134,8 +149,9 @@ def manual_seed_all(seed: int) -> None:
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """RuntimeError: there is no device."""
-    _no_device("mem_get_info()")
+    """(free, total) bytes, nothing being in use; RuntimeError for a device that is not there."""
+    total = _one("mem_get_info()", device).total_memory
+    return total, total
 
 
 def reset_max_memory_allocated(device: Device = None) -> None:
@@ -170,8 +186,9 @@ def set_rng_state_all(new_states: object) -> None:
 
 
 def is_tf32_supported() -> bool:
-    """False."""
-    return False
+    """Whether there is a device that has it."""
+    found = devices()
+    return bool(found) and found[0].major >= 8
 
 
 default_generators: tuple[object, ...] = ()

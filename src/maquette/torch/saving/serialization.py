@@ -62,6 +62,18 @@ class LoadEndianness(enum.Enum):
 
 # --- writing -------------------------------------------------------------------------
 
+_discarding: list[bool] = []
+
+
+@contextmanager
+def saves_discarded() -> Iterator[None]:
+    """In the block `save` writes nothing: of a script that is planned, no file is touched."""
+    _discarding.append(True)
+    try:
+        yield
+    finally:
+        _discarding.pop()
+
 
 def save(
     obj: object,
@@ -78,6 +90,8 @@ def save(
     other classes must be importable where it is loaded. Raises what pickling raises, TypeError for
     a fake tensor, NotImplementedError for a tensor whose layout is not strided.
     """
+    if _discarding:
+        return
     if isinstance(f, str | os.PathLike):
         with open(f, "wb") as file:
             _save(obj, file, pickle_protocol, _use_new_zipfile_serialization)
