@@ -10,6 +10,7 @@ they are never part of this repository. FILE names some of them, relative to FOL
                    helpers, from that torch; everything else of torch is then maquette's.
 --packages FOLDER  more packages for both sides, made by ``pip install --target FOLDER expecttest``.
 -k TEXT            only tests whose ``Class.method`` holds the text.
+--without TEXT     leave out tests whose ``Class.method`` holds the text; may be given often.
 --keep FOLDER      keep PyTorch's answers there, by the file's content, and read them next time.
 --timeout S        longest time of one test (30 s).
 --json FILE        all outcomes.
@@ -188,9 +189,15 @@ def answers_of_torch(side: Side, file: Path, only: str, keep: Path | None) -> li
     return found
 
 
-def compare(there: Side, here: Side, file: Path, only: str, keep: Path | None) -> dict[str, object]:
+def compare(
+    there: Side, here: Side, file: Path, only: str, without: list[str], keep: Path | None
+) -> dict[str, object]:
     """A file's outcomes on both sides, and how many pass."""
-    torch_says = answers_of_torch(there, file, only, keep)
+    torch_says = [
+        outcome
+        for outcome in answers_of_torch(there, file, only, keep)
+        if not any(text in outcome.test for text in without)
+    ]
     passing = [outcome.test for outcome in torch_says if outcome.result == "passed"]
     ours = run_file(here, file, only, passing) if passing else []
     return {
@@ -230,6 +237,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--torch", required=True, metavar="PYTHON")
     parser.add_argument("--packages", default="", metavar="FOLDER")
     parser.add_argument("-k", dest="only", default="", metavar="TEXT")
+    parser.add_argument("--without", action="append", default=[], metavar="TEXT")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--timeout", type=float, default=30.0, metavar="S")
     parser.add_argument("--groups", type=int, default=40, help="how many messages are shown")
@@ -254,7 +262,8 @@ def main(arguments: list[str]) -> int:
     failures: list[tuple[str, Outcome]] = []
     print(f"{'file':50}{'tests':>8}{'passes there':>14}{'passes here':>13}")
     for name in names:
-        found = compare(there, here, options.folder / name, options.only, options.keep)
+        file = options.folder / name
+        found = compare(there, here, file, options.only, options.without, options.keep)
         report[name] = found
         ours: list[Outcome] = found["here"]  # type: ignore[assignment]  # as `compare` made it
         failures += [(name, outcome) for outcome in ours if outcome.result != "passed"]

@@ -250,3 +250,13 @@ def test_index_select_of_nothing_is_refused() -> None:
         mq.zeros(0, 3).index_select(0, mq.tensor([0]))
     with pytest.raises(RuntimeError, match="out of DATA bounds"):
         mq.zeros(0, 3).index_select(1, mq.tensor([5]))
+
+
+def test_index_add_cuts_a_factor_of_whole_numbers() -> None:
+    found = mq.zeros(3, dtype=mq.int64).index_add(0, mq.tensor([1]), mq.tensor([3]), alpha=2.5)
+    assert found.tolist() == [0, 6, 0]
+
+
+def test_nonzero_writes_no_tuple() -> None:
+    with pytest.raises(RuntimeError, match="as_tuple"):
+        mq.nonzero(mq.ones(2), out=mq.zeros(0, dtype=mq.int64), as_tuple=True)

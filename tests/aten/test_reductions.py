@@ -171,3 +171,18 @@ def test_dimensions_are_reduced_of_64_at_most(name: str) -> None:
 def test_a_mean_names_the_dtype_that_it_cannot_have() -> None:
     with pytest.raises(RuntimeError, match=r"Optional dtype must be .* Got: Long"):
         mq.ones(2).mean(dtype=mq.int64)
+
+
+def test_complex_logcumsumexp_knows_infinities_and_nan() -> None:
+    inf, nan = float("inf"), float("nan")
+    found = mq.tensor([complex(-inf, 1), complex(2, 3), complex(inf, 1), complex(inf, 1)])
+    found = found.logcumsumexp(0)
+    assert found[:3].tolist() == [complex(-inf, 0), complex(2, 3), complex(inf, 1)]
+    assert found[3].imag.item() == pytest.approx(0.7853982)
+    assert mq.tensor([1j, complex(1, nan)]).logcumsumexp(0)[1].isnan()
+
+
+def test_a_number_has_no_dimension_but_its_own() -> None:
+    for name in ("cummax", "cummin"):
+        with pytest.raises(IndexError, match="-1 or 0 for scalar but got 100"):
+            getattr(mq.tensor(1.0), name)(100)

@@ -78,3 +78,10 @@ def test_gradients_flow_to_what_is_kept() -> None:
     values.requires_grad_()
     masked.sum(values, mask=mask).backward()
     assert values.grad.tolist() == [0.0, 1.0, 1.0]
+
+
+def test_identities_of_reductions_are_told_by_name() -> None:
+    identity, x = masked._reduction_identity, torch.ones(2)
+    assert [identity(n, x).item() for n in ("sum", "prod", "amax")] == [0, 1, -math.inf]
+    assert identity("amin", x.to(torch.int8)).item() == 127
+    assert identity("mean", x) is None

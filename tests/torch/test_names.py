@@ -114,7 +114,7 @@ def test_a_flat_place_is_unravelled() -> None:
     for i, found in enumerate(torch.unravel_index(places, (2, 3, 4))):
         expected = torch.arange((2, 3, 4)[i]).reshape([-1 if d == i else 1 for d in range(3)])
         assert torch.equal(found, expected.expand(2, 3, 4))
-    with pytest.raises(ValueError, match="integer dtype"):
+    with pytest.raises(TypeError, match="integer dtype"):
         torch.unravel_index(torch.ones(1), (2, 3))
 
 

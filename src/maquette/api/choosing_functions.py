@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from maquette.core.dtype import dtype
+from maquette.core.errors import check
 from maquette.core.fitting import plain
 from maquette.dispatch.registry import find_packet
 from maquette.tensor.tensor import Tensor
@@ -28,6 +29,9 @@ def nonzero(
     as_tuple: one tensor of n for each dimension, to index with; a number counts as one of one.
     """
     if out is not None:
+        check(
+            not as_tuple, lambda: "nonzero does not support the out kwarg when as_tuple is True"
+        )
         return cast(Tensor, _call("nonzero", "out", input, out=out))
     if as_tuple and not input.meta.shape:
         input = input.unsqueeze(0)

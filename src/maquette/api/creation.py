@@ -6,6 +6,7 @@ made goes through the operator ``lift_fresh``, by which modes and fake tensors l
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import SupportsIndex, TypeAlias
@@ -27,10 +28,11 @@ from maquette.core.dtype import (
     promote_types,
 )
 from maquette.core.dtype import dtype as DType
-from maquette.core.errors import check_value
+from maquette.core.errors import check, check_value
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
+from maquette.core.warned import warn_once
 from maquette.dispatch.tls import tls
 from maquette.tensor.arrays import Array
 from maquette.tensor.interchange import from_dlpack
@@ -74,12 +76,12 @@ def tensor(
 
 
 def _of_storage(data: TypedStorage | UntypedStorage, kind: DType | None) -> Tensor:
-    """A tensor of a storage's elements, with bytes of its own."""
+    """A tensor of a storage's elements, which shares its bytes; of bytes alone, as int64."""
     if isinstance(data, UntypedStorage):
-        data = TypedStorage(wrap_storage=data, dtype=kind or get_default_dtype())
+        data = TypedStorage(wrap_storage=data, dtype=kind or int64)
     if kind not in (None, data.dtype):
         raise RuntimeError(f"Expected a Storage of type {kind}, got one of {data.dtype}")
-    return data.clone().tensor()
+    return data.tensor()
 
 
 def _placed(t: Tensor, dtype: DType | None, device: Place) -> Tensor:
@@ -289,19 +291,11 @@ def from_numpy(array: Array) -> Tensor:
     return made
 
 
-_warned: list[bool] = []
-
-
 def _warn_read_only() -> None:
-    if not _warned:
-        _warned.append(True)
-        warnings.warn(
-            "The given NumPy array is not writable, and the tensor that shares its memory cannot "
-            "be written to either. Copy the array to protect its data or to make it writable "
-            "first. This warning is given once.",
-            UserWarning,
-            stacklevel=3,
-        )
+    warn_once(
+        "The given NumPy array is non-writable, and the tensor that shares its memory cannot be "
+        "written to either. Copy the array to protect its data or to make it writable first."
+    )
 
 
 def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> Tensor:
@@ -408,6 +402,25 @@ def frombuffer(
     return requiring_grad(made) if requires_grad else made
 
 
+def from_file(
+    filename: str | os.PathLike[str],
+    shared: bool | None = None,
+    size: int | None = 0,
+    *,
+    dtype: DType | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A 1-D tensor of ``size`` elements over a file's bytes.
+
+    shared: whether writes go to the file, which is made and grown as needed; else they stay here,
+    and RuntimeError is raised where the file is too short.
+    """
+    kind, count = dtype or get_default_dtype(), size or 0
+    held = UntypedStorage.from_file(filename, bool(shared), count * kind.itemsize)
+    made = TypedStorage(wrap_storage=held, dtype=kind).tensor()
+    return requiring_grad(made) if requires_grad else made
+
+
 # --- the class's own constructor -----------------------------------------------------
 
 
@@ -420,6 +433,8 @@ def _construct(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
 def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Tensor:
     """What the constructors of old make: sizes give uninitialised values, anything else is data."""
     device = kwargs.pop("device", None)
+    if "size" in kwargs:
+        args = (Size(kwargs.pop("size")),)  # type: ignore[arg-type]  # Size checks it
     if kwargs.keys() - {"data"}:
         raise TypeError(f"new() received unexpected keyword arguments: {', '.join(kwargs)}")
     if "data" in kwargs:
@@ -429,7 +444,8 @@ def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Te
         return args[0].detach()
     if len(args) == 1 and not isinstance(args[0], (int, Size)):
         if isinstance(args[0], TypedStorage):
-            _check_kind(args[0].dtype, kind)
+            given = args[0].dtype
+            check(given is kind, lambda: f"Expected a Storage of type {kind}, got one of {given}")
             return args[0].tensor()
         if isinstance(args[0], np.ndarray) and args[0].dtype == kind.numpy:
             return from_numpy(args[0])
@@ -483,6 +499,7 @@ __all__ = [
     "as_tensor",
     "asarray",
     "float32",
+    "from_file",
     "from_numpy",
     "frombuffer",
     "get_default_device",

@@ -19,6 +19,7 @@ from maquette.api.choosing_functions import (
 from maquette.api.creation import (
     as_tensor,
     asarray,
+    from_file,
     from_numpy,
     frombuffer,
     get_default_device,
@@ -100,6 +101,7 @@ __all__ = [
     "cdist",
     "chain_matmul",
     "einsum",
+    "from_file",
     "from_numpy",
     "frombuffer",
     "get_default_device",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from maquette.api.creation import legacy
 from maquette.autograd.grad_mode import no_grad
 from maquette.core.device import device as Device
-from maquette.core.layout import memory_format
+from maquette.core.layout import memory_format, strided
 from maquette.core.strides import stride_order
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -32,6 +32,15 @@ def storage(self: Tensor) -> TypedStorage:
         stacklevel=2,
     )
     return TypedStorage(dtype=self.dtype, wrap_storage=self._storage)
+
+
+def _typed_storage(self: Tensor) -> TypedStorage:
+    """`storage`, without its warning."""
+    return TypedStorage(dtype=self.dtype, wrap_storage=self._storage)
+
+
+def _fix_weakref(self: Tensor) -> None:
+    """Nothing: weak references to tensors live as long as the tensors do."""
 
 
 def new(self: Tensor, *args: object, **kwargs: object) -> Tensor:
@@ -114,6 +123,8 @@ def dim_order(self: Tensor, *, ambiguity_check: Ambiguity = False) -> tuple[int,
     formats of which exactly one must fit.
     """
     meta = self.meta
+    if meta.layout is not strided:
+        raise AttributeError(f"Can't get dim order on Tensor with layout {meta.layout}")
     if isinstance(ambiguity_check, (list, tuple)):
         formats = [f for f in ambiguity_check if isinstance(f, memory_format)]
         wrong = len(formats) < len(ambiguity_check)
@@ -159,7 +170,7 @@ def _resized(self: Tensor, size: object) -> Tensor:
 
 METHODS: tuple[Callable[..., object], ...] = (
     storage, new, const_data_ptr, module_load, pin_memory, is_pinned, share_memory_, is_shared,
-    record_stream, dim_order, resize, resize_as,
+    _typed_storage, _fix_weakref, record_stream, dim_order, resize, resize_as,
 )  # fmt: skip
 for _method in METHODS:
     setattr(Tensor, _method.__name__, _method)

@@ -37,7 +37,11 @@ class Size(tuple[int, ...]):
         return tuple.__getitem__(self, key)
 
     def __add__(self, other: tuple[int, ...]) -> "Size":  # type: ignore[override]  # one kind only
-        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
+        if isinstance(other, tuple):
+            return Size(tuple.__add__(self, other))
+        if hasattr(type(other), "__radd__"):
+            return NotImplemented
+        raise TypeError(f'can only concatenate tuple (not {type(other).__name__}) to torch.Size')
 
     def __radd__(self, other: tuple[int, ...]) -> "Size":
         return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented

@@ -80,7 +80,8 @@ def check_same_dtype(name: str, result: dtype, target: dtype) -> None:
     check(
         result is target,
         lambda: (
-            f"Expected out tensor to have dtype {c_name(result)}, but got {c_name(target)} instead"
+            f"Expected out tensor to have dtype {c_name(result)}, but got {c_name(target)} instead "
+            f"(expected scalar_type {result.scalar_name} but found {target.scalar_name})"
         ),
     )
 

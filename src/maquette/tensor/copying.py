@@ -28,6 +28,7 @@ from maquette.tensor.backend import backend_of
 from maquette.tensor.keys import (
     ADINPLACE,
     CONJUGATE,
+    FAMILY,
     NEGATIVE,
     fake_keys_for,
     inference_keys,
@@ -82,6 +83,8 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
 
 
 def _copied_data(t: Tensor, memo: Memo) -> Tensor:
+    if t.meta.layout in FAMILY:
+        return t.detach().clone()
     _check_strided(t, "deepcopy")
     if t._keys & (CONJUGATE | NEGATIVE):
         return _materialized(t)

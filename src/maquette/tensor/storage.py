@@ -85,6 +85,9 @@ class UntypedStorage(StorageMethods):
             self._id = next(_ids)
         return self._id
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self._nbytes
+
     @property
     def _cdata(self) -> int:
         return self.id

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -29,6 +30,9 @@ def given_bytes(values: int | Sequence[int], where: device) -> tuple[int, Array 
         if values < 0:
             raise RuntimeError(f"Storage size must not be negative, got {values}")
         size = values
+    elif isinstance(values, StorageMethods):  # its bytes, shared
+        held = values._self()
+        return held.nbytes(), held.data
     elif isinstance(values, list | tuple | bytes | bytearray | range):
         size = len(values)
     else:
@@ -44,10 +48,42 @@ def given_bytes(values: int | Sequence[int], where: device) -> tuple[int, Array 
     return size, data
 
 
+def mapped_file(filename: str | os.PathLike[str], *, shared: bool, nbytes: int) -> Array:
+    """The first bytes of a file as an array; ``shared``: writes go to the file, which may grow.
+
+    Raises RuntimeError where a file that may not grow is absent or too short.
+    """
+    path = os.fspath(filename)
+    if shared:
+        with open(path, "ab") as file:
+            if file.tell() < nbytes:
+                file.truncate(nbytes)
+    elif not os.path.exists(path):
+        raise RuntimeError(f"unable to open file <{path}> in read-only mode: it does not exist")
+    elif os.path.getsize(path) < nbytes:
+        raise RuntimeError(
+            f"file <{path}> size <{os.path.getsize(path)}> is smaller than the required mapping "
+            f"size <{nbytes}>"
+        )
+    if not nbytes:
+        return np.zeros(0, np.uint8)
+    return np.asarray(np.memmap(path, np.uint8, mode="r+" if shared else "c", shape=(nbytes,)))
+
+
 class StorageMethods:
     """The methods of `UntypedStorage` that programs call and operators do not."""
 
     __slots__ = ()
+
+    @classmethod
+    def from_file(
+        cls, filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0
+    ) -> UntypedStorage:
+        """A storage over a file's bytes, as `torch.from_file` has them."""
+        data = mapped_file(filename, shared=bool(shared), nbytes=nbytes)
+        made = cast("type[UntypedStorage]", cls)(nbytes, cpu, data)
+        made.foreign = True
+        return made
 
     # --- what it is ------------------------------------------------------------------
 
@@ -72,6 +108,9 @@ class StorageMethods:
         """The number of its device; -1 on the cpu."""
         index = self._self().device.index
         return -1 if index is None else index
+
+    def _fix_weakref(self) -> None:
+        """Nothing: weak references to storages live as long as the storages do."""
 
     def resizable(self) -> bool:
         """Whether it can grow: memory of a NumPy array's cannot."""

@@ -113,6 +113,13 @@ class TypedStorage:
         """False."""
         return False
 
+    @property
+    def _cdata(self) -> int:
+        return self._untyped._cdata
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     _element_size, _nbytes, _data_ptr, _is_shared = element_size, nbytes, data_ptr, is_shared
 
     def type(self, dtype: str | None = None, non_blocking: bool = False) -> str | TypedStorage:

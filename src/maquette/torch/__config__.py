@@ -15,6 +15,11 @@ def show() -> str:
     )
 
 
+def _cxx_flags() -> str:
+    """Nothing: there is no C++ here."""
+    return ""
+
+
 def parallel_info() -> str:
     """How many threads compute: NumPy's own affair."""
     return "threads: those of NumPy's BLAS"

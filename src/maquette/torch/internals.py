@@ -13,6 +13,7 @@ from typing import Any
 from maquette.autograd.engine import current_run
 from maquette.autograd.node import Node
 from maquette.core.determinism import Determinism
+from maquette.core.errors import check
 from maquette.dispatch.tls import tls
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -112,12 +113,18 @@ def _get_deterministic_fill_uninitialized_memory() -> bool:
 
 def _set_deterministic_fill_uninitialized_memory(mode: bool) -> None:
     """Set `torch.utils.deterministic.fill_uninitialized_memory`."""
+    check(type(mode) is bool, lambda: f"expected a bool, but got {type(mode).__name__}")
     Determinism.fill_uninitialized_memory = mode
 
 
 def _get_privateuse1_backend_name() -> str:
     """The name of the device type that a program may bring."""
     return "privateuseone"
+
+
+def _warn_deprecation() -> None:
+    """Warn of something deprecated, as a test of the way that warnings take."""
+    warnings.warn("Test message for TORCH_WARN_DEPRECATION", DeprecationWarning, stacklevel=2)
 
 
 def _warn() -> None:
@@ -143,4 +150,5 @@ __all__ = [
     "_stash_obj_in_tls",
     "_storage_address",
     "_warn",
+    "_warn_deprecation",
 ]

@@ -208,11 +208,15 @@ def set_num_threads(num: int) -> None:
 
     Raises TypeError unless it is an int, RuntimeError unless it is positive.
     """
-    if not isinstance(num, int):
-        raise TypeError(f"set_num_threads expects an int, but got {type(num).__name__}")
-    if num <= 0:
-        raise RuntimeError(f"set_num_threads expects a positive integer, got {num}")
+    _check_threads("set_num_threads", num)
     _Settings.threads = num
+
+
+def _check_threads(name: str, num: int) -> None:
+    if not isinstance(num, int):
+        raise TypeError(f"{name} expects an int, but got {type(num).__name__}")
+    if not 0 < num < 2**31:
+        raise RuntimeError(f"{name} expects a positive integer, got {num}")
 
 
 def get_num_interop_threads() -> int:
@@ -221,7 +225,8 @@ def get_num_interop_threads() -> int:
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Kept and not used."""
+    """Kept and not used; TypeError and RuntimeError as of `set_num_threads`."""
+    _check_threads("set_num_interop_threads", num)
     _Settings.interop_threads = num
 
 
@@ -231,11 +236,12 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     Whether it is: `torch.utils.deterministic.fill_uninitialized_memory`. Raises TypeError unless
     ``mode`` is a bool.
     """
-    if not isinstance(mode, bool) or not isinstance(warn_only, bool):
-        raise TypeError(
-            f"use_deterministic_algorithms expects bools, got mode {mode!r} and warn_only "
-            f"{warn_only!r}"
-        )
+    for name, given in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
+        if not isinstance(given, bool):
+            raise TypeError(
+                f"_set_deterministic_algorithms(): argument {name} must be bool, not "
+                f"{type(given).__name__}"
+            )
     Determinism.enabled = mode
     Determinism.warn_only = warn_only
 

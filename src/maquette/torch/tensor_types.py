@@ -16,7 +16,8 @@ class TensorType(type):
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, object]) -> TensorType:
         """TypeError for a class derived from one of these: derive from `torch.Tensor`."""
         if bases:
-            raise TypeError(f"type '{bases[0]!r}' is not an acceptable base type: use torch.Tensor")
+            base = f"{bases[0].__module__}.{bases[0].__name__}"
+            raise TypeError(f"type '{base}' is not an acceptable base type: use torch.Tensor")
         return super().__new__(cls, name, bases, members)
 
     def __instancecheck__(cls, instance: object) -> bool:

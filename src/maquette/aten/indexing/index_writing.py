@@ -213,10 +213,6 @@ def _check_add(
     axis = _check_index("index_add", self, dim, index)
     _check_has_dim("index_add_", axis, source)
     _check_source("index_add", self, axis, index, source)
-    check(
-        not isinstance(alpha, float) or self.dtype.category >= 2,
-        lambda: "For integral input tensors, argument alpha must not be a floating point number.",
-    )
 
 
 def _add(

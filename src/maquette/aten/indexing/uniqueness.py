@@ -10,7 +10,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import float32, float64, int64
-from maquette.core.errors import check, check_data, of_data
+from maquette.core.errors import check, check_data, check_not_implemented, of_data
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import NewNumbers, OperatorPage, define
@@ -278,6 +278,10 @@ bincount.describe(
 
 
 def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int) -> None:
+    check_not_implemented(
+        self.ndim != 1 or self.dtype.category <= 1,
+        lambda: f"\"bincount_cpu\" not implemented for '{self.dtype.scalar_name}'",
+    )
     check(minlength >= 0, lambda: f"minlength should be >= 0, got {minlength}")
     check(
         self.ndim == 1 and self.dtype.category == 1,

@@ -20,7 +20,7 @@ from maquette.aten.reduction.sums import (
 )
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype, int64
-from maquette.core.errors import check, check_not_implemented
+from maquette.core.errors import check, check_index, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
@@ -139,6 +139,10 @@ def _running_extreme(name: str, ufunc: str) -> OperatorPage:
 
     def shape(self: TensorMeta, dim: int) -> tuple[TensorMeta, TensorMeta]:
         check_ordered(name, self)
+        check_index(
+            self.ndim > 0 or dim in (-1, 0),
+            lambda: f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}",
+        )
         wrap_dim(dim, self.ndim)
         return self.fresh(self.shape), self.fresh(self.shape, int64)
 
@@ -211,14 +215,32 @@ def logcumsumexp_kernel(xp: ModuleType, self: Array, dim: int) -> Array:
 def _complex_logcumsumexp(xp: ModuleType, x: Array, dim: int) -> Array:
     """Step by step, so that the phase goes on from step to step without being wrapped."""
     rows = xp.moveaxis(x, dim, 0)
-    sums = [rows[0]]
-    for row in rows[1:]:
-        before_is_less = sums[-1].real < row.real
-        low = xp.where(before_is_less, sums[-1], row)
-        high = xp.where(before_is_less, row, sums[-1])
-        sums.append(xp.log1p(xp.exp(low - high)) + high)
-    result: Array = xp.moveaxis(xp.stack(sums), 0, dim)
+    sums = [xp.full_like(rows[0], -xp.inf)]
+    for row in rows:
+        sums.append(_complex_logaddexp(xp, row, sums[-1]))
+    result: Array = xp.moveaxis(xp.stack(sums[1:]), 0, dim)
     return result
+
+
+def _complex_logaddexp(xp: ModuleType, a: Array, b: Array) -> Array:
+    """log(exp(a) + exp(b)); the phase of an infinitely small sum is 0, NaN in a part is NaN."""
+    low, high = xp.where(a.real < b.real, a, b), xp.where(a.real >= b.real, a, b)
+    found = xp.log1p(xp.exp(low - high)) + high
+    endless = xp.log(_exp_of_infinity(xp, low) + _exp_of_infinity(xp, high))
+    both = ~xp.isfinite(high.real) & (low.real == high.real)
+    found = xp.where(both, xp.where(low.real < 0, low, endless), found)
+    nothing = a.dtype.type(complex(xp.nan, xp.nan))
+    result: Array = xp.where(xp.isnan(a) | xp.isnan(b), nothing, found).astype(a.dtype)
+    return result
+
+
+def _exp_of_infinity(xp: ModuleType, x: Array) -> Array:
+    """exp(inf + i phase), whose parts are infinite but for a phase of 0."""
+    phase = x.imag
+    made = xp.full_like(x, xp.inf)
+    made.real = xp.where(phase == 0, xp.inf, xp.inf * xp.cos(phase))
+    made.imag = xp.where(phase == 0, 0, xp.inf * xp.sin(phase))
+    return made
 
 
 def logcumsumexp_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor:

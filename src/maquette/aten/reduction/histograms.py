@@ -156,7 +156,14 @@ def histogram_edges_shape(
 
 def _check_edges(name: str, bins: TensorMeta, self: TensorMeta) -> None:
     check(
-        bins.ndim == 1 and expect_true(bins.numel > 0) and bins.dtype is self.dtype,
+        bins.dtype is self.dtype,
+        lambda: (
+            f"torch.{name}dd: input tensor and bins tensors should have the same dtype, but got "
+            f"input with dtype {self.dtype} and bins with dtype {bins.dtype}"
+        ),
+    )
+    check(
+        bins.ndim == 1 and expect_true(bins.numel > 0),
         lambda: (
             f"{name}(): bins tensor should have one dimension and the input's dtype, but "
             f"got {bins} for {self}"

@@ -315,6 +315,20 @@ def aminmax_kernel(
     return low, extreme_of(xp, self, axes, keepdim, "maximum")
 
 
+for _schema in (
+    "aten::_aminmax(Tensor self) -> (Tensor, Tensor)",
+    "aten::_aminmax.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)",
+):
+
+    @define(_schema).composite
+    def _aminmax_composite(
+        self: Tensor, dim: int | None = None, keepdim: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """The name of `aminmax` of old."""
+        low, high = aminmax(self, dim=dim, keepdim=keepdim)
+        return low, high
+
+
 @aminmax.derivative("self")
 def aminmax_grad(
     grads: list[Tensor | None],

@@ -10,7 +10,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import on_host
-from maquette.aten.common.axes import Array, Dims, axes_of, reduced
+from maquette.aten.common.axes import Array, Dims, axes_of, check_reducible, reduced
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.batching_forms import along
 from maquette.core.broadcast import wrap_dim
@@ -276,6 +276,8 @@ def hash_tensor_shape(self: TensorMeta, dim: Dims, keepdim: bool, mode: int) -> 
         mode == 0 and not self.dtype.is_complex,
         lambda: f"hash_tensor: knows mode 0 of real tensors only; got mode={mode} and {self}",
     )
+    if self.ndim:
+        check_reducible("hash_tensor", self, dim)
     return reduced(self, dim, keepdim, uint64)
 
 

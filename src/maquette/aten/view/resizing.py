@@ -190,6 +190,15 @@ def _set_storage(
         self.meta.dtype, size, stride or None, storage_offset, source.device, self.meta.layout
     )
     if meta.storage_bytes > source.nbytes():
+        # As in PyTorch, a storage grows with the tensor's size, and not for a far offset alone.
+        check(
+            not alike(self.meta.shape, meta.shape),
+            lambda: (
+                f"setStorage: sizes {list(meta.shape)}, strides {list(meta.strides)}, storage "
+                f"offset {storage_offset}, and itemsize {meta.itemsize} requiring a storage size "
+                f"of {meta.storage_bytes} are out of bounds for storage of size {source.nbytes()}"
+            ),
+        )
         source.resize_(meta.storage_bytes)
     _replace(self, meta, source)
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from maquette.torch.backends import cuda, cudnn, mkl, mkldnn, mps, openmp
+from maquette.torch.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp
 
-__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]

@@ -28,7 +28,6 @@ _QUANTIZED = (
 )  # fmt: skip
 _OTHER = {
     "lobpcg": "use torch.linalg.eigh, which gives all eigenvalues",
-    "from_file": "use torch.from_numpy(numpy.memmap(...))",
     "slice_inverse": OTHER["slice_inverse"],
     "cond": "write a Python if",
     "while_loop": "write a Python while",

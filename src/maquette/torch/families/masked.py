@@ -13,7 +13,7 @@ from typing import cast
 
 from maquette.api import functions as mq
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import bool_, finfo, iinfo, int64
+from maquette.core.dtype import bool_, finfo, float32, iinfo, int64
 from maquette.core.dtype import dtype as DType
 from maquette.tensor.tensor import Tensor
 
@@ -65,6 +65,30 @@ def _highest(kind: DType) -> float:
     if kind is bool_:
         return True
     return math.inf if kind.is_floating_point else iinfo(kind).max
+
+
+def _reduction_identity(name: str, input: Tensor, *args: float) -> Tensor | None:
+    """What does not change a reduction, by its name: a number in a tensor.
+
+    None where that depends on the input, as of a mean; a norm's order may follow.
+    """
+    name, kind = name.rpartition(".")[2], input.dtype
+    least = -math.inf if kind.is_complex else _lowest(kind)
+    values = {
+        **dict.fromkeys(("sum", "cumsum"), 0.0),
+        **dict.fromkeys(("prod", "cumprod"), 1.0),
+        **dict.fromkeys(("amax", "argmax", "logaddexp", "logsumexp"), least),
+        **dict.fromkeys(("mean", "var", "std"), None),
+        "norm": math.inf if args and args[0] == -math.inf else 0.0,
+        "median": math.nan,
+    }
+    if name in ("amin", "argmin"):
+        values[name] = _highest(kind)
+    if name not in values:
+        raise NotImplementedError(f"identity of {name} on {kind} input")
+    value = values[name]
+    wanted = float32 if name == "median" and not kind.is_floating_point else kind
+    return None if value is None else mq.tensor(value, dtype=wanted, device=input.device)
 
 
 def _count(input: Tensor, mask: Mask, dims: list[int], keepdim: bool) -> Tensor:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -72,6 +73,13 @@ class StorageType(type):
         if byte_order not in ("native", sys.byteorder):
             made.byteswap(cls.dtype)
         return TypedStorage(wrap_storage=made, dtype=cls.dtype)
+
+    def from_file(
+        cls, filename: str | os.PathLike[str], shared: bool = False, size: int = 0
+    ) -> TypedStorage:
+        """``size`` elements over a file's bytes, as `torch.from_file` has them."""
+        held = UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize)
+        return TypedStorage(wrap_storage=held, dtype=cls.dtype)
 
     def __repr__(self) -> str:
         return f"<class 'torch.{self.__name__}'>"

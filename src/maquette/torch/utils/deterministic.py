@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 
 from maquette.core.determinism import Determinism
+from maquette.core.errors import check
 
 
 class _Module(ModuleType):
@@ -16,7 +17,8 @@ class _Module(ModuleType):
 
     @fill_uninitialized_memory.setter
     def fill_uninitialized_memory(self, mode: bool) -> None:
-        Determinism.fill_uninitialized_memory = bool(mode)
+        check(type(mode) is bool, lambda: f"expected a bool, but got {type(mode).__name__}")
+        Determinism.fill_uninitialized_memory = mode
 
 
 sys.modules[__name__].__class__ = _Module
