@@ -34,6 +34,7 @@ from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import node_observers, tls
+from maquette.tensor.history import ViewVersion
 from maquette.tensor.tensor import Tensor, alias
 
 BELOW = ~(
@@ -138,6 +139,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "_observers": node_observers,
         "_tls": tls,
         "_NUMBERS": NUMBERS,
+        "_ViewVersion": ViewVersion,
         "_plan": plan,
         "_classes": plan.classes,
         "_node_class": plan.node_class,
@@ -225,7 +227,10 @@ def _gather(p: object, links: list[object], sizes: list[int]) -> bool | None:
 
 def _history_lines(op: OpOverload) -> list[str]:
     """Source that makes the node the history of the only result."""
-    lines = ["if _r._ag is None:", "    _r._ag = _n", "    _m = _r.meta"]
+    unknown = "_r._ag is None"
+    if op.is_view:  # of memory written before, as parameters are when they are initialised
+        unknown += " or _r._ag.__class__ is _ViewVersion"
+    lines = [f"if {unknown}:", "    _r._ag = _n", "    _m = _r.meta"]
     lines += ["    _r._keys = _m.fake_grad_keys if _r._keys is _m.fake_keys else _r._keys | _req"]
     if op.is_view:
         lines += ["    if _r._base is not None:", "        _n.view_version = _r._vc.value"]

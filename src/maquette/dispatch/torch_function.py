@@ -284,15 +284,19 @@ def overridable(function: _Function, *, as_written: bool = False) -> _Function:
             if a.__class__ not in _PLAIN:
                 break
         else:
-            if not kwargs and not _ACTIVE:
-                return function(*args)
+            for a in kwargs.values():
+                if a.__class__ not in _PLAIN:
+                    break
+            else:
+                if not _ACTIVE:
+                    return function(*args, **kwargs)
         if tls.st.function_modes or overriding_classes(args, kwargs):
             given = (args, kwargs) if as_written else _by_default(function, args, kwargs)
             answer = call_torch_function(public, *given)
             if answer is not NO_OVERRIDE:
                 return answer
         elif len(_PLAIN) < _MOST_CLASSES:
-            _PLAIN.update(type(a) for a in args if _never_overrides(type(a)))
+            _PLAIN.update(type(a) for a in (*args, *kwargs.values()) if _never_overrides(type(a)))
         return function(*args, **kwargs)
 
     return cast(_Function, public)

@@ -75,6 +75,12 @@ class ViewHistory(History):
         self.seen_as = seen_as
 
 
+class ViewVersion(ViewHistory):
+    """The history of views of which the version is all that is to be known: a node replaces it."""
+
+    __slots__ = ()
+
+
 class AutogradMeta(History):
     """The history of one tensor, open to change. A tensor without any has None in its place.
 

