@@ -2,9 +2,9 @@
 
 A few hot functions are written out for one operator, because a loop over its parameters would cost
 more than its work; beside each stands the plain form that says what it does and is the tests'
-oracle. The one idea: one code object a distinct text, however many operators share it, under a file
-name of its own that `linecache` knows, so that tracebacks and debuggers show the generated lines. A
-code object that nobody runs any more takes its lines along.
+oracle. The one idea: a distinct text is compiled once, however many operators share it, under a
+file name of its own that `linecache` knows, so that tracebacks and debuggers show the generated
+lines. Code that nobody runs any more takes its lines along.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from maquette.core.remembered import epoch, remember
@@ -29,7 +29,13 @@ def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Cal
 
     kind: a word for the file name, as in ``<maquette record 12>``.
     """
-    return defined_by(compiled(source, kind), name, space)
+    made = defined_by(compiled(source, kind), name, space)
+    # A copy of the code for each function, since CPython specializes code for the globals it last
+    # ran with: 100 M instructions a Llama 70B forward, 103 M with one code for all (callgrind).
+    # The copy holds the code that was compiled, whose lines are shown as long as it lives.
+    shared = made.__code__
+    made.__code__ = shared.replace(co_consts=(*shared.co_consts, shared))
+    return made
 
 
 def generate_in(file: str, source: str, name: str, space: dict[str, object]) -> Callable[..., Any]:
@@ -40,11 +46,11 @@ def generate_in(file: str, source: str, name: str, space: dict[str, object]) -> 
     return defined_by(_shown(source, file, name), name, space)
 
 
-def defined_by(code: CodeType, name: str, space: dict[str, object]) -> Callable[..., Any]:
+def defined_by(code: CodeType, name: str, space: dict[str, object]) -> FunctionType:
     """The function called ``name`` that compiled code defines, with ``space`` as its globals."""
     exec(code, space)
     made = space[name]
-    assert callable(made)
+    assert isinstance(made, FunctionType)
     return made
 
 

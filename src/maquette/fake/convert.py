@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
-from maquette.core.device import canonical, device
+from maquette.core.device import canonical, cpu, device
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
 from maquette.fake.describe import counts_as_inference, safe_is_leaf
+from maquette.fake.memo import Memo
 from maquette.fake.symbols import Symbols, remember_value
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
 from maquette.fake.unusual import (
@@ -28,7 +29,7 @@ from maquette.fake.unusual import (
 )
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, fake_keys_for
 from maquette.tensor.parameter import Parameter
-from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.storage import UntypedStorage, new_storage
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -36,62 +37,6 @@ if TYPE_CHECKING:
 
 _PLAIN = (Tensor, Parameter, FakeTensor)
 _LAZY = CONJUGATE | NEGATIVE
-T = TypeVar("T")
-S = TypeVar("S")
-
-
-class _KeyedReference(weakref.ref[T]):
-    """A weak reference that knows under which key it stands in a memo."""
-
-    __slots__ = ("key",)
-    key: int
-
-
-class Memo(Generic[T, S]):
-    """Originals to their fakes, by identity (tensors compare elementwise), weak on both sides.
-
-    Three times faster than a WeakKeyDictionary: 0.9 us a new entry, no hashing of the original.
-    """
-
-    __slots__ = ("_entries", "_forget")
-
-    def __init__(self) -> None:
-        entries: dict[int, tuple[_KeyedReference[T], weakref.ref[S]]] = {}
-
-        def forget(reference: weakref.ref[T]) -> None:
-            assert isinstance(reference, _KeyedReference)
-            entry = entries.get(reference.key)
-            if entry is not None and entry[0] is reference:
-                del entries[reference.key]
-
-        self._entries = entries
-        self._forget = forget
-
-    def get(self, original: T) -> S | None:
-        """The fake that is remembered, if both still live."""
-        entry = self._entries.get(id(original))
-        if entry is None or entry[0]() is not original:
-            return None
-        return entry[1]()
-
-    def remember(self, original: T, fake: S) -> None:
-        """Remember ``fake`` for as long as both live."""
-        reference = _KeyedReference(original, self._forget)
-        reference.key = key = id(original)
-        self._entries[key] = (reference, weakref.ref(fake))
-
-    def original_of(self, fake: S) -> T | None:
-        """What ``fake`` was made of, if it lives; looks at every entry."""
-        for original, made in list(self._entries.values()):
-            if made() is fake:
-                return original()
-        return None
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, original: T) -> bool:
-        return self.get(original) is not None
 
 
 def _bytes_of(t: Tensor, meta: TensorMeta) -> int:
@@ -121,7 +66,7 @@ class FakeTensorConverter:
         self.export = export
         self._tensors: Memo[Tensor, FakeTensor] = Memo()
         self._storages: Memo[UntypedStorage, UntypedStorage] = Memo()
-        self._counters: Counters = weakref.WeakKeyDictionary()
+        self._counters: Counters = Memo()
 
     def convert(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         """The fake of ``t``; symbols: how its sizes become symbolic."""
@@ -231,28 +176,23 @@ class FakeTensorConverter:
     def plain(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         """The fake of a dense tensor, whatever its class."""
         # `make bench` has rows of this: what is asked in line here takes half the time of calls.
-        meta, mode, storage = t.meta, self._mode(), t._storage
+        meta, mode, storage, real_keys = t.meta, self._mode(), t._storage, t._keys
         assert mode is not None
-        if not mode.allow_meta and meta.device.type == "meta":
-            raise AssertionError(f"meta tensors are not allowed in this mode, got {meta}")
+        base = None
         if symbols is not None:
             meta = symbols.meta_of(t)
-        base = None
         if t._base is not None:
             base = self.convert(t._base, None if symbols is None else symbols.of_base())
-        real_keys = t._keys
-        on = canonical(meta.device)
-        there = meta if on is meta.device else meta.with_device(on)
-        keys = there.fake_keys or fake_keys_for(there)
-        if real_keys & _LAZY:
-            keys |= real_keys & _LAZY
-        if not real_keys & ADINPLACE and counts_as_inference(t):
-            keys &= INFERENCE_MASK
+        if real_keys == meta.keys and meta.device is cpu:
+            on, keys = cpu, meta.fake_keys  # nothing is special
+        else:
+            on = canonical(meta.device)
+            keys = self._keys_of(t, meta if on is meta.device else meta.with_device(on))
         shared = self._storages.get(storage)
         if shared is None:
             nbytes = storage._nbytes if symbols is None else _bytes_of(t, meta)
             where = storage.device
-            shared = UntypedStorage(nbytes, on if where is meta.device else canonical(where))
+            shared = new_storage(nbytes, on if where is meta.device else canonical(where))
             self._storages.remember(storage, shared)
         fake = make_fake(mode, meta, shared, keys)
         if base is not None:
@@ -263,10 +203,21 @@ class FakeTensorConverter:
             keep_counter(self._counters, t, fake)
         if t._is_param:
             fake._is_param = True
-        elif getattr(t, "_is_buffer", False):
+        elif t._is_buffer:
             keep_kind(t, fake)
-        if t._keys & K.REQUIRES_GRAD:
+        if real_keys & K.REQUIRES_GRAD:
             carry_grad(fake, leaf=safe_is_leaf(t))
         if symbols is not None:
             remember_value(symbols, t, fake)
         return fake
+
+    def _keys_of(self, t: Tensor, there: TensorMeta) -> int:
+        """The keys of the fake: those of its meta, less or more what is special about ``t``."""
+        mode = self._of()
+        if not mode.allow_meta and there.device.type == "meta":
+            raise AssertionError(f"meta tensors are not allowed in this mode, got {there}")
+        real_keys = t._keys
+        keys = (there.fake_keys or fake_keys_for(there)) | real_keys & _LAZY
+        if not real_keys & ADINPLACE and counts_as_inference(t):
+            keys &= INFERENCE_MASK
+        return keys

@@ -26,6 +26,7 @@ from maquette.fake.describe import (
     safe_is_leaf,
 )
 from maquette.fake.exceptions import UnsupportedFakeTensorException
+from maquette.fake.memo import Memo
 from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fake_view
 from maquette.fake.unusual import (
@@ -78,7 +79,7 @@ class MetaConverter:
         self.storage_memo: weakref.WeakValueDictionary[int, UntypedStorage] = (
             weakref.WeakValueDictionary()
         )
-        self.counters: Counters = weakref.WeakKeyDictionary()
+        self.counters: Counters = Memo()
         self.hit = self.miss = self.arg_cnt = 0
 
     def successful(self) -> bool:

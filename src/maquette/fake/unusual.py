@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol, cast
-from weakref import WeakKeyDictionary
 
 from maquette.autograd.grad_mode import enable_grad, set_grad_enabled
 from maquette.autograd.node import RaisingNode, set_history
@@ -24,6 +23,7 @@ from maquette.dispatch.tls import tls
 from maquette.fake.describe import counts_as_inference, safe_is_leaf
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.layouts import pattern_of, specifying_nothing
+from maquette.fake.memo import Memo
 from maquette.fake.symbols import Symbols
 from maquette.tensor.history import VersionCounter
 from maquette.tensor.keys import ADINPLACE, FAKE
@@ -317,7 +317,7 @@ def _functional(by: Converter, t: FunctionalWrapper, symbols: Symbols | None) ->
     return made
 
 
-Counters = WeakKeyDictionary[VersionCounter, VersionCounter]
+Counters = Memo[VersionCounter, VersionCounter]
 """The version counters of converted tensors, by those of the originals."""
 
 
@@ -331,7 +331,7 @@ def keep_counter(counters: Counters, t: Tensor, made: Tensor) -> None:
         return
     known = counters.get(counter)
     if known is None:
-        counters[counter] = made._version_counter()
+        counters.remember(counter, made._version_counter())
     else:
         made._vc = known
 

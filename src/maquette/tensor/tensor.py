@@ -66,6 +66,7 @@ class Tensor(TensorHistory):
     constant: Tensor | None = None
     _class_bits: ClassVar[int] = 0
     _is_param: bool = False
+    _is_buffer: bool = False
     _differs: bool = False  # whether it stands for several tensors, as under vmap: no one number
     __array_priority__ = 1000
     __torch_dispatch__: ClassVar[object] = disabled_torch_dispatch
