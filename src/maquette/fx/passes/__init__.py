@@ -6,8 +6,10 @@ import importlib
 from types import ModuleType
 
 _MODULES = (
-    "const_fold", "fake_tensor_prop", "infra", "operator_support", "reinplace", "shape_prop",
-    "split_module", "tools_common", "utils",
+    "annotate_getitem_nodes", "const_fold", "fake_tensor_prop", "graph_drawer",
+    "graph_manipulation", "graph_transform_observer", "infra", "operator_support", "pass_manager",
+    "reinplace", "shape_prop", "split_module", "split_utils", "splitter_base", "tools_common",
+    "utils",
 )  # fmt: skip
 
 

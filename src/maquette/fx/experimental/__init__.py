@@ -1,0 +1,1 @@
+"""Rewrites of whole modules: normal forms, fused layers, merged products, annotations."""
