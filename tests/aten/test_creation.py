@@ -312,3 +312,35 @@ def test_T49_many_elements_are_no_number() -> None:
     for convert in (int, float, complex):
         with pytest.raises(ValueError, match="only one element tensors"):
             convert(mq.zeros(2))
+
+
+def test_pythons_types_stand_for_dtypes() -> None:
+    assert mq.tensor([1, 0], dtype=bool).dtype is mq.bool  # type: ignore[arg-type]  # as in PyTorch
+    assert mq.as_tensor([1], dtype=float).dtype is mq.float64  # type: ignore[arg-type]  # as above
+    assert mq.ones(1).new_tensor([1], dtype=int).dtype is mq.int64  # type: ignore[arg-type]  # as above
+    assert mq.finfo(float).bits == 64  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match=r"must be torch\.dtype, not type"):
+        mq.tensor([1], dtype=np.float32)  # type: ignore[arg-type]  # the point
+
+
+def test_a_complex_number_is_real_where_its_imaginary_part_is_zero() -> None:
+    assert float(mq.tensor(2 + 0j)) == int(mq.tensor(2 + 0j)) == 2
+    with pytest.raises(RuntimeError, match="without overflow"):
+        float(mq.tensor(1.5j))
+
+
+def test_whole_numbers_are_warned_of_each_time() -> None:
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="to - 1 is out of bounds"):
+            mq.zeros(1, dtype=mq.float16).random_(0, 5000)
+
+
+def test_more_numbers_than_a_float_counts_are_not_permuted() -> None:
+    assert mq.randperm(2049, dtype=mq.float16).numel() == 2049
+    with pytest.raises(RuntimeError, match="greater than 2049 for Half"):
+        mq.randperm(2050, dtype=mq.float16)
+
+
+def test_all_deviations_are_checked() -> None:
+    with pytest.raises(RuntimeError, match="all elements of std"):
+        mq.normal(mq.tensor(0.0), mq.tensor(-1.0))

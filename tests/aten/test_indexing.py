@@ -260,3 +260,13 @@ def test_index_add_cuts_a_factor_of_whole_numbers() -> None:
 def test_nonzero_writes_no_tuple() -> None:
     with pytest.raises(RuntimeError, match="as_tuple"):
         mq.nonzero(mq.ones(2), out=mq.zeros(0, dtype=mq.int64), as_tuple=True)
+
+
+def test_ends_of_slices_are_integers() -> None:
+    with pytest.raises(TypeError, match="slice indices must be integers"):
+        mq.zeros(3)["0":"1"]  # type: ignore[index]  # the point
+
+
+def test_T42_shapes_are_compared_before_dtypes() -> None:
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        mq.arange(4)[mq.tensor([0, 1])] = mq.tensor([1.0, 2.0, 3.0])

@@ -107,3 +107,12 @@ def test_tensors_are_made_of_storages() -> None:
     assert torch.tensor(held.untyped(), dtype=torch.int32).tolist() == [1, 2]
     with pytest.raises(RuntimeError, match="Expected a Storage of type"):
         torch.tensor(held, dtype=torch.float32)
+
+
+def test_storage_is_the_class_of_the_default_dtype() -> None:
+    assert torch.Storage is torch.FloatStorage
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.Storage is torch.DoubleStorage
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -13,7 +13,7 @@ from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 
-from maquette.api.from_schema import default_device, requiring_grad
+from maquette.api.from_schema import default_device, given_dtype, requiring_grad
 from maquette.aten.factory.factories import empty
 from maquette.aten.view.views import lift_fresh
 from maquette.core.device import canonical, cpu
@@ -58,6 +58,7 @@ def tensor(
     dtype: by default that of the data: Python floats the default dtype, ints int64; of mixed data
     the highest (T33). Raises ValueError for ragged data, TypeError for what is no number.
     """
+    dtype = given_dtype("tensor", dtype)
     if isinstance(data, Tensor):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use "
@@ -300,6 +301,7 @@ def _warn_read_only() -> None:
 
 def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> Tensor:
     """``data`` as a tensor, sharing memory where dtype and device allow it (T50)."""
+    dtype = given_dtype("as_tensor", dtype)
     if isinstance(data, Tensor):
         return _placed(data, dtype, device)
     if isinstance(data, np.ndarray):
@@ -322,6 +324,7 @@ def asarray(
     requires_grad: bool = False,
 ) -> Tensor:
     """``obj`` as a tensor; ``copy`` True always copies, False never (ValueError if it must)."""
+    dtype = given_dtype("asarray", dtype)
     if type(obj).__name__ == "PyCapsule":
         obj = from_dlpack(obj)
     buffer = not isinstance(obj, (Tensor, np.ndarray)) and _is_buffer(obj)

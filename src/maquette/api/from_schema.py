@@ -324,6 +324,16 @@ def _takes_device(op: OpOverload) -> bool:
     return any(a.name == "device" for a in op._schema.arguments)
 
 
+def given_dtype(function: str, value: object) -> dtype | None:
+    """The dtype that is passed to a function: one of ours, or float, int, bool, complex for one."""
+    if isinstance(value, dtype) or value is None:
+        return value
+    if not isinstance(value, type) or value not in _PYTHON_DTYPES:
+        what = type(value).__name__
+        raise TypeError(f"{function}(): argument 'dtype' must be torch.dtype, not {what}")
+    return _PYTHON_DTYPES[value]
+
+
 def _translate(
     function: str, kwargs: dict[str, object], schemas: list[frozenset[str]]
 ) -> dict[str, object]:
@@ -333,11 +343,8 @@ def _translate(
     """
     out: dict[str, object] = {}
     for name, value in kwargs.items():
-        if name == "dtype" and value.__class__ not in _DTYPES:
-            if not isinstance(value, type) or value not in _PYTHON_DTYPES:
-                what = type(value).__name__
-                raise TypeError(f"{function}(): argument 'dtype' must be torch.dtype, not {what}")
-            value = _PYTHON_DTYPES[value]
+        if name == "dtype":
+            value = given_dtype(function, value)
         known = any(name in names for names in schemas)
         if not known and _SYNONYMS.get(name, name) not in kwargs:  # given twice, it is unknown
             name = _SYNONYMS.get(name, name)

@@ -225,7 +225,12 @@ def _bound(value: object) -> int:
         return value
     if isinstance(value, Tensor):
         value = value.item()
-    return plain(value)  # type: ignore[arg-type]  # refuses what is no int
+    try:
+        return plain(value)  # type: ignore[arg-type]  # refuses what is no int
+    except TypeError:
+        raise TypeError(
+            f"slice indices must be integers or None or have an __index__ method, got {value!r}"
+        ) from None
 
 
 def _other(

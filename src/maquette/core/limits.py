@@ -29,6 +29,10 @@ _FORMATS: Final = {
 }
 
 
+# What Python's types stand for, here as wherever a dtype is asked for.
+_PYTHON: Final[dict[object, dtype]] = {float: st.float64, int: st.int64, complex: st.complex128}
+
+
 def _no_dtype(name: str, given: object) -> str:
     kind = given.__class__.__name__
     return f"{name}(): argument 'type' (position 1) must be torch.dtype, not {kind}"
@@ -44,6 +48,7 @@ class finfo:
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
 
     def __init__(self, type: dtype | None = None) -> None:
+        type = _PYTHON.get(type, type)
         check_type(type is None or isinstance(type, dtype), lambda: _no_dtype("finfo", type))
         real = (get_default_dtype() if type is None else type).to_real()
         check_type(
@@ -82,6 +87,7 @@ class iinfo:
     __slots__ = ("bits", "dtype", "max", "min")
 
     def __init__(self, type: dtype) -> None:
+        type = _PYTHON.get(type, type)
         check_type(isinstance(type, dtype), lambda: _no_dtype("iinfo", type))
         check_type(
             not (type.is_floating_point or type.is_complex),

@@ -164,10 +164,20 @@ class Tensor(TensorHistory):
         return bool(self.item())
 
     def __float__(self) -> float:
-        return float(self._as_number())
+        return float(self._as_real("double"))
 
     def __int__(self) -> int:
-        return int(self._as_number())
+        return int(self._as_real("int64_t"))
+
+    def _as_real(self, kind: str) -> Any:
+        number = self._as_number()
+        if number.__class__ is complex:
+            if number.imag:
+                raise RuntimeError(
+                    f"value cannot be converted to type {kind} without overflow: it is {number}"
+                )
+            return number.real
+        return number
 
     def __complex__(self) -> complex:
         return complex(self._as_number())

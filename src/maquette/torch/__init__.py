@@ -204,7 +204,8 @@ _HERE = {
 
 def __getattr__(name: str) -> Any:  # of any type, by name, and so it is to type checkers
     found = _find(name)
-    globals()[name] = found
+    if name != "Storage":  # which follows the default dtype
+        globals()[name] = found
     return found
 
 

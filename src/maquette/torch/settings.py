@@ -126,6 +126,8 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
 
     Raises TypeError for what is no integer, and ValueError for negative sizes.
     """
+    if not isinstance(shape, (int, Sequence)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     sizes = [shape] if isinstance(shape, int) else list(shape)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == maquette.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")

@@ -297,6 +297,8 @@ def index_put__shape(
 ) -> TensorMeta:
     check_indices(self, indices)
     masked = has_mask(indices)
+    if not masked:
+        _check_values(indexed(self, indices), values)
     if not (masked and is_true(values.numel == 1) and not accumulate):
         check(
             self.dtype is values.dtype,
@@ -306,8 +308,6 @@ def index_put__shape(
                 f"the source."
             ),
         )
-    if not masked:
-        _check_values(indexed(self, indices), values)
     return self
 
 

@@ -22,6 +22,7 @@ from maquette.aten.random.random_fills import (
     check_uniform,
     normal_into,
     uniform_into,
+    whole_digits,
     write_drawn,
 )
 from maquette.core.device import device as Device
@@ -176,6 +177,13 @@ _factory(
 )
 
 
+def _check_count(n: int, kind: DType) -> None:
+    """Refuse to number more things than a dtype can."""
+    check_fits(max(n - 1, 0), kind)
+    most = 2 ** whole_digits(kind) + 1 if kind.is_floating_point else n
+    check(n <= most, lambda: f"n cannot be greater than {most} for {kind.scalar_name} type.")
+
+
 def _randperm(overload: str, generator: str, trailing: int) -> None:
     page = define(
         f"aten::randperm{overload}(SymInt n, *, {generator}{_INT_OPTIONS}) -> Tensor",
@@ -186,7 +194,7 @@ def _randperm(overload: str, generator: str, trailing: int) -> None:
     def shape(n: int, *params: object) -> TensorMeta:
         dtype, layout, device, _ = params[-4:]
         made = new_meta("randperm", (n,), dtype or int64, layout, device)  # type: ignore[arg-type]  # by the schema
-        check_fits(max(n - 1, 0), made.dtype)
+        _check_count(n, made.dtype)
         return made
 
     @page.kernel
@@ -209,7 +217,7 @@ def _randperm_out(overload: str, generator: str) -> None:
         out = params[-1]
         assert isinstance(out, TensorMeta)
         check(n >= 0, lambda: f"n must be non-negative, got{n}")
-        check_fits(max(n - 1, 0), out.dtype)
+        _check_count(n, out.dtype)
         return resized(out, (n,))
 
     @page.kernel

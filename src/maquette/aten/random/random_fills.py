@@ -249,14 +249,24 @@ def check_bounds(kind: DType, low: int, high: int) -> None:
     for what, bound in bounds.items():
         outside = f"{what} is out of bounds for {c_name(kind)}"
         check(least <= bound <= greatest, lambda outside=outside: outside)
+
+
+def whole_numbers(stream: MersenneStream, made: Array, low: int, high: int) -> Array:
+    """Whole numbers; warns of bounds beyond which the dtype does not hold all of them."""
+    kind = from_numpy_dtype(made.dtype)
     if kind.is_floating_point:
-        _warn_of_gaps(kind, bounds)
+        _warn_of_gaps(kind, low, high)
+    return integers(stream, made.size, low, high)
 
 
-def _warn_of_gaps(kind: DType, bounds: dict[str, int]) -> None:
-    """Warn of bounds beyond which a dtype does not hold all whole numbers."""
-    digits = 1 - round(math.log2(finfo(kind).eps))
-    for what, bound in bounds.items():
+def whole_digits(kind: DType) -> int:
+    """How many binary digits of a whole number a float holds."""
+    return 1 - round(math.log2(finfo(kind).eps))
+
+
+def _warn_of_gaps(kind: DType, low: int, high: int) -> None:
+    digits = whole_digits(kind)
+    for what, bound in (("from", low), ("to - 1", high - 1)):
         if abs(bound) > 2**digits:
             warn(
                 f"{what} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision "
@@ -288,7 +298,7 @@ random__to = _fill(
     "random_.to",
     "int to",
     lambda kind, to: check_bounds(kind, 0, to),
-    lambda stream, made, to: integers(stream, made.size, 0, to),
+    lambda stream, made, to: whole_numbers(stream, made, 0, to),
 )
 
 
@@ -304,7 +314,7 @@ random__from = _fill(
     "random_.from",
     "int from, int? to",
     lambda kind, low, to: check_bounds(kind, low, _top(kind, to)),
-    lambda stream, made, low, to: integers(
-        stream, made.size, low, _top(from_numpy_dtype(made.dtype), to)
+    lambda stream, made, low, to: whole_numbers(
+        stream, made, low, _top(from_numpy_dtype(made.dtype), to)
     ),
 )

@@ -101,13 +101,14 @@ def _normal(overload: str, mean: str, std: str) -> None:
             plain.derivative(**{name: lambda grad: grad.new_zeros(grad.meta.shape)})
 
 
+# First, for a tensor of one element would do as a number, too.
+_normal("Tensor_Tensor", "Tensor", "Tensor")
 _normal("Tensor_float", "Tensor", "float")
 describe(
     "normal",
     "Draws from normal distributions of means and deviations, numbers or tensors that broadcast.",
 )
 _normal("float_Tensor", "float", "Tensor")
-_normal("Tensor_Tensor", "Tensor", "Tensor")
 normal_float_float = define(
     f"aten::normal.float_float(float mean, float std, SymInt[] size, *, {GENERATOR}, {OPTIONS}) "
     "-> Tensor",

@@ -113,13 +113,19 @@ BoolStorage = _type("BoolStorage", kinds.bool_)
 ComplexFloatStorage = _type("ComplexFloatStorage", kinds.complex64)
 ComplexDoubleStorage = _type("ComplexDoubleStorage", kinds.complex128)
 
-Storage = FloatStorage  # of the default dtype, as torch.Tensor is FloatTensor
-
 _storage_classes = {
     UntypedStorage, TypedStorage, HalfStorage, BFloat16Storage, FloatStorage, DoubleStorage,
     ByteStorage, CharStorage, ShortStorage, IntStorage, LongStorage, BoolStorage,
     ComplexFloatStorage, ComplexDoubleStorage,
 }  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """`Storage` is the class of the default dtype, as torch.Tensor is FloatTensor."""
+    if name == "Storage":
+        kind = kinds.get_default_dtype()
+        return next(c for c in _storage_classes if getattr(c, "dtype", None) is kind)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _dtype_to_storage_type_map() -> dict[dtype, str]:
