@@ -239,3 +239,56 @@ def test_sizes_change_in_place() -> None:
 def test_more_refusals(call, words: str, error: type[Exception]) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+def test_a_difference_promotes_before_it_negates() -> None:
+    ones = mq.ones(2, dtype=mq.uint8).to_sparse()
+    for kind in (mq.int8, mq.int64):
+        found = mq.ones(2, dtype=kind).to_sparse() - ones
+        assert found.to_dense().tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
+        ones - ones.bool()
+
+
+def test_a_dense_tensor_takes_the_product_with_a_sparse_one() -> None:
+    dense = mq.tensor([2.0, 3.0])
+    dense.mul_(mq.tensor([0.0, 4.0]).to_sparse())
+    assert dense.tolist() == [0, 12]
+
+
+@pytest.mark.parametrize(
+    ("reduce", "expected"),
+    [
+        ("mean", [[4, 5.5], [0, 0], [-6, -9]]),
+        ("amax", [[8, 10], [0, 0], [-6, -9]]),
+        ("amin", [[0, 1], [0, 0], [-6, -9]]),
+    ],
+)
+def test_products_of_rows_are_reduced(reduce: str, expected: list[list[float]]) -> None:
+    matrix = mq.tensor([[1.0, 0, 2], [0, 0, 0], [0, -3, 0]]).to_sparse_csr()
+    found = torch.sparse.mm(matrix, mq.arange(6.0).reshape(3, 2), reduce)
+    assert found.tolist() == expected
+
+
+def test_reduced_products_have_gradients_for_both() -> None:
+    matrix = mq.tensor([[1.0, 2.0]]).to_sparse_csr().requires_grad_()
+    dense = mq.tensor([[3.0], [1.0]], requires_grad=True)
+    torch.sparse.mm(matrix, dense, "amax").sum().backward()
+    assert matrix.grad is not None
+    assert matrix.grad.layout is mq.sparse_csr
+    assert matrix.grad.values().tolist() == [3, 0]
+    assert dense.grad is not None
+    assert dense.grad.tolist() == [[1], [0]]
+
+
+def test_sparse_tensors_are_stacked_and_cleared() -> None:
+    row = mq.tensor([0.0, 5.0]).to_sparse()
+    assert mq.stack([row, row], 1).to_dense().tolist() == [[0, 0], [5, 5]]
+    assert mq.zeros((3, 2), out=row)._nnz() == 0
+    assert row.shape == (3, 2)
+
+
+def test_a_compressed_matrix_stays_compressed_when_summed() -> None:
+    found = mq.eye(2).to_sparse_csr().sum(0, keepdim=True)
+    assert found.layout is mq.sparse_csr
+    assert found.to_dense().tolist() == [[1, 1]]

@@ -182,3 +182,11 @@ def test_F12_loading_under_a_mode_gives_fakes() -> None:
         made, _ = pickle.loads(data)
     assert made.fake_mode is mode
     assert made.shape == (2, 3)
+
+
+def test_sparse_leaves_are_copied_deeply() -> None:
+    t = mq.eye(2).to_sparse().requires_grad_()
+    made = copy.deepcopy(t)
+    made._values().mul_(2)
+    assert made.requires_grad
+    assert t.to_dense().tolist() == [[1, 0], [0, 1]]

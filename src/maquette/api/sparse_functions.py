@@ -17,8 +17,9 @@ from maquette.api.creation import as_tensor
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import int64
+from maquette.core.errors import check
 from maquette.core.layout import layout as Layout
-from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.dispatch.registry import ops
 from maquette.tensor.tensor import Tensor
 
@@ -226,11 +227,32 @@ sparse_bsc_tensor = _of_layout(sparse_bsc)
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
     """The product of two matrices, one or both sparse; a sparse factor gets a sparse gradient."""
-    if reduce not in (None, "sum"):
-        raise NotImplementedError(
-            f"torch.sparse.mm(reduce={reduce!r}) is not supported by maquette yet; 'sum' is"
-        )
-    found: Tensor = ops.aten._sparse_mm(mat1, mat2)
+    if reduce in (None, "sum"):
+        found: Tensor = ops.aten._sparse_mm(mat1, mat2)
+        return found
+    check(
+        reduce in _REDUCTIONS,
+        lambda: f"reduce argument must be either sum, mean, amax or amin, got {reduce}",
+    )
+    check(
+        mat1.layout is sparse_csr and mat2.layout is strided,
+        lambda: (
+            f"sparse_mm_reduce: expect self to be SparseCsr and other strided, got {mat1.layout} "
+            f"and {mat2.layout}"
+        ),
+    )
+    return _reduced_product(mat1, mat2, _REDUCTIONS[str(reduce)])
+
+
+_REDUCTIONS = {"mean": "mean", "amax": "max", "amin": "min"}
+
+
+def _reduced_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
+    """The mean or an extreme of the products of each row's elements; 0 for a row of none."""
+    products = mat1.values().unsqueeze(1) * mat2.index_select(0, mat1.col_indices())
+    counts = mat1.crow_indices().diff()
+    rows = ops.aten.segment_reduce(products, reduce, lengths=counts, unsafe=True, initial=None)
+    found: Tensor = ops.aten.where((counts > 0).unsqueeze(1), rows, rows.new_zeros(()))
     return found
 
 

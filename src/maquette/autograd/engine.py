@@ -494,8 +494,14 @@ def _parts_alone(grad: Tensor) -> bool:
     """Whether nobody else has the memory of a COO gradient's indices and values."""
     storage = grad._storage
     parts = storage.parts if isinstance(storage, SparseStorage) else ()
-    return not isinstance(parts, CooParts) or (
-        held_only(parts.indices._storage, 1) and held_only(parts.values._storage, 1)
+    # Without data there is nothing to share: a copy would only forget how many elements there are.
+    return (
+        not isinstance(parts, CooParts)
+        or parts.values._storage.data is None
+        or (
+            held_only(parts.indices._storage, 1)
+            and held_only(parts.values._storage, 1)
+        )
     )
 
 

@@ -143,6 +143,8 @@ def become(op: OpOverload, target: Tensor, result: object) -> Tensor:
         )
     if given.layout is strided and to.layout is strided:
         return target.copy_(result)
+    if to.layout is strided:
+        return target.copy_(result.to_dense())
     if given.layout is not to.layout:
         raise RuntimeError(
             f"{op._opname}: a result of layout {given.layout} cannot be written to {to} of layout "

@@ -20,6 +20,7 @@ from maquette.aten.sparse.forms import (
     values_at,
 )
 from maquette.aten.sparse.primitives import coo_intersection
+from maquette.core.dtype import bool_
 from maquette.core.errors import check
 from maquette.core.layout import sparse_coo, strided
 from maquette.core.promotion import promote_types
@@ -178,7 +179,7 @@ def _sum_of_coo(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
     if a.indices is b.indices:
         summed: Tensor = aten.add(a.values, b.values, alpha=alpha)
         return with_values(self, summed)
-    right = b.values.to(kind) if alpha == 1 else (b.values * alpha).to(kind)
+    right = b.values.to(kind) if alpha == 1 else b.values.to(kind) * alpha
     values = aten.cat([a.values.to(kind), right])
     made = coo_tensor(self.meta.shape, aten.cat([a.indices, b.indices], 1), values)
     return coalesced(made) if a.coalesced and b.coalesced else made
@@ -191,7 +192,7 @@ def _sum_of_compressed(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
         summed: Tensor = aten.add(a.values, b.values, alpha=alpha)
         return with_values(self, summed)
     if batch_dims(self):
-        both = dense_of(self) + dense_of(other) * alpha
+        both = aten.add(dense_of(self), dense_of(other), alpha=alpha)
         return compressed_of_dense(both, self.meta.layout, block, sparse_dims(self)[1])
     total = _sum_of_coo(coo_of(self), coo_of(other), alpha)
     return compressed_of_coo(total, self.meta.layout, block)
@@ -202,6 +203,13 @@ for_sparse("add.Tensor")(_sum)
 
 @for_sparse("sub.Tensor")
 def sub_kernel(self: Tensor | Number, other: Tensor | Number, alpha: Number) -> Tensor:
+    check(
+        not any(isinstance(t, Tensor) and t.dtype is bool_ for t in (self, other)),
+        lambda: (
+            "Subtraction, the `-` operator, with a bool tensor is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        ),
+    )
     return _sum(self, other, -alpha)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from maquette.aten.common.operators import aten
-from maquette.aten.sparse.forms import coalesced, coo_of
+from maquette.aten.sparse.forms import coalesced, compressed_of_coo, coo_of
 from maquette.aten.sparse.parts import sparse_values_at
 from maquette.aten.sparse.primitives import coo_softmax, coo_softmax_backward
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
-from maquette.core.layout import sparse_coo, strided
+from maquette.core.layout import sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.library.page import define
 from maquette.library.sparse_kernels import for_coo, for_sparse
 from maquette.tensor.sparse import (
@@ -39,6 +39,8 @@ def sum_dims_kernel(self: Tensor, dim: Dims | None, keepdim: bool, dtype: DType 
         return found.reshape(shape) if keepdim else found
     for d in sorted(dims):
         found = found.unsqueeze(d)
+    if self.meta.layout in (sparse_csr, sparse_csc):
+        return compressed_of_coo(found, self.meta.layout, None)
     return found
 
 

@@ -205,6 +205,12 @@ def zeros_like_kernel(
     return empty_compressed(shape, wanted, kind, where, block, index, sparse_dims(self)[1])
 
 
+@for_coo("zeros.out")
+def zeros_out_kernel(size: Shape, out: Tensor) -> Tensor:
+    found: Tensor = out.sparse_resize_and_clear_(size, len(size), 0)
+    return found
+
+
 @for_sparse("ones_like", "full_like")
 def ones_like_kernel(self: Tensor, *rest: object) -> Tensor:
     raise RuntimeError("full(...) is not implemented for sparse layout")
@@ -551,6 +557,11 @@ def _selected_of_compressed(self: Tensor, at: int, number: int) -> Tensor:
         return found
     values = parts.values.select(at - 1 + (2 if self.meta.layout in BLOCKED else 0), number)
     return compressed_tensor(self.meta.layout, shape, parts.compressed, parts.plain, values)
+
+
+@for_coo("stack")
+def stack_kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    return cat_kernel([t.unsqueeze(dim) for t in tensors], dim)
 
 
 @for_coo("cat")
