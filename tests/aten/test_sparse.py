@@ -292,3 +292,11 @@ def test_a_compressed_matrix_stays_compressed_when_summed() -> None:
     found = mq.eye(2).to_sparse_csr().sum(0, keepdim=True)
     assert found.layout is mq.sparse_csr
     assert found.to_dense().tolist() == [[1, 1]]
+
+
+def test_batches_of_compressed_matrices_without_elements_are_checked() -> None:
+    index = mq.zeros(2, 3, dtype=mq.int64)
+    made = mq.sparse_csr_tensor(
+        index, index[:, :0], mq.zeros(2, 0), (2, 2, 4), check_invariants=True
+    )
+    assert made.to_dense().shape == (2, 2, 4)

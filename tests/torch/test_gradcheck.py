@@ -50,3 +50,28 @@ def test_T62_inputs_are_left_as_they_were() -> None:
     x = torch.tensor([1.5, 2.5], dtype=torch.float64, requires_grad=True)
     gradcheck(torch.sin, x)
     assert x.tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr"])
+def test_gradients_of_sparse_inputs_are_checked(layout: str, masked: bool) -> None:
+    matrix = torch.tensor([[1.0, 0, 2], [0, 3, 0]], dtype=torch.float64)
+    matrix = matrix.to_sparse(layout=getattr(torch, layout)).requires_grad_()
+    dense = torch.arange(6.0, dtype=torch.float64).reshape(3, 2).requires_grad_()
+    function = torch.sparse.mm if masked else torch.mm
+    assert torch.autograd.gradcheck(function, (matrix, dense), masked=masked)
+
+
+def test_a_wrong_gradient_of_a_sparse_input_is_found() -> None:
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+            return x.to_dense() * 2
+
+        @staticmethod
+        def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:
+            return grad * 3
+
+    x = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        torch.autograd.gradcheck(Wrong.apply, x, masked=True)

@@ -383,9 +383,8 @@ def _check_places_kernel(
         f"0 <= {name}[..., 1:] - {name}[..., :-1] <= {extent}",
     )
     _must(bool((plain >= 0).all() and (plain < minors).all()), f"0 <= {other} < {extent}")
-    for offsets, row in zip(
-        compressed.reshape(-1, compressed.shape[-1]), plain.reshape(-1, count), strict=False
-    ):
+    batches = compressed.reshape(-1, compressed.shape[-1])
+    for offsets, row in zip(batches, plain.reshape(len(batches), count), strict=True):
         rising = np.diff(row) > 0
         inner = np.ones(max(count - 1, 0), bool)
         cuts = offsets[1:-1]

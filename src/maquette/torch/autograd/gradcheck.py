@@ -13,6 +13,7 @@ from typing import Any
 from maquette.api import functions as mq
 from maquette.autograd import grad
 from maquette.tensor.tensor import Tensor
+from maquette.torch.autograd.sparse_gradcheck import of_values
 
 Function = Callable[..., Any]
 
@@ -30,15 +31,18 @@ def gradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
+    masked: bool = False,
     **options: object,
 ) -> bool:
     """Whether backward of ``func(*inputs)`` agrees with central differences of step eps.
 
     inputs: tensors to be checked require grad, in float64 as a rule; they are changed in place
     while the differences are taken. raise_exception: GradcheckError in place of False. nondet_tol:
-    how much two runs of backward may differ. PyTorch's further options choose checks not made here.
+    how much two runs of backward may differ. masked: whether of sparse inputs only those elements
+    vary that they specify. PyTorch's further options choose checks not made here.
     """
     listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    func, listed = of_values(func, listed, masked=masked)
     try:
         _check(func, listed, eps, atol, rtol, nondet_tol)
     except GradcheckError:
