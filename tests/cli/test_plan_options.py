@@ -154,6 +154,7 @@ WRONG = [
     (["a.py", "--diff", "/no/such"], "--diff /no/such: cannot be read"),
     (["a.py", "--diff", "README.md"], "--diff README.md: "),
     ([], "give a FILE, -m MODULE, hf:CONFIG, timm:NAME or --script FILE"),
+    (["--lora", "r=16", "x.py"], "--lora needs --train"),
     (["--script"], "--script needs a FILE"),
     (["--script", "absent.py"], "there is no file 'absent.py'"),
     (["--train", "--script", "x.py"], "--train and --script do not go together"),

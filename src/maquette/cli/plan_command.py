@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from maquette.cli import plan_options
 from maquette.cli.advice import advice_table, advise
 from maquette.cli.errors import CommandError, failure
-from maquette.cli.plan_options import bytes_of
+from maquette.cli.plan_options import bytes_of, pairs_of
 from maquette.cli.plan_output import Answers, print_answers, read_plan, write_answers
 from maquette.cli.program import run_script
-from maquette.cli.sources import Program, program
+from maquette.cli.sources import Program, adapted, program
 from maquette.core import dtype as dtypes
 from maquette.nn import Module
 from maquette.plan.assumptions import building
@@ -126,10 +126,12 @@ def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan
     where = plan_options.device_of(options.device)
     kind = plan_options.dtype_of(options.dtype)
     autocast = plan_options.autocast_of(options.autocast)
-    given = plan_options.pairs_of("--optimizer-args", options.optimizer_args)
+    given = pairs_of("--optimizer-args", options.optimizer_args)
     recorders: list[Recorder] = []
     with building(), where:
         about = program(options, symbols)
+        if options.lora:
+            about.model = adapted(about.model, pairs_of("--lora", options.lora))
         if kind is not None:
             about.model.to(dtype=kind)
             about.args = tuple(_cast(a, kind) for a in about.args)

@@ -68,6 +68,7 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--autocast", metavar="T", help="mixed precision: bf16 or fp16")
     group.add_argument("--checkpoint", metavar="PATTERN", help="modules to run again, as blocks.*")
+    group.add_argument("--lora", metavar="r=16", help="train adapters alone, made by peft")
     group.add_argument("--generate", type=int, metavar="N", help="hf: N tokens after the prompt")
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="backwards a step")
     group.add_argument(
@@ -109,6 +110,8 @@ def check(options: argparse.Namespace) -> None:
         raise CommandError("--generate and --train do not go together", 2)
     if options.checkpoint and not options.train:
         raise CommandError("--checkpoint needs --train", 2)
+    if options.lora and not options.train:
+        raise CommandError("--lora needs --train", 2)
     if options.accumulate > 1 and not options.train:
         raise CommandError("--accumulate needs --train", 2)
     if options.on is None and (options.price or options.devices or options.expandable):
@@ -125,7 +128,7 @@ def check(options: argparse.Namespace) -> None:
 # What a script decides itself.
 _OF_A_MODEL = (
     "file module model args kwargs seq symbolic dtype train loss optimizer optimizer_args autocast "
-    "checkpoint generate fit advise"
+    "checkpoint lora generate fit advise"
 )
 
 

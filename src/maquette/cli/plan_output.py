@@ -84,6 +84,8 @@ def _title(options: argparse.Namespace, about: Program) -> str:
         step += f", autocast {options.autocast}"
     if options.checkpoint:
         step += f", {options.checkpoint} run again in backward"
+    if options.lora:
+        step += f", LoRA {options.lora}"
     if options.accumulate > 1:
         step += f", {options.accumulate} backwards a step"
     if options.dtype:

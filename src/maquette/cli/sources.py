@@ -186,6 +186,26 @@ def _from_timm(options: argparse.Namespace, name: str) -> Program:
     return Program(model, (image,), {}, f"timm:{name}, {text}", _loss(options, timm))
 
 
+# --- adapters -------------------------------------------------------------------------
+
+_LORA = {"alpha": "lora_alpha", "dropout": "lora_dropout", "target": "target_modules"}
+
+
+def adapted(model: Module, options: Mapping[str, object]) -> Module:
+    """The model with peft's adapters, which alone are trained.
+
+    options: of its ``LoraConfig``, also by the short names alpha, dropout and target.
+    """
+    peft = _library("peft", "--lora")
+    given = {_LORA.get(name, name): value for name, value in options.items()}
+    try:
+        made = peft.get_peft_model(model, peft.LoraConfig(**given))
+    except Exception as error:
+        raise failure("--lora: peft refuses the model or its options", error) from error
+    assert isinstance(made, Module)
+    return made
+
+
 def _library(name: str, prefix: str) -> Any:
     install()
     try:

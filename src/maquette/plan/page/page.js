@@ -156,7 +156,7 @@ const flame = () => {
     const name = row.path.split(".").pop() || "(model)", node = make("button", `${name} ${row.kind}`, { type: "button" });
     const says = `${row.path || "(model)"} ${row.kind}: ${told(size(row))}, ${(100 * size(row) / (size(D.tree[0]) || 1)).toFixed(1)} % of the whole`;
     node.setAttribute("aria-label", says);
-    node.style.cssText = `left:${left}px;top:${depth * 22}px;width:${wide}px;background:hsl(${(row.kind.length * 47 + row.kind.charCodeAt(0) * 13) % 360} 45% 36%)`;
+    node.style.cssText = `left:${left}px;top:${depth * 22}px;width:${wide}px;background:hsl(${(row.kind.length * 47 + row.kind.charCodeAt(0) * 13) % 360} 45% 28%)`;
     node.tabIndex = depth < 2 ? 0 : -1;
     node.onmouseenter = node.onfocus = () => { $("flame-readout").textContent = says; };
     node.onclick = () => { root = root === row.path ? row.path.slice(0, Math.max(row.path.lastIndexOf("."), 0)) : row.path; flame(); };

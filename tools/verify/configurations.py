@@ -1,0 +1,82 @@
+"""Plan published models of transformers at their true sizes: training, and generation.
+
+Their sizes are typed into ``configurations.json``; no weights and no network are needed. For each:
+``maquette plan hf:CONFIG`` as a user calls it, for a training step with AdamW and, where the model
+writes text, for 128 tokens after a prompt. The number of parameters must be the published one, to
+1 %. transformers must be beside maquette (docs/programs.md); without it there is nothing to do.
+
+    python tools/verify/configurations.py [TEXT]     those whose name has TEXT in it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from maquette.cli.main import main as command
+
+DATA = pathlib.Path(__file__).with_name("configurations.json")
+WRITERS = set(
+    "bloom cohere deepseek_v3 falcon gemma gemma2 gemma3_text gpt2 gpt_neo gpt_neox gpt_oss gptj "
+    "llama mamba mistral mixtral olmo olmo2 opt phi phi3 qwen2 qwen3 qwen3_moe stablelm "
+    "starcoder2".split()
+)
+
+
+def planned(file: pathlib.Path, *options: str) -> tuple[dict[str, object], str]:
+    """The plan as JSON, and what was said on stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command(["plan", f"hf:{file}", "--json", "-", *options])
+    return (json.loads(out.getvalue()) if code == 0 else {}), err.getvalue()
+
+
+def wrong(model: dict[str, object], folder: pathlib.Path) -> list[str]:
+    """What is wrong with the plans of one model."""
+    file = folder / "config.json"
+    config = model["config"]
+    assert isinstance(config, dict)
+    file.write_text(json.dumps(config))
+    trained, said = planned(file, "--train", "--optimizer", "adamw", "--dtype", "bfloat16")
+    found = [] if trained else [f"training: {said.strip()}"]
+    if trained:
+        millions, published = int(str(trained["parameters"])) / 1e6, float(str(model["millions"]))
+        if abs(millions - published) > 0.01 * published:
+            found.append(f"{millions:,.1f} M parameters, published are {published:,.1f} M")
+    if config["model_type"] in WRITERS:
+        made, said = planned(file, "--generate", "128", "--seq", "512", "--dtype", "bfloat16")
+        found += [] if made else [f"generation: {said.strip()}"]
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print each model that is wrong and how many are right; 1 if one is wrong."""
+    if importlib.util.find_spec("transformers") is None:
+        print("configurations: transformers is not installed, nothing was planned")
+        return 0
+    models = json.loads(DATA.read_text("utf-8"))
+    chosen = [m for m in models if not arguments or arguments[0] in m["name"]]
+    failed = 0
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for model in chosen:
+            begun = time.perf_counter()
+            problems = wrong(model, pathlib.Path(folder))
+            failed += bool(problems)
+            for problem in problems or ["ok"]:
+                seconds = time.perf_counter() - begun
+                print(f"{model['name']:44}{seconds:6.1f} s  {problem}", flush=True)
+    seconds = time.perf_counter() - started
+    print(f"{len(chosen) - failed} of {len(chosen)} models planned, in {seconds:.0f} s")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
