@@ -82,8 +82,9 @@ conformance: $(READY) ## replay PyTorch's recorded calls, on NumPy and on a stri
 	$(VENV)/bin/python tools/conformance.py
 	$(VENV)/bin/python tools/conformance.py --backend strict --show 0
 
-docs: $(DOCS_READY) ## build the API pages in docs/_build
-	$(VENV)/bin/pdoc --output-directory docs/_build maquette
+docs: $(DOCS_READY) ## build the site, with the API pages, in docs/_build
+	$(VENV)/bin/mkdocs build --strict --quiet
+	$(VENV)/bin/pdoc --output-directory docs/_build/api maquette
 
 bench: $(PEER_READY) ## measure the budgets against PyTorch in the same run
 	$(PEER)/bin/python benchmarks/bench.py $(BENCH_FLAGS)
