@@ -20,7 +20,7 @@ import types
 import unittest
 from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 # Served from PyTorch's wheel, beginnings of paths: what only tests use.
 FROM_WHEEL = (
@@ -49,6 +49,8 @@ class Absent:
         return self._name.rpartition(".")[2]
 
     def __getattr__(self, name: str) -> Absent:
+        if name == "__all__":
+            return cast(Any, ())
         if name.startswith("__") or name == "parametrize_fn":
             raise AttributeError(name)
         return Absent(f"{self._name}.{name}")

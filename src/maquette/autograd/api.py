@@ -13,6 +13,7 @@ from maquette.autograd.gradient_edges import GradientEdge
 from maquette.autograd.hooks import RemovableHandle, TensorHook
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Nowhere, grad_edge, hooks_of
 from maquette.core.layout import preserve_format
+from maquette.core.warned import warn_once
 from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tls import tls
@@ -105,6 +106,8 @@ def backward(
             return backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
     edges, grads = _start(_listed(tensors), grad_tensors)
     keep = create_graph if retain_graph is None else retain_graph
+    if create_graph:
+        warn_once(_CYCLE)
     if inputs is None:
         run_backward(edges, grads, retain_graph=keep, create_graph=create_graph)
         return
@@ -118,6 +121,14 @@ def backward(
         if g is not None and isinstance(t, Tensor) and node.__class__ is not AccumulateGrad:
             ag = t._autograd()
             ag.grad = g if ag.grad is None else ag.grad + g
+
+
+_CYCLE = (
+    "Using backward() with create_graph=True will create a reference cycle between the parameter "
+    "and its gradient which can cause a memory leak. We recommend using autograd.grad when "
+    "creating the graph to avoid this. If you have to use this function, make sure to reset the "
+    ".grad fields of your parameters to None after use to break the cycle and avoid the leak."
+)
 
 
 def _edge_of_input(t: Place, i: int) -> Edge:

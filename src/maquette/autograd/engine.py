@@ -24,7 +24,6 @@ from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
-from maquette.core.warned import warn_once
 from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import OverridingSwitch
@@ -61,8 +60,6 @@ def run_backward(
                 accumulate=accumulate,
             )
         )
-    if create_graph and accumulate and wanted is None:
-        warn_once(_CYCLE)
     run = Run(roots, wanted, retain_graph, create_graph, accumulate)
     st = tls.st
     sets = st.sets()
@@ -88,14 +85,6 @@ def run_backward(
             st.put_back(sets)
             raise
     return run.found
-
-
-_CYCLE = (
-    "Using backward() with create_graph=True will create a reference cycle between the parameter "
-    "and its gradient which can cause a memory leak. We recommend using autograd.grad when "
-    "creating the graph to avoid this. If you have to use this function, make sure to reset the "
-    ".grad fields of your parameters to None after use to break the cycle and avoid the leak."
-)
 
 
 # --- runs within runs ----------------------------------------------------------------------------

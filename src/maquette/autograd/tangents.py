@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from maquette.autograd.formulas import Derivatives, Formula, Kind, Rule, parameter_names
+from maquette.core.symbols import node_of
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.dispatch.schemas.matching import normalise
@@ -165,7 +166,11 @@ def _zero(value: object) -> object:
         return ops.aten.zeros_like(value)
     if isinstance(value, (tuple, list)):
         return [_zero(v) for v in value]
-    return None if value is None else type(value)(0)  # type: ignore[call-arg]  # a number
+    if value is None:
+        return None
+    symbol = node_of(value)
+    kind = type(value) if symbol is None else symbol.pytype
+    return kind(0)
 
 
 def _call(op: OpOverload, params: Sequence[object], changed: Mapping[int, object]) -> object:

@@ -161,7 +161,7 @@ def _euclidean_dist_explicit(x1: Tensor, x2: Tensor) -> Tensor:
 def _euclidean_dist_grad(
     grad: Tensor, x1: Tensor, x2: Tensor, result: Tensor
 ) -> tuple[Tensor, Tensor]:
-    ratio = (grad / result).masked_fill_(result == 0, 0)
+    ratio = (grad / result).masked_fill(result == 0, 0)
     return (
         x1 * ratio.sum((-1,), True) - ratio.matmul(x2),
         x2 * ratio.sum((-2,), False).unsqueeze(-1) - ratio.transpose(-2, -1).matmul(x1),

@@ -120,7 +120,7 @@ def deviation_grad(
     keepdim: bool,
 ) -> Tensor:
     """By way of the variance; zero where the deviation is zero."""
-    by_variance = (grad / (result * 2)).masked_fill_(result == 0, 0)
+    by_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
     return variance_grad(by_variance, self, dim, correction, keepdim)
 
 

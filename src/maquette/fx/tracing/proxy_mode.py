@@ -178,9 +178,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def symbol(self, number: Any) -> Argument:
         """What a symbolic number is in the graph; RuntimeError where nothing there gives it."""
-        constant = node_of(number).maybe_as_int()  # type: ignore[union-attr]  # it is symbolic
-        if constant is not None:
-            return constant
+        node: Any = node_of(number)
+        for constant in (node.maybe_as_int(), node.maybe_as_float()):
+            if constant is not None:
+                return constant
         found = self.tracer.symbol_nodes.find(number)
         if found is None:
             raise RuntimeError(
