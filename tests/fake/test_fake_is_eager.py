@@ -123,7 +123,8 @@ def is_accident(error: BaseException) -> bool:
     code = trace.tb_frame.f_code
     raised = dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
     ours = OURS in pathlib.Path(code.co_filename).parents
-    return not (raised and ours) or isinstance(error, AssertionError)
+    only_assertion = isinstance(error, AssertionError) and not isinstance(error, RuntimeError)
+    return not (raised and ours) or only_assertion
 
 
 def difference(backend: check.Backend, case: Case) -> str | None:

@@ -96,6 +96,92 @@ def test_F9_data_is_refused(mode: mq.FakeTensorMode) -> None:
         np.from_dlpack(t)
 
 
+def test_F9_there_is_no_address_unless_it_is_asked_for(mode: mq.FakeTensorMode) -> None:
+    with pytest.raises(RuntimeError, match=r"data pointer.*allow_unsafe_data_ptr_access"):
+        mode.from_tensor(mq.ones(2)).data_ptr()
+    unsafe = mq.FakeTensorMode(allow_unsafe_data_ptr_access=True)
+    with pytest.warns(UserWarning, match="data pointer of a fake"):
+        assert unsafe.from_tensor(mq.ones(2)).data_ptr() == 0
+
+
+def test_F41_a_deep_copy_of_a_module_is_fake(mode: mq.FakeTensorMode) -> None:
+    model = mq.nn.Sequential(mq.nn.Linear(2, 2), mq.nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    with mq.fake.FakeCopyMode(mode):
+        made = copy.deepcopy(model)
+    assert made[0].weight is made[1].weight
+    assert isinstance(made[0].weight, mq.nn.Parameter)
+    assert made[0].weight.fake_mode is mode
+    assert model[0].weight.fake_mode is None
+
+
+def test_F41_the_copy_is_static() -> None:
+    mode = mq.FakeTensorMode(shape_env=mq.symbolic.ShapeEnv())
+    with mq.fake.FakeCopyMode(mode):
+        assert copy.deepcopy(mq.ones(3)).meta.shape == (3,)
+
+
+def test_F63_a_tensor_is_held_to_its_metadata(mode: mq.FakeTensorMode) -> None:
+    check = mq.ops.aten._assert_tensor_metadata
+    x = mode.from_tensor(mq.ones(2))
+    check(x, [2], [1], mq.float32, device="cpu", layout=mq.strided)
+    for wrong, told in (
+        ({"dtype": mq.float64}, r"float64.*float32"),
+        ({"size": [3]}, r"\[3\].*\[2\]"),
+        ({"stride": [2]}, r"\[2\].*\[1\]"),
+        ({"device": "cuda"}, r"cuda:0.*cpu"),
+        ({"layout": mq.sparse_coo}, r"sparse_coo.*strided"),
+    ):
+        with pytest.raises(AssertionError, match=told):
+            check(x, **wrong)
+
+
+@pytest.mark.parametrize("kind", [mq.float16, mq.bfloat16])
+def test_F63_statistics_of_halves_are_floats_where_accelerators_keep_them(kind: mq.dtype) -> None:
+    for where, wanted in (("cpu", kind), ("cuda", mq.float32), ("meta", mq.float32)):
+        with mq.FakeTensorMode():
+            x = mq.empty(2, 3, dtype=kind, device=where)
+            made = mq.native_layer_norm(x, [3], None, None, 1e-5)
+        assert [t.dtype for t in made] == [kind, wanted, wanted]
+
+
+@pytest.fixture
+def lengths() -> mq.Tensor:
+    mode = mq.FakeTensorMode(shape_env=mq.symbolic.ShapeEnv())
+    return mode.from_tensor(mq.tensor([0, 2, 5]), static_shapes=True)
+
+
+def test_F77_a_nested_int_outlives_writes_and_epochs(lengths: mq.FakeTensor) -> None:
+    with lengths.fake_mode as mode:
+        n = lengths.get_nested_int()
+        lengths.add_(1)
+        mode.epoch += 1
+        again = lengths.get_nested_int()
+    assert again == n
+    assert hash(again) == hash(n)
+    assert mode.nt_tensor_id_counter == 1
+
+
+def test_F77_a_nested_int_is_compared_and_multiplied_no_more(lengths: mq.FakeTensor) -> None:
+    with lengths.fake_mode:
+        n, twice = lengths.get_nested_int(), lengths.get_nested_int(coeff=2)
+    assert n * 2 == twice != n
+    assert all(n >= k for k in (0, 1, 2))
+    with pytest.raises(ValueError, match="indeterminate"):
+        n >= 3  # noqa: B015  # it raises
+    with pytest.raises(AttributeError, match="ragged"):
+        n + 1
+
+
+def test_F77_a_nested_int_needs_the_mode_and_an_environment(
+    lengths: mq.FakeTensor, mode: mq.FakeTensorMode
+) -> None:
+    with pytest.raises(AssertionError, match="not active"):
+        lengths.get_nested_int()
+    with mode, pytest.raises(AssertionError, match="shape_env"):
+        mode.from_tensor(mq.tensor([0, 2])).get_nested_int()
+
+
 def test_F10_reading_a_number_is_data_dependent(mode: mq.FakeTensorMode) -> None:
     t = mode.from_tensor(mq.ones(3))
     for read in (lambda: t[0].item(), lambda: bool(t[0]), lambda: int(t[0]), lambda: t.tolist()):

@@ -24,6 +24,8 @@ from maquette.fake.tensor import FakeTensor
 
 # Imported when first asked for: few programs need them.
 _LATER = {
+    "FakeCopyMode": "maquette.fake.copying",
+    "CrossRefFakeMode": "maquette.fake.cross_reference",
     "CreationMeta": "maquette.fake.describe",
     "MetaConverter": "maquette.fake.meta_converter",
     "MetaStorageDesc": "maquette.fake.describe",
@@ -48,9 +50,11 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "CreationMeta",
+    "CrossRefFakeMode",
     "DataDependentOutputException",
     "DispatchCacheInfo",
     "DynamicOutputShapeException",
+    "FakeCopyMode",
     "FakeTensor",
     "FakeTensorConverter",
     "FakeTensorDeviceMismatchError",

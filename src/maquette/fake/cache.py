@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from maquette.core.layout import strided
-from maquette.core.remembered import evictions, zero_evictions
+from maquette.core.layout import sparse_coo, strided
+from maquette.core.remembered import epoch, evictions, remember, zero_evictions
 from maquette.dispatch.operator import OpOverload, resolve_anew, resolved_overloads
+from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.fake.call_sites import rendered_call
 from maquette.fake.tensor import tensors_in
-from maquette.library.infer import Outcome, infer, known
+from maquette.library.infer import Outcome, infer, key_function, known, shape_env_of
 from maquette.symbolic import SymBool, SymFloat
+from maquette.tensor.sparse import COMPRESSED
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
@@ -95,7 +97,7 @@ def cache_info() -> DispatchCacheInfo:
     known. An answer that an eager call put there counts as any other.
     """
     _count_from_now()
-    size = sum(len(op.infer_cache) for op in resolved_overloads())
+    size = sum(len(op.infer_cache) for op in resolved_overloads()) + len(_refusals)
     return DispatchCacheInfo(
         _counts.hits, _counts.misses, dict(_counts.bypasses), size, evictions()
     )
@@ -105,6 +107,7 @@ def cache_clear() -> None:
     """Forget all answers and set all counts to 0."""
     for op in resolved_overloads():
         op.infer_cache.clear()
+    _refusals.clear()
     _counts.zero()
     zero_evictions()
     _count_from_now()
@@ -132,16 +135,64 @@ def disable_fake_tensor_cache(mode: FakeTensorMode) -> Iterator[None]:
 # --- kernels that are watched --------------------------------------------------------
 
 
-def bypassing(kernel: Function, reason: str) -> Function:
-    """A kernel that never asks the cache, counted under ``reason`` where calls are counted."""
+Reason = str | Callable[[Sequence[object]], str]
+# Calls that passed the cache by for what their operator is or gave: known from the second on.
+_refusals: dict[Hashable, object] = {}
+
+
+def bypassing(kernel: Function, reason: Reason, op: OpOverload | None = None) -> Function:
+    """A kernel that never asks the cache, counted under ``reason`` where calls are counted.
+
+    op: given where the reason lies in the operator, so that a call adds to the size once.
+    """
     if not watching():
         return kernel
 
     def counted(ks: int, *params: object) -> object:
-        _counts.bypass(reason)
-        return kernel(ks, *params)
+        result = kernel(ks, *params)
+        _bypass(op, params, reason if isinstance(reason, str) else reason(params))
+        return result
 
     return counted
+
+
+def _bypass(op: OpOverload | None, params: Sequence[object], reason: str) -> None:
+    _counts.bypass(reason)
+    if op is None or shape_env_of(params) is not None:
+        return  # what an environment knows ends with it
+    with suppress(TypeError):  # something unhashable: a generator object, a script object
+        remember(_refusals, (op.name(), key_function(op)(*params)), True, epoch())
+
+
+def bypassing_if_sparse(op: OpOverload, kernel: Function) -> Function:
+    """A kernel by other operators; its own calls count where they give sparse tensors."""
+    if not watching():
+        return kernel
+
+    def counted(ks: int, *params: object) -> object:
+        result = kernel(ks, *params)
+        reason = _of_output(result)
+        if reason is not None and all(t.meta.layout is strided for t in tensors_in(params)):
+            _bypass(op, params, reason)
+        return result
+
+    return counted
+
+
+def _of_output(result: object) -> str | None:
+    layouts = [t.meta.layout for t in tensors_in((result,))]
+    if sparse_coo in layouts:
+        return "sparse output"
+    return "sparse compressed output" if any(kept in COMPRESSED for kept in layouts) else None
+
+
+def _of_operator(op: OpOverload) -> str | None:
+    """Why no call of an operator is served from the cache, if none is (F84)."""
+    if Tag.inplace_view in op.tags:
+        return "inplace view"
+    if any(a.is_write and a.kwarg_only for a in op._schema.arguments):
+        return "kwarg aliases output"
+    return None
 
 
 def watched(op: OpOverload, kernel: Function, uncached: Function) -> Function:
@@ -151,6 +202,7 @@ def watched(op: OpOverload, kernel: Function, uncached: Function) -> Function:
     """
     if not watching():
         return kernel
+    always = _of_operator(op)
 
     def counted(ks: int, *params: object) -> object:
         mode = _mode_of(params)
@@ -159,14 +211,20 @@ def watched(op: OpOverload, kernel: Function, uncached: Function) -> Function:
         if not mode.cache_enabled:
             return uncached(ks, *params)
         reason = _reason_to_bypass(params, mode)
-        if reason is not None:
-            _counts.bypass(reason)
-            return kernel(ks, *params)
+        if reason is not None or always is not None:
+            result = kernel(ks, *params)
+            _bypass(None if reason else op, params, reason or always or "")
+            return result
         found = known(op, params)
         if found is not None and mode.cache_crosscheck_enabled:
             _crosscheck(op, params, found)
+        env = shape_env_of(params)
+        made = None if env is None else env.symbols_made
         result = kernel(ks, *params)
-        _counts.answered(from_cache=found is not None)
+        if env is not None and env.symbols_made != made:
+            _counts.bypass("unrepresented symbol in output")
+        else:
+            _counts.answered(from_cache=found is not None)
         return result
 
     return counted
@@ -184,10 +242,16 @@ def _reason_to_bypass(params: Sequence[object], mode: FakeTensorMode) -> str | N
         if t.fake_mode is not mode:
             return "not our fake"
         if t.meta.layout is not strided:
-            return f"{t.meta.layout} tensor"
+            return layout_of((t,))
     if any(isinstance(p, (SymFloat, SymBool)) for p in params):
         return "symbolic shape"
     return None
+
+
+def layout_of(params: Sequence[object]) -> str:
+    """The reason of a call with a tensor that is not strided."""
+    layouts = [t.meta.layout for t in tensors_in(params)]
+    return f"{next(kept for kept in layouts if kept is not strided)} tensor"
 
 
 def _crosscheck(op: OpOverload, params: Sequence[object], found: Outcome) -> None:

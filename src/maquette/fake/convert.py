@@ -14,6 +14,7 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
+from maquette.fake.data import keep_data
 from maquette.fake.describe import counts_as_inference, safe_is_leaf
 from maquette.fake.memo import Memo
 from maquette.fake.symbols import Symbols, remember_value
@@ -80,6 +81,8 @@ class FakeTensorConverter:
         else:
             fake = self._make(t, symbols)
         self._tensors.remember(t, fake)
+        if self.copy_data:
+            keep_data(t, fake)
         history = t._ag
         if history is not None:
             if history.creation_meta and fake._base is not None:

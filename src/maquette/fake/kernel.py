@@ -24,7 +24,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
-from maquette.fake.cache import bypassing, watched
+from maquette.fake.cache import bypassing, bypassing_if_sparse, layout_of, watched
 from maquette.fake.call_sites import explain
 from maquette.fake.constants import constant_kernel, run_on_real_constants
 from maquette.fake.dynamic import result_with_unbacked
@@ -42,6 +42,8 @@ from maquette.fake.mode import (
     make_constant,
     on_preferred_device,
 )
+from maquette.fake.profiled import with_profiles
+from maquette.fake.real_tensors import with_real_data
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake, maker
 from maquette.library.arrays import build, resize_outputs
 from maquette.library.fakes import FAKE_RUNNER, running_fake
@@ -66,6 +68,10 @@ _new = object.__new__
 
 def fake_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     """The callable that serves Fake for ``op`` at the key set ``ks``."""
+    return with_profiles(op, with_real_data(op, _kernel_for(op, ks), by_parts=_parts(op, ks)))
+
+
+def _kernel_for(op: OpOverload, ks: int) -> Callable[..., object]:
     if ks & _SPARSE:
         return _on_parts(op, ks)
     plain = _plain_kernel(op, ks)
@@ -89,18 +95,18 @@ def _on_parts(op: OpOverload, ks: int) -> Callable[..., object]:
         with mode, AutoDispatchBelowAutograd():
             return below(low, *specifying_nothing(op, given))
 
-    return bypassing(kernel, "sparse layout")
+    return bypassing(kernel, layout_of)
 
 
 def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     if Tag.data_dependent_output in op.tags:
-        return bypassing(_unbacked(op), "data dependent output")
-    at_meta = op._kernels.get(DispatchKey.Meta)
-    if at_meta and at_meta[-1].speaks_operators:
-        return bypassing(_by_meta_kernel(op, at_meta[-1], ks), "non-builtin")
+        return bypassing(_unbacked(op), "data dependent output", op)
+    at_meta = _at_meta(op)
+    if at_meta is not None:
+        return bypassing(_by_meta_kernel(op, at_meta, ks), "non-builtin", op)
     if op.shape_rule is None:
         if Tag.dynamic_output_shape in op.tags:
-            return bypassing(_raising(op, DynamicOutputShapeException), "dynamic output shape")
+            return bypassing(_raising(op, DynamicOutputShapeException), "dynamic output shape", op)
         return _decomposed(op, ks)
     kinds = returns_of(op)
     inference = bool(ks & K.INFERENCE)
@@ -114,11 +120,16 @@ def _plain_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
 def _or_unbacked(op: OpOverload, plain: Callable[..., object]) -> Callable[..., object]:
     """A kernel whose shape rule has an answer for some arguments only (``index`` without masks)."""
 
+    def by_data(ks: int, *params: object) -> object:
+        return result_with_unbacked(op, *arguments_in_one_mode(op, params))
+
+    depending = bypassing(by_data, "dynamic output shape", op)
+
     def kernel(ks: int, *params: object) -> object:
         try:
             return plain(ks, *params)
         except DependsOnData:
-            result = result_with_unbacked(op, *arguments_in_one_mode(op, params))
+            result = depending(ks, *params)
             if result is not NotImplemented:
                 return result
             error = DynamicOutputShapeException(op)
@@ -153,6 +164,16 @@ def _raising(op: OpOverload, error: type[RuntimeError]) -> Callable[..., object]
 
 def _decomposed(op: OpOverload, ks: int) -> Callable[..., object]:
     """No shape rule: a definition by other operators, run on fakes; else a clear refusal."""
+    parts = _parts(op, ks)
+    if parts is not None:
+        return bypassing_if_sparse(op, _under_mode(op, parts))
+    return bypassing(without_rule(op), "non-builtin", op)
+
+
+def _parts(op: OpOverload, ks: int) -> Callable[..., object] | None:
+    """The definition of an operator by other operators, where that is what serves Fake."""
+    if op.shape_rule is not None or ks & _SPARSE or _UNKNOWN.intersection(op.tags) or _at_meta(op):
+        return None
     for alias in (
         DispatchKey.CompositeExplicitAutograd,
         DispatchKey.CompositeImplicitAutograd,
@@ -161,8 +182,17 @@ def _decomposed(op: OpOverload, ks: int) -> Callable[..., object]:
         if stack and stack[-1].speaks_operators:
             inner = stack[-1].factory(op, ks)
             assert inner is not None
-            return _under_mode(op, inner)
-    return bypassing(without_rule(op), "non-builtin")
+            return inner
+    return None
+
+
+_UNKNOWN = frozenset({Tag.data_dependent_output, Tag.dynamic_output_shape})
+
+
+def _at_meta(op: OpOverload) -> Kernel | None:
+    """The kernel at Meta, if it speaks operators."""
+    stack = op._kernels.get(DispatchKey.Meta)
+    return stack[-1] if stack and stack[-1].speaks_operators else None
 
 
 def _under_mode(op: OpOverload, inner: Callable[..., object]) -> Callable[..., object]:
@@ -216,8 +246,10 @@ def run_users_fake(
         return result
 
     if ks & K.CONSTANT:
-        return bypassing(constant_kernel(op, kernel, make_constant), "constant attribute")
-    return bypassing(kernel, "non-builtin")
+        served = bypassing(constant_kernel(op, kernel, make_constant), "constant attribute")
+    else:
+        served = bypassing(kernel, "non-builtin", op)
+    return with_profiles(op, with_real_data(op, served))
 
 
 def _check_fake(op: OpOverload, result: object, place: str) -> None:

@@ -1,4 +1,4 @@
-"""The kernel of ``lift_fresh`` at Fake: how `tensor(data)` enters a fake mode (F64).
+"""Kernels of their own at Fake: of ``lift_fresh``, how `tensor(data)` enters a fake mode (F64).
 
 A real tensor becomes a fake; one of at most one element keeps its value as the fake's constant, in
 a private clone that no observer of allocations sees.
@@ -15,8 +15,10 @@ from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.fake.cache import bypassing
 from maquette.fake.constants import LARGEST, running_for_real
+from maquette.fake.data import keep_data
 from maquette.fake.mode import FakeTensorMode, make_constant
 from maquette.fake.tensor import fresh_fake
+from maquette.library.registrations import find_overload
 from maquette.tensor.tensor import Tensor
 
 
@@ -26,7 +28,10 @@ def lifted(t: Tensor) -> Tensor:
     if t.fake_mode is not None or not isinstance(mode, FakeTensorMode):
         return t
     if t.meta.numel > LARGEST or t.meta.device.type == "meta":
-        return fresh_fake(mode, t.meta)
+        fake = fresh_fake(mode, t.meta)
+        if mode.propagate_real_tensors:
+            keep_data(t, fake)
+        return fake
     with running_for_real():
         value = t.clone()
     return make_constant(mode, value)
@@ -41,3 +46,18 @@ for _name in ("lift_fresh", "lift"):
     assert _packet is not None, "maquette.aten is imported before maquette.fake"
     for _overload in _packet.op_overloads():
         _overload.register(DispatchKey.Fake, Kernel(_kernel))
+
+
+def _counted(kernel: Kernel) -> Kernel:
+    """``kernel``, whose calls pass the cache by: their results hide whose memory they share."""
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object] | None:
+        made = kernel.factory(op, ks)
+        return None if made is None else bypassing(made, "unsafe view", op)
+
+    return Kernel(factory)
+
+
+_unsafe = find_overload("aten::_unsafe_view")
+assert _unsafe is not None, "maquette.aten is imported before maquette.fake"
+_unsafe.register(DispatchKey.Fake, _counted(_unsafe._kernels[DispatchKey.Fake][-1]))

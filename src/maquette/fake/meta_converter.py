@@ -10,19 +10,18 @@ from __future__ import annotations
 import contextlib
 import weakref
 from contextlib import AbstractContextManager
-from typing import Protocol, cast
+from typing import Protocol
 
 from maquette.core.device import device
 from maquette.core.device import meta as meta_device
-from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
 from maquette.fake.comparing import assert_eq, assert_metadata_eq
+from maquette.fake.data import keep_data
 from maquette.fake.describe import (
     MetaTensorDescriber,
     counts_as_inference,
-    is_sparse_any,
     safe_is_leaf,
 )
 from maquette.fake.exceptions import UnsupportedFakeTensorException
@@ -44,7 +43,7 @@ from maquette.symbolic import ShapeEnv
 from maquette.tensor.keys import ADINPLACE, CONJUGATE, NEGATIVE, keys_for
 from maquette.tensor.parameter import Parameter
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, from_storage, wrap
+from maquette.tensor.tensor import Tensor, wrap
 
 
 class Make(Protocol):
@@ -155,7 +154,7 @@ class _Conversion:
             expect_alike(made.meta.shape, grad.meta.shape)  # a guard, where both have symbols
             made._autograd().grad = grad
         if by.copy_data:
-            self._copy_data(t, made)
+            keep_data(t, made)
         if not unusual:
             assert_metadata_eq(assert_eq, t, made, skip_symbolic=True)
         return made
@@ -217,19 +216,6 @@ class _Conversion:
         base._viewed = True
         made._vc = base._version_counter()
         return made
-
-    def _copy_data(self, t: Tensor, made: Tensor) -> None:
-        """Keep the values beside the result: whole storages once, aliases sharing (M70)."""
-        if is_sparse_any(t):
-            made.real_tensor = t.clone()  # type: ignore[attr-defined]  # of PyTorch's fakes
-            return
-        if type(t) is not Tensor or t.meta.layout is not strided or t._storage.data is None:
-            return
-        kept = made._storage.__dict__
-        if "real_storage" not in kept:
-            kept["real_storage"] = t._storage.clone()
-        real = from_storage(cast(UntypedStorage, kept["real_storage"]), t.meta)
-        made.real_tensor = real  # type: ignore[attr-defined]  # of PyTorch's fakes
 
 
 def _parameter(made: Tensor) -> Tensor:

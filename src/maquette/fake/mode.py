@@ -23,9 +23,10 @@ from maquette.dispatch.tls import tls
 from maquette.fake import cache
 from maquette.fake.call_sites import current_stack
 from maquette.fake.config import config
-from maquette.fake.constants import Constants
+from maquette.fake.constants import Constants, running_for_real
 from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.dynamic import SizeMemos
+from maquette.fake.real_tensors import note_propagation
 from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
 from maquette.fake.unusual import check_dispatch
@@ -44,8 +45,10 @@ class FakeTensorMode:
     allow_non_fake_inputs: convert real tensors that reach an operator instead of refusing them.
     cache_enabled, cache_crosscheck_enabled: whether shape rules' answers are remembered, and
     whether each is checked against the rule when it is used again. prefer_device_type: the type of
-    device that wins where an operator's tensors are on devices of several types. The others as
-    PyTorch's; those whose default is None take it from `config`.
+    device that wins where an operator's tensors are on devices of several types.
+    propagate_real_tensors: keep data beside fakes and hold shape rules to it, without the cache;
+    generate_fake_kernels_from_real_mismatches: where they differ, believe the data (F97-F100). The
+    others as PyTorch's; those whose default is None take it from `config`.
     """
 
     _mode_key = TorchDispatchModeKey.FAKE
@@ -59,6 +62,9 @@ class FakeTensorMode:
         static_shapes: bool | None = None,
         export: bool = False,
         allow_meta: bool | None = None,
+        allow_unsafe_data_ptr_access: bool | None = None,
+        propagate_real_tensors: bool | None = None,
+        generate_fake_kernels_from_real_mismatches: bool | None = None,
         cache_enabled: bool | None = None,
         cache_crosscheck_enabled: bool | None = None,
         prefer_device_type: str | None = None,
@@ -68,25 +74,32 @@ class FakeTensorMode:
         self.shape_env = shape_env
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.export = export
-        self.allow_meta = config.allow_meta if allow_meta is None else allow_meta
+        self.allow_meta = _or(allow_meta, config.allow_meta)
+        self.allow_unsafe_data_ptr_access = _or(
+            allow_unsafe_data_ptr_access, config.allow_unsafe_data_ptr_access
+        )
+        self.propagate_real_tensors = _or(propagate_real_tensors, config.propagate_real_tensors)
+        self.generate_fake_kernels_from_real_mismatches = _or(
+            generate_fake_kernels_from_real_mismatches,
+            config.generate_fake_kernels_from_real_mismatches,
+        )
         self.allow_scalar_outputs = False
         self.prefer_device_type = prefer_device_type or config.prefer_device_type
         # Raised by whoever runs the same program again; what an operator memoised then expires.
         self.epoch = 0
         self.nt_tensor_id_counter = 0
         self._stack = current_stack(skip=2)
-        self._cache_enabled = config.cache_enabled if cache_enabled is None else cache_enabled
-        self._crosscheck = (
-            config.cache_crosscheck_enabled
-            if cache_crosscheck_enabled is None
-            else cache_crosscheck_enabled
-        )
+        self._cache_enabled = _or(cache_enabled, config.cache_enabled)
+        self._cache_enabled &= not self.propagate_real_tensors
+        self._crosscheck = _or(cache_crosscheck_enabled, config.cache_crosscheck_enabled)
         if self._crosscheck or not self._cache_enabled:
             cache.note_options(self)
         self.constants = Constants()
         self.size_memos = SizeMemos()
-        self.converter = FakeTensorConverter(self)
+        self.converter = FakeTensorConverter(self, copy_data=self.propagate_real_tensors)
         self._entered: list[tuple[FakeTensorMode | None, int]] = []
+        if self.propagate_real_tensors:
+            note_propagation(self)
 
     def __enter__(self) -> FakeTensorMode:
         st = tls.st
@@ -211,6 +224,10 @@ _counts: dict[FakeTensorMode, int] = {}
 _lock = threading.Lock()
 
 
+def _or(given: bool | None, default: bool) -> bool:
+    return default if given is None else given
+
+
 def _count(mode: FakeTensorMode, change: int) -> None:
     """Note that a thread enters a mode, or leaves it."""
     with _lock:
@@ -246,6 +263,9 @@ def make_constant(mode: object, value: Tensor) -> FakeTensor:
     assert isinstance(mode, FakeTensorMode)
     fake = fresh_fake(mode, value.meta)
     mode.constants.attach(fake, value)
+    if mode.propagate_real_tensors:
+        with running_for_real():
+            fake.real_tensor = value.clone()
     return fake
 
 

@@ -68,15 +68,21 @@ class SchemaCheckMode(TorchDispatchMode):
         kwargs = kwargs or {}
         self.ops.append(func._schema.name)
         given = list(_given(func, args, kwargs))
-        before = [[(t, t.meta, _copy(t)) for t in tensors_in((v,))] for _, v in given]
+        before = states_of([v for _, v in given])
         result = func(*args, **kwargs)
         if func._schema.name not in _EXEMPT:
-            returned = result if len(func._schema.returns) > 1 else (result,)
-            for (argument, _), states in zip(given, before, strict=True):
-                self._check_written(func, argument, states)
-                self._check_outputs(func, argument, [t for t, _, _ in states], returned)
-            _check_each_other(func, returned)
+            self.check(func, [a for a, _ in given], before, result)
         return result
+
+    def check(
+        self, op: OpOverload, arguments: Sequence[Argument], before: Sequence[Any], result: Any
+    ) -> None:
+        """Compare with the schema what a call wrote and gave; ``before``: its `states_of`."""
+        returned = result if len(op._schema.returns) > 1 else (result,)
+        for argument, states in zip(arguments, before, strict=True):
+            self._check_written(op, argument, states)
+            self._check_outputs(op, argument, [t for t, _, _ in states], returned)
+        _check_each_other(op, returned)
 
     def _check_written(self, op: OpOverload, argument: Argument, states: Sequence[Any]) -> None:
         if not any(_differs(*state) for state in states):
@@ -108,6 +114,11 @@ class SchemaCheckMode(TorchDispatchMode):
                     f"as {name}.view_as({name}), or declare it as written"
                 )
             self.aliasing.append(Aliasing(op._schema.name, name, f"output_{i}"))
+
+
+def states_of(values: Sequence[Any]) -> list[list[tuple[Tensor, Any, Tensor | None]]]:
+    """Each argument's tensors, with their metas and copies of their data as they are now."""
+    return [[(t, t.meta, _copy(t)) for t in tensors_in((v,))] for v in values]
 
 
 def _given(

@@ -7,6 +7,7 @@ private real clone of a value that is known (F64); the hidden key CONSTANT tells
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -17,12 +18,14 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, fake_keys_for
+from maquette.tensor.nested_ints import nested_int_of, nested_size
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from maquette.fake.call_sites import Stack
     from maquette.fake.mode import FakeTensorMode
+    from maquette.symbolic.nested_ints import NestedInt
 
 _new: Callable[[type[FakeTensor]], FakeTensor] = object.__new__
 INFERENCE_MASK = ~(ADINPLACE | K.AUTOGRAD)
@@ -36,6 +39,8 @@ class FakeTensor(Tensor):
 
     fake_mode: FakeTensorMode
     constant: Tensor | None
+    real_tensor: Tensor | None = None
+    """Its data, in a mode with ``propagate_real_tensors`` (F97)."""
     _debug_trace: Stack
     """Where it was made; only there while `config.debug` is on (F20)."""
 
@@ -47,6 +52,33 @@ class FakeTensor(Tensor):
         """The modelled device."""
         return self.meta.device
 
+    def data_ptr(self) -> int:
+        """There is no address: RuntimeError, unless the mode allows unsafe access (F9).
+
+        Then it is 0, with a warning, for programs that do nothing with it.
+        """
+        if not self.fake_mode.allow_unsafe_data_ptr_access:
+            raise RuntimeError(
+                f"Cannot access data pointer of Tensor (e.g. FakeTensor): {self!r} has no data. "
+                f"FakeTensorMode(allow_unsafe_data_ptr_access=True) lets it be 0"
+            )
+        warnings.warn("the data pointer of a fake tensor is 0: it has no data", stacklevel=2)
+        return 0
+
+    def get_nested_int(self, *, coeff: int = 1) -> NestedInt:
+        """The size of the ragged dimension whose offsets or lengths these are (F77).
+
+        The same for the life of the tensor, whatever is written to it. AssertionError outside the
+        mode, and in one without a shape environment.
+        """
+        mode = self.fake_mode
+        assert tls.st.fake_mode is not None, "get_nested_int: the tensor's mode is not active"
+        assert mode.shape_env is not None, "get_nested_int: the mode has no shape_env"
+        if nested_int_of(self) is None:
+            mode.nt_tensor_id_counter += 1
+        found = nested_size(self)
+        return found if coeff == 1 else found * coeff
+
     def _alias(self) -> FakeTensor:
         keys = self._keys
         other = make_fake(self.fake_mode, self.meta, self._storage, keys & NOT_INHERITED)
@@ -57,6 +89,9 @@ class FakeTensor(Tensor):
             other.constant = self.constant
             other._keys |= K.CONSTANT
             other.fake_mode.constants.track(other)
+        real = self.real_tensor
+        if real is not None:
+            other.real_tensor = real._alias()
         return other
 
 

@@ -275,7 +275,8 @@ class ShapeEnv(SymbolMaker):
             condition = form if real is True else negation(form) if real is False else None
             if condition is None:
                 condition = relation("==", cast(Poly, form), number(real))
-            self.guard_or_defer_runtime_assert(condition, f"propagate_real_tensors: {form}")
+            why = f"propagate_real_tensors: {text_of(form)}"
+            self.guard_or_defer_runtime_assert(condition, why)
             return real
         if self.settings.trace_asserts and producing.in_python_assert():
             self.guard_or_defer_runtime_assert(form, "Python assert")
@@ -283,12 +284,16 @@ class ShapeEnv(SymbolMaker):
         return self.refuse(form)
 
     def _real_value(self, form: Expr) -> Any:
-        if not self.real_values:
-            return None
+        return self.value_in_real_run(form) if self.real_values else None
+
+    def value_in_real_run(self, form: Expr) -> Any:
+        """The value with hints, and with real data's where only data could tell; None without."""
+        values = self.hints | self.real_values
         try:
-            return value_of(form, lambda s: self.hints.get(s) or self.real_values[s])
-        except KeyError:
-            return None
+            return value_of(form, values.__getitem__)
+        except (KeyError, ZeroDivisionError, OverflowError, ValueError):
+            current = self.facts.simplify(form)
+            return None if current is form else self.value_in_real_run(current)
 
     def refuse(self, form: Expr) -> NoReturn:
         """Raise the error of a question that only data could answer (F134)."""

@@ -23,6 +23,12 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import (
+    NO_OVERRIDE,
+    call_torch_function,
+    modes_are_active,
+    overrides_torch_function,
+)
 from maquette.tensor.arrays import array_over
 from maquette.tensor.backend import backend_of
 from maquette.tensor.keys import (
@@ -64,8 +70,13 @@ class FakeMode(Protocol):
 def deep_copy(self: Tensor, memo: Memo) -> Tensor:
     """A copy over new memory, aliasing the copies of what this aliases (T55, F11).
 
-    Raises RuntimeError for a tensor with history: only leaves are copied.
+    Raises RuntimeError for a tensor with history: only leaves are copied. A function mode, or a
+    class that overrides functions, is asked first.
     """
+    if modes_are_active() or overrides_torch_function(type(self)):
+        answer = call_torch_function(deep_copy, (self, memo), {})
+        if answer is not NO_OVERRIDE:
+            return cast(Tensor, answer)
     if not self.is_leaf:
         raise RuntimeError(
             f"Only Tensors created explicitly by the user (graph leaves) support the deepcopy "

@@ -94,6 +94,8 @@ def native_layer_norm_shape(
     check_floating("LayerNormKernelImpl", input)
     kept = input.ndim - len(normalized_shape)
     kind = parameter_dtype(input, (weight, bias))
+    if input.device.type != "cpu" and kind.itemsize < float32.itemsize:
+        kind = float32  # accelerators keep the statistics as they compute them
     stats = input.fresh(input.shape[:kept] + (1,) * len(normalized_shape), kind)
     return input.fresh(input.shape), stats, stats
 

@@ -1,0 +1,169 @@
+"""`CrossRefFakeMode`: real programs, each operator of which is repeated on fakes (F101)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from maquette.core.layout import strided
+from maquette.core.meta import TensorMeta
+from maquette.core.pytree import tree_leaves, tree_map
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.modes import TorchDispatchMode
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tags import Tag
+from maquette.fake.exceptions import MetadataMismatchError, UnsupportedFakeTensorException
+from maquette.fake.mode import FakeTensorMode
+from maquette.symbolic import ShapeEnv
+from maquette.tensor.tensor import Tensor
+
+# What makes tensors of plain data or storages has nothing to be repeated.
+_LEFT_OUT = frozenset({
+    "aten::lift_fresh", "aten::lift_fresh_copy", "aten::lift",
+    "aten::set_.source_Storage_storage_offset",
+})  # fmt: skip
+_UNLIKE = frozenset({Tag.dynamic_output_shape, Tag.inplace_view, Tag.data_dependent_output})
+
+
+class CrossRefFakeMode(TorchDispatchMode):
+    """Compares what operators give with what their shape rules say.
+
+    ignore_op_fn: which operators not to repeat. check_strides, check_aliasing: whether strides, and
+    memory that results share with arguments or each other, have to agree. only_check_ops_with_meta:
+    pass over operators that have no shape rule or fake implementation of their own. Raises
+    AssertionError for another number of results, MetadataMismatchError for another size, stride,
+    offset, dtype, requires_grad or sharing.
+    """
+
+    def __init__(
+        self,
+        ignore_op_fn: Callable[[OpOverload], bool] | None = None,
+        *,
+        check_strides: bool = True,
+        check_aliasing: bool = True,
+        only_check_ops_with_meta: bool = True,
+    ) -> None:
+        super().__init__()
+        self.ignore_op_fn = ignore_op_fn or (lambda op: False)
+        self.check_strides = check_strides
+        self.check_aliasing = check_aliasing
+        self.only_check_ops_with_meta = only_check_ops_with_meta
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = (tuple(args), dict(kwargs or {}))
+        repeated = self._on_fakes(func, given) if self._is_checked(func) else None
+        result = func(*given[0], **given[1])
+        if repeated is not None:
+            self._compare(func, (given, result), repeated)
+        return result
+
+    def _is_checked(self, op: OpOverload) -> bool:
+        if op.name() in _LEFT_OUT or self.ignore_op_fn(op) or _UNLIKE.intersection(op.tags):
+            return False
+        return not self.only_check_ops_with_meta or _has_rule(op)
+
+    def _on_fakes(self, op: OpOverload, given: Any) -> tuple[Any, Any] | None:
+        """The fakes of the arguments, and the result for them; None where there are none."""
+        try:
+            with FakeTensorMode(shape_env=ShapeEnv()) as mode, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the real call gives them
+
+                def fake_of(value: Any) -> Any:
+                    if not isinstance(value, Tensor):
+                        return value
+                    return mode.from_tensor(value, static_shapes=True)
+
+                fakes: Any = tree_map(fake_of, given)
+                return fakes, op(*fakes[0], **fakes[1])
+        except UnsupportedFakeTensorException:
+            return None
+
+    def _compare(self, op: OpOverload, real: tuple[Any, Any], fake: tuple[Any, Any]) -> None:
+        context = f"When comparing the output of {op} on FakeTensor and concrete Tensors, found"
+        results, fakes = tree_leaves(real[1]), tree_leaves(fake[1])
+        assert len(results) == len(fakes), (
+            f"{context} mismatch in number of returns {len(fakes)} != {len(results)}"
+        )
+        if self.check_aliasing:
+            _check_aliasing(context, real, fake)
+        for i, (r, f) in enumerate(zip(results, fakes, strict=True)):
+            assert isinstance(r, Tensor) == isinstance(f, Tensor), (
+                f"{context} mismatched number of tensor outputs: output {i} is {r!r}, {f!r} by the "
+                f"fake"
+            )
+            if isinstance(r, Tensor):
+                self._check_tensor(context, i if len(results) > 1 else None, r, f)
+
+    def _check_tensor(self, context: str, i: int | None, real: Tensor, fake: Any) -> None:
+        where = "" if i is None else f" for output[{i}]"
+        for fact, r, f in _facts(real, fake, strides=self.check_strides):
+            if r != f:
+                raise MetadataMismatchError(
+                    f"{context} mismatched tensor metadata{where}: {fact} is {r} for real, {f} by "
+                    f"the fake"
+                )
+
+
+def _has_rule(op: OpOverload) -> bool:
+    keys = (DispatchKey.Fake, DispatchKey.Meta)
+    return op.shape_rule is not None or any(op._kernels.get(key) for key in keys)
+
+
+def _facts(real: Tensor, fake: Tensor, *, strides: bool) -> list[tuple[str, object, object]]:
+    """What the two are like, by name; of memory only what elements can tell."""
+    r, f = real.meta, fake.meta
+    found: list[tuple[str, object, object]] = [
+        ("the size", tuple(r.shape), tuple(f.shape)),
+        ("the dtype", r.dtype, f.dtype),
+        ("the layout", r.layout, f.layout),
+        ("requires_grad", real.requires_grad, fake.requires_grad),
+    ]
+    if r.layout is strided and f.layout is strided and r.shape == f.shape:
+        found.append(("the storage offset", r.offset, f.offset))
+        if strides and r.numel > 0:
+            found.append(("the stride of dimensions larger than 1", _steps(r), _steps(f)))
+    return found
+
+
+def _steps(meta: TensorMeta) -> list[int]:
+    return [s for s, n in zip(meta.strides, meta.shape, strict=True) if n > 1]
+
+
+def _check_aliasing(context: str, real: tuple[Any, Any], fake: tuple[Any, Any]) -> None:
+    for name, relation in _RELATIONS.items():
+        r, f = relation(*real), relation(*fake)
+        if r != f:
+            raise MetadataMismatchError(f"{context} mismatch in {name} check {f} != {r}")
+
+
+def _memory(values: Any) -> list[int]:
+    tensors = [t for t in tree_leaves(values) if isinstance(t, Tensor)]
+    return [id(t._storage) for t in tensors if t.meta.layout is strided]
+
+
+def _share_with_inputs(given: Any, result: Any) -> bool:
+    return not set(_memory(given)).isdisjoint(_memory(result))
+
+
+def _are_inputs(given: Any, result: Any) -> bool:
+    inputs = {id(t) for t in tree_leaves(given) if isinstance(t, Tensor)}
+    return any(id(t) in inputs for t in tree_leaves(result) if isinstance(t, Tensor))
+
+
+def _share_with_each_other(given: Any, result: Any) -> bool:
+    memory = _memory(result)
+    return len(set(memory)) < len(memory)
+
+
+_RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "outputs_alias_inputs": _share_with_inputs,
+    "outputs_are_inputs": _are_inputs,
+    "outputs_alias_each_other": _share_with_each_other,
+}
