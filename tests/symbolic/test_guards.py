@@ -175,6 +175,8 @@ def test_F132_size_like_symbols_are_neither_0_nor_1(sizes: Any) -> None:
     assert str(u) == "u0"
     interval = sizes.env.bound_sympy(u.node.expr, size_oblivious=True)
     assert (interval.lower, interval.upper) == (2, 2)
+    told = sizes.env.bound_sympy(u.node.expr)
+    assert (told.lower, told.upper) == (0, 2)
 
 
 def test_F132_backed_sizes_may_be_asked_obliviously(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,16 @@ class Facts:
             found = UNKNOWN if low is None else ValueRange(low, INFINITY)
         return found
 
+    def shown_range_of(self, symbol: Symbol) -> ValueRange:
+        """The range as it is told: a size that only data tells may always be as large as 2 (F132).
+
+        Questions are answered by what is known, which may be less.
+        """
+        found = self.range_of(symbol)
+        if not symbol.is_unbacked or symbol not in self.size_like or found.upper >= 2:
+            return found
+        return ValueRange(found.lower, 2)
+
     def oblivious_range_of(self, symbol: Symbol) -> ValueRange:
         """The range in which a size-like symbol is neither 0 nor 1."""
         found = self.range_of(symbol)

@@ -520,7 +520,7 @@ class ShapeEnv(SymbolMaker):
     @property
     def var_to_range(self) -> dict[Any, ValueRange]:
         """The range of each symbol, for SymPy."""
-        return {_sympy(s): r for s, r in self.facts.ranges.items()}
+        return {_sympy(s): self.facts.shown_range_of(s) for s in self.facts.ranges}
 
     @property
     def backed_var_to_val(self) -> dict[Any, Any]:
@@ -555,9 +555,10 @@ class ShapeEnv(SymbolMaker):
     def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> ValueRange:
         """The interval of a SymPy expression."""
         form = self.facts.simplify(self.form_of(expr))
-        if isinstance(form, Poly):
+        shown = self.facts.shown_range_of
+        if isinstance(form, Poly) and all(shown(s) == self.facts.range_of(s) for s in form.symbols):
             return self.facts.bounds(form, oblivious=size_oblivious)
-        return bounds_of(form, self.facts.range_of)
+        return bounds_of(form, self.facts.oblivious_range_of if size_oblivious else shown)
 
     def get_axioms(
         self, symbols: Sequence[Any] | None = None, compute_hint: bool = False

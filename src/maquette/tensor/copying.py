@@ -22,12 +22,12 @@ from maquette.core.device import device
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
+from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
     call_torch_function,
     modes_are_active,
-    overrides_torch_function,
 )
 from maquette.tensor.arrays import array_over
 from maquette.tensor.backend import backend_of
