@@ -83,6 +83,20 @@ def test_F30_real_tensors_may_be_allowed() -> None:
     assert (a + mq.ones(2)).fake_mode is mode
 
 
+def test_F30_a_thread_may_overrule_the_modes(m: mq.FakeTensorMode) -> None:
+    allowing = mq.FakeTensorMode(allow_non_fake_inputs=True)
+    tls = mq.fake.fake_tensor_tls
+    a, real = allowing.from_tensor(mq.ones(2)), mq.ones(2)
+    try:
+        tls.allow_non_fake_inputs_override = False
+        with pytest.raises(AssertionError, match="convert all Tensors"):
+            a + real
+        tls.allow_non_fake_inputs_override = True
+        assert (m.from_tensor(real) + mq.ones(2)).fake_mode is m
+    finally:
+        tls.allow_non_fake_inputs_override = None
+
+
 def test_F31_metadata_of_a_real_tensor_is_never_changed(m: mq.FakeTensorMode) -> None:
     real = mq.ones(2, 3)
     for mode in (m, mq.FakeTensorMode(allow_non_fake_inputs=True)):
@@ -243,6 +257,38 @@ def test_F49_a_scalar_on_cpu_decides_no_device(m: mq.FakeTensorMode) -> None:
     with m:
         c, s = mq.empty(2, device="cuda"), mq.empty(())
         assert [str((a + b).device) for a, b in ((c, s), (s, c))] == ["cuda:0", "cuda:0"]
+
+
+def test_F50_the_error_holds_the_operator_and_both_devices(m: mq.FakeTensorMode) -> None:
+    with m:
+        first, second = mq.empty(2, device="cuda:0"), mq.empty(2, device="cuda:1")
+    with pytest.raises(mq.fake.FakeTensorDeviceMismatchError, match=r"cuda:0.*cuda:1") as caught:
+        first + second
+    error = caught.value
+    assert error.func is mq.ops.aten.add.Tensor
+    assert (str(error.common_device), str(error.device)) == ("cuda:0", "cuda:1")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda c, h: mq.cat([c, h]),
+        lambda c, h: c @ h.t(),
+        lambda c, h: mq.gather(c, 0, h.long()),
+        lambda c, h: mq.index_select(c, 0, h[0].long()),
+        lambda c, h: c.scatter(0, h.long(), c),
+        lambda c, h: mq.select_scatter(c, h[0], 0, 0),
+        lambda c, h: c.masked_fill(h > 0, 0),
+        lambda c, h: c.set_(h),
+        lambda c, h: mq.add(c, c, out=h),
+        lambda c, h: mq.nn.functional.conv2d(c.view(1, 1, 4, 5), h.view(1, 1, 4, 5)),
+    ],
+)
+def test_F50_so_do_other_operators(m: mq.FakeTensorMode, program) -> None:
+    with m:
+        c, h = mq.empty(4, 5, device="cuda"), mq.empty(4, 5)
+        with pytest.raises(mq.fake.FakeTensorDeviceMismatchError):
+            program(c, h)
 
 
 def test_F50_devices_that_differ_are_refused(m: mq.FakeTensorMode) -> None:

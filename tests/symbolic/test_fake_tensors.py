@@ -275,3 +275,16 @@ def test_F112_relaxed_constraints_allow_0_and_1(ms: mq.FakeTensorMode) -> None:
     int(x.shape[0])
     with pytest.raises(ConstraintViolationError, match="specialized it to be a constant"):
         env.produce_guards([x], ["x"], input_contexts=[context])
+
+
+def test_F117_sizes_asked_for_as_operators_are_plain(ms: mq.FakeTensorMode) -> None:
+    x = ms.from_tensor(mq.ones(3, 4))
+    assert (mq.ops.aten.size(x), mq.ops.aten.stride(x)) == ([3, 4], [4, 1])
+    assert [g.text for g in ms.shape_env.guards] == ["Eq(s0, 3)", "Eq(s1, 4)"]  # type: ignore[union-attr]
+
+
+def test_F4_a_mode_without_meta_tensors_makes_none() -> None:
+    with mq.FakeTensorMode(allow_meta=False):
+        with pytest.raises(AssertionError, match="meta tensors are not allowed"):
+            mq.rand(4, device="meta")
+        assert mq.rand(4).shape == (4,)

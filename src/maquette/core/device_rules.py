@@ -19,7 +19,19 @@ class PlacedOperand(Protocol):
 
 
 class DeviceMismatchError(RuntimeError):
-    """Tensors of one operation live on different devices."""
+    """Tensors of one operation live on different devices.
+
+    func: the operator, where a fake kernel raised it. common_device: where the tensors before it
+    live; device: where the one lives that is elsewhere.
+    """
+
+    def __init__(
+        self, message: str, common_device: device | None = None, device: device | None = None
+    ) -> None:
+        super().__init__(message)
+        self.func: object = None
+        self.common_device = common_device
+        self.device = device
 
 
 def common_device(op_name: str, metas: Iterable[PlacedOperand]) -> device:
@@ -42,7 +54,9 @@ def common_device(op_name: str, metas: Iterable[PlacedOperand]) -> device:
         elif not here_yields:
             raise DeviceMismatchError(
                 f"Expected all tensors to be on the same device, but found at least two devices, "
-                f"{found} and {here}! ({op_name}: move one of them with .to())"
+                f"{found} and {here}! ({op_name}: move one of them with .to())",
+                found,
+                here,
             )
     if found is None:
         raise ValueError(f"{op_name}: expected at least one tensor, got none")
@@ -63,5 +77,6 @@ def check_one_device(op_name: str, metas: Iterable[PlacedOperand]) -> None:
     if len(devices) > 1:
         raise DeviceMismatchError(
             f"Expected all tensors to be on the same device, but found at least two devices, "
-            f"{devices[0]} and {devices[1]}! ({op_name}: 0-dim cpu tensors are no exception here)"
+            f"{devices[0]} and {devices[1]}! ({op_name}: 0-dim cpu tensors are no exception here)",
+            *devices[:2],
         )

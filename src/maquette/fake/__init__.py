@@ -19,11 +19,18 @@ from maquette.fake.exceptions import (
     UnsupportedMutationAliasingException,
     UnsupportedOperatorException,
 )
-from maquette.fake.mode import FakeTensorMode, unset_fake_temporarily
+from maquette.fake.mode import (
+    FakeTensorMode,
+    FakeTensorTLS,
+    fake_tensor_tls,
+    unset_fake_temporarily,
+)
 from maquette.fake.tensor import FakeTensor
 
 # Imported when first asked for: few programs need them.
 _LATER = {
+    "assert_eq": "maquette.fake.comparing",
+    "assert_metadata_eq": "maquette.fake.comparing",
     "FakeCopyMode": "maquette.fake.copying",
     "CrossRefFakeMode": "maquette.fake.cross_reference",
     "CreationMeta": "maquette.fake.describe",
@@ -49,6 +56,8 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "assert_eq",
+    "assert_metadata_eq",
     "CreationMeta",
     "CrossRefFakeMode",
     "DataDependentOutputException",
@@ -59,6 +68,7 @@ __all__ = [
     "FakeTensorConverter",
     "FakeTensorDeviceMismatchError",
     "FakeTensorMode",
+    "FakeTensorTLS",
     "MetaConverter",
     "MetaStorageDesc",
     "MetaTensorDesc",
@@ -70,6 +80,7 @@ __all__ = [
     "config",
     "detect_fake_mode",
     "disable_fake_tensor_cache",
+    "fake_tensor_tls",
     "is_fake",
     "maybe_get_fake_mode",
     "safe_grad",

@@ -70,7 +70,7 @@ class _Counts:
 
 _counts = _Counts()
 _counting = [False]
-# Modes whose cache is off or cross-checked.
+# Modes whose cache is off or cross-checked, or whose results may not be meta tensors.
 _particular: weakref.WeakSet[FakeTensorMode] = weakref.WeakSet()
 
 
@@ -82,7 +82,7 @@ def watching() -> bool:
 def note_options(mode: FakeTensorMode) -> None:
     """Have the kernels that serve Fake heed the cache options of ``mode``."""
     before = watching()
-    if mode.cache_enabled and not mode.cache_crosscheck_enabled:
+    if mode.cache_enabled and not mode.cache_crosscheck_enabled and mode.allow_meta:
         _particular.discard(mode)
     else:
         _particular.add(mode)
@@ -208,6 +208,8 @@ def watched(op: OpOverload, kernel: Function, uncached: Function) -> Function:
         mode = _mode_of(params)
         if mode is None:
             return kernel(ks, *params)  # it will refuse the call
+        if not mode.allow_meta:
+            return _not_meta(op, uncached(ks, *params))
         if not mode.cache_enabled:
             return uncached(ks, *params)
         reason = _reason_to_bypass(params, mode)
@@ -228,6 +230,15 @@ def watched(op: OpOverload, kernel: Function, uncached: Function) -> Function:
         return result
 
     return counted
+
+
+def _not_meta(op: OpOverload, result: object) -> object:
+    """The result of a call in a mode without meta tensors (F4)."""
+    for t in tensors_in((result,)):
+        assert t.meta.device.type != "meta", (
+            f"{op}: meta tensors are not allowed in this mode, but the result is {t.meta}"
+        )
+    return result
 
 
 def _mode_of(params: Sequence[object]) -> FakeTensorMode | None:

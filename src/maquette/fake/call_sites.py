@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Protocol, cast
 
+from maquette.core.device_rules import DeviceMismatchError
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
@@ -71,6 +72,8 @@ def explain(error: BaseException, op: OpOverload, params: Sequence[object]) -> N
     if isinstance(missed, KeyError) and missed.__traceback__ is not None:
         if missed.__traceback__.tb_frame.f_code.co_filename.startswith("<maquette"):
             error.__context__ = None
+    if isinstance(error, DeviceMismatchError) and error.func is None:
+        error.func = op
     if getattr(error, "__notes__", None):
         return  # an operator within it has said so
     where = [f"  in fake mode: {rendered_call(op, params)}"]

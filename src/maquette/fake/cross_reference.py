@@ -15,6 +15,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.fake.exceptions import MetadataMismatchError, UnsupportedFakeTensorException
 from maquette.fake.mode import FakeTensorMode
+from maquette.fake.to_real import try_convert_fake_to_real
 from maquette.symbolic import ShapeEnv
 from maquette.tensor.tensor import Tensor
 
@@ -24,6 +25,9 @@ _LEFT_OUT = frozenset({
     "aten::set_.source_Storage_storage_offset",
 })  # fmt: skip
 _UNLIKE = frozenset({Tag.dynamic_output_shape, Tag.inplace_view, Tag.data_dependent_output})
+
+
+__all__ = ["CrossRefFakeMode", "MetadataMismatchError", "try_convert_fake_to_real"]
 
 
 class CrossRefFakeMode(TorchDispatchMode):

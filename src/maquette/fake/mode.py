@@ -92,7 +92,7 @@ class FakeTensorMode:
         self._cache_enabled = _or(cache_enabled, config.cache_enabled)
         self._cache_enabled &= not self.propagate_real_tensors
         self._crosscheck = _or(cache_crosscheck_enabled, config.cache_crosscheck_enabled)
-        if self._crosscheck or not self._cache_enabled:
+        if self._crosscheck or not self._cache_enabled or not self.allow_meta:
             cache.note_options(self)
         self.constants = Constants()
         self.size_memos = SizeMemos()
@@ -311,6 +311,23 @@ def _to_type(p: object, to: device) -> object:
     return p
 
 
+class FakeTensorTLS(threading.local):
+    """What a thread says of all modes.
+
+    allow_non_fake_inputs_override: True or False in the place of every mode's
+    ``allow_non_fake_inputs``; None leaves that to the modes.
+    """
+
+    allow_non_fake_inputs_override: bool | None = None
+
+
+fake_tensor_tls = FakeTensorTLS()
+
+
+def _allows_real_tensors(mode: FakeTensorMode) -> bool:
+    return _or(fake_tensor_tls.allow_non_fake_inputs_override, mode.allow_non_fake_inputs)
+
+
 def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
     if isinstance(p, Tensor):
         if p.fake_mode is mode:
@@ -320,14 +337,14 @@ def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
                 f"{op}: operators that change the metadata of their argument take fakes of the "
                 f"mode alone, whatever it allows. Found {p.meta}; mode.from_tensor(t) converts it"
             )
-        if mode.allow_non_fake_inputs:
+        if _allows_real_tensors(mode):
             return mode.from_tensor(p, static_shapes=True)
         if p.fake_mode is not None:
             raise AssertionError(
                 f"{op}: Mixing fake modes is not supported: got tensors of {mode} and {p.fake_mode}"
             )
         raise AssertionError(
-            f"{op}: please convert all Tensors to FakeTensors first or instantiate FakeTensorMode "
+            f"{op}: Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode "
             f"with 'allow_non_fake_inputs'. Found the real tensor {p.meta}; "
             f"mode.from_tensor(t) converts it"
         )

@@ -14,6 +14,7 @@ from maquette.autograd.engine import current_run
 from maquette.autograd.node import Node
 from maquette.core.determinism import Determinism
 from maquette.core.errors import check
+from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.tls import tls
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -31,6 +32,11 @@ def _storage_address(t: Tensor) -> int:
 
 
 _storage_id = _storage_address
+
+
+def _dispatch_key_set(t: Tensor) -> str:
+    """The keys of a tensor, as PyTorch writes them."""
+    return repr(DispatchKeySet.from_raw_repr(t._keys))
 
 
 def _data_address(t: Tensor) -> int:
@@ -137,6 +143,7 @@ __all__ = [
     "_DisableFuncTorch",
     "_WeakTensorRef",
     "_current_autograd_node",
+    "_dispatch_key_set",
     "_current_graph_task_id",
     "_data_address",
     "_get_deterministic_fill_uninitialized_memory",

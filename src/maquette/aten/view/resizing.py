@@ -9,7 +9,7 @@ import numpy as np
 
 from maquette.aten.common.batching_forms import to_front
 from maquette.core.determinism import Determinism, left_unset
-from maquette.core.device_rules import any_elsewhere
+from maquette.core.device_rules import any_elsewhere, check_one_device
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
 from maquette.core.layout import memory_format as MemoryFormat
@@ -186,6 +186,14 @@ def _set_storage(
     stride: Ints,
 ) -> None:
     source = _bytes_of(source, self.meta.dtype)
+    where = source.device
+    check(
+        where == self.meta.device,
+        lambda: (
+            f'Attempted to set the storage of a tensor on device "{self.meta.device}" to a storage '
+            f'on different device "{where}". Use .to(), which copies'
+        ),
+    )
     meta = TensorMeta.of(
         self.meta.dtype, size, stride or None, storage_offset, source.device, self.meta.layout
     )
@@ -239,6 +247,7 @@ def _check_same_dtype(self: Tensor, source: Tensor) -> None:
 
 
 def _set_tensor(self: Tensor, source: Tensor) -> None:
+    check_one_device("aten::set_", (self.meta, source.meta))
     _check_same_dtype(self, source)
     _replace(self, source.meta, source._storage)
 

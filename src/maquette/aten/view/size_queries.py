@@ -16,6 +16,11 @@ sym_size.explicit(lambda self: list(self.meta.shape))
 sym_stride = define("aten::sym_stride(Tensor self) -> SymInt[]")
 sym_stride.describe("The stride of a dimension, a symbol where it is one.")
 sym_stride.explicit(lambda self: list(self.meta.strides))
+# The lists are of plain ints: symbols among them specialize.
+define("aten::size(Tensor self) -> int[]").composite(lambda self: [int(n) for n in self.meta.shape])
+define("aten::stride(Tensor self) -> int[]").composite(
+    lambda self: [int(n) for n in self.meta.strides]
+)
 for _page in (sym_size, sym_stride):
     _page.nondifferentiable()
 

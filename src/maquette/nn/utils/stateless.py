@@ -100,6 +100,37 @@ def _tied(module: Module, values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: Tensors,
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> Iterator[None]:
+    """In the block the members have these values, by dotted name; as in `functional_call`.
+
+    What the block assigns to them instead is put into ``parameters_and_buffers``, if that is a
+    dict. stack_weights: taken, and no difference: members come back as they were.
+    """
+    values = dict(parameters_and_buffers)
+    if strict:
+        _check_names(module, values)
+    if tie_weights:
+        values = _tied(module, values)
+    with _replaced(module, values):
+        yield
+        if isinstance(parameters_and_buffers, dict):
+            _take_back(module, parameters_and_buffers)
+
+
+def _take_back(module: Module, values: dict[str, Tensor]) -> None:
+    """Note what stands in the place of the values now."""
+    for path in values:
+        owner_path, _, name = path.rpartition(".")
+        values[path] = getattr(module.get_submodule(owner_path), name)
+
+
+@contextmanager
 def _replaced(module: Module, values: Tensors) -> Iterator[None]:
     found = []
     members = dict(module.named_modules(remove_duplicate=False))

@@ -16,6 +16,7 @@ from maquette.fx.interpreter import Interpreter
 from maquette.symbolic import *  # noqa: F403 — this module is that one by another name
 from maquette.symbolic import (
     ShapeEnv,
+    SymFloat,
     SymInt,
     constrain_range,
     sym_and,
@@ -69,14 +70,36 @@ def safe_expand(r: Any) -> Any:
 
 
 def check_consistent(new: Any, old: Any) -> None:
-    """Hold two tensors, or two numbers, to be of equal shape and value."""
+    """Hold two tensors to be of equal shape, two numbers to be equal; other values may differ.
+
+    RuntimeError unless they are.
+    """
     if hasattr(new, "shape"):
-        assert new.ndim == old.ndim, f"{new.ndim} and {old.ndim} dimensions"
+        different = functools.partial("{} != {} (old != new)".format, old.shape, new.shape)
+        _symbolic.check(new.ndim == old.ndim, different)
         for a, b in zip(new.shape, old.shape, strict=True):
-            _symbolic.check(a == b, functools.partial("{} != {} (old)".format, b, a))
-    else:
+            _symbolic.check(a == b, different)
+    elif isinstance(new, (int, float, SymInt, SymFloat)) and not isinstance(new, bool):
         assert type(new) is type(old), f"{type(new)} and {type(old)}"
-        _symbolic.check(new == old, lambda: f"{old} != {new} (old)")
+        _symbolic.check(new == old, lambda: f"{old} != {new} (old != new)")
+
+
+def _lru_cache(fn: Callable[..., Any], maxsize: int | None = None) -> Any:
+    """A method of an environment whose answers are kept until that learns something."""
+    cached: Any = functools.lru_cache(maxsize)(fn)
+    known = [None]
+
+    @functools.wraps(fn)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        version = self._get_key()
+        if known[0] != version:
+            cached.cache_clear()
+            known[0] = version
+        return cached(self, *args, **kwargs)
+
+    made: Any = wrapper
+    made.cache_info, made.cache_clear = cached.cache_info, cached.cache_clear
+    return made
 
 
 def is_accessor_node(node: Any) -> bool:

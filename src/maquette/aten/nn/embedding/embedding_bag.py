@@ -143,7 +143,9 @@ def _forward(name: str, tags: list[Tag], *, requires_grad: bool) -> OperatorPage
 
     # Results are on the device of the weight, of the indices, or of the offsets (F57).
     page.any_device(
-        when=lambda weight, indices, offsets, *rest: any_elsewhere((weight, indices, offsets))
+        when=lambda weight, indices, offsets, *rest: (
+            weight.device.type == "meta" or any_elsewhere((weight, indices, offsets))
+        )
     )
     return page
 

@@ -1,0 +1,79 @@
+"""`torch._functorch.config`: the settings of fake tensors, by attribute or `patch`.
+
+Each is an attribute of `maquette.fake.config` under a longer name. Other settings are kept and not
+used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+
+from maquette.fake.config import config
+
+_OURS = {
+    "fake_tensor_allow_meta": "allow_meta",
+    "fake_tensor_allow_unsafe_data_ptr_access": "allow_unsafe_data_ptr_access",
+    "fake_tensor_prefer_device_type": "prefer_device_type",
+    "fake_tensor_propagate_real_tensors": "propagate_real_tensors",
+    "generate_fake_kernels_from_real_mismatches": "generate_fake_kernels_from_real_mismatches",
+}
+
+
+_former: dict[str, object] = {}
+
+
+class _Settings(ModuleType):
+    """The module; reading or writing a setting of fakes is reading or writing that one."""
+
+    def __getattr__(self, name: str) -> object:
+        if name in _OURS:
+            return getattr(config, _OURS[name])
+        raise AttributeError(f"torch._functorch.config: there is no setting {name!r}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _OURS:
+            _former[name] = getattr(config, _OURS[name])
+            setattr(config, _OURS[name], value)
+        else:
+            super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        # `unittest.mock.patch` does so in the end: the value before the last comes back.
+        if name in _OURS:
+            setattr(config, _OURS[name], _former[name])
+        else:
+            super().__delattr__(name)
+
+
+functionalize_rng_ops = False
+donated_buffer = False
+activation_memory_budget = 1.0
+debug_assert = False
+view_replay_for_aliased_outputs = True
+
+
+@contextmanager
+def patch(
+    name: str | Mapping[str, object] | None = None, value: object = None, **changes: object
+) -> Iterator[None]:
+    """Change settings in the block: one by its name, several by a dict or by keywords."""
+    wanted = dict(changes)
+    if isinstance(name, str):
+        wanted[name] = value
+    elif name is not None:
+        wanted.update(name)
+    module = sys.modules[__name__]
+    before = {key: getattr(module, key) for key in wanted}
+    for key, new in wanted.items():
+        setattr(module, key, new)
+    try:
+        yield
+    finally:
+        for key, former in before.items():
+            setattr(module, key, former)
+
+
+sys.modules[__name__].__class__ = _Settings
