@@ -34,6 +34,8 @@ from maquette.symbolic.ranges import value_of
 
 checker = conformance.load_checker()
 KINDS = ("hinted", "unbacked", "program")
+#: Guards by what became of them, and other sizes by what the guards said of them.
+SIZES: Counter[str] = Counter()
 
 
 class Difference(Exception):
@@ -149,6 +151,73 @@ def check(case: dict[str, Any], unbacked: bool) -> None:
     for guard in env.guards:
         if evaluated(guard.form, values) is not True:
             raise Difference(f"the guard {guard.text} does not hold at the recorded sizes")
+    SIZES["guards that hold at the recorded sizes"] += len(env.guards)
+    if not unbacked:
+        check_other_sizes(op, params, answer, env)
+
+
+def check_other_sizes(op: Any, params: Sequence[Any], answer: Any, env: ShapeEnv) -> None:
+    """Raise Difference if guards allow sizes at which the answer is another one."""
+    guards = [g.form for g in env.guards]
+    guards += [a.form for asserts in env.deferred.values() for a in asserts]
+    failing: set[Any] = set()
+    changed: set[Any] = set()
+    for values in other_sizes(env):
+        failed = [g for g in guards if evaluated(g, values) is not True]
+        failing.update(failed)
+        real = plain_answer(op, params, values)
+        same = real is not None and real == told_answer(answer, values)
+        if not failed and not same:
+            sizes = {s.name: values[s] for s in env.hints}
+            raise Difference(f"the guards allow {sizes}, where the answer is {real}")
+        if failed and not same:
+            changed.update(failed)
+        SIZES["allowed" if not failed else "ruled out" if same else "ruled out rightly"] += 1
+    SIZES["guards that fail where the result changes"] += len(changed)
+    SIZES["guards that fail at some other size"] += len(failing)
+
+
+def told_answer(answer: Any, values: dict[Any, int]) -> list[TensorMeta] | None:
+    """What the symbolic answer says of plain sizes; None if those make no tensors."""
+    try:
+        return [plain_meta(m, values) for m in metas_of(answer)]
+    except RuntimeError:  # a negative size or offset
+        return None
+
+
+def other_sizes(env: ShapeEnv) -> Iterator[dict[Any, int]]:
+    """The hints with one size changed, and with all."""
+    for symbol, hint in env.hints.items():
+        for size in dict.fromkeys((hint + 1, hint - 1, 2 * hint, 2, 7)):
+            if size >= 2 and size != hint:
+                yield {**env.hints, symbol: size}
+    yield {s: 2 * hint for s, hint in env.hints.items()}
+    yield {s: hint + 1 for s, hint in env.hints.items()}
+
+
+def plain_meta(meta: TensorMeta, values: dict[Any, int]) -> TensorMeta:
+    """A meta with the sizes that symbols have."""
+
+    def plain(size: Any) -> int:
+        return evaluated(size.node.current, values) if isinstance(size, SymInt) else int(size)
+
+    shape, strides = tuple(map(plain, meta.shape)), tuple(map(plain, meta.strides))
+    return TensorMeta.of(meta.dtype, shape, strides, plain(meta.offset), meta.device, meta.layout)
+
+
+def plain_answer(op: Any, params: Sequence[Any], values: dict[Any, int]) -> list[TensorMeta] | None:
+    """What the rule gives at plain sizes; None if it refuses them."""
+    mode = mq.FakeTensorMode()
+
+    def at(value: Any) -> Any:
+        if isinstance(value, mq.Tensor):
+            return fresh_fake(mode, plain_meta(value.meta, values))
+        return tuple(map(at, value)) if isinstance(value, tuple) else value
+
+    try:
+        return list(metas_of(infer(op, list(map(at, params))).value))
+    except Exception:  # noqa: BLE001 — any refusal counts
+        return None
 
 
 def evaluated(form: Any, values: dict[Any, Any]) -> Any:
@@ -263,6 +332,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{o} {counts[kind, o]}" for o in ("wrong", "assumes strides", "asks", "refuses")
         )
         print(f"{kind}: {right}/{total} right ({right / max(total, 1):.1%}); {rest}")
+    for what, count in sorted(SIZES.items()):
+        print(f"{what}: {count}")
     return int(any(counts[kind, "wrong"] for kind in KINDS))
 
 

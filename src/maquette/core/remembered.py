@@ -72,6 +72,16 @@ def forget(*tables: Table) -> None:
             table.clear()
 
 
+def forget_answers(*tables: Table) -> None:
+    """Empty tables, and those of all pure functions; nothing that was in them stays in memory."""
+    forget(*tables)
+    with _lock:
+        forget(*{id(t): t for t, _ in _queue if isinstance(t, _Answers)}.values())
+        standing = [(table, key) for table, key in _queue if key in table]
+        _queue.clear()
+        _queue.extend(standing)
+
+
 class _Answers(dict[Any, Any]):
     """The table of one function: an answer that is not there is computed."""
 

@@ -15,7 +15,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from maquette.core.layout import sparse_coo, strided
-from maquette.core.remembered import epoch, evictions, remember, zero_evictions
+from maquette.core.remembered import (
+    epoch,
+    evictions,
+    forget_answers,
+    remember,
+    zero_evictions,
+)
 from maquette.dispatch.operator import OpOverload, resolve_anew, resolved_overloads
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
@@ -105,9 +111,7 @@ def cache_info() -> DispatchCacheInfo:
 
 def cache_clear() -> None:
     """Forget all answers and set all counts to 0."""
-    for op in resolved_overloads():
-        op.infer_cache.clear()
-    _refusals.clear()
+    forget_answers(_refusals, *[op.infer_cache for op in resolved_overloads()])
     _counts.zero()
     zero_evictions()
     _count_from_now()

@@ -287,6 +287,8 @@ def _general(
                     raise
                 outcome = ask(op, moved)
             return from_outcome(op, kinds, outcome, given, mode)
+        except DependsOnData:
+            raise  # an answer, not yet an error
         except Exception as error:
             explain(error, op, params)
             raise
