@@ -187,12 +187,13 @@ def told_answer(answer: Any, values: dict[Any, int]) -> list[TensorMeta] | None:
 
 def other_sizes(env: ShapeEnv) -> Iterator[dict[Any, int]]:
     """The hints with one size changed, and with all."""
-    for symbol, hint in env.hints.items():
+    hints: dict[Any, Any] = dict(env.hints)
+    for symbol, hint in hints.items():
         for size in dict.fromkeys((hint + 1, hint - 1, 2 * hint, 2, 7)):
             if size >= 2 and size != hint:
-                yield {**env.hints, symbol: size}
-    yield {s: 2 * hint for s, hint in env.hints.items()}
-    yield {s: hint + 1 for s, hint in env.hints.items()}
+                yield {**hints, symbol: size}
+    yield {s: 2 * hint for s, hint in hints.items()}
+    yield {s: hint + 1 for s, hint in hints.items()}
 
 
 def plain_meta(meta: TensorMeta, values: dict[Any, int]) -> TensorMeta:

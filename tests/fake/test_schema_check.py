@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import maquette as mq
-from maquette.fake.schema_check import Aliasing, Mutation, SchemaCheckMode
+from maquette.fake.real.schema_check import Aliasing, Mutation, SchemaCheckMode
 
 
 @pytest.fixture

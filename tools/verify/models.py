@@ -4,8 +4,9 @@
 
 Each model has sizes of its own and is planned for a training step; every fourth is made in a mode
 with an environment. Prints the resident memory after each tenth: as it is, which grows until the
-bound on remembered answers is reached, and with those forgotten. Fails if anything of a model outlives its plan, or if memory grows by more than 2 % from
-the first tenth, when all code has run and been loaded, to the last.
+bound on remembered answers is reached, and with those forgotten. Fails if anything of a model
+outlives its plan, or if memory grows by more than 2 % from the first tenth, when all code has run
+and been loaded, to the last.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import ctypes
 import gc
 import resource
 import sys
+from typing import Any
 
 import maquette as mq
 from maquette import nn
@@ -53,7 +55,11 @@ def planned(n: int) -> int:
     with mq.FakeTensorMode(shape_env=ShapeEnv() if n % 4 == 0 else None):
         made = model(n)
         x = mq.empty(2, 6 + n % 7, 8 * (n % 40 + 4)) if n % 2 else mq.empty(2, 3, 24, 24)
-    return plan(made, (x,), train=True, loss=lambda y: y.sum(), optimizer="adamw").peak_bytes
+    return plan(made, (x,), train=True, loss=_loss, optimizer="adamw").peak_bytes
+
+
+def _loss(y: Any) -> Any:
+    return y.sum()
 
 
 def main(total: int) -> int:

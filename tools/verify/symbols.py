@@ -4,9 +4,10 @@
 
 One mode and one environment run a program whose sizes are symbols again and again: what was seen
 before, slices at ever other places (whose sizes are other expressions, up to `PLACES` of them), and
-results whose sizes only data tells. After each tenth the processor's time an operator and the resident memory
-are printed. Fails if the last tenth takes 10 % longer than the second, which is the first where all
-has been seen before, best of three, or if memory grows by more than 3 % in the last half.
+results whose sizes only data tells. After each tenth the processor's time an operator and the
+resident memory are printed. Fails if the last tenth takes 10 % longer than the second, which is the
+first where all has been seen before, best of three, or if memory grows by more than 3 % in the last
+half.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python tools/verify/threads.py [OPERATORS_A_THREAD]
 
 Every thread runs its own program on shapes that it shares with some of the others, forward and
-backward, static and symbolic, registers and takes away operators of its own, and checks each result.
-Fails if a thread sees a wrong shape or another thread's mode, if the cache's counts do not add up, or
-if the environment names a symbol twice.
+backward, static and symbolic, registers and takes away operators of its own, and checks each
+result. Fails if a thread sees a wrong shape or another thread's mode, if the cache's counts do not
+add up, or if the environment names a symbol twice.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _LATER = {
     "assert_eq": "maquette.fake.comparing",
     "assert_metadata_eq": "maquette.fake.comparing",
     "FakeCopyMode": "maquette.fake.copying",
-    "CrossRefFakeMode": "maquette.fake.cross_reference",
+    "CrossRefFakeMode": "maquette.fake.real.cross_reference",
     "CreationMeta": "maquette.fake.describe",
     "MetaConverter": "maquette.fake.meta_converter",
     "MetaStorageDesc": "maquette.fake.describe",
@@ -43,7 +43,7 @@ _LATER = {
     "maybe_get_fake_mode": "maquette.fake.detecting",
     "safe_grad": "maquette.fake.describe",
     "safe_is_leaf": "maquette.fake.describe",
-    "try_convert_fake_to_real": "maquette.fake.to_real",
+    "try_convert_fake_to_real": "maquette.fake.real.to_real",
 }
 
 

@@ -43,7 +43,7 @@ from maquette.fake.mode import (
     on_preferred_device,
 )
 from maquette.fake.profiled import with_profiles
-from maquette.fake.real_tensors import with_real_data
+from maquette.fake.real.propagation import with_real_data
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake, maker
 from maquette.library.arrays import build, resize_outputs
 from maquette.library.fakes import FAKE_RUNNER, running_fake

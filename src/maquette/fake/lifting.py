@@ -15,8 +15,8 @@ from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.fake.cache import bypassing
 from maquette.fake.constants import LARGEST, running_for_real
-from maquette.fake.data import keep_data
 from maquette.fake.mode import FakeTensorMode, make_constant
+from maquette.fake.real.data import keep_data
 from maquette.fake.tensor import fresh_fake
 from maquette.library.registrations import find_overload
 from maquette.tensor.tensor import Tensor

@@ -18,7 +18,6 @@ from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
 from maquette.fake.comparing import assert_eq, assert_metadata_eq
-from maquette.fake.data import keep_data
 from maquette.fake.describe import (
     MetaTensorDescriber,
     counts_as_inference,
@@ -26,6 +25,7 @@ from maquette.fake.describe import (
 )
 from maquette.fake.exceptions import UnsupportedFakeTensorException
 from maquette.fake.memo import Memo
+from maquette.fake.real.data import keep_data
 from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fake_view
 from maquette.fake.unusual import (

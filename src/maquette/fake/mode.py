@@ -26,7 +26,7 @@ from maquette.fake.config import config
 from maquette.fake.constants import Constants, running_for_real
 from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.dynamic import SizeMemos
-from maquette.fake.real_tensors import note_propagation
+from maquette.fake.real.propagation import note_propagation
 from maquette.fake.symbols import Symbols
 from maquette.fake.tensor import FakeTensor, fresh_fake, tensors_in
 from maquette.fake.unusual import check_dispatch

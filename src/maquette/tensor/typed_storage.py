@@ -97,10 +97,6 @@ class TypedStorage:
         """Address of the first element."""
         return self._untyped.data_ptr()
 
-    @property
-    def _cdata(self) -> int:
-        return self._untyped._cdata
-
     def get_device(self) -> int:
         """The number of the device; -1 on the cpu."""
         return self._untyped.get_device()

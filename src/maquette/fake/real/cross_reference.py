@@ -15,7 +15,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.fake.exceptions import MetadataMismatchError, UnsupportedFakeTensorException
 from maquette.fake.mode import FakeTensorMode
-from maquette.fake.to_real import try_convert_fake_to_real
+from maquette.fake.real.to_real import try_convert_fake_to_real
 from maquette.symbolic import ShapeEnv
 from maquette.tensor.tensor import Tensor
 

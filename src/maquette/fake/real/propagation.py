@@ -21,8 +21,8 @@ from maquette.dispatch.operator import OpOverload, resolve_anew
 from maquette.dispatch.tls import tls
 from maquette.fake.constants import running_for_real
 from maquette.fake.exceptions import MetadataMismatchError, UnsupportedOperatorException
-from maquette.fake.real_results import check_results, inferred_fakes
-from maquette.fake.schema_check import SchemaCheckMode, states_of
+from maquette.fake.real.results import check_results, inferred_fakes
+from maquette.fake.real.schema_check import SchemaCheckMode, states_of
 from maquette.fake.tensor import FakeTensor, tensors_in
 from maquette.symbolic.expr import Poly
 from maquette.symbolic.numbers import SymNumber
