@@ -123,8 +123,7 @@ def is_accident(error: BaseException) -> bool:
     code = trace.tb_frame.f_code
     raised = dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
     ours = OURS in pathlib.Path(code.co_filename).parents
-    only_assertion = isinstance(error, AssertionError) and not isinstance(error, RuntimeError)
-    return not (raised and ours) or only_assertion
+    return not (raised and ours) or isinstance(error, AssertionError)
 
 
 def difference(backend: check.Backend, case: Case) -> str | None:

@@ -60,13 +60,6 @@ def assert_scalar_composite(self: Number, assert_msg: str) -> None:
     check(self != 0, lambda: assert_msg)
 
 
-class TensorMetadataError(AssertionError, RuntimeError):
-    """A tensor is laid out otherwise than a program takes for granted.
-
-    PyTorch raises RuntimeError for real tensors, AssertionError for fakes (F63); this is both.
-    """
-
-
 _assert_tensor_metadata = define(
     "aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, "
     "ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()"
@@ -83,8 +76,10 @@ def assert_tensor_metadata_shape(
     layout: layout | None,
 ) -> None:
     def agree(what: str, expected: object, got: object) -> None:
-        if expected is not None and expected != got:
-            raise TensorMetadataError(f"Tensor {what} mismatch! Expected: {expected}, Got: {got}")
+        check(
+            expected is None or expected == got,
+            lambda: f"Tensor {what} mismatch! Expected: {expected}, Got: {got}",
+        )
 
     agree("sizes", None if size is None else list(size), list(a.shape))
     agree("strides", None if stride is None else list(stride), list(a.strides))
