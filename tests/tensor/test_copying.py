@@ -190,3 +190,11 @@ def test_sparse_leaves_are_copied_deeply() -> None:
     made._values().mul_(2)
     assert made.requires_grad
     assert t.to_dense().tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("layout", [mq.sparse_coo, mq.sparse_csr])
+def test_sparse_tensors_are_pickled(layout: mq.layout) -> None:
+    t = mq.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse(layout=layout).requires_grad_()
+    made = pickle.loads(pickle.dumps(t))
+    assert (made.layout, made.requires_grad, made.is_leaf) == (layout, True, True)
+    assert made.to_dense().tolist() == [[0, 2], [3, 0]]

@@ -13,12 +13,13 @@ import copyreg
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from maquette.core.device import device
+from maquette.core.errors import check
 from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
@@ -41,6 +42,7 @@ from maquette.tensor.keys import (
     keys_for,
 )
 from maquette.tensor.parameter import Parameter, of_class
+from maquette.tensor.sparse import Parts, parts_of, sparse_tensor
 from maquette.tensor.storage import UntypedStorage, observers_paused
 from maquette.tensor.tensor import Tensor, alias, from_storage, wrap
 from maquette.tensor.up_to_date import up_to_date
@@ -193,13 +195,36 @@ def check_can_save(t: Tensor) -> None:
 def reduce_tensor(self: Tensor, protocol: int) -> tuple[object, ...]:
     """Pickle's view of a tensor: its class, storage, meta and flags, then its attributes."""
     check_can_save(self)
-    _check_strided(self, "pickling")
+    if self.meta.layout in FAMILY:
+        return _reduce_sparse(self)
     kind = type(self)
     if self.fake_mode is not None:
         kind = Parameter if self._is_param else Tensor
     facts = (kind, self._storage, self.meta, self.requires_grad, self.is_conj(), self.is_neg())
     attributes = {name: value for name, value in vars(self).items() if name != "_is_param"}
     return rebuild_tensor, facts, attributes or None
+
+
+def _reduce_sparse(self: Tensor) -> tuple[object, ...]:
+    check(
+        self.fake_mode is None,
+        lambda: f"pickling of a fake tensor of layout {self.meta.layout} is not supported",
+    )
+    parts = tuple(p.detach() if isinstance(p, Tensor) else p for p in parts_of(self))
+    facts = (type(self), self.meta, type(parts_of(self)), parts, self.requires_grad)
+    return rebuild_sparse, facts, vars(self) or None
+
+
+def rebuild_sparse(
+    kind: type[Tensor],
+    meta: TensorMeta,
+    form: type[Parts],
+    parts: tuple[Any, ...],
+    requires_grad: bool,
+) -> Tensor:
+    """The sparse tensor that `reduce_tensor` took apart."""
+    made = of_class(kind, sparse_tensor(meta, form(*parts)))
+    return made._require_grad() if requires_grad else made
 
 
 def rebuild_tensor(
