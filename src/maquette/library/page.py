@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from maquette.autograd.formulas import Derivatives, Kind, Rule, formula_rule, parameter_names
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.facts import AutocastPolicy, Cost, OperatorFacts
+from maquette.dispatch.forms import Form
 from maquette.dispatch.generated import called_with
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import BACKEND_OF_DEVICE, DispatchKey, key_parse
@@ -380,6 +381,19 @@ class OperatorPage(functools.partial[Any]):
                 count = variant._schema_text.rpartition("->")[2].count("!")
             if count:
                 set_shape_rule(variant, out_shape(self.op, count, check_same_dtype))
+        return self
+
+    def node_name(self, own: str = "", *, in_place: str = "") -> OperatorPage:
+        """Say what the nodes are called that the operator leaves, as ``SumBackward1``.
+
+        Needed where it is not the operator's name and ``Backward0``: PyTorch numbers overloads in
+        an order of its own. Forms that write share the name unless ``in_place`` says another.
+        """
+        if own:
+            self.op.own_node_name = own
+        for op in self.variants if in_place else ():
+            if op.form is Form.IN_PLACE:
+                op.own_node_name = in_place
         return self
 
     def any_device(self, *, when: Callable[..., bool] | None = None) -> OperatorPage:

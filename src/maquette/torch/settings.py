@@ -133,9 +133,7 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     for size in sizes:
         if not isinstance(size, int):
-            raise TypeError(
-                f"expected 'shape' sequence to only contain ints, but got {type(size)}"
-            )
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     found = []

@@ -135,6 +135,7 @@ add_scalar = define(
     variants=BOTH,
     like=add,
 )
+add_scalar.node_name("AddBackward1")
 sub = _sum_page(
     "aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
     sub_shape,
@@ -147,6 +148,7 @@ sub_scalar = define(
     variants=BOTH,
     like=sub,
 )
+sub_scalar.node_name("SubBackward1")
 
 for _page in (add, add_scalar):
     write_directly(_page, "add")
@@ -196,6 +198,7 @@ rsub_scalar = define(
     tags=POINTWISE,
     like=rsub,
 )
+rsub_scalar.node_name("RsubBackward1")
 
 
 # --- multiplication -------------------------------------------------------------------
@@ -221,6 +224,7 @@ mul_scalar = define(
     variants=BOTH,
     like=mul,
 )
+mul_scalar.node_name("MulBackward1")
 mul.shape(mul_shape)
 mul.kernel(mul_kernel)
 mul.cost(elementwise_cost(1))

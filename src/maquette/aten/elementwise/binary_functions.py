@@ -86,6 +86,7 @@ copysign_scalar = binary(
     floats=True,
     takes=REAL_FLOATS,
 )
+copysign_scalar.node_name("CopysignBackward1")
 
 
 def copysign_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
@@ -258,6 +259,8 @@ xlogy, xlogy_number, xlogy_of_number = _log_product(
         ("Scalar_Self", _LEFT, ("OutScalar_Self",)),
     ),
 )
+xlogy_of_number.node_name("XlogyBackward1")
+xlogy_number.node_name("XlogyBackward2")
 describe("xlogy", "The product ``self * log(other)``, which is zero where `self` is zero.")
 special_xlog1py, special_xlog1py_number, special_xlog1py_of_number = _log_product(
     "special_xlog1py",
@@ -268,6 +271,8 @@ special_xlog1py, special_xlog1py_number, special_xlog1py_of_number = _log_produc
         ("self_scalar", _LEFT, ("self_scalar_out",)),
     ),
 )
+special_xlog1py_of_number.node_name("SpecialXlog1PyBackward1")
+special_xlog1py_number.node_name("SpecialXlog1PyBackward2")
 describe(
     "special_xlog1py",
     "The product ``self * log1p(other)``, which is zero where `self` is zero.",

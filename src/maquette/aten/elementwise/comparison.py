@@ -70,16 +70,22 @@ def relation(
 
 
 eq, eq_scalar = relation("eq", lambda xp, a, b: xp.equal(a, b), takes=ANY)
+eq.node_name(in_place="EqBackward1")
 describe("eq", "Where two tensors are equal: a bool tensor.")
 ne, ne_scalar = relation("ne", lambda xp, a, b: xp.not_equal(a, b), takes=ANY)
+ne.node_name(in_place="NeBackward1")
 describe("ne", "Where two tensors differ: a bool tensor.")
 lt, lt_scalar = relation("lt", lambda xp, a, b: xp.less(a, b))
+lt.node_name(in_place="LtBackward1")
 describe("lt", "Where `self` is less than `other`: a bool tensor.")
 le, le_scalar = relation("le", lambda xp, a, b: xp.less_equal(a, b))
+le.node_name(in_place="LeBackward1")
 describe("le", "Where `self` is less than or equal to `other`: a bool tensor.")
 gt, gt_scalar = relation("gt", lambda xp, a, b: xp.greater(a, b))
+gt.node_name(in_place="GtBackward1")
 describe("gt", "Where `self` is greater than `other`: a bool tensor.")
 ge, ge_scalar = relation("ge", lambda xp, a, b: xp.greater_equal(a, b))
+ge.node_name(in_place="GeBackward1")
 describe("ge", "Where `self` is greater than or equal to `other`: a bool tensor.")
 
 

@@ -123,6 +123,7 @@ conj_physical.composite(lambda self: _conj_physical(self) if self.meta.dtype.is_
 conj_physical_ = define(
     "aten::conj_physical_(Tensor(a!) self) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]
 )
+conj_physical_.node_name("ConjPhysicalBackward1")
 
 
 @conj_physical_.shape

@@ -65,6 +65,7 @@ div_scalar = define(
     variants=BOTH,
     like=div,
 )
+div_scalar.node_name("DivBackward1")
 div.shape(div_shape)
 div.kernel(div_kernel)
 div.cost(elementwise_cost(1))
@@ -143,12 +144,14 @@ div_mode = define(
     variants=(Variant.INPLACE, "out_mode"),
     takes_numbers=True,
 )
+div_mode.node_name("DivBackward2")
 div_scalar_mode = define(
     "aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
     tags=CORE_POINTWISE,
     variants=(Variant.INPLACE,),
     like=div_mode,
 )
+div_scalar_mode.node_name("DivBackward3")
 div_mode.shape(divided_shape)
 div_mode.kernel(divided_kernel)
 div_mode.cost(elementwise_cost(1))
@@ -190,6 +193,7 @@ remainder = binary(
     tags=CORE_POINTWISE,
     variants=(Variant.INPLACE, "Tensor_out"),
 )
+remainder.node_name("RemainderBackward1")
 remainder.describe(
     "What is left of `self` divided by `other`, with the sign of `other`, as Python's ``%``."
 )
@@ -217,6 +221,7 @@ fmod = binary(
     tags=CORE_POINTWISE,
     variants=(Variant.INPLACE, "Tensor_out"),
 )
+fmod.node_name("FmodBackward1")
 fmod.describe("What is left of `self` divided by `other`, with the sign of `self`.")
 fmod_scalar = binary(
     "fmod",

@@ -162,6 +162,7 @@ clamp = define(
     tags=CORE_POINTWISE,
     variants=BOTH,
 )
+clamp.node_name("ClampBackward1")
 clamp.describe(
     "Each element brought between `min` and `max`, numbers or tensors; one of them may be None."
 )
@@ -228,6 +229,7 @@ def one_bound(name: str, bound: str) -> None:
             else clamped_by_tensors_shape(self, None, value)
         )
     )
+    by_tensor.node_name("ClampMinBackward1" if low else "ClampMaxBackward1")
     for page in (by_number, by_tensor):
         page.kernel(kernel)
         page.cost(elementwise_cost(1))

@@ -79,6 +79,7 @@ pow = binary(
     tags=CORE_POINTWISE,
     variants=("pow_.Tensor", "Tensor_Tensor_out"),
 )
+pow.node_name("PowBackward1")
 pow.describe("`self` to the power of `exponent`; integers to a negative number are refused.")
 pow.autocast(cuda="float32")
 pow_number = define(
@@ -92,6 +93,7 @@ pow_of_number = define(
     tags=CORE_POINTWISE,
     variants=(Variant.OUT,),
 )
+pow_of_number.node_name("PowBackward2")
 pow_of_number.autocast(cuda="float32")
 
 

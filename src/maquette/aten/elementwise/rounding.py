@@ -84,6 +84,7 @@ round_decimals = unary(
     result=same,
     takes=REAL_FLOATS,
 )
+round_decimals.node_name("RoundBackward1")
 round_decimals.flat("self")
 round_decimals.exact_out()
 

@@ -121,6 +121,7 @@ polygamma.derivative(self=lambda grad, n, self: grad * polygamma(n + 1, self))
 polygamma_ = define(
     "aten::polygamma_(Tensor(a!) self, int n) -> Tensor(a!)", tags=[*POINTWISE, Tag.inplace]
 )
+polygamma_.node_name("PolygammaBackward1")
 
 
 @polygamma_.explicit
@@ -349,8 +350,9 @@ special_zeta.describe("The Hurwitz zeta function of `self`, from `other` on.")
 special_zeta.derivative(
     other=lambda grad, self, other: grad * -self * special_zeta(self + 1, other)
 )
-zeta("other_scalar", "Tensor self, Scalar other")
+zeta("other_scalar", "Tensor self, Scalar other").node_name("SpecialZetaBackward2")
 special_zeta_of_number = zeta("self_scalar", "Scalar self, Tensor other")
+special_zeta_of_number.node_name("SpecialZetaBackward1")
 special_zeta_of_number.derivative(
     other=lambda grad, self, other: grad * -self * aten.special_zeta(self + 1.0, other)
 )

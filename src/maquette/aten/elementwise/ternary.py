@@ -78,6 +78,7 @@ lerp = define(
     tags=POINTWISE,
     variants=(Variant.INPLACE, "Tensor_out"),
 )
+lerp.node_name("LerpBackward1")
 lerp.describe(
     "The point between `self` and `end` that `weight` says: ``self + weight * (end - self)``."
 )

@@ -219,6 +219,7 @@ masked_fill.describe(
     "`self` with `value`, a number or a 0-dim tensor, where `mask` is true; both broadcast."
 )
 masked_fill_tensor = _masked_fill("Tensor", "Tensor", ())
+masked_fill_tensor.node_name("MaskedFillBackward1")
 
 
 @masked_fill_tensor.batching

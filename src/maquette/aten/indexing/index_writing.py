@@ -358,6 +358,7 @@ index_fill_tensor = _written(
     "index_fill", "int_Tensor", "int dim, Tensor index, Tensor value", _check_fill, _fill, out=False
 )
 index_fill_scalar[0].batching_decomposition(index_fill_scalar_batching)
+index_fill_tensor[0].node_name("IndexFillBackward1")
 index_fill_tensor[0].batching_decomposition(index_fill_tensor_batching)
 
 

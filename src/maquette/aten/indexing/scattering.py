@@ -308,6 +308,7 @@ describe(
     "`self` with the elements of `src`, or a number, at positions `index` along `dim`.",
 )
 scatter_value = _family("scatter", "value", _VALUE, (), out="value_out", tags=(Tag.core,))
+scatter_value[0].node_name("ScatterBackward1")
 scatter_reduced = _family(
     "scatter", "reduce", f"{_SRC}, *, str reduce", _OLD_REDUCTIONS, out="reduce_out"
 )

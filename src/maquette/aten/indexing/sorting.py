@@ -87,6 +87,7 @@ sort_stable = define(
         f"bool descending=False, {_OUTS}) -> {_WRITTEN}"
     ],
 )
+sort_stable.node_name("SortBackward1")
 sort.shape(lambda self, dim, descending: _sort_metas(self, dim))
 sort.kernel(sorted_arrays)
 sort.batching(along)
@@ -295,6 +296,7 @@ def _median_pages(name: str, skip_nan: bool) -> tuple[OperatorPage, OperatorPage
 
 
 median, median_dim = _median_pages("median", skip_nan=False)
+median_dim.node_name("MedianBackward1")
 median_dim.batching(along)
 median.batching(over_all)
 describe(
@@ -302,6 +304,7 @@ describe(
     "The middle element, the lower of two; along `dim` with its position. NaN, if there is one.",
 )
 nanmedian, nanmedian_dim = _median_pages("nanmedian", skip_nan=True)
+nanmedian_dim.node_name("NanmedianBackward1")
 nanmedian_dim.batching(along)
 nanmedian.batching(over_all)
 describe(

@@ -57,6 +57,7 @@ _cdist_forward = define(
     "aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
     tags=[Tag.core],
 )
+_cdist_forward.node_name("CdistBackward0")
 _cdist_backward = define(
     "aten::_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor"
 )
@@ -194,6 +195,7 @@ def cdist_composite(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) 
 # --- within one set ------------------------------------------------------------------
 
 _pdist_forward = define("aten::_pdist_forward(Tensor self, float p=2.) -> Tensor", tags=[Tag.core])
+_pdist_forward.node_name("PdistBackward0")
 _pdist_backward = define(
     "aten::_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"
 )

@@ -234,6 +234,7 @@ bernoulli__float = _fill(
     _check_bernoulli,
     lambda stream, made, p: truths(stream, made.size, p),
 )
+bernoulli__float.node_name("BernoulliBackward2")
 
 # --- integers ------------------------------------------------------------------------
 
@@ -292,6 +293,7 @@ random_ = _fill(
     lambda kind: None,
     lambda stream, made: any_integers(stream, made.size, from_numpy_dtype(made.dtype)),
 )
+random_.node_name("RandomBackward2")
 random_.describe("Fill with draws of whole numbers, from `from` up to, but without, `to`.")
 
 random__to = _fill(
@@ -300,6 +302,7 @@ random__to = _fill(
     lambda kind, to: check_bounds(kind, 0, to),
     lambda stream, made, to: whole_numbers(stream, made, 0, to),
 )
+random__to.node_name("RandomBackward1")
 
 
 def _top(kind: DType, to: int | None) -> int:

@@ -46,7 +46,7 @@ _SEEDED = Tag.nondeterministic_seeded
 # --- parameters that are tensors -----------------------------------------------------
 
 
-def _normal(overload: str, mean: str, std: str) -> None:
+def _normal(overload: str, mean: str, std: str, node: str) -> None:
     """``normal`` with a mean or standard deviation for each element, and its ``out=`` form."""
     arguments = f"{mean} mean, {std} std"
     text = arguments + ("=1." if overload == "Tensor_float" else "")
@@ -57,6 +57,7 @@ def _normal(overload: str, mean: str, std: str) -> None:
     )
 
     plain.batching(BROADCASTS)
+    plain.node_name(node)
 
     @plain.shape
     def plain_shape(mean: object, std: object, generator: object) -> TensorMeta:
@@ -102,13 +103,13 @@ def _normal(overload: str, mean: str, std: str) -> None:
 
 
 # First, for a tensor of one element would do as a number, too.
-_normal("Tensor_Tensor", "Tensor", "Tensor")
-_normal("Tensor_float", "Tensor", "float")
+_normal("Tensor_Tensor", "Tensor", "Tensor", "NormalBackward3")
+_normal("Tensor_float", "Tensor", "float", "NormalBackward1")
 describe(
     "normal",
     "Draws from normal distributions of means and deviations, numbers or tensors that broadcast.",
 )
-_normal("float_Tensor", "float", "Tensor")
+_normal("float_Tensor", "float", "Tensor", "NormalBackward2")
 normal_float_float = define(
     f"aten::normal.float_float(float mean, float std, SymInt[] size, *, {GENERATOR}, {OPTIONS}) "
     "-> Tensor",
@@ -156,6 +157,7 @@ bernoulli__tensor = define(
     f"aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, {GENERATOR}) -> Tensor(a!)",
     tags=[Tag.inplace, _SEEDED],
 )
+bernoulli__tensor.node_name("BernoulliBackward1")
 
 
 @bernoulli.shape

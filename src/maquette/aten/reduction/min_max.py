@@ -132,11 +132,13 @@ def _whole_extreme(name: str, ufunc: str) -> OperatorPage:
 
 
 max_all = _whole_extreme("max", "maximum")
+max_all.node_name("MaxBackward1")
 max_all.batching(over_all)
 max_all.describe(
     "The largest element; along `dim` with its position; or the larger of two tensors."
 )
 min_all = _whole_extreme("min", "minimum")
+min_all.node_name("MinBackward1")
 min_all.batching(over_all)
 min_all.describe(
     "The smallest element; along `dim` with its position; or the smaller of two tensors."

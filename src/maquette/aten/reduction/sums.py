@@ -102,6 +102,7 @@ sum_dim = define(
     tags=CORE,
     variants=["IntList_out"],
 )
+sum_dim.node_name("SumBackward1")
 sum_dim.autocast(cuda="float32 dtype")
 
 
@@ -199,6 +200,7 @@ mean_dim = define(
     tags=CORE,
     variants=["out"],
 )
+mean_dim.node_name("MeanBackward1")
 
 
 @mean_all.shape
@@ -256,6 +258,7 @@ prod_dim = define(
     tags=CORE,
     variants=["int_out"],
 )
+prod_dim.node_name("ProdBackward1")
 prod_dim.autocast(cpu="float32", cuda="float32 dtype")
 
 

@@ -224,6 +224,7 @@ norm_dim = _norm_page(
     lambda p, dim, keepdim: (p, dim, keepdim, None),
     "out",
 )
+norm_dim.node_name("NormBackward1")
 norm_dim.autocast(cuda="float32")
 norm_dim.batching(along)
 norm_dim_dtype = _norm_page(
@@ -232,6 +233,7 @@ norm_dim_dtype = _norm_page(
     lambda p, dim, keepdim, dtype: (p, dim, keepdim, dtype),
     "dtype_out",
 )
+norm_dim_dtype.node_name("NormBackward3")
 norm_dim_dtype.batching(along)
 norm_dtype = _norm_page(
     "ScalarOpt_dtype",
@@ -239,6 +241,7 @@ norm_dtype = _norm_page(
     lambda p, dtype: (p, None, False, dtype),
     "ScalarOpt_dtype_out",
 )
+norm_dtype.node_name("NormBackward2")
 norm_dtype.batching(norm_whole_batching)
 norm_whole.derivative(
     self=lambda grad, self, p, result: norm_grad(grad, self, p, result, None, False)

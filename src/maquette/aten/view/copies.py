@@ -75,6 +75,7 @@ copy_ = define(
     tags=[Tag.inplace],
     takes_numbers=True,
 ).any_device()
+copy_.node_name("torch::autograd::CopyBackwards")
 
 
 @copy_.shape
@@ -368,12 +369,15 @@ def contiguous_composite(self: Tensor, memory_format: memory_format) -> Tensor:
 fill__scalar = define(
     "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", tags=[Tag.inplace]
 )
+fill__scalar.node_name("FillBackward2")
 fill__tensor = define(
     "aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", tags=[Tag.inplace]
 )
+fill__tensor.node_name("FillBackward3")
 fill_scalar = define("aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", tags=[Tag.core])
 fill_scalar.describe("`self` with each element `value`.")
 fill_tensor = define("aten::fill.Tensor(Tensor self, Tensor value) -> Tensor")
+fill_tensor.node_name("FillBackward1")
 
 
 @fill__scalar.shape

@@ -47,14 +47,21 @@ def _inplace(view: OperatorPage, rule: Callable[..., TensorMeta]) -> OperatorPag
 
 
 t_ = _inplace(views.t, views.t_shape)
+t_.node_name("TBackward1")
 transpose_ = _inplace(views.transpose, views.transpose_shape)
+transpose_.node_name("TransposeBackward1")
 
 unsqueeze_ = _inplace(views.unsqueeze, views.unsqueeze_shape)
+unsqueeze_.node_name("UnsqueezeBackward1")
 squeeze_ = _inplace(views.squeeze, views.squeeze_shape)
+squeeze_.node_name("SqueezeBackward3")
 squeeze_.describe("Drop dimensions of size 1, or those given.")
 squeeze__dim = _inplace(views.squeeze_dim, views.squeeze_dim_shape)
+squeeze__dim.node_name("SqueezeBackward4")
 squeeze__dims = _inplace(views.squeeze_dims, views.squeeze_dims_shape)
+squeeze__dims.node_name("SqueezeBackward5")
 as_strided_ = _inplace(views.as_strided, views.as_strided_shape)
+as_strided_.node_name("AsStridedBackward1")
 for _page in (t_, transpose_, as_strided_):
     _page.overlap_allowed()
 

@@ -322,7 +322,9 @@ squeeze.describe(
     "The tensor without dimensions of size 1, or without those of the ones given: a view."
 )
 squeeze_dim = define("aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", tags=[Tag.core])
+squeeze_dim.node_name("SqueezeBackward1")
 squeeze_dims = define("aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", tags=[Tag.core])
+squeeze_dims.node_name("SqueezeBackward2")
 
 
 @squeeze.shape

@@ -83,6 +83,7 @@ threshold = define(
     tags=POINTWISE,
     variants=BOTH,
 )
+threshold.node_name(in_place="ThresholdBackward1")
 threshold.describe("Each element, but `value` where it is at most `threshold`.")
 
 
@@ -196,6 +197,7 @@ leaky_relu = unary(
     takes=REAL_FLOATS,
     tags=CORE_POINTWISE,
 )
+leaky_relu.node_name(in_place="LeakyReluBackward1")
 leaky_relu.describe("Each element, times `negative_slope` where it is negative.")
 leaky_relu.derivative(
     self=lambda grad, self, negative_slope: leaky_relu_backward(grad, self, negative_slope, False)

@@ -48,6 +48,7 @@ elu = unary(
     tags=CORE_POINTWISE,
     flops=3,
 )
+elu.node_name(in_place="EluBackward1")
 elu.describe(
     "``scale * x`` where that is positive, else ``scale * alpha * (exp(input_scale * x) - 1)``."
 )
@@ -150,6 +151,7 @@ celu = define(
     tags=POINTWISE,
     variants=[Variant.INPLACE],
 )
+celu.node_name(in_place="CeluBackward1")
 celu.describe("``x`` where it is positive, else ``alpha * (exp(x / alpha) - 1)``.")
 
 

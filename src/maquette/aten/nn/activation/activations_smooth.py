@@ -242,6 +242,7 @@ log_sigmoid_forward = define(
         "-> (Tensor(a!), Tensor(b!))"
     ],
 )
+log_sigmoid_forward.node_name("LogSigmoidBackward0")
 log_sigmoid_forward.describe("The logarithm of the sigmoid, and what its backward needs.")
 
 

@@ -50,6 +50,7 @@ rrelu_with_noise_ = define(
     "-> Tensor(a!)",
     tags=[SEEDED, Tag.inplace],
 )
+rrelu_with_noise_.node_name("RreluWithNoiseBackward1")
 rrelu_with_noise_backward = define(
     "aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, "
     "Scalar lower, Scalar upper, bool training, bool self_is_result) -> Tensor"

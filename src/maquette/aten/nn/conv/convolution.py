@@ -45,39 +45,23 @@ _COLUMNS_AT_ONCE = 1 << 22
 def _check_parameters(
     dims: int, stride: Ints, padding: Ints, dilation: Ints, output_padding: Ints, groups: int
 ) -> None:
-    check_advised(
-        check,
-        groups > 0,
-        lambda: "non-positive groups is not supported",
-        lambda: f"groups is {groups}.",
-    )
+    _check_least("groups", (groups,), 1, "non-positive groups is not supported")
     _check_length("stride", stride, dims)
     _check_length("padding", padding, dims)
     _check_length("dilation", dilation, dims)
     _check_length("output_padding", output_padding, dims)
+    _check_least("padding", padding, 0, "negative padding is not supported")
+    _check_least("output_padding", output_padding, 0, "negative output_padding is not supported")
+    _check_least("stride", stride, 1, "non-positive stride is not supported")
+    _check_least("dilation", dilation, 1, "dilation should be greater than zero")
+
+
+def _check_least(name: str, values: Ints, least: int, refusal: str) -> None:
     check_advised(
         check,
-        min(padding, default=0) >= 0,
-        lambda: "negative padding is not supported",
-        lambda: f"padding is {padding}.",
-    )
-    check_advised(
-        check,
-        min(output_padding, default=0) >= 0,
-        lambda: "negative output_padding is not supported",
-        lambda: f"output_padding is {output_padding}.",
-    )
-    check_advised(
-        check,
-        min(stride, default=1) > 0,
-        lambda: "non-positive stride is not supported",
-        lambda: f"stride is {stride}.",
-    )
-    check_advised(
-        check,
-        min(dilation, default=1) > 0,
-        lambda: "dilation should be greater than zero",
-        lambda: f"dilation is {dilation}.",
+        min(values, default=least) >= least,
+        lambda: refusal,
+        lambda: f"{name} is {values[0] if name == 'groups' else values}.",
     )
 
 
@@ -150,10 +134,24 @@ def _check_operands(
     )
 
 
-def _output_space(
-    input: TensorMeta, weight: TensorMeta, stride: Ints, padding: Ints, dilation: Ints
-) -> Shape:
-    sizes = list(zip(input.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True))
+def _expanded_geometry(dims: int, stride: Ints, padding: Ints, dilation: Ints) -> Geometry:
+    return expanded(stride, dims), expanded(padding, dims), expanded(dilation, dims)
+
+
+def _output_space(space: Ints, size: Ints, geometry: Geometry) -> Shape:
+    """How many windows of ``size`` there are along each dimension of ``space``."""
+    each = zip(space, size, *geometry, strict=True)
+    return tuple([(n + 2 * p - reach(k, d)) // s + 1 for n, k, s, p, d in each])
+
+
+def _transposed_space(space: Ints, size: Ints, geometry: Geometry, extra: Ints) -> Shape:
+    """The dimensions that have ``space`` windows of ``size``; extra: more at their ends."""
+    each = zip(space, size, *geometry, extra, strict=True)
+    return tuple([(n - 1) * s - 2 * p + reach(k, d) + o for n, k, s, p, d, o in each])
+
+
+def _check_windows(space: Ints, size: Ints, geometry: Geometry) -> None:
+    sizes = list(zip(space, size, *geometry, strict=True))
     check(
         all(expect_true(n + 2 * p >= reach(k, d)) for n, k, _, p, d in sizes),
         lambda: (
@@ -163,32 +161,16 @@ def _output_space(
             f"greater than actual input size"
         ),
     )
-    return tuple([(n + 2 * p - reach(k, d)) // s + 1 for n, k, s, p, d in sizes])
 
 
-def _transposed_space(
-    input: TensorMeta,
-    weight: TensorMeta,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    output_padding: Ints,
-) -> Shape:
+def _check_output_padding(geometry: Geometry, extra: Ints) -> None:
+    stride, _, dilation = geometry
     check(
-        all(o < max(s, d) for o, s, d in zip(output_padding, stride, dilation, strict=True)),
+        all(o < max(s, d) for o, s, d in zip(extra, stride, dilation, strict=True)),
         lambda: (
             f"output padding must be smaller than either stride or dilation, but got "
-            f"output_padding: {list(output_padding)} stride: {list(stride)} dilation: "
-            f"{list(dilation)}"
+            f"output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
         ),
-    )
-    return tuple(
-        [
-            (n - 1) * s - 2 * p + reach(k, d) + o
-            for n, k, s, p, d, o in zip(
-                input.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding
-            )
-        ]
     )
 
 
@@ -357,20 +339,18 @@ def convolution_shape(
     check_not_implemented(
         input.dtype is not bool_, lambda: "\"slow_conv2d_cpu\" not implemented for 'Bool'"
     )
-    stride, padding, dilation, output_padding = (
-        expanded(v, dims) for v in (stride, padding, dilation, output_padding)
-    )
+    geometry = _expanded_geometry(dims, stride, padding, dilation)
+    places, size = input.shape[2:], weight.shape[2:]
     if transposed:
+        extra = expanded(output_padding, dims)
+        _check_output_padding(geometry, extra)
         channels = weight.shape[1] * groups
-        space = _transposed_space(input, weight, stride, padding, dilation, output_padding)
+        space = _transposed_space(places, size, geometry, extra)
     else:
+        _check_windows(places, size, geometry)
         channels = weight.shape[0]
-        space = _output_space(input, weight, stride, padding, dilation)
+        space = _output_space(places, size, geometry)
     return _in_format(input, (input.shape[0], channels, *space), result_format(input, weight))
-
-
-def _expanded_geometry(dims: int, stride: Ints, padding: Ints, dilation: Ints) -> Geometry:
-    return expanded(stride, dims), expanded(padding, dims), expanded(dilation, dims)
 
 
 @convolution.kernel
@@ -388,13 +368,12 @@ def convolution_kernel(
 ) -> Array:
     dims = weight.ndim - 2
     geometry = _expanded_geometry(dims, stride, padding, dilation)
-    sizes = list(zip(input.shape[2:], weight.shape[2:], *geometry))
+    given, size = input.shape[2:], weight.shape[2:]
     if transposed:
-        extra = expanded(output_padding, dims)
-        space = [(n - 1) * s - 2 * p + reach(k, d) + o for (n, k, s, p, d), o in zip(sizes, extra)]
+        space = _transposed_space(given, size, geometry, expanded(output_padding, dims))
         out = spread(xp, input, weight, space, geometry, groups)
     else:
-        places = [(n + 2 * p - reach(k, d)) // s + 1 for n, k, s, p, d in sizes]
+        places = _output_space(given, size, geometry)
         out = correlate(xp, input, weight, places, geometry, groups)
     if bias is not None:
         out += wide(bias).reshape(-1, *[1] * dims)

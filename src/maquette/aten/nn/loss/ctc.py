@@ -39,6 +39,7 @@ _ctc_loss_tensor = define(
     f"aten::_ctc_loss.Tensor({_OF}, {_TENSORS}, {_REST}) -> (Tensor, Tensor)",
     tags=[Tag.dynamic_output_shape],
 )
+_ctc_loss_tensor.node_name("CtcLossBackward1")
 _ctc_loss_backward = define(
     f"aten::_ctc_loss_backward(Tensor grad, {_OF}, {_LISTS}, {_SAVED}) -> Tensor"
 )

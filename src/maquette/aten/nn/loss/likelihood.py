@@ -251,10 +251,12 @@ def _pages(name: str) -> tuple[OperatorPage, OperatorPage, OperatorPage]:
 
 
 nll_loss_forward, nll_loss_backward, nll_loss = _pages("nll_loss")
+nll_loss_forward.node_name("NllLossBackward0")
 describe("nll_loss_forward", "`nll_loss`, and the sum of the weights of its targets.")
 describe("nll_loss", "Minus the log-probability [N, C] of each target class, averaged by default.")
 nll_loss.autocast("float32")
 nll_loss2d_forward, nll_loss2d_backward, nll_loss2d = _pages("nll_loss2d")
+nll_loss2d_forward.node_name("NllLoss2DBackward0")
 describe("nll_loss2d_forward", "`nll_loss2d`, and the sum of the weights of its targets.")
 describe(
     "nll_loss2d",

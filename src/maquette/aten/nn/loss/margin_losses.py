@@ -197,6 +197,7 @@ multilabel_margin_loss_forward = define(
         "*, Tensor(a!) output, Tensor(b!) is_target) -> (Tensor(a!), Tensor(b!))"
     ],
 )
+multilabel_margin_loss_forward.node_name("MultilabelMarginLossBackward0")
 multilabel_margin_loss_forward.describe("`multilabel_margin_loss`, and what its backward needs.")
 multilabel_margin_loss_forward.autocast(cpu="float32")
 multilabel_margin_loss_backward = define(

@@ -7,6 +7,7 @@ returned; one kernel and one derivative serve them all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +31,7 @@ from maquette.aten.nn.norm.moments import (
     parameter_dtype,
     second_gradients,
 )
+from maquette.autograd.formulas import naming
 from maquette.core.dtype import uint8
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -179,6 +181,9 @@ def _moved(running: MaybeArray, new: Array, momentum: float) -> MaybeArray:
 # --- forward, in all its forms -------------------------------------------------------
 
 PARAMETERS = "Tensor input, Tensor? weight, Tensor? bias, "
+_PARAMETERS = (
+    "input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps",
+)  # fmt: skip
 _OUTS = "*, Tensor({0}!) out, Tensor({1}!) save_mean, Tensor({2}!) save_invstd"
 
 native_batch_norm = define(
@@ -204,8 +209,6 @@ _legit = define(
         f"{_OUTS.format('d', 'e', 'f')}) -> (Tensor(d!), Tensor(e!), Tensor(f!))"
     ],
 )
-native_batch_norm.batching(native_batch_norm_batching)
-_legit.batching(native_batch_norm_batching)
 _legit_no_stats = define(
     f"aten::_native_batch_norm_legit.no_stats({PARAMETERS}bool training, float momentum, "
     f"float eps) -> (Tensor, Tensor, Tensor)",
@@ -216,6 +219,7 @@ _legit_no_stats = define(
         f"-> (Tensor(a!), Tensor(b!), Tensor(c!))"
     ],
 )
+_legit_no_stats.node_name("NativeBatchNormLegitBackward1")
 _legit_no_training = define(
     f"aten::_native_batch_norm_legit_no_training({PARAMETERS}Tensor running_mean, "
     f"Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -237,90 +241,60 @@ _no_update = define(
 )
 
 
-def _reserve(input: TensorMeta) -> TensorMeta:
+# What follows the three results: nothing, bytes for a backward, or the running statistics.
+_Beside = Callable[..., tuple[object, ...]]
+
+
+def _form(
+    page: OperatorPage,
+    beside: _Beside = lambda **given: (),
+    beside_arrays: _Beside = lambda xp, **given: (),
+    **fixed: Any,
+) -> None:
+    """Shape and kernel of a form; fixed: what it does not take, as it has it."""
+    taken = [name for name in _PARAMETERS if name not in fixed]
+
+    @page.shape
+    def batch_norm_shape(*params: Any) -> tuple[object, ...]:
+        given = {**dict(zip(taken, params, strict=True)), **fixed}
+        checked = {name: given[name] for name in _PARAMETERS[:6]}
+        return *batch_norm_metas(**checked), *beside(**given)
+
+    @page.kernel
+    def batch_norm_kernel(xp: ModuleType, *params: Any) -> tuple[object, ...]:
+        given = {**dict(zip(taken, params, strict=True)), **fixed}
+        return *batch_norm_arrays(xp, **given), *beside_arrays(xp, **given)
+
+
+def _reserve(*, input: TensorMeta, **rest: object) -> tuple[TensorMeta]:
     """What cuDNN would keep for its backward: nothing."""
-    return input.fresh((0,), uint8)
+    return (input.fresh((0,), uint8),)
 
 
-def _no_bytes(xp: ModuleType) -> Array:
-    nothing: Array = xp.empty(0, xp.uint8)
-    return nothing
+def _no_bytes(xp: ModuleType, **given: object) -> tuple[Array]:
+    return (xp.empty(0, xp.uint8),)
 
 
-for _page in (native_batch_norm, _legit):
-    _page.shape(
-        lambda x, w, b, mean, var, training, *rest: batch_norm_metas(x, w, b, mean, var, training)
-    )
-    _page.kernel(batch_norm_arrays)
-_legit_no_stats.shape(
-    lambda x, w, b, training, *rest: batch_norm_metas(x, w, b, None, None, training)
-)
-_legit_no_stats.kernel(
-    lambda xp, x, w, b, training, momentum, eps: batch_norm_arrays(
-        xp, x, w, b, None, None, training, momentum, eps
-    )
-)
-_legit_no_training.shape(
-    lambda x, w, b, mean, var, *rest: batch_norm_metas(x, w, b, mean, var, False)
-)
-_legit_no_training.kernel(
-    lambda xp, x, w, b, mean, var, momentum, eps: batch_norm_arrays(
-        xp, x, w, b, mean, var, False, momentum, eps
-    )
-)
+_form(native_batch_norm)
+native_batch_norm.batching(native_batch_norm_batching)
+_form(_legit)
+_legit.batching(native_batch_norm_batching)
+_form(_legit_no_stats, running_mean=None, running_var=None)
+_legit_no_stats.batching(no_stats_batching)
+_form(_legit_no_training, training=False)
+_form(_with_update, _reserve, _no_bytes, training=True)
+_form(_no_update, _reserve, _no_bytes, training=False)
 
 
 @_legit_functional.shape
-def _legit_functional_shape(
-    input: TensorMeta,
-    weight: Maybe,
-    bias: Maybe,
-    running_mean: TensorMeta,
-    running_var: TensorMeta,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[TensorMeta, ...]:
-    metas = batch_norm_metas(input, weight, bias, running_mean, running_var, training)
-    return *metas, running_mean.like(), running_var.like()
+def _legit_functional_shape(*params: Any) -> tuple[TensorMeta, ...]:
+    return *batch_norm_metas(*params[:6]), params[3].like(), params[4].like()
 
 
 @_legit_functional.kernel
-def _legit_functional_kernel(
-    xp: ModuleType,
-    input: Array,
-    weight: MaybeArray,
-    bias: MaybeArray,
-    running_mean: Array,
-    running_var: Array,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, ...]:
-    *results, mean, var = normalized_arrays(
-        xp, input, weight, bias, running_mean, running_var, training, momentum, eps
-    )
+def _legit_functional_kernel(xp: ModuleType, *params: Any) -> tuple[Array, ...]:
+    *results, mean, var = normalized_arrays(xp, *params)
     return *results, mean.copy(), var.copy()
-
-
-_with_update.shape(
-    lambda x, w, b, mean, var, *rest: (*batch_norm_metas(x, w, b, mean, var, True), _reserve(x))
-)
-_with_update.kernel(
-    lambda xp, x, w, b, mean, var, momentum, eps: (
-        *batch_norm_arrays(xp, x, w, b, mean, var, True, momentum, eps),
-        _no_bytes(xp),
-    )
-)
-_no_update.shape(
-    lambda x, w, b, mean, var, *rest: (*batch_norm_metas(x, w, b, mean, var, False), _reserve(x))
-)
-_no_update.kernel(
-    lambda xp, x, w, b, mean, var, momentum, eps: (
-        *batch_norm_arrays(xp, x, w, b, mean, var, False, momentum, eps),
-        _no_bytes(xp),
-    )
-)
 
 
 # --- backward ------------------------------------------------------------------------
@@ -493,8 +467,8 @@ def _norm_grad(
     weight: Grad,
     running_mean: Grad,
     running_var: Grad,
-    mean: Tensor,
-    invstd: Tensor,
+    result1: Tensor,
+    result2: Tensor,
     training: bool,
     eps: float,
     needs: list[bool],
@@ -502,102 +476,27 @@ def _norm_grad(
     if grad is None:
         return None, None, None
     return native_batch_norm_backward(
-        grad, input, weight, running_mean, running_var, mean, invstd, training, eps, needs
+        grad, input, weight, running_mean, running_var, result1, result2, training, eps, needs
     )
-
-
-def _with_stats(page: OperatorPage) -> None:
-    @page.derivative("input", "weight", "bias")
-    def native_batch_norm_grad(
-        grad: Grad,
-        input: Tensor,
-        weight: Grad,
-        running_mean: Grad,
-        running_var: Grad,
-        result1: Tensor,
-        result2: Tensor,
-        training: bool,
-        eps: float,
-        needs: list[bool],
-    ) -> object:
-        return _norm_grad(
-            grad, input, weight, running_mean, running_var, result1, result2, training, eps, needs
-        )
-
-    page.nondifferentiable(1, 2, 3, 4)
-
-
-for _page in (native_batch_norm, _legit, _legit_functional):
-    _with_stats(_page)
-
-
-@_legit_no_stats.derivative("input", "weight", "bias")
-def _legit_no_stats_grad(
-    grad: Grad,
-    input: Tensor,
-    weight: Grad,
-    result1: Tensor,
-    result2: Tensor,
-    training: bool,
-    eps: float,
-    needs: list[bool],
-) -> object:
-    return _norm_grad(grad, input, weight, None, None, result1, result2, training, eps, needs)
-
-
-@_legit_no_training.derivative("input", "weight", "bias")
-def _legit_no_training_grad(
-    grad: Grad,
-    input: Tensor,
-    weight: Grad,
-    running_mean: Grad,
-    running_var: Grad,
-    result1: Tensor,
-    result2: Tensor,
-    eps: float,
-    needs: list[bool],
-) -> object:
-    return _norm_grad(
-        grad, input, weight, running_mean, running_var, result1, result2, False, eps, needs
-    )
-
-
-def _with_reserve(page: OperatorPage, training: bool) -> None:
-    @page.derivative("input", "weight", "bias")
-    def batch_norm_grad(
-        grad: Grad,
-        input: Tensor,
-        weight: Grad,
-        running_mean: Grad,
-        running_var: Grad,
-        result1: Tensor,
-        result2: Tensor,
-        eps: float,
-        needs: list[bool],
-    ) -> object:
-        return _norm_grad(
-            grad, input, weight, running_mean, running_var, result1, result2, training, eps, needs
-        )
-
-    page.nondifferentiable(1, 2, 3)
 
 
 def _norm_tangent(
     input: Tensor,
     input_t: Tensor,
-    parameters: tuple[Grad, Grad, Grad],
-    running: tuple[Grad, Grad],
+    weight: Grad,
+    weight_t: Grad,
+    bias_t: Grad,
+    running_mean: Grad,
+    running_var: Grad,
     training: bool,
     eps: float,
 ) -> tuple[Tensor, Grad, Grad]:
-    """Tangents of the result and of the statistics used; parameters: weight, its tangent, bias's.
-
-    Running statistics do not move.
-    """
+    """Tangents of the result and of the statistics used; running statistics do not move."""
     channels = [1] * input.meta.ndim
     channels[1] = input.meta.shape[1]
+    parameters = (weight, weight_t, bias_t)
     scale, *moving = [None if p is None else p.reshape(channels) for p in parameters]
-    mean, variance = running
+    mean, variance = running_mean, running_var
     if training or mean is None or variance is None:
         dims = tuple(i for i in range(input.meta.ndim) if i != 1)
         normalized, moved, mean_t, rstd_t = moments_tangent(input, input_t, dims, eps)
@@ -608,63 +507,33 @@ def _norm_tangent(
     return affine_tangent(normalized, input_t * rstd, scale, moving), None, None
 
 
-def _tangent_with_flag(page: OperatorPage, more: int) -> None:
-    """For an operator with running statistics and ``training``; more: results that follow."""
+def _differentiated(page: OperatorPage, more: int = 0, **fixed: Any) -> None:
+    """Gradient and tangent of a form; fixed: as in `_form`; more: the results behind the three."""
+    running = ("running_mean", "running_var", "training")
+    needs = ("grad", "input", "weight", "result1", "result2", *running, "eps", "needs")
+    needed = [name for name in needs if name not in fixed]
+
+    @page.derivative("input", "weight", "bias")
+    @naming(*needed)
+    def batch_norm_grad(*values: Any) -> object:
+        return _norm_grad(**dict(zip(needed, values, strict=True)), **fixed)
+
+    moving = ("input", "input_t", "weight", "weight_t", "bias_t", *running, "eps")
+    moved = [name for name in moving if name not in fixed]
 
     @page.tangent
-    def batch_norm_tangent(
-        input: Tensor,
-        input_t: Tensor,
-        weight: Grad,
-        weight_t: Grad,
-        bias_t: Grad,
-        running_mean: Grad,
-        running_var: Grad,
-        training: bool,
-        eps: float,
-    ) -> tuple[Grad, ...]:
-        parameters, running = (weight, weight_t, bias_t), (running_mean, running_var)
-        known = _norm_tangent(input, input_t, parameters, running, training, eps)
-        return *known, *([None] * more)
+    @naming(*moved)
+    def batch_norm_tangent(*values: Any) -> tuple[Grad, ...]:
+        return *_norm_tangent(**dict(zip(moved, values, strict=True)), **fixed), *([None] * more)
+
+    page.nondifferentiable(1, 2, 3, 4)
+    page.cost(lambda input, *rest: Cost(flops=8 * input.numel))
 
 
-def _tangent_in_mode(page: OperatorPage, training: bool, more: int) -> None:
-    """The same for an operator that always trains, or never."""
-
-    @page.tangent
-    def batch_norm_tangent(
-        input: Tensor,
-        input_t: Tensor,
-        weight: Grad,
-        weight_t: Grad,
-        bias_t: Grad,
-        running_mean: Grad,
-        running_var: Grad,
-        eps: float,
-    ) -> tuple[Grad, ...]:
-        parameters, running = (weight, weight_t, bias_t), (running_mean, running_var)
-        known = _norm_tangent(input, input_t, parameters, running, training, eps)
-        return *known, *([None] * more)
-
-
-@_legit_no_stats.tangent
-def _legit_no_stats_tangent(
-    input: Tensor, input_t: Tensor, weight: Grad, weight_t: Grad, bias_t: Grad, eps: float
-) -> tuple[Grad, ...]:
-    return _norm_tangent(input, input_t, (weight, weight_t, bias_t), (None, None), True, eps)
-
-
-_legit_no_stats.batching(no_stats_batching)
-
-
-_tangent_with_flag(native_batch_norm, 0)
-_tangent_with_flag(_legit, 0)
-_tangent_with_flag(_legit_functional, 2)
-_tangent_in_mode(_legit_no_training, False, 0)
-_tangent_in_mode(_with_update, True, 1)
-_tangent_in_mode(_no_update, False, 1)
-_with_reserve(_with_update, True)
-_with_reserve(_no_update, False)
-for _page in (native_batch_norm, _legit, _legit_no_stats, _legit_no_training, _legit_functional):
-    _page.nondifferentiable(1, 2, 3, 4)
-    _page.cost(lambda input, *rest: Cost(flops=8 * input.numel))
+_differentiated(native_batch_norm)
+_differentiated(_legit)
+_differentiated(_legit_functional, 2)
+_differentiated(_legit_no_stats, running_mean=None, running_var=None)
+_differentiated(_legit_no_training, training=False)
+_differentiated(_with_update, 1, training=True)
+_differentiated(_no_update, 1, training=False)

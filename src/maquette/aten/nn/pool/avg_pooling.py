@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any, NamedTuple
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.batching_forms import folded
@@ -18,6 +19,7 @@ from maquette.aten.nn.pool.pool_windows import (
     pooled_shape,
     window_sums,
 )
+from maquette.autograd.formulas import naming
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -28,6 +30,20 @@ from maquette.tensor.tensor import Tensor
 
 Ints = Sequence[int]
 Steps = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+class _Windows(NamedTuple):
+    """Which windows the means are taken over, and what their sums are divided by."""
+
+    steps: Steps
+    ceil: bool
+    include: bool
+    divisor: int | None
+
+
+_PARAMETERS = (
+    "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override",
+)  # fmt: skip
 
 
 def _steps(name: str, dims: int, kernel: Ints, stride: Ints, padding: Ints) -> Steps:
@@ -59,76 +75,46 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
     def in_format(self: TensorMeta, shape: tuple[int, ...]) -> TensorMeta:
         return pool_meta(self, shape, dims) if dims == 2 else self.fresh(shape)
 
-    def checked_shape(
-        self: TensorMeta, steps: Steps, ceil: bool, divisor: int | None
-    ) -> tuple[int, ...]:
-        check(divisor != 0, lambda: "divisor must be not zero")
-        check_pool_input(name, self, steps[0], steps[2], (1,) * dims)
+    def windows(*given: Any) -> _Windows:
+        kernel, stride, padding, *rest = given
+        return _Windows(_steps(name, dims, kernel, stride, padding), *rest)
+
+    def checked_shape(self: TensorMeta, w: _Windows) -> tuple[int, ...]:
+        check(w.divisor != 0, lambda: "divisor must be not zero")
+        check_pool_input(name, self, w.steps[0], w.steps[2], (1,) * dims)
         kind = self.dtype
         loop = name if dims == 2 else f"{name}_out_frame"
         check_kind(loop, self, kind.is_floating_point or kind is int64)
-        return pooled_shape(self, *steps, (1,) * dims, ceil)
+        return pooled_shape(self, *w.steps, (1,) * dims, w.ceil)
+
+    def counts(xp: ModuleType, space: Ints, places: Ints, w: _Windows) -> Any:
+        """What the sum of each window is divided by."""
+        return w.divisor or divisors(xp, space, places, *w.steps, w.include)
 
     @page.shape
-    def avg_pool_shape(
-        self: TensorMeta,
-        kernel: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil: bool,
-        include: bool,
-        divisor: int | None,
-    ) -> TensorMeta:
-        steps = _steps(name, dims, kernel, stride, padding)
-        return in_format(self, checked_shape(self, steps, ceil, divisor))
+    def avg_pool_shape(self: TensorMeta, *given: Any) -> TensorMeta:
+        return in_format(self, checked_shape(self, windows(*given)))
 
     @page.kernel
-    def avg_pool_kernel(
-        xp: ModuleType,
-        self: Array,
-        kernel: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil: bool,
-        include: bool,
-        divisor: int | None,
-    ) -> Array:
-        steps = _steps(name, dims, kernel, stride, padding)
+    def avg_pool_kernel(xp: ModuleType, self: Array, *given: Any) -> Array:
+        w = windows(*given)
         x, space = wide(self), self.shape[-dims:]
-        places = _places(space, steps, ceil)
-        sums = window_sums(xp, x, places, *steps)
-        counts = divisor or divisors(xp, space, places, *steps, include)
+        places = _places(space, w.steps, w.ceil)
+        sums, by = window_sums(xp, x, places, *w.steps), counts(xp, space, places, w)
         if x.dtype.kind == "i":
-            return xp.trunc(sums / counts).astype(x.dtype)
-        return sums / xp.asarray(counts, x.dtype)
+            return xp.trunc(sums / by).astype(x.dtype)
+        return sums / xp.asarray(by, x.dtype)
 
     @page.linear("self")
-    def avg_pool_gradient(
-        grad: Tensor,
-        self: Tensor,
-        kernel_size: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor_override: int | None,
-    ) -> tuple[object]:
-        windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return (backward(grad, self, *windows),)
+    @naming("grad", "self", *_PARAMETERS)
+    def avg_pool_gradient(grad: Tensor, self: Tensor, *given: Any) -> tuple[object]:
+        return (backward(grad, self, *given),)
 
     @backward.shape
     def avg_pool_backward_shape(
-        grad_output: TensorMeta,
-        self: TensorMeta,
-        kernel: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil: bool,
-        include: bool,
-        divisor: int | None,
+        grad_output: TensorMeta, self: TensorMeta, *given: Any
     ) -> TensorMeta:
-        steps = _steps(name, dims, kernel, stride, padding)
-        shape = checked_shape(self, steps, ceil, divisor)
+        shape = checked_shape(self, windows(*given))
         check(
             expect_alike(grad_output.shape, shape),
             lambda: (
@@ -139,21 +125,13 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
 
     @backward.kernel
     def avg_pool_backward_kernel(
-        xp: ModuleType,
-        grad_output: Array,
-        self: Array,
-        kernel: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil: bool,
-        include: bool,
-        divisor: int | None,
+        xp: ModuleType, grad_output: Array, self: Array, *given: Any
     ) -> Array:
-        kernel, stride, padding = _steps(name, dims, kernel, stride, padding)
+        w = windows(*given)
+        kernel, stride, padding = w.steps
         space, places = self.shape[-dims:], grad_output.shape[-dims:]
-        counts = divisor or divisors(xp, space, places, kernel, stride, padding, include)
         shares = wide(grad_output)
-        shares = shares / xp.asarray(counts, shares.dtype)
+        shares = shares / xp.asarray(counts(xp, space, places, w), shares.dtype)
         spread = shares.reshape(*shares.shape[:-dims], *[1] * dims, *places)
         columns = xp.broadcast_to(spread, (*shares.shape[:-dims], *kernel, *places))
         behind = overhang(space, places, kernel, stride, padding, (1,) * dims)
@@ -161,17 +139,9 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         return cropped(fold(xp, columns, around, stride, (1,) * dims), padding, space)
 
     @backward.linear("grad_output")
-    def avg_pool_second_gradient(
-        grad: Tensor,
-        kernel_size: Ints,
-        stride: Ints,
-        padding: Ints,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor_override: int | None,
-    ) -> tuple[object]:
-        windows = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return (page(grad, *windows),)
+    @naming("grad", *_PARAMETERS)
+    def avg_pool_second_gradient(grad: Tensor, *given: Any) -> tuple[object]:
+        return (page(grad, *given),)
 
     return page, backward
 
