@@ -29,9 +29,7 @@ def nonzero(
     as_tuple: one tensor of n for each dimension, to index with; a number counts as one of one.
     """
     if out is not None:
-        check(
-            not as_tuple, lambda: "nonzero does not support the out kwarg when as_tuple is True"
-        )
+        check(not as_tuple, lambda: "nonzero does not support the out kwarg when as_tuple is True")
         return cast(Tensor, _call("nonzero", "out", input, out=out))
     if as_tuple and not input.meta.shape:
         input = input.unsqueeze(0)

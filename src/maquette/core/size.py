@@ -41,7 +41,7 @@ class Size(tuple[int, ...]):
             return Size(tuple.__add__(self, other))
         if hasattr(type(other), "__radd__"):
             return NotImplemented
-        raise TypeError(f'can only concatenate tuple (not {type(other).__name__}) to torch.Size')
+        raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
 
     def __radd__(self, other: tuple[int, ...]) -> "Size":
         return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented

@@ -57,6 +57,12 @@ class OperatorFacts:
     where the view (number ``part`` of several, else -1) looks, made without mutation. ``views``
     has aten's operators, of which views may be copies.
     ``links_views``: whether an alias that it gives has the argument as its base (T18).
+    ``other_values``: of a view, whether it shows other values than its base's elements.
+    ``turned_bit``: of a view, the hidden bit of lazy values that it turns on or off.
+    ``scatters_into``: of an operator that gives a tensor new values in a part, the part's view.
+    ``bits_for_handlers``: whether Python handlers see it with the lazy bits of its arguments.
+    ``undeclared_writes``: the arguments that it mutates though its schema does not say so.
+    ``hides_aliases``: whether results may share memory with arguments though no schema says so.
     ``allows_overlap``: whether it may write into memory that another argument reads (T41).
     ``conjugate_refusal``: why it refuses lazily conjugated arguments; "" where it takes them.
     ``negative_refusal``: why it refuses lazily negated arguments; "" where it takes them.
@@ -80,6 +86,12 @@ class OperatorFacts:
     takes_numbers = False
     free_devices: bool | Callable[..., bool] = False
     links_views = True
+    other_values = False
+    turned_bit = 0
+    scatters_into: OpOverload | None = None
+    bits_for_handlers = False
+    undeclared_writes: tuple[str, ...] = ()
+    hides_aliases = False
     allows_overlap = False
     conjugate_refusal = ""
     negative_refusal = ""

@@ -405,6 +405,40 @@ class OperatorPage(functools.partial[Any]):
         self.facts.free_devices = when or True
         return self
 
+    def shows_other_values(self, *, turns: int = 0) -> OperatorPage:
+        """Say that the view shows other values than its base's elements: conjugates, or parts.
+
+        turns: the hidden bit of lazy values that it turns.
+        """
+        self.facts.other_values, self.facts.turned_bit = True, turns
+        return self
+
+    def scatters_into(self, view: OperatorPage) -> OperatorPage:
+        """Say that the operator gives a tensor new values where ``view`` looks.
+
+        Its parameters are the tensor, the values, and those of the view.
+        """
+        self.facts.scatters_into = view.op
+        return self
+
+    def writes_undeclared(self, *arguments: str) -> OperatorPage:
+        """Name arguments that are mutated though the schema, PyTorch's, does not say so."""
+        self.facts.undeclared_writes = arguments
+        return self
+
+    def hides_aliases(self) -> OperatorPage:
+        """Let results share memory with arguments though the schema, PyTorch's, does not say so."""
+        self.facts.hides_aliases = True
+        return self
+
+    def bits_for_handlers(self) -> OperatorPage:
+        """Let Python handlers, as tracers, see calls with the lazy bits of their arguments.
+
+        For what computes and stores values, which a tensor without the bit would hide from them.
+        """
+        self.facts.bits_for_handlers = True
+        return self
+
     def without_base(self) -> OperatorPage:
         """Let the alias that it gives be no view: it shares storage and version, and has no base.
 

@@ -95,7 +95,7 @@ def _generated_viewing(
             f"            _remember(_r, {origin}, '')",
             "            return _r",
         ]
-        if op._opname in _SEEN_OTHERWISE:
+        if op.facts.other_values:
             lines += [f"    _remember(_r, {origin}, '{op._opname}')"]
         else:
             # `_remember`, written out for the two common cases: backward makes many views.
@@ -154,10 +154,6 @@ def _link_all(views: Sequence[object], origin: object, *, base: bool) -> None:
                 view._keys |= inherited
                 if view._ag is None:
                     view._ag = history
-
-
-# Operators whose views are more than another geometry.
-_SEEN_OTHERWISE = frozenset(("view_as_real", "view_as_complex", "_conj", "_neg_view"))
 
 
 def _remember(view: Tensor, origin: Tensor, seen_as: str) -> None:

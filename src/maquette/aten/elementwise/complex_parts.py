@@ -51,6 +51,7 @@ def view_as_real_shape(self: TensorMeta) -> TensorMeta:
 
 view_as_real.linear(self=lambda grad: aten.view_as_complex(grad.contiguous()))
 view_as_real.batching(same_shape)
+view_as_real.shows_other_values()
 
 view_as_complex = define("aten::view_as_complex(Tensor(a) self) -> Tensor(a)")
 view_as_complex.describe(
@@ -97,6 +98,7 @@ def view_as_complex_shape(self: TensorMeta) -> TensorMeta:
 
 view_as_complex.linear(self=lambda grad: aten.view_as_real(grad.resolve_conj()))
 view_as_complex.batching(leading)
+view_as_complex.shows_other_values()
 
 real = define("aten::real(Tensor(a) self) -> Tensor(a)")
 real.describe("The real part of a complex tensor, of its shape; a real tensor itself.")

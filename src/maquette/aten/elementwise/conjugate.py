@@ -59,6 +59,7 @@ def _bit_view(name: str, bit: int) -> OperatorPage:
     """Define the view that turns a bit."""
     op = define(f"aten::{name}(Tensor(a) self) -> Tensor(a)", takes_numbers=name == "_conj")
     op.shape(lambda self: self)
+    op.shows_other_values(turns=bit)
     for key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta, _FAKE):
         op.op.register(key, Kernel(_turning(bit, key)))
     return op
@@ -151,11 +152,6 @@ def _bare(t: Tensor, bit: int) -> Tensor:
     return bare
 
 
-# What computes and stores values where Python handlers, a tracer say, are to see it: `clone` and
-# `copy_` come to them with the bits of their arguments, which a tensor without the bit would hide.
-_HANDED_ON = ("aten::clone", "aten::copy_")
-
-
 class _Resolving:
     """The fallback at the key of one bit: ``values`` computes what the bit stands for."""
 
@@ -170,7 +166,7 @@ class _Resolving:
             return _refusing(refusal)
         if op.is_view or op.shape_rule is None or Tag.inplace_view in op.tags:
             return None  # views hand the bit on; composites meet it in their parts
-        if ks & PYTHON and op.name() in _HANDED_ON:
+        if ks & PYTHON and facts.bits_for_handlers and op is facts.overloads[0]:
             return None
         written = [i for i, a in enumerate(op._schema.arguments) if a.is_write]
         return self._writing(op, written) if written else self._reading(op)

@@ -57,6 +57,7 @@ def clone_kernel(xp: ModuleType, self: Array, memory_format: memory_format | Non
 
 clone.linear(self=lambda grad: grad)
 clone.batching(laid_out)
+clone.bits_for_handlers()
 
 
 def check_has_data(source: TensorMeta, target: Device) -> None:
@@ -76,6 +77,7 @@ copy_ = define(
     takes_numbers=True,
 ).any_device()
 copy_.node_name("torch::autograd::CopyBackwards")
+copy_.bits_for_handlers()
 
 
 @copy_.shape

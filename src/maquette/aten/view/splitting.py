@@ -42,11 +42,13 @@ unsafe_split = define(
 )
 unsafe_split.describe("`split`, whose parts autograd takes for no views.")
 unsafe_split.batching(along)
+unsafe_split.hides_aliases()
 unsafe_split_with_sizes = define(
     "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"
 )
 unsafe_split_with_sizes.describe("`split_with_sizes`, whose parts autograd takes for no views.")
 unsafe_split_with_sizes.batching(along)
+unsafe_split_with_sizes.hides_aliases()
 
 
 def even_sizes(self: TensorMeta, split_size: int, dim: int) -> Ints:

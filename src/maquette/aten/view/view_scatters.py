@@ -8,6 +8,7 @@ from typing import Any
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.operators import aten
+from maquette.aten.view import views
 from maquette.aten.view.copies import geometry_kept
 from maquette.aten.view.view_gradients import on_storage, write_diagonal
 from maquette.aten.view.views import (
@@ -74,6 +75,9 @@ def _writable(self: Tensor, src: Tensor) -> Tensor:
     return made.copy_(self)
 
 
+select_scatter.scatters_into(views.select)
+
+
 @select_scatter.batching_decomposition
 def select_scatter_batching(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     made = _writable(self, src)
@@ -125,6 +129,9 @@ slice_scatter.linear(
 )
 
 
+slice_scatter.scatters_into(views.slice)
+
+
 @slice_scatter.batching_decomposition
 def slice_scatter_batching(
     self: Tensor, src: Tensor, dim: int, start: int | None, end: int | None, step: int
@@ -164,6 +171,9 @@ diagonal_scatter.linear(
     ),
     src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2),
 )
+
+
+diagonal_scatter.scatters_into(views.diagonal)
 
 
 @diagonal_scatter.batching_decomposition
@@ -230,6 +240,9 @@ def as_strided_scatter_grad(
         assert isinstance(placed, Tensor)
         whole = placed.as_strided(self_meta.shape, self_meta.strides, self_meta.offset - first)
     return whole, part
+
+
+as_strided_scatter.scatters_into(views.as_strided)
 
 
 @as_strided_scatter.batching_decomposition

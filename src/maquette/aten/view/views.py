@@ -129,6 +129,7 @@ _unsafe_view = define("aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor"
 share_storage(_unsafe_view, view, view_shape)
 _unsafe_view.linear(self=reshaped_back)
 _unsafe_view.batching(sized)
+_unsafe_view.hides_aliases()
 
 _reshape_alias = define(
     "aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"
@@ -491,9 +492,11 @@ def _itself(op: OpOverload, ks: int) -> Callable[..., object]:
 lift_fresh = define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)").without_base()
 lift_fresh.describe("The tensor as transforms and modes see it; it was just made.")
 lift_fresh.batching(same_shape)
+lift_fresh.hides_aliases()
 lift = define("aten::lift(Tensor self) -> Tensor")
 lift.describe("The tensor as transforms and modes see it.")
 lift.batching(same_shape)
+lift.hides_aliases()
 for _page in (lift_fresh, lift):
     _page.shape(lambda self: self)
     _page.nondifferentiable()

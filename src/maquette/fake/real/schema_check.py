@@ -12,14 +12,6 @@ from maquette.dispatch.schemas.schema import AliasInfo, Argument
 from maquette.fake.tensor import tensors_in
 from maquette.tensor.tensor import Tensor
 
-# These hide on purpose what their results share with their argument.
-_EXEMPT = frozenset(
-    f"aten::{name}"
-    for name in (
-        "_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "lift", "lift_fresh"
-    )
-)  # fmt: skip
-
 
 class Mutation(NamedTuple):
     """An operator wrote an argument."""
@@ -70,7 +62,7 @@ class SchemaCheckMode(TorchDispatchMode):
         given = list(_given(func, args, kwargs))
         before = states_of([v for _, v in given])
         result = func(*args, **kwargs)
-        if func._schema.name not in _EXEMPT:
+        if not func.facts.hides_aliases:
             self.check(func, [a for a, _ in given], before, result)
         return result
 
@@ -88,7 +80,7 @@ class SchemaCheckMode(TorchDispatchMode):
         if not any(_differs(*state) for state in states):
             return
         name = _name(argument)
-        if not argument.is_write and not _is_statistic(op, argument):
+        if not argument.is_write and argument.name not in op.facts.undeclared_writes:
             raise RuntimeError(
                 f"{op}: Argument {name} is not defined as mutable but was mutated; its schema is "
                 f"{op._schema}"
@@ -133,11 +125,6 @@ def _given(
 
 def _name(argument: Argument) -> str:
     return "input" if argument.name == "self" else argument.name
-
-
-def _is_statistic(op: OpOverload, argument: Argument) -> bool:
-    """Whether a normalization writes it in training, which aten's schemas do not say."""
-    return op.namespace == "aten" and argument.name in ("running_mean", "running_var")
 
 
 def _copy(t: Tensor) -> Tensor | None:

@@ -14,6 +14,7 @@ from typing import Any
 from maquette.core.meta import TensorMeta
 from maquette.core.pytree import tree_flatten
 from maquette.core.strides import overlaps
+from maquette.dispatch.forms import Form
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tags import Tag
@@ -23,14 +24,6 @@ from maquette.fx.interpreter import Interpreter
 from maquette.fx.node import Node, map_arg
 from maquette.fx.passes.fake_tensor_prop import FakeTensorProp, fake_mode_of
 from maquette.tensor.tensor import Tensor
-
-# Operators that put new values into what a view shows, and the view.
-_VIEWS = {
-    "aten::as_strided_scatter": "aten::as_strided",
-    "aten::diagonal_scatter": "aten::diagonal",
-    "aten::select_scatter": "aten::select.int",
-    "aten::slice_scatter": "aten::slice.Tensor",
-}
 
 
 @compatibility(is_backward_compatible=True)
@@ -44,7 +37,7 @@ def reinplace(gm: GraphModule, *sample_args: Any) -> GraphModule:
     for node in list(gm.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
-        view = _VIEWS.get(node.target.name())
+        view = _scattered_view(node.target)
         if view is not None:
             _drop_scatter(memory, node, view)
         else:
@@ -200,12 +193,17 @@ def _overlaps_itself(meta: TensorMeta) -> bool:
     return overlaps(meta.shape, meta.strides)
 
 
+def _scattered_view(op: OpOverload) -> OpOverload | None:
+    """The view into which a functional operator puts values, if it is such a one."""
+    return op.facts.scatters_into if op.form is Form.FUNCTIONAL else None
+
+
 # --- scatters -------------------------------------------------------------------------
 
 
 def _is_inverse(memory: _Memory, user: Node, node: Node, view: Node) -> bool:
     """Whether ``user`` puts the result of ``node`` where ``view`` looks, and no more."""
-    if not isinstance(user.target, OpOverload) or user.target.name() not in _VIEWS:
+    if not isinstance(user.target, OpOverload) or _scattered_view(user.target) is None:
         return False
     base, source, *rest = user.args
     if source is not node or base is node or not isinstance(base, Node):
@@ -227,7 +225,9 @@ def _looks_at(memory: _Memory, scatter: Node, base: Node, view: Node) -> bool:
     rest, kwargs = map_arg((scatter.args[2:], scatter.kwargs), lambda n: memory.values[n])
     base_value, view_value = memory.values[base], memory.values[view]
     with base_value.fake_mode:
-        part = _operator(_VIEWS[scatter.target.name()])(base_value, *rest, **kwargs)
+        view_op = _scattered_view(scatter.target)
+        assert view_op is not None
+        part = view_op(base_value, *rest, **kwargs)
     mine, theirs = part.meta, view_value.meta
     same = _same_form(mine, theirs) and _same_strides(mine, theirs)
     return same and mine.offset == theirs.offset
@@ -241,7 +241,7 @@ def _operator(name: str) -> OpOverload:
     return found
 
 
-def _drop_scatter(memory: _Memory, node: Node, view: str) -> None:
+def _drop_scatter(memory: _Memory, node: Node, view: OpOverload) -> None:
     """``base = scatter(base, part)``: nothing where the part lies there, else a copy into it."""
     base, part = node.args[:2]
     if not isinstance(base, Node) or not isinstance(part, Node) or not _fits_scatter(memory, node):
@@ -251,9 +251,7 @@ def _drop_scatter(memory: _Memory, node: Node, view: str) -> None:
             return
     else:
         with memory.graph.inserting_before(node):
-            look = memory.graph.call_function(
-                _operator(view), (base, *node.args[2:]), dict(node.kwargs)
-            )
+            look = memory.graph.call_function(view, (base, *node.args[2:]), dict(node.kwargs))
             copy = memory.graph.call_function(_operator("aten::copy_"), (look, part))
         memory.order[look] = memory.order[copy] = memory.order[node]
     memory.merge(node, base)

@@ -32,7 +32,6 @@ from maquette.transforms.wrappers import Wrapper
 
 FUNCTIONALIZE = K.functionality_bits(DispatchKey.Functionalize)
 _SHOWN = K.BACKENDS | K.AUTOGRAD | ADINPLACE
-_TURNED = {"_conj": CONJUGATE, "_neg_view": NEGATIVE}
 _new = object.__new__
 
 
@@ -168,7 +167,7 @@ def view_wrapper(
     """A wrapper of a view of ``origin``, with its memory."""
     t = _made(value, meta, origin._interpreter, origin._storage)  # type: ignore[arg-type]  # an owner
     # The program's bits, where a value that came by mutation may have none.
-    lazy = origin._lazy ^ _TURNED.get(step.op._opname, 0)
+    lazy = origin._lazy ^ step.op.facts.turned_bit
     if lazy:
         t._lazy = lazy
     t._steps = steps_with(origin, step)
@@ -187,7 +186,7 @@ def steps_with(origin: FunctionalWrapper, step: ViewStep) -> tuple[ViewStep, ...
     metas = [*[s.seen for s in steps], step.seen]
     kept = 0
     for i, before in enumerate(steps):
-        if metas[i].dtype is not metas[i + 1].dtype or before.op._opname in _TURNED:
+        if metas[i].dtype is not metas[i + 1].dtype or before.op.facts.turned_bit:
             kept = i + 1
     size, stride, offset = step.params
     start = step.seen.offset if offset is None else offset

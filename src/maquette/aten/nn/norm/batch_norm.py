@@ -276,6 +276,7 @@ def _no_bytes(xp: ModuleType, **given: object) -> tuple[Array]:
 
 
 _form(native_batch_norm)
+native_batch_norm.writes_undeclared("running_mean", "running_var")
 native_batch_norm.batching(native_batch_norm_batching)
 _form(_legit)
 _legit.batching(native_batch_norm_batching)

@@ -33,6 +33,8 @@ instance_norm = define(
     f"bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor"
 )
 instance_norm.describe("[N, C, ...] normalized for each sample and channel; of the same shape.")
+for _page in (_batch_norm_impl_index, batch_norm, instance_norm):
+    _page.writes_undeclared("running_mean", "running_var")
 
 
 @_batch_norm_impl_index.composite
