@@ -25,10 +25,10 @@ from maquette.aten.elementwise import where as _where  # noqa: F401
 from maquette.aten.elementwise import comparison as _comparison  # noqa: F401
 from maquette.aten.reduction import sums as _sums  # noqa: F401
 from maquette.aten.reduction import min_max as _min_max  # noqa: F401
-from maquette.aten.linalg import matrix_products as _matrix_products  # noqa: F401
-from maquette.aten.linalg import outer_products as _outer_products  # noqa: F401
-from maquette.aten.linalg import matmul as _matmul  # noqa: F401
-from maquette.aten.linalg import einsum as _einsum  # noqa: F401
+from maquette.aten.linalg.products import matrix_products as _matrix_products  # noqa: F401
+from maquette.aten.linalg.products import outer_products as _outer_products  # noqa: F401
+from maquette.aten.linalg.products import matmul as _matmul  # noqa: F401
+from maquette.aten.linalg.products import einsum as _einsum  # noqa: F401
 from maquette.aten.view import views as _views  # noqa: F401
 from maquette.aten.view import splitting as _splitting  # noqa: F401
 from maquette.aten.view import reshaping as _reshaping  # noqa: F401

@@ -1,1 +1,1 @@
-"""Products of matrices and factorizations."""
+"""Factorizations of matrices and solvers; products are in `products`."""

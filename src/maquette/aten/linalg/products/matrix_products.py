@@ -16,7 +16,7 @@ from types import ModuleType
 from maquette.aten.common.accumulation import Array, Number, is_narrow, scaled_sum, wide
 from maquette.aten.common.type_promotion import cast
 from maquette.aten.elementwise.conjugate import _conj
-from maquette.aten.linalg.product_batching import (
+from maquette.aten.linalg.products.product_batching import (
     addbmm_batching,
     addmm_batching,
     addmv_batching,

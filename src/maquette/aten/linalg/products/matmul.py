@@ -14,7 +14,7 @@ from typing import Any
 
 from maquette.aten.common.accumulation import Array, is_narrow, wide
 from maquette.aten.common.operators import aten
-from maquette.aten.linalg.matrix_products import addmm, check_not_bool, conj, mm, vdot
+from maquette.aten.linalg.products.matrix_products import addmm, check_not_bool, conj, mm, vdot
 from maquette.aten.view.copies import write_exact_out, write_out
 from maquette.aten.view.reshaping import reshape
 from maquette.aten.view.views import _unsafe_view, t, view

@@ -13,8 +13,14 @@ from maquette.aten.common.accumulation import Array, Number
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import cast
-from maquette.aten.linalg.matrix_products import BOTH, check_expands, conj, conjugate, multiplied
-from maquette.aten.linalg.product_batching import addr_batching
+from maquette.aten.linalg.products.matrix_products import (
+    BOTH,
+    check_expands,
+    conj,
+    conjugate,
+    multiplied,
+)
+from maquette.aten.linalg.products.product_batching import addr_batching
 from maquette.core.broadcast import expand_strides
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype
 from maquette.core.elementwise import elementwise

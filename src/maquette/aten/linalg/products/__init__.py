@@ -1,0 +1,1 @@
+"""Products of matrices and vectors: `mm` and its like, `matmul`, `einsum`."""
