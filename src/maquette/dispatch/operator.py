@@ -259,7 +259,8 @@ class OpOverload(OperatorBase):
         """The callable for a whole effective key set, found once and remembered (D62)."""
         with LOCK:
             kernel = self._find(ks)
-            self._table[ks] = kernel
+            if not ks & K.TORCH_FUNCTION:  # which each entry function answers in its own way
+                self._table[ks] = kernel
             _RESOLVED.add(self)
             return kernel
 
