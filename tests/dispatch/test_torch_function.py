@@ -349,3 +349,70 @@ def test_D135_a_page_that_was_overridden_takes_no_call_from_a_function(a, x):
 
     assert isclose(a, x)[1] is aten.isclose.default
     assert mq.isclose(a, x)[1] is mq.isclose
+
+
+class Own(mq.Tensor):
+    """Writes down what it is asked, and answers as usual."""
+
+    seen: list = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append((func, types, args, kwargs))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+@pytest.fixture
+def own(x):
+    Own.seen.clear()
+    return x.as_subclass(Own)
+
+
+def asked(call):
+    Own.seen.clear()
+    call()
+    return [(func, args, kwargs) for func, _, args, kwargs in Own.seen]
+
+
+def test_D135_operators_with_a_number_on_the_left_keep_their_names(own):
+    T = mq.Tensor
+    pairs = {"__rsub__": lambda: 2 - own, "__rdiv__": lambda: 2 / own, "__rpow__": lambda: 2**own}
+    pairs |= {"__rmod__": lambda: 2 % own, "__rfloordiv__": lambda: 2 // own}
+    for name, call in pairs.items():
+        assert asked(call) == [(getattr(T, name), (own, 2), {})]
+
+
+def test_D135_methods_in_python_are_handed_over_as_written(own, x):
+    T = mq.Tensor
+    assert asked(lambda: own.to(mq.float64)) == [(T.to, (own, mq.float64), {})]
+    assert asked(own.float) == [(T.float, (own,), {})]
+    assert asked(lambda: own.where(x > 0, 0.0))[0][0] is T.where
+    assert asked(lambda: own.size(0)) == [(T.size, (own, 0), {})]
+    assert asked(lambda: len(own)) == [(T.__len__, (own,), {})]
+    assert [func for func, *_ in asked(lambda: own.sum().item())] == [T.sum, T.item]
+
+
+def test_D135_properties_are_handed_over_by_their_getters(own):
+    T = mq.Tensor
+    assert asked(lambda: own.shape) == [(T.shape.__get__, (own,), {})]
+    assert asked(lambda: own.T) == [(T.T.__get__, (own,), {})]
+    assert asked(lambda: setattr(own, "grad", None)) == [(T.grad.__set__, (own, None), {})]
+    assert own.shape == (2, 3)
+
+
+def test_D135_a_member_of_the_class_itself_is_its_own(x):
+    class Sized(Own):
+        @property
+        def shape(self):
+            return "mine"
+
+    assert x.as_subclass(Sized).shape == "mine"
+    assert x.as_subclass(Plain).shape == (2, 3)
+
+
+def test_D135_plain_tensors_count_among_the_classes_of_functions_in_python(own, x):
+    mq.nn.functional.mse_loss(own, x)
+    assert Own.seen[0][1] == (Own, mq.Tensor)
+    Own.seen.clear()
+    mq.add(own, x)
+    assert Own.seen[0][1] == (Own,)

@@ -22,7 +22,13 @@ from maquette.dispatch.keysets import TORCH_FUNCTION
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import PACKETS
 from maquette.dispatch.registry import find_packet
-from maquette.dispatch.torch_function import Overridden, call_torch_function, offered
+from maquette.dispatch.torch_function import (
+    Overridden,
+    call_torch_function,
+    is_overridden,
+    modes_are_active,
+    offered,
+)
 from maquette.symbolic.numbers import SymNumber
 from maquette.tensor.tensor import Tensor
 
@@ -143,7 +149,6 @@ _IN_PLACE = {
 }
 _REFLECTED = {
     "rsub": lambda self, other: self.rsub(other),
-    "rtruediv": lambda self, other: self.reciprocal() * other,
     "rdiv": lambda self, other: self.reciprocal() * other,  # Python 2's name, which PyTorch keeps
     "rfloordiv": lambda self, other: _overload("floor_divide", "default")(other, self),
     "rpow": lambda self, other: _by_left(other, "pow", "Scalar", "Tensor_Tensor", self),
@@ -158,13 +163,15 @@ _REFLECTED = {
 }
 
 
-_BY_RECIPROCAL = ("__rtruediv__", "__rdiv__")  # these multiply from the left: arrays will do
+_BY_RECIPROCAL = ("__rdiv__",)  # it multiplies from the left: arrays will do
 
 
 def _reflected(dunder: str, rule: Callable[..., object]) -> Callable[..., object]:
     """``__rop__`` by its rule on tensors and numbers; NotImplemented for the rest."""
 
     def method(self: Tensor, other: object) -> object:
+        if _may_be_overridden(self) and is_overridden((self, other), {}):
+            return offered(getattr(Tensor, dunder), (self, other), {})
         if not isinstance(other, (Tensor, *_NUMBERS)):
             if overrides_torch_function(type(other)):
                 return call_torch_function(getattr(Tensor, dunder), (self, other), {})
@@ -184,7 +191,7 @@ def _by_left(left: object, operator: str, number: str, tensor: str, right: Tenso
     return _overload(operator, tensor if isinstance(left, Tensor) else number)(left, right)
 
 
-_UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+_UNARY = {"neg": "neg", "pos": "positive", "abs": "abs"}
 
 
 def _reversed(self: Tensor) -> object:
@@ -192,8 +199,20 @@ def _reversed(self: Tensor) -> object:
     return self.flip((0,)) if self.meta.ndim else self
 
 
+def _inverted(self: Tensor) -> object:
+    if _may_be_overridden(self) and is_overridden((self,), {}):
+        return offered(Tensor.__invert__, (self,), {})
+    return self.bitwise_not()
+
+
+def _may_be_overridden(t: Tensor) -> bool:
+    """A quick question before `is_overridden`."""
+    return t.__class__ is not Tensor or modes_are_active()
+
+
 _OTHERS: dict[str, Callable[..., object]] = {
     "reversed": _reversed,
+    "invert": _inverted,
     "long": Tensor.__int__,  # Python 2's names, which PyTorch keeps
     "nonzero": Tensor.__bool__,
 }
@@ -234,14 +253,19 @@ def attach() -> None:
     for name, (operator, overload, scalar) in {**_BINARY, **_IN_PLACE}.items():
         dunder = f"__{name}__"
         setattr(Tensor, dunder, _binary(dunder, operator, overload, scalar))
-    for name in ("add", "mul", "and", "or", "xor"):
+    for name in ("add", "mul"):
         setattr(Tensor, f"__r{name}__", getattr(Tensor, f"__{name}__"))
+    for name in ("and", "or", "xor"):
+        dunder = f"__r{name}__"
+        setattr(Tensor, dunder, _binary(dunder, *_BINARY[name]))
     for name, method in _REFLECTED.items():
         setattr(Tensor, f"__{name}__", _reflected(f"__{name}__", method))
+    Tensor.__rtruediv__ = Tensor.__rdiv__  # type: ignore[method-assign, attr-defined]  # just set
     for name, operator in _UNARY.items():
         setattr(Tensor, f"__{name}__", _unary(operator))
     for name, method in _OTHERS.items():
         setattr(Tensor, f"__{name}__", method)
+    _inverted.__name__ = "__invert__"
 
 
 attach()

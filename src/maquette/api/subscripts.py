@@ -296,6 +296,7 @@ def attach() -> None:
     """Bind the subscripts to `Tensor`."""
     methods = {"__getitem__": getitem, "__setitem__": setitem, "__delitem__": delitem}
     for name, method in methods.items():
+        method.__name__ = name
         setattr(Tensor, name, method)
 
 

@@ -16,6 +16,7 @@ from typing import TypeVar, cast
 
 from maquette.dispatch.abstract import (
     TensorBase,
+    disabled_torch_function,
     distinct_classes,
     overrides_torch_function,
 )
@@ -275,7 +276,7 @@ def overridable(function: _Function, *, as_written: bool = False) -> _Function:
     """A function in Python over operators, offered to ``__torch_function__`` as one call.
 
     Handlers get parameters without a default as positional arguments and the others by name, all of
-    them; as_written: just as the caller wrote them.
+    them, and plain tensors count among the classes; as_written: just as the caller wrote them.
     """
 
     @functools.wraps(function)
@@ -290,23 +291,38 @@ def overridable(function: _Function, *, as_written: bool = False) -> _Function:
             else:
                 if not _ACTIVE:
                     return function(*args, **kwargs)
-        if tls.st.function_modes or overriding_classes(args, kwargs):
-            given = (args, kwargs) if as_written else _by_default(function, args, kwargs)
-            answer = call_torch_function(public, *given)
-            if answer is not NO_OVERRIDE:
-                return answer
-        elif len(_PLAIN) < _MOST_CLASSES:
+        if is_overridden(args, kwargs):
+            if as_written:
+                return call_torch_function(public, args, kwargs)
+            types = _classes_of_tensors(args, kwargs)
+            return call_torch_function(public, *call_with_defaults(function, args, kwargs), types)
+        if len(_PLAIN) < _MOST_CLASSES:
             _PLAIN.update(type(a) for a in (*args, *kwargs.values()) if _never_overrides(type(a)))
         return function(*args, **kwargs)
 
     return cast(_Function, public)
 
 
+def _classes_of_tensors(
+    args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[type, ...] | None:
+    """`overriding_classes`, with those of plain tensors: what PyTorch's functions in Python say."""
+    if not tls.st.subclass_functions:
+        return None
+    found: list[type] = []
+    for value in (*args, *kwargs.values()):
+        for member in value if isinstance(value, list | tuple) else (value,):
+            function = getattr(type(member), "__torch_function__", None)
+            if function is not None and function is not disabled_torch_function:
+                found.append(type(member))
+    return distinct_classes(found)
+
+
 def _never_overrides(cls: type) -> bool:
     return not overrides_torch_function(cls) and not issubclass(cls, list | tuple)
 
 
-def _by_default(
+def call_with_defaults(
     function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """Arguments without a default by position, the others by name; as written if they don't fit."""

@@ -91,6 +91,9 @@ class Tensor(TensorHistory):
         if function is not disabled_torch_function:
             bits |= K.TORCH_FUNCTION
         cls._class_bits = bits
+        if bits & K.TORCH_FUNCTION and function is not _DEFAULT_FUNCTION:
+            for tell in SUBCLASSED:
+                tell(cls)
         if bits & _PYTHON and cls._alias is Tensor._alias:
             cls._alias = _alias_by_handler  # type: ignore[assignment,method-assign]  # its own
 
@@ -270,9 +273,12 @@ class Tensor(TensorHistory):
         return from_array(np.asarray(array))
 
 
+_DEFAULT_FUNCTION = getattr(Tensor.__torch_function__, "__func__", None)
 # What higher layers fill in (an import would run upward).
 TENSOR_CONSTRUCTOR: list[Callable[..., Tensor] | None] = [None]
 PRINTER: list[Callable[[Tensor], str] | None] = [None]
+SUBCLASSED: list[Callable[[type], None]] = []
+"""What is told of each subclass that has a ``__torch_function__`` of its own."""
 
 
 def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: int) -> Tensor:

@@ -20,7 +20,7 @@ _OPERATORS = frozenset(("linear", "gelu"))
 _AS_WRITTEN = frozenset(
     "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d "
     "conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity "
-    "hardshrink logsigmoid native_channel_shuffle one_hot pad pairwise_distance pdist "
+    "hardshrink logsigmoid native_channel_shuffle one_hot pairwise_distance pdist "
     "pixel_shuffle pixel_unshuffle prelu scaled_dot_product_attention softplus softshrink".split()
 )
 
