@@ -139,12 +139,13 @@ def build_entry(entry: FunctionType, op: OpOverload) -> None:
     }
     space |= {f"_{kind}": cls for kind, cls in _CLASSES.items()}
     space |= {f"_d{i}": a.default for i, a in enumerate(arguments) if a.has_default_value()}
-    built = next((e for e in op.entries() if e.__code__ is not _UNBUILT), None)
-    built = built or _generated(entry, op)
+    known = next((e for e in op.entries() if e.__code__ is not _UNBUILT), None)
+    built = known or _generated(entry, op)
     _BUILT.add(entry)
     entry.__defaults__ = built.__defaults__
     entry.__kwdefaults__ = built.__kwdefaults__
-    entry.__code__ = built.__code__  # last: other threads may be calling
+    # Last: other threads may be calling. Each has a copy, as generated functions have.
+    entry.__code__ = built.__code__ if known is None else built.__code__.replace()
 
 
 def _generated(entry: FunctionType, op: OpOverload) -> FunctionType:
