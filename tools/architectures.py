@@ -1,112 +1,256 @@
-"""Run architectures of `transformers` at tiny sizes, on maquette and on PyTorch, and compare.
+"""Run the models of `transformers`, `timm` and `torchvision`, on maquette and on PyTorch; compare.
 
-    python tools/architectures.py [--peer PYTHON] [NAME ...]
+    python tools/architectures.py [--peer PYTHON] [--library NAME] [--keep FOLDER] [NAME ...]
 
-Needs `transformers` beside maquette, and none of PyTorch: each architecture is built from its own
-configuration made small, runs forward and backward and generates four tokens. With ``--peer``, a
-Python that has PyTorch and can import `transformers` too, the same programs run there, and what
-differs is listed: parameters, loss, gradients, tokens. Exit code 1 if an architecture that runs
-there fails or differs here.
+Needs the library beside maquette, and none of PyTorch: each architecture is built small (its own
+configuration made so by `small_configurations.py`, or a small image), runs forward and backward,
+generates four tokens, counts operators and FLOPs, and here runs once more with fake tensors of
+``cpu`` and ``cuda``. With ``--peer``, a Python that has PyTorch and can import the library too, the
+same programs run there, and what differs is listed. Exit code 1 if an architecture that runs there
+fails or differs here. An architecture that PyTorch itself cannot run so is counted apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import importlib
 import json
+import logging
+import os
 import subprocess
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = """
-llama gpt2 mistral qwen2 qwen3 gemma gemma2 phi phi3 gpt_neox gptj opt bloom mixtral qwen2_moe
-qwen3_moe olmo olmo2 stablelm starcoder2 codegen mpt cohere granite mamba falcon_mamba rwkv bert
-roberta albert electra distilbert deberta deberta-v2 mobilebert mpnet camembert xlm-roberta big_bird
-longformer layoutlm ernie convbert squeezebert nystromformer modernbert t5 bart mbart pegasus led
-blenderbot m2m_100 marian longt5 umt5 switch_transformers vit deit beit dinov2 vit_mae
-data2vec-vision poolformer glm nemotron olmoe persimmon smollm3 ernie4_5 gpt_oss llama4_text
-gpt_bigcode biogpt ctrl openai-gpt xglm fsmt rembert yoso fnet megatron-bert ibert splinter mra
-""".split()
+from small_configurations import small
 
-# What makes a configuration small; an architecture takes those that it has.
-SMALL: dict[str, object] = {
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embedding_size"), 32),
-    **dict.fromkeys(("word_embed_proj_dim", "moe_intermediate_size", "image_size"), 32),
-    **dict.fromkeys(("intermediate_size", "d_ff", "ffn_dim", "hidden_dim"), 48),
-    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 48),
-    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer", "n_layers"), 2),
-    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_key_value_heads"), 2),
-    **dict.fromkeys(("num_attention_heads", "num_heads", "n_head", "n_heads"), 4),
-    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
-    **dict.fromkeys(("num_local_experts", "num_experts"), 4),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx"), 64),
-    **dict.fromkeys(("head_dim", "d_kv", "state_size", "rotary_dim", "patch_size"), 8),
-    **dict.fromkeys(("dropout", "attention_dropout", "hidden_dropout_prob"), 0.0),
-    "attention_probs_dropout_prob": 0.0,
-    "num_experts_per_tok": 2,
-    "shared_expert_intermediate_size": 32,
-    "num_hidden_groups": 1,
-    "attention_window": 8,
-    "vocab_size": 99,
-    "num_labels": 3,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 1,
-}
 TOLERANCE = 2e-4
+_CHUNK = 40  # architectures a process: what libraries keep of each adds up
+_FAKE = ("fake cpu", "fake cuda")
 
 
-def run(names: list[str], torch: object) -> dict[str, dict[str, object]]:
+# --- the models of each library: names, and a model with its inputs ------------------------------
+
+
+def names_of(library: str) -> list[str]:
+    """The architectures of a library; of timm the smallest of each file."""
+    module: Any = importlib.import_module(library)
+    if library == "transformers":
+        return sorted(module.CONFIG_MAPPING.keys())
+    if library == "torchvision":
+        return [n for n in module.models.list_models() if not n.startswith("quantized")]
+    found = (_smallest(module, family) for family in module.list_modules())
+    return sorted(name for name in found if name)
+
+
+def _smallest(timm: Any, family: str) -> str:
+    """The shortest name of a family: variants add to it; tiny ones first."""
+    names = timm.list_models(module=family)
+    marks = ("test_", "nano", "pico", "femto", "atto", "xxs", "tiny", "xs", "_s_", "small")
+    rank = {n: next((i for i, mark in enumerate(marks) if mark in n), 99) for n in names}
+    return min(names, key=lambda n: (rank[n], len(n), n)) if names else ""
+
+
+def _model(library: str, name: str, T: Any) -> tuple[Any, dict[str, Any]]:
+    if library == "transformers":
+        return _of_transformers(name, T)
+    if library == "timm":
+        return _of_timm(name, T)
+    return _of_torchvision(name, T)
+
+
+def _of_timm(name: str, T: Any) -> tuple[Any, dict[str, Any]]:
+    timm: Any = importlib.import_module("timm")
+    options: dict[str, Any] = {"num_classes": 3}
+    given = timm.get_pretrained_cfg(name)
+    size = given.input_size if given is not None else (3, 224, 224)
+    model = timm.create_model(name, **options)
+    return model, {"x": T.randn(1, *size)}
+
+
+def _of_torchvision(name: str, T: Any) -> tuple[Any, dict[str, Any]]:
+    vision: Any = importlib.import_module("torchvision")
+    options: dict[str, Any] = {"weights": None}
+    detects = "rcnn" in name or name.startswith(("retinanet", "fcos", "ssd"))
+    if detects or name.startswith(("deeplab", "fcn", "lraspp")):
+        options["weights_backbone"] = None
+    model = vision.models.get_model(name, **options)
+    if detects:
+        box = T.tensor([[4.0, 4.0, 40.0, 48.0]])
+        target = {"boxes": box, "labels": T.tensor([1]), "masks": T.ones(1, 64, 64).byte()}
+        target["keypoints"] = T.tensor([[[20.0, 20.0, 1.0]]]).expand(1, 17, 3)
+        return model.train(), {"images": [T.rand(3, 64, 64)], "targets": [target]}
+    if name.startswith("raft"):
+        return model, {"image1": T.rand(1, 3, 128, 128), "image2": T.rand(1, 3, 128, 128)}
+    if getattr(vision.models, "video", None) and name in dir(vision.models.video):
+        side = 224 if "mvit" in name else 64
+        return model, {"x": T.rand(1, 3, 16, side, side)}
+    side = 224 if name.startswith(("vit", "maxvit")) else 299 if "inception" in name else 96
+    return model, {"x": T.rand(1, 3, side, side)}
+
+
+_HEADS = (
+    "AutoModelForCausalLM",
+    "AutoModelForSeq2SeqLM",
+    "AutoModelForMaskedLM",
+    "AutoModelForImageClassification",
+    "AutoModelForAudioClassification",
+    "AutoModel",
+)
+
+
+def _of_transformers(name: str, T: Any) -> tuple[Any, dict[str, Any]]:
+    tf: Any = importlib.import_module("transformers")
+    config = small(tf.CONFIG_MAPPING[name])
+    for head in _HEADS:
+        kind = getattr(tf, head)
+        if type(config) in kind._model_mapping.keys():
+            model = kind.from_config(config)
+            return model, _inputs(model, config, T)
+    raise ValueError("no class of models takes this configuration")
+
+
+def _inputs(model: Any, config: Any, T: Any) -> dict[str, Any]:
+    """What the model's main input is, small; labels where it takes tokens of both sides."""
+    ids = T.randint(3, 90, (2, 8))
+    main = model.main_input_name
+    side = getattr(config, "image_size", 32) or 32
+    height, width = side if isinstance(side, (list, tuple)) else (side, side)
+    channels = getattr(config, "num_channels", 3) or 3
+    if main == "input_ids":
+        given = {"input_ids": ids}
+        if getattr(config, "is_encoder_decoder", False):
+            given["decoder_input_ids"] = ids
+        both = {"vision_config", "text_config"} <= set(vars(config))
+        if both and hasattr(model, "get_image_features") and "CLIP" in type(model).__name__:
+            part = config.vision_config.image_size
+            given["pixel_values"] = T.randn(2, 3, part, part)
+        if "CausalLM" in type(model).__name__ or "Seq2Seq" in type(model).__name__:
+            given["labels"] = ids
+        return given
+    if main == "pixel_values":
+        return {main: T.randn(1, channels, height, width)}
+    if main == "pixel_values_videos":
+        frames = getattr(config, "num_frames", 8)
+        return {main: T.randn(1, frames, channels, height, width)}
+    if main == "input_values":
+        if hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):  # a spectrogram
+            return {main: T.randn(1, config.max_length, config.num_mel_bins)}
+        return {main: T.randn(1, 1, 3200) if "audio_channels" in vars(config) else T.randn(1, 3200)}
+    if main == "input_features":
+        bins = getattr(config, "num_mel_bins", None)
+        bins = bins or getattr(config, "input_feat_per_channel", 80)
+        given = {main: T.randn(1, bins, 128)}
+        if getattr(config, "is_encoder_decoder", False):
+            given["decoder_input_ids"] = ids[:1]
+        return given
+    if main in ("inputs_embeds", "hidden_states", "embeddings"):
+        return {main: T.randn(1, 8, config.hidden_size)}
+    raise ValueError(f"no small input is known for {main}")
+
+
+# --- what is compared ----------------------------------------------------------------------------
+
+
+def run(library: str, names: Iterable[str], torch: Any) -> Iterator[tuple[str, dict[str, object]]]:
     """The aspects of each architecture, by name; "error" where it failed."""
-    found: dict[str, dict[str, object]] = {}
     for name in names:
         aspects: dict[str, object] = {}
         try:
-            _aspects(name, torch, aspects)
+            _aspects(library, name, torch, aspects)
         except Exception as error:  # noqa: BLE001  # whatever a program raises is its answer
-            aspects["error"] = f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"
-        found[name] = aspects
-    return found
+            aspects["error"] = f"{type(error).__name__}: {str(error).splitlines()[:1]}"[:240]
+        yield name, aspects
 
 
-def _aspects(name: str, torch: object, aspects: dict[str, object]) -> None:
-    tf: Any = importlib.import_module("transformers")
-    T: Any = torch
-    kind = tf.CONFIG_MAPPING[name]
-    has = kind()
-    config = kind(**{key: value for key, value in SMALL.items() if hasattr(has, key)})
+def _aspects(library: str, name: str, T: Any, aspects: dict[str, object]) -> None:
     T.manual_seed(0)
-    model, inputs = _model(tf, config, T)
+    model, inputs = _model(library, name, T)
     aspects["parameters"] = sum(p.numel() for p in model.parameters())
     aspects["weights"] = _size(p.detach() for p in model.parameters())
-    model.eval()
-    output = model(**inputs)
-    loss = getattr(output, "loss", None)
-    if loss is None:
-        loss = next(v for v in output.values() if hasattr(v, "backward")).float().pow(2).mean()
-    aspects["loss"] = float(loss)
-    loss.backward()
+    aspects["buffers"] = _size(b for b in model.buffers() if b.is_floating_point())
+    if "targets" not in inputs:
+        model.eval()
+    T.manual_seed(1)
+    counted, operators = _counters(T)
+    with counted:
+        with operators:
+            loss = _loss(model(**inputs))
+        aspects["operators"] = {name: n for name, n in sorted(operators.seen.items()) if n}
+        loss.backward()
+    aspects["loss"] = float(loss.detach())
+    aspects["FLOPs"] = counted.get_total_flops()
     aspects["gradients"] = _size(p.grad for p in model.parameters() if p.grad is not None)
     if "input_ids" in inputs and hasattr(model, "generate") and model.can_generate():
-        tokens = model.generate(inputs["input_ids"], max_new_tokens=4, do_sample=False)
-        aspects["tokens"] = tokens.tolist()
+        ids = inputs["input_ids"]
+        try:
+            tokens = model.generate(ids, max_new_tokens=4, do_sample=False)
+            aspects["tokens"] = tokens.tolist()
+        except Exception as error:  # noqa: BLE001  # some refuse, and so should we
+            aspects["tokens"] = type(error).__name__
+    if getattr(T, "__name__", "") == "maquette.torch":
+        for device in ("cpu", "cuda"):
+            aspects[f"fake {device}"] = _fake(library, name, T, device)
 
 
-def _model(tf: Any, config: Any, T: Any) -> tuple[Any, dict[str, Any]]:
-    if hasattr(config, "image_size") or hasattr(config, "num_channels"):
-        side = getattr(config, "image_size", 32)
-        return tf.AutoModel.from_config(config), {"pixel_values": T.randn(1, 3, side, side)}
-    ids = T.randint(3, 90, (2, 8))
-    if getattr(config, "is_encoder_decoder", False):
-        model = tf.AutoModelForSeq2SeqLM.from_config(config)
-        return model, {"input_ids": ids, "decoder_input_ids": ids, "labels": ids}
+def _counters(T: Any) -> tuple[Any, Any]:
+    flops = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+    modes = importlib.import_module("torch.utils._python_dispatch")
+
+    class Operators(modes.TorchDispatchMode):  # type: ignore[misc,name-defined]
+        seen: collections.Counter[str] = collections.Counter()
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            # PyTorch shows the detaching of what it saves for backward, which nobody called.
+            self.seen[str(func)] += str(func) != "aten.detach.default"
+            return func(*args, **(kwargs or {}))
+
+    mode = Operators()
+    mode.seen = collections.Counter()
+    return flops, mode
+
+
+def _fake(library: str, name: str, T: Any, device: str) -> object:
+    """The FLOPs of forward and backward with tensors that have no data."""
+    fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode()
+    flops = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
     try:
-        return tf.AutoModelForCausalLM.from_config(config), {"input_ids": ids, "labels": ids}
-    except ValueError:
-        return tf.AutoModel.from_config(config), {"input_ids": ids}
+        with fake, T.device(device):
+            model, inputs = _model(library, name, T)
+            if "targets" not in inputs:
+                model.eval()
+            with flops:
+                _loss(model(**inputs)).backward()
+    except Exception as error:  # noqa: BLE001  # compared, and listed
+        return f"{type(error).__name__}: {str(error).splitlines()[:1]}"[:240]
+    return flops.get_total_flops()
+
+
+def _loss(output: Any) -> Any:
+    """The model's own loss, or the mean square of all it gives."""
+    given = getattr(output, "loss", None)
+    if given is not None:
+        return given
+    losses = [t.float().pow(2).mean() for t in _tensors(output) if t.requires_grad]
+    if not losses:
+        raise ValueError("nothing in the model's output requires a gradient")
+    return sum(losses[1:], losses[0])
+
+
+def _tensors(output: Any) -> Iterator[Any]:
+    if hasattr(output, "requires_grad"):
+        yield output
+    elif isinstance(output, dict) or hasattr(output, "values"):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, (list, tuple)):
+        for value in output:
+            yield from _tensors(value)
 
 
 def _size(tensors: Iterable[Any]) -> float:
@@ -114,54 +258,110 @@ def _size(tensors: Iterable[Any]) -> float:
 
 
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]:
-    """What differs between the aspects of one architecture."""
+    """What differs between the aspects of one architecture; fakes are compared with its FLOPs."""
     if "error" in theirs:
         return []
     if "error" in ours:
         return [f"fails here: {ours['error']}"]
     found = []
-    for aspect, expected in theirs.items():
+    for aspect, expected in {**theirs, **dict.fromkeys(_FAKE, theirs["FLOPs"])}.items():
         given = ours.get(aspect)
+        if aspect == "fake cuda" and isinstance(given, int):
+            continue  # attention of cuda counts its own products; it ran
         if isinstance(expected, float) and isinstance(given, float):
-            if abs(given - expected) <= TOLERANCE * max(1.0, abs(expected)):
+            if given == expected or abs(given - expected) <= TOLERANCE * max(1.0, abs(expected)):
+                continue
+            if given != given and expected != expected:  # both NaN
                 continue
         elif given == expected:
+            continue
+        if isinstance(expected, dict) and isinstance(given, dict):
+            keys = sorted(k for k in {*given, *expected} if given.get(k) != expected.get(k))
+            pairs = (f"{k} {given.get(k, 0)} for {expected.get(k, 0)}" for k in keys)
+            found.append(f"{aspect}: {', '.join(pairs)}"[:600])
             continue
         found.append(f"{aspect}: {given}, PyTorch {expected}")
     return found
 
 
-def _peer(python: str, names: list[str]) -> dict[str, dict[str, object]]:
-    command = [python, str(Path(__file__).resolve()), "--answers", *names]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    answers: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+def _answers(python: str, given: argparse.Namespace, names: list[str], side: str) -> dict[str, Any]:
+    """What a Python says of the names, in processes of some each; kept answers are read."""
+    kept = Path(given.keep, f"{given.library}.{side}.jsonl") if given.keep else None
+    known: dict[str, Any] = {}
+    if kept is not None and kept.exists():
+        known = dict(json.loads(line) for line in kept.read_text().splitlines())
+    missing = [name for name in names if name not in known]
+    for start in range(0, len(missing), _CHUNK):
+        flags = ["--answers", side, "--library", given.library]
+        command = [python, str(Path(__file__).resolve()), *flags, *missing[start : start + _CHUNK]]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        lines = [line for line in done.stdout.splitlines() if line.startswith('["')]
+        known.update(json.loads(line) for line in lines)
+        if kept is not None:
+            with kept.open("a") as file:
+                file.writelines(f"{line}\n" for line in lines)
+    return {name: known.get(name, {"error": "the process died"}) for name in names}
 
 
 def main() -> int:
     """Run, compare, and print a line for each architecture that fails or differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", default=NAMES, metavar="NAME")
-    parser.add_argument("--peer", metavar="PYTHON", help="has PyTorch and transformers")
-    parser.add_argument("--answers", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--peer", metavar="PYTHON", help="has PyTorch and the library")
+    parser.add_argument(
+        "--library", default="transformers", choices=("transformers", "timm", "torchvision")
+    )
+    parser.add_argument("--keep", metavar="FOLDER", help="keep answers there, and use those kept")
+    parser.add_argument("--answers", choices=("ours", "theirs"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.answers:  # in the peer: PyTorch itself
-        print(json.dumps(run(given.names, importlib.import_module("torch"))))
-        return 0
+    os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
+    if given.answers:
+        return _answer(given)
+    names = given.names or _names(given.library)
+    ours = _answers(sys.executable, given, names, "ours")
+    theirs = _answers(given.peer, given, names, "theirs") if given.peer else {}
+    return report(ours, theirs)
+
+
+def _names(library: str) -> list[str]:
     import maquette.torch  # noqa: PLC0415  # not in the peer
 
     maquette.torch.install()
-    ours = run(given.names, maquette.torch)
-    theirs = _peer(given.peer, given.names) if given.peer else {}
-    bad = 0
-    for name, aspects in ours.items():
-        lines = differences(aspects, theirs[name]) if theirs else []
-        if not theirs and "error" in aspects:
-            lines = [str(aspects["error"])]
+    return names_of(library)
+
+
+def _answer(given: argparse.Namespace) -> int:
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    if given.answers == "ours":
+        import maquette.torch  # noqa: PLC0415  # not in the peer
+
+        maquette.torch.install()
+    for found in run(given.library, given.names, importlib.import_module("torch")):
+        print(json.dumps(found), flush=True)
+    return 0
+
+
+def report(ours: dict[str, dict[str, object]], theirs: dict[str, dict[str, object]]) -> int:
+    """Print what differs, or fails where there is no peer; 1 if anything does."""
+    bad, absent = 0, 0
+    aspects = differing = 0
+    for name, found in ours.items():
+        lines = differences(found, theirs[name]) if theirs else []
+        if not theirs and "error" in found:
+            lines = [str(found["error"])]
+        elif theirs and "error" in theirs[name]:
+            absent += 1
+            continue
+        aspects += len(theirs[name]) + 2 if theirs else len(found)
+        differing += len(theirs[name]) + 2 if theirs and "error" in found else len(lines)
         bad += bool(lines)
         for line in lines:
             print(f"{name:24} {line}")
-    print(f"{len(ours) - bad} of {len(ours)} architectures {'agree' if theirs else 'run'}")
+    run_there = len(ours) - absent
+    said = "agree" if theirs else "run"
+    print(f"{run_there - bad} of {run_there} architectures {said}", end="; ")
+    print(f"{aspects - differing} of {aspects} aspects; {absent} do not run in PyTorch so")
     return 1 if bad else 0
 
 

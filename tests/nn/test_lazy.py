@@ -119,11 +119,19 @@ def test_one_process_has_nothing_to_synchronize_or_distribute():
     for refused in (
         lambda: nn.DataParallel(layer, device_ids=[0, 1]),
         lambda: nn.parallel.DistributedDataParallel(layer),
-        lambda: nn.SyncBatchNorm(2),
-        lambda: nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm1d(2))),
     ):
         with pytest.raises(NotImplementedError, match="not supported by maquette yet"):
             refused()
+
+
+def test_one_process_normalizes_by_its_own_batch():
+    layer = nn.Sequential(nn.Conv1d(2, 3, 1), nn.BatchNorm1d(3))
+    x = mq.randn(4, 2, 5)
+    expected = layer(x)
+    layer[1].reset_running_stats()
+    synchronized = nn.SyncBatchNorm.convert_sync_batchnorm(layer)
+    assert type(synchronized[1]) is nn.SyncBatchNorm
+    assert mq.equal(synchronized(x), expected)
 
 
 def test_the_kernel_of_attention_changes_no_result():

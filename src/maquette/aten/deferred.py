@@ -22,6 +22,7 @@ FAMILIES = (
     "nn.resize.affine_grids",
     "nn.loss.ctc",
     "linalg.distances",
+    "linalg.grouped_products",
     "nn.embedding.embedding_bag",
     "elementwise.foreach",
     "elementwise.optimizer_steps",

@@ -122,11 +122,14 @@ class Ops(types.ModuleType):
     """The root, ``maquette.ops``: an attribute of any name is a namespace."""
 
     loaded_libraries: set[str]
+    stand_ins: dict[str, str]
+    """By the end of a path, ``folder/file`` without suffixes, the module imported in its place."""
     _bound: list[str]
 
     def __init__(self) -> None:
         super().__init__("maquette.ops")
         self.loaded_libraries = set()
+        self.stand_ins = {}
         self._bound = []
 
     def __getattr__(self, name: str) -> OpNamespace:
@@ -151,13 +154,19 @@ class Ops(types.ModuleType):
         """Run a Python file or extension module that registers operators, once (D93).
 
         Raises OSError with the path, and what went wrong as its cause; a file that failed may be
-        tried again. PyTorch loads shared objects of C++ operators here; there are none for us.
+        tried again. PyTorch loads shared objects of C++ operators here; those that we have written
+        in Python (`stand_ins`) are imported in their place.
         """
         resolved = os.path.realpath(path)
         if resolved in self.loaded_libraries:
             return
+        folder, file = os.path.split(resolved)
+        stand_in = self.stand_ins.get(f"{os.path.basename(folder)}/{file.partition('.')[0]}")
         try:
-            _run_file(resolved)
+            if stand_in is not None:
+                importlib.import_module(stand_in)
+            else:
+                _run_file(resolved)
         except Exception as error:
             raise OSError(f"could not load the operator library {resolved}: {error}") from error
         self.loaded_libraries.add(resolved)

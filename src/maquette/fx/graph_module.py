@@ -45,6 +45,17 @@ def forward_from_source(source: str, names: dict[str, Any], label: str = "") -> 
 
 _forward_from_src = forward_from_source
 
+# What is kept of a module's attributes when it is traced and transformed.
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
+class _CodeOnlyModule(Module):
+    """A module made of the attributes of another, without what makes those of its class."""
+
+    def __init__(self, body: dict[str, object]) -> None:
+        super().__init__()
+        self.__dict__ = body
+
 
 # --- attributes by path ----------------------------------------------------------------------
 

@@ -18,6 +18,19 @@ from maquette.api import functions as mq
 from maquette.autograd import enable_grad, no_grad
 from maquette.nn.base.hooks import Hook, RemovableHandle
 from maquette.nn.utils.foreach import grouped
+from maquette.optim import own_steps
+from maquette.optim.own_steps import (
+    ParamsT,
+    _default_to_fused_or_foreach,
+    _disable_dynamo_if_unsupported,
+    _get_capturable_supported_devices,
+    _get_scalar_dtype,
+    _get_value,
+    _stack_if_compiling,
+    _to_scalar,
+    _use_grad_for_differentiable,
+    _view_as_real,
+)
 from maquette.optim.state import GLOBAL_STEP_HOOKS, OptimizerHooks, SavedState
 from maquette.tensor import Tensor
 
@@ -65,6 +78,7 @@ class Optimizer(SavedState):
     """
 
     _opt_called: bool
+    _group_tensors_by_device_and_dtype = staticmethod(own_steps.group_tensors)
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
@@ -222,3 +236,21 @@ def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
 def register_optimizer_step_post_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` after each step of every optimizer."""
     return GLOBAL_STEP_HOOKS.add(GLOBAL_STEP_HOOKS.step_post, hook)
+
+
+__all__ = [
+    "Optimizer",
+    "ParamsT",
+    "_default_to_fused_or_foreach",
+    "_disable_dynamo_if_unsupported",
+    "_get_capturable_supported_devices",
+    "_get_scalar_dtype",
+    "_get_value",
+    "_stack_if_compiling",
+    "_to_scalar",
+    "_use_grad_for_differentiable",
+    "_view_as_real",
+    "register_optimizer_step_post_hook",
+    "register_optimizer_step_pre_hook",
+    "required",
+]

@@ -169,6 +169,8 @@ _HERE = {
         "amp.autocast_mode",
     ),
     "Storage": "storage",
+    **dict.fromkeys(("Event", "Stream"), "devices.streams"),
+    **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
     **dict.fromkeys(
         (
             "_disable_functionalization",
@@ -225,6 +227,8 @@ def _find(name: str) -> object:
         return getattr(_maquette, name)
     except AttributeError:
         absent = importlib.import_module(f"{__name__}.face.old_names").FUNCTIONS.get(name)
+        if absent is None:
+            absent = importlib.import_module(f"{__name__}.face.absent_names").stand_in("", name)
         if absent is not None:
             return absent
     raise MissingName(lambda: _what_is_missing(name))

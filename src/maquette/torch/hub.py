@@ -60,6 +60,27 @@ def load_state_dict(*args: object, **kwargs: object) -> NoReturn:
     _no_network("load_state_dict")
 
 
+def tqdm(iterable: object = None, **options: object) -> object:
+    """What is looped over, or a bar that shows nothing: nothing is fetched that would take time."""
+    return _Silent() if iterable is None else iterable
+
+
+class _Silent:
+    """A bar of progress that shows none."""
+
+    def update(self, n: int = 1) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+
 def load(repo_or_dir: str, model: str, *args: object, **kwargs: object) -> NoReturn:
     """RuntimeError: nothing is fetched."""
     _no_network(f"load({repo_or_dir!r}, {model!r})")

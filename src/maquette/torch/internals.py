@@ -13,9 +13,12 @@ from typing import Any
 from maquette.autograd.engine import current_run
 from maquette.autograd.node import Node
 from maquette.core.determinism import Determinism
+from maquette.core.device import cpu, device
 from maquette.core.errors import check
 from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.tls import tls
+from maquette.nn import functional
+from maquette.nn.base.conversion import parse_to
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import temporarily_clear_interpreter_stack
@@ -133,6 +136,62 @@ def _warn_deprecation() -> None:
     warnings.warn("Test message for TORCH_WARN_DEPRECATION", DeprecationWarning, stacklevel=2)
 
 
+def _log_api_usage_once(event: str) -> None:
+    """Nothing: nobody counts."""
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is being traced for a script compiler."""
+
+
+def _get_accelerator(check: bool | None = None) -> device:
+    """The device that programs would run on: cpu."""
+    return cpu
+
+
+def _set_math_sdp_allow_fp16_bf16_reduction(allow: bool) -> None:
+    """Nothing: products of half precision are summed in float32."""
+
+
+def _jit_set_profiling_executor(on: bool) -> bool:
+    """False, what it was before: there is no script compiler."""
+    return False
+
+
+_jit_set_profiling_mode = _jit_set_texpr_fuser_enabled = _jit_set_profiling_executor
+_jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_profiling_executor
+_jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _jit_set_profiling_executor
+
+
+def _jit_can_fuse_on_cpu() -> bool:
+    """False."""
+    return False
+
+
+_jit_can_fuse_on_gpu = _jit_can_fuse_on_cpu
+
+
+class _Nn:
+    """`torch._C._nn`: the private functions of modules that programs call."""
+
+    @staticmethod
+    def _parse_to(*args: object, **kwargs: object) -> tuple[object, object, bool, object]:
+        """The arguments of `Module.to`: device, dtype, non_blocking, memory_format."""
+        found = parse_to(*args, **kwargs)
+        return found.device, found.dtype, found.non_blocking, found.format
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(functional, name, None)
+        if found is None:
+            raise AttributeError(
+                f"module 'torch._C._nn' has no attribute '{name}': maquette does not have it"
+            )
+        return found
+
+
+_nn = _Nn()
+
+
 def _warn() -> None:
     """Warn, as a test of the way that warnings take."""
     warnings.warn("Test message for TORCH_WARN", UserWarning, stacklevel=2)
@@ -146,10 +205,24 @@ __all__ = [
     "_dispatch_key_set",
     "_current_graph_task_id",
     "_data_address",
+    "_get_accelerator",
+    "_get_tracing_state",
+    "_jit_can_fuse_on_cpu",
+    "_jit_can_fuse_on_gpu",
+    "_jit_override_can_fuse_on_cpu",
+    "_jit_override_can_fuse_on_gpu",
+    "_jit_set_nvfuser_enabled",
+    "_jit_set_nvfuser_guard_mode",
+    "_jit_set_profiling_executor",
+    "_jit_set_profiling_mode",
+    "_jit_set_texpr_fuser_enabled",
+    "_log_api_usage_once",
+    "_set_math_sdp_allow_fp16_bf16_reduction",
     "_get_deterministic_fill_uninitialized_memory",
     "_get_obj_in_tls",
     "_get_privateuse1_backend_name",
     "_is_cow_tensor",
+    "_nn",
     "_set_cached_tensors_enabled",
     "_set_deterministic_fill_uninitialized_memory",
     "_storage_id",

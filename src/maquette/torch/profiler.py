@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
+from enum import Enum
 
 from maquette.torch.face.forwarding import forward
 from maquette.torch.face.later import functions_for_later
@@ -23,6 +24,36 @@ schedule = _LATER["schedule"]
 tensorboard_trace_handler = _LATER["tensorboard_trace_handler"]
 
 
+class ProfilerActivity(Enum):
+    """What a profiler watches, of PyTorch's."""
+
+    CPU = 0
+    XPU = 1
+    MTIA = 2
+    CUDA = 3
+    HPU = 4
+    PrivateUse1 = 5
+
+
+class ProfilerAction(Enum):
+    """What a profiler does at a step, of PyTorch's."""
+
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+
+
+def kineto_available() -> bool:
+    """False: PyTorch's library of profilers is not here."""
+    return False
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """None."""
+    return set()
+
+
 class record_function(ContextDecorator):
     """A label for a profiler; nothing here, as in PyTorch where none is on."""
 
@@ -36,5 +67,14 @@ class record_function(ContextDecorator):
         pass
 
 
-__all__ = ["profile", "record_function", "schedule", "tensorboard_trace_handler"]
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
 __getattr__ = forward(__name__)

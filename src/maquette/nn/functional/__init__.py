@@ -64,7 +64,14 @@ from maquette.nn.functional.dropout import (
     dropout3d,
     feature_alpha_dropout,
 )
-from maquette.nn.functional.linear import bilinear, embedding, embedding_bag, linear, one_hot
+from maquette.nn.functional.linear import (
+    bilinear,
+    embedding,
+    embedding_bag,
+    grouped_mm,
+    linear,
+    one_hot,
+)
 from maquette.nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -158,7 +165,8 @@ __all__ = [
     "threshold", "threshold_", "multi_head_attention_forward", "scaled_dot_product_attention",
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "fold", "unfold", "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d",
-    "feature_alpha_dropout", "bilinear", "embedding", "embedding_bag", "linear", "one_hot",
+    "feature_alpha_dropout", "bilinear", "embedding", "embedding_bag", "grouped_mm", "linear",
+    "one_hot",
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "ctc_loss",
     "gaussian_nll_loss", "huber_loss", "kl_div", "l1_loss", "mse_loss", "multi_margin_loss",
     "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss",

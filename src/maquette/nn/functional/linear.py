@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
+from maquette.core.dtype import dtype
 from maquette.tensor import Tensor
 
 _BAG_MODES = {"sum": 0, "mean": 1, "max": 2}
@@ -16,6 +17,22 @@ _BAG_MODES = {"sum": 0, "mean": 1, "max": 2}
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias: (*, in_features) with (out_features, in_features)."""
     return mq.linear(input, weight, bias)
+
+
+def grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    *,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: dtype | None = None,
+) -> Tensor:
+    """Products of groups: rows of mat_a (m, k) up to ``offs[g]`` with mat_b[g] (k, n).
+
+    offs: (groups,), int32, where each group ends: along the rows of mat_a, the columns of mat_b
+    (mat_a is (groups, m, k) then), or what two matrices sum over; None for two batches.
+    """
+    return mq._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -35,7 +35,12 @@ from maquette.nn.modules.activation import (
 )
 from maquette.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
 from maquette.nn.modules.attention import MultiheadAttention
-from maquette.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from maquette.nn.modules.batchnorm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    SyncBatchNorm,
+)
 from maquette.nn.modules.container import ModuleDict, ModuleList, Sequential
 from maquette.nn.modules.conv import (
     Conv1d,
@@ -150,7 +155,6 @@ from maquette.nn.modules.shaping.upsampling import (
     UpsamplingNearest2d,
 )
 from maquette.nn.modules.sparse import Embedding, EmbeddingBag
-from maquette.nn.modules.synchronized import SyncBatchNorm
 from maquette.nn.modules.transformer import (
     Transformer,
     TransformerDecoder,

@@ -159,6 +159,50 @@ class BatchNorm3d(_BatchNorm):
         check_dim(input, "5D", (5,))
 
 
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalization over the batches of all processes: of the one that there is."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: object = None,
+        device: DeviceLike | None = None,
+        dtype: dtypes.dtype | None = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:
+        """The module with every batch normalization in it replaced, parameters and all."""
+        made = module
+        if isinstance(module, _BatchNorm):
+            made = cls._like(module, process_group)
+        for name, child in list(module.named_children()):
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+    @classmethod
+    def _like(cls, module: _BatchNorm, process_group: object) -> SyncBatchNorm:
+        made = cls(
+            module.num_features, module.eps, module.momentum, module.affine,
+            module.track_running_stats, process_group,
+        )  # fmt: skip
+        made.weight, made.bias = module.weight, module.bias
+        made.running_mean, made.running_var = module.running_mean, module.running_var
+        made.num_batches_tracked = module.num_batches_tracked
+        made.training = module.training
+        return made
+
+
 def check_dim(input: Tensor, expected: str, dims: tuple[int, ...]) -> None:
     """ValueError unless the input has one of these numbers of dimensions."""
     if input.dim() not in dims:

@@ -23,9 +23,14 @@ from maquette.nn.base.hooks import (
     register_module_parameter_registration_hook,
 )
 from maquette.nn.base.module import Module
+from maquette.nn.base.state_dict import IncompatibleKeys as _IncompatibleKeys
+
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 __all__ = [
+    "_EXTRA_STATE_KEY_SUFFIX",
     "Module",
+    "_IncompatibleKeys",
     "register_module_backward_hook",
     "register_module_buffer_registration_hook",
     "register_module_module_registration_hook",

@@ -28,6 +28,11 @@ Activation = str | Callable[[Tensor], Tensor]
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 
+def _get_activation_fn(activation: str) -> Callable[[Tensor], Tensor]:
+    """The function of a name, relu or gelu, as programs look it up; RuntimeError for another."""
+    return _activation(activation)
+
+
 def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
     if not isinstance(activation, str):
         return activation

@@ -12,3 +12,4 @@ capture_scalar_outputs = False
 capture_dynamic_output_shape_ops = False
 optimize_ddp = False
 inline_inbuilt_nn_modules = True
+skip_fwd_side_effects_in_bwd_under_checkpoint = False

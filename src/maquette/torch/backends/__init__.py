@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
-from maquette.torch.backends import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp
+from maquette.torch.backends import (
+    cpu,
+    cuda,
+    cudnn,
+    mkl,
+    mkldnn,
+    mps,
+    openmp,
+    opt_einsum,
+    quantized,
+)
 
-__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+fp32_precision = "none"
+"""What products of float32 may be rounded to; kept, the kernels do not read it."""
+
+__all__ = [
+    "cpu",
+    "cuda",
+    "cudnn",
+    "fp32_precision",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+]

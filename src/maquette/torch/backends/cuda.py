@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from maquette.aten.nn.attention.attention_choice import SDPBackend, allow, allowed, only
+from maquette.tensor.tensor import Tensor
 
 
 class _Matmul:
@@ -17,6 +19,39 @@ class _Matmul:
 
 
 matmul = _Matmul()
+
+
+class SDPAParams(NamedTuple):
+    """What a call of attention is asked about."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attn_mask: Tensor | None
+    dropout: float
+    is_causal: bool
+    enable_gqa: bool = False
+
+
+def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """False: there is no device with such a kernel."""
+    return False
+
+
+can_use_efficient_attention = can_use_cudnn_attention = can_use_flash_attention
+
+
+def is_flash_attention_available() -> bool:
+    """False."""
+    return False
+
+
+def preferred_linalg_library(backend: str | None = None) -> str:
+    """``"default"``; a choice is taken and makes no difference."""
+    return "default"
+
+
+preferred_blas_library = preferred_linalg_library
 
 
 def is_built() -> bool:

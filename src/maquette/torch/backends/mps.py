@@ -8,6 +8,13 @@ def is_available() -> bool:
     return False
 
 
+def is_macos_or_newer(major: int, minor: int) -> bool:
+    """RuntimeError: there is no such device to ask."""
+    raise RuntimeError(
+        "torch.backends.mps.is_macos_or_newer: there is no MPS device; ask is_available() first"
+    )
+
+
 def is_built() -> bool:
     """False."""
     return False

@@ -176,6 +176,37 @@ def get_arch_list() -> list[str]:
     return []
 
 
+def get_rng_state(device: Device = "cuda") -> NoReturn:
+    """RuntimeError: there is no device."""
+    _no_device("get_rng_state()")
+
+
+def set_rng_state(new_state: object, device: Device = "cuda") -> NoReturn:
+    """RuntimeError: there is no device."""
+    _no_device("set_rng_state()")
+
+
+def initial_seed() -> NoReturn:
+    """RuntimeError: there is no device."""
+    _no_device("initial_seed()")
+
+
+def seed() -> None:
+    """Nothing: there is no generator."""
+
+
+seed_all = seed
+
+
+def get_sync_debug_mode() -> int:
+    """0."""
+    return 0
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Nothing: nothing waits for a device."""
+
+
 def get_rng_state_all() -> list[object]:
     """None: there are no devices."""
     return []

@@ -83,8 +83,18 @@ def reset_peak_memory_stats(device: object = None) -> None:
     """Nothing: there are no figures."""
 
 
+def get_rng_state_all() -> list[object]:
+    """None."""
+    return []
+
+
+def set_rng_state_all(new_states: object) -> None:
+    """Nothing."""
+
+
 def _no_device(device: object = None) -> NoReturn:
     raise RuntimeError("there is no such device here; ask is_available() first")
 
 
+get_rng_state = set_rng_state = initial_seed = mem_get_info = get_memory_info = _no_device
 get_device_name = get_device_properties = get_device_capability = _no_device

@@ -53,6 +53,43 @@ class ReduceOp(Enum):
     BAND = auto()
     BOR = auto()
     BXOR = auto()
+    PREMUL_SUM = auto()
+
+
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # where PyTorch has the values
+
+
+class group:  # PyTorch's name
+    """The group of all processes, of which there is none."""
+
+    WORLD = None
+
+
+class GroupMember:
+    """What a group's member is, where there is no group."""
+
+    WORLD = None
+    NON_GROUP_MEMBER = -100
+
+
+def is_ucc_available() -> bool:
+    """False."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """False."""
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """False."""
+    return False
+
+
+def get_pg_count() -> int:
+    """0 groups."""
+    return 0
 
 
 _ADVICE = (

@@ -24,19 +24,40 @@ ADVICE = {
     "distributed._tensor": _ONE_PROCESS,
     "distributed.algorithms": _ONE_PROCESS,
     "distributed.checkpoint": _ONE_PROCESS,
+    "distributed.constants": _ONE_PROCESS,
     "distributed.device_mesh": _ONE_PROCESS,
     "distributed.distributed_c10d": _ONE_PROCESS,
     "distributed.elastic": _ONE_PROCESS,
     "distributed.fsdp": _ONE_PROCESS,
+    "distributed.launch": _ONE_PROCESS,
+    "distributed.launcher": _ONE_PROCESS,
     "distributed.nn": _ONE_PROCESS,
     "distributed.optim": _ONE_PROCESS,
     "distributed.pipelining": _ONE_PROCESS,
     "distributed.rpc": _ONE_PROCESS,
+    "distributed.run": _ONE_PROCESS,
     "distributed.tensor": _ONE_PROCESS,
+    "distributed.utils": _ONE_PROCESS,
+    "cuda.profiler": "there is no CUDA device here; plan with maquette.plan",
     "export": _TRACE,
-    "onnx": _ELSEWHERE,
+    "futures": "call the function itself",
+    "monitor": _ELSEWHERE,
+    "nn.intrinsic": _ELSEWHERE,
+    "nn.qat": _ELSEWHERE,
+    "nn.quantizable": _ELSEWHERE,
+    "nn.quantized": _ELSEWHERE,
+    "numa": _ONE_PROCESS,
+    **dict.fromkeys((f"onnx.symbolic_opset{n}" for n in range(7, 21)), _ELSEWHERE),
+    **dict.fromkeys(("onnx._internal", "onnx.errors", "onnx.utils"), _ELSEWHERE),
+    **dict.fromkeys(("onnx.operators", "onnx.ops", "onnx.verification"), _ELSEWHERE),
+    "package": "save a state_dict with torch.save",
     "quantization": _ELSEWHERE,
+    "utils.bottleneck": "use cProfile",
+    "utils.bundled_inputs": _ELSEWHERE,
     "utils.cpp_extension": "write the operator with maquette.library",
+    "utils.data.datapipes": "write an IterableDataset",
+    "utils.data.graph": "write an IterableDataset",
+    "utils.data.graph_settings": "write an IterableDataset",
     "utils.mobile_optimizer": _ELSEWHERE,
     "utils.tensorboard": "write figures with another library",
 }
@@ -52,13 +73,19 @@ def advice_for(path: str) -> str | None:
     return next((ADVICE[b] for b in beginnings if b in ADVICE), None)
 
 
-class _Absent(type):
+class Absent(type):
     """The class of stand-ins: calling one says what is absent."""
 
     _said: str
 
     def __call__(cls, *args: object, **kwargs: object) -> NoReturn:
         raise NotImplementedError(cls._said)
+
+    @classmethod
+    def named(mcs, place: str, name: str, advice: str) -> Absent:
+        """The stand-in for a name of the module ``place``."""
+        said = f"{place}.{name} is not supported by maquette: {advice}"
+        return mcs(name, (), {"_said": said, "__module__": place, "__doc__": said})
 
 
 class _Module(ModuleType):
@@ -70,8 +97,7 @@ class _Module(ModuleType):
             raise AttributeError(f"module '{place}' has no attribute '{name}'")
         if name in _SUBMODULES:
             return importlib.import_module(f"{self.__name__}.{name}")
-        said = f"{place}.{name} is not supported by maquette: {advice_for(place[6:])}"
-        found = _Absent(name, (), {"_said": said, "__module__": place, "__doc__": said})
+        found = Absent.named(place, name, str(advice_for(place[6:])))
         setattr(self, name, found)
         return found
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from maquette.torch.face import paths
+from maquette.torch.face import absent_names, paths
 
 Spellings = Callable[[str], Iterable[str]]
 
@@ -34,6 +34,8 @@ def forward(
 
     def __getattr__(name: str) -> object:
         found = None if name.startswith("__") else _search(place, name, packages, spellings)
+        if found is None:
+            found = absent_names.stand_in(place, name)
         if found is None:
             raise AttributeError(
                 f"module 'torch.{place}' ({module}) has no attribute '{name}': maquette does not "

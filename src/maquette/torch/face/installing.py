@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
+from maquette.dispatch.registry import ops
 from maquette.torch.face import absences, paths
 
 _FACE = "maquette.torch"
@@ -98,6 +99,8 @@ def _second_name(fullname: str, target: str) -> ModuleSpec:
     loader = cast(None, _Second(fullname, target))
     return ModuleSpec(fullname, loader, is_package=True)
 
+
+ops.stand_ins["torchvision/_C"] = f"{_FACE}.families.vision_ops"
 
 _OUTSIDE = _Installed(_REAL)
 _INSIDE = Finder(_FACE)

@@ -79,6 +79,8 @@ PACKAGES = {
     "mps": "maquette.torch.devices.mps",
     "mtia": "maquette.torch.devices.mtia",
     "nn": "maquette.nn",
+    "nn.parallel.data_parallel": "maquette.nn.parallel",
+    "nn.parallel.distributed": "maquette.nn.parallel",
     "nn.modules.channelshuffle": "maquette.nn.modules.shaping.channelshuffle",
     "nn.modules.flatten": "maquette.nn.modules.shaping.flatten",
     "nn.modules.fold": "maquette.nn.modules.shaping.fold",
@@ -95,7 +97,10 @@ PACKAGES = {
     "quasirandom": "maquette.torch.families.quasirandom",
     "special": "maquette.torch.families.special",
     "storage": "maquette.torch.saving.storage",
+    "profiler.profiler": "maquette.torch.profiler",
     "utils.data._utils": "maquette.torch.utils.data",
+    "utils.data._utils.collate": "maquette.torch.utils.data.collate",
+    "utils.data._utils.worker": "maquette.torch.utils.data.workers",
     "xpu": "maquette.torch.devices.xpu",
 }
 
@@ -113,6 +118,8 @@ def resolve(path: str) -> str | None:
     if found is None:
         target = _target(path)
         found = target if _exists(target) else ""
+        if not found and advice_for(path) is not None:
+            found = f"{_FACE}.{path}"
         # Files do not come and go; what asks for names that are not there asks often.
         if len(_FOUND) < _REMEMBERED:
             _FOUND[path] = found

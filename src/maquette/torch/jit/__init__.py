@@ -45,6 +45,17 @@ def script_if_tracing(fn: F) -> F:
     return fn
 
 
+_script_if_tracing = script_if_tracing
+
+
+def _overload(fn: F) -> F:
+    """``fn`` itself: its types tell a script compiler what it takes."""
+    return fn
+
+
+_overload_method = _overload
+
+
 def export(fn: F) -> F:
     """``fn`` itself."""
     return fn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  # by name
 
 
 class BroadcastingListCls:
@@ -23,3 +24,6 @@ BroadcastingList6 = BroadcastingListCls()
 def is_function_or_method(the_callable: object) -> bool:
     """Whether a callable is a function or a method of Python."""
     return isinstance(the_callable, types.FunctionType | types.MethodType)
+
+
+__all__ = ["Any", "Dict", "List", "Optional", "Tuple", "Union", "is_function_or_method"]

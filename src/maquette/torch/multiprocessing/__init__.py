@@ -22,6 +22,16 @@ def set_sharing_strategy(new_strategy: str) -> None:
     """Nothing: there is one way."""
 
 
+from maquette.torch.multiprocessing.spawn import (  # noqa: E402, I001  # over the others
+    ProcessContext as ProcessContext,
+    ProcessException as ProcessException,
+    ProcessExitedException as ProcessExitedException,
+    ProcessRaisedException as ProcessRaisedException,
+    SpawnContext as SpawnContext,
+    spawn as spawn,
+    start_processes as start_processes,
+)
+
 _forwarded = forward(__name__)
 
 

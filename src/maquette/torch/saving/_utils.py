@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 
 from maquette.core.device import cpu, device
+from maquette.core.device import device as Device
 from maquette.core.dtype import dtype
 from maquette.core.dtype import dtype as Dtype
 from maquette.core.layout import layout, strided
@@ -174,3 +175,23 @@ def _get_layout(name: str) -> layout:
     if name != "torch.strided":
         raise RuntimeError(f"tensors of layout {name} are not read from files: only torch.strided")
     return strided
+
+
+def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The index of a device, an index or a name; -1 for cpu where that is allowed.
+
+    ValueError for a device of another kind, or None where one must be given.
+    """
+    if isinstance(device, str):
+        device = Device(device)
+    if isinstance(device, Device):
+        if device.type == "cpu" and allow_cpu:
+            return -1
+        if device.type == "cpu":
+            raise ValueError(f"Expected a non cpu device, but got: {device}")
+        return 0 if device.index is None else device.index
+    if isinstance(device, int):
+        return device
+    if optional:
+        return 0
+    raise ValueError(f"Expected a torch.device or an int, but got: {device!r}")

@@ -56,7 +56,6 @@ _FILES = {
     "nn.modules.attention": "nn.modules.activation",
     "nn.modules.parameter_container": "nn.modules.container",
     "nn.modules.ranking": "nn.modules.loss",
-    "nn.modules.synchronized": "nn.modules.batchnorm",
     "nn.modules.unpooling": "nn.modules.pooling",
     "optim.adafactor": "optim",
     "optim.muon": "optim",

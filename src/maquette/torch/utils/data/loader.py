@@ -199,16 +199,16 @@ class DataLoader:
         # Drawn with no workers, too: programs draw the same numbers after it either way.
         seed = int(mq.empty((), dtype=int64).random_(generator=self.generator).item())
         if self.num_workers == 0:
-            return _Batches(self, map(self._fetcher(self.dataset), indices))
+            return Batches(self, map(self._fetcher(self.dataset), indices))
         if self._staying is not None:
             self._staying.begin_again()
-            return _Batches(self, self._staying.batches(indices))
+            return WorkersBatches(self, self._staying.batches(indices))
         workers = Workers(self, seed)
         if self.persistent_workers:
             self._staying = workers
             weakref.finalize(self, workers.close)
-            return _Batches(self, workers.batches(indices))
-        made = _Batches(self, workers.batches(indices))
+            return WorkersBatches(self, workers.batches(indices))
+        made = WorkersBatches(self, workers.batches(indices))
         made.at_end = weakref.finalize(made, workers.close)
         return made
 
@@ -224,7 +224,7 @@ class DataLoader:
         return whole + (rest > 0 and not self.drop_last)
 
 
-class _Batches:
+class Batches:
     """One iteration over a loader; workers that do not stay end with it."""
 
     def __init__(self, loader: DataLoader, batches: Iterator[Any]) -> None:
@@ -245,6 +245,10 @@ class _Batches:
 
     def __len__(self) -> int:
         return self._length()
+
+
+class WorkersBatches(Batches):
+    """One iteration whose batches come from worker processes."""
 
 
 class _InfiniteConstantSampler:

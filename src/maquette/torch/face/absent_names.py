@@ -1,0 +1,105 @@
+"""Single names of PyTorch's modules that are not here, as classes that say so when called.
+
+`absences.py` has whole modules; here are names within modules that otherwise work. Programs import
+them, derive from them or name them in annotations; what they would do is not there.
+"""
+
+from __future__ import annotations
+
+from maquette.torch.face.absences import Absent
+
+_ONE_PROCESS = (
+    "there is one process; ask torch.distributed.is_initialized() first, and run the program "
+    "without a launcher"
+)
+_PLAN = (
+    "count operators, FLOPs and bytes with `maquette plan` or maquette.plan.plan, and time with "
+    "Python's cProfile"
+)
+_SCRIPT = "there is no script compiler; call the Python function, or trace with torch.fx"
+_NO_DEVICE = "there is no such device here; ask is_available() first"
+_QUANTIZED = "there are no quantized tensors; compute with floats, or do this with PyTorch itself"
+_SETTING = "this setting of PyTorch's own kernels has no counterpart"
+
+_NAMES = {
+    "": {
+        _SCRIPT: "CompilationUnit ScriptObject JITException ErrorReport ScriptMethod ScriptDict "
+        "ScriptList import_ir_module import_ir_module_from_buffer parse_ir",
+        _QUANTIZED: "_make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor "
+        "choose_qparams_optimized",
+        "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
+        "use cProfile": "ThroughputBenchmark",
+    },
+    "_C": {
+        _SCRIPT: "Value Graph Node Block Type TensorType ListType TupleType CompilationUnit "
+        "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType AnyType",
+        "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
+    },
+    "autograd": {_PLAN: "_enable_profiler _KinetoEvent ProfilerConfig"},
+    "autograd.profiler": {
+        _PLAN: "EventList FunctionEvent emit_itt emit_nvtx load_nvprof parse_nvprof_trace"
+    },
+    "cuda": {
+        _NO_DEVICE: "CUDAPluggableAllocator ExternalStream GreenContext MemPool cudart cudaStatus "
+        "change_current_allocator caching_allocator_alloc caching_allocator_delete "
+        "current_blas_handle current_solver_handle temperature power_draw clock_rate utilization "
+        "memory_usage device_memory_used list_gpu_processes memory_snapshot use_mem_pool "
+        "can_device_access_peer get_per_process_memory_fraction set_per_process_memory_fraction"
+    },
+    "backends.cuda": {_NO_DEVICE: "cufft_plan_cache"},
+    "compiler": {
+        "nothing is compiled here": "substitute_in_graph load_cache_artifacts "
+        "save_cache_artifacts nested_compile_region wrap_numpy"
+    },
+    "distributed": {
+        _ONE_PROCESS: "Backend BackendConfig DeviceMesh DistBackendError DistError "
+        "DistNetworkError "
+        "DistStoreError FileStore GradBucket HashStore Logger P2POp PrefixStore Store "
+        "ProcessGroup ProcessGroupGloo QueueEmptyError Reducer TCPStore Work "
+        "all_gather_coalesced all_reduce_coalesced batch_isend_irecv "
+        "get_backend_config get_global_rank get_group_rank get_node_local_rank "
+        "get_process_group_ranks new_subgroups new_subgroups_by_enumeration "
+        "recv_object_list reduce_scatter_single all_gather_single rendezvous "
+        "send_object_list split_group shrink_group AllreduceOptions BroadcastOptions "
+        "BarrierOptions GatherOptions ReduceOptions ScatterOptions AllToAllOptions "
+        "ReduceScatterOptions"
+    },
+    "jit": {
+        _SCRIPT: "CompilationUnit Error Future RecursiveScriptModule TopLevelTracedModule "
+        "TracedModule ONNXTracedModule script_method strict_fusion set_fusion_strategy "
+        "optimized_execution enable_onednn_fusion last_executed_optimized_graph"
+    },
+    "library": {
+        "write the operator with maquette.library.custom_op": "triton_op wrap_triton "
+        "register_torch_dispatch"
+    },
+    "nn": {"use torch.nn.CrossEntropyLoss": "LinearCrossEntropyLoss CrossMapLRN2d"},
+    "profiler": {_PLAN: "ExecutionTraceObserver itt"},
+    "sparse": {
+        "use a dense or a COO tensor": "SparseSemiStructuredTensor "
+        "SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "
+        "to_sparse_semi_structured"
+    },
+    "utils": {"use cProfile": "ThroughputBenchmark"},
+    "xpu": {_NO_DEVICE: "MemPool XPUGraph XPUPluggableAllocator"},
+}
+_ADVICE = {
+    (path, name): advice
+    for path, by_advice in _NAMES.items()
+    for advice, names in by_advice.items()
+    for name in names.split()
+}
+
+
+def stand_in(path: str, name: str) -> Absent | None:
+    """The class that stands for ``torch.<path>.<name>``; None if the table has no such name."""
+    advice = _ADVICE.get((path, name))
+    if advice is None:
+        return None
+    place = f"torch.{path}" if path else "torch"
+    return Absent.named(place, name, advice)
+
+
+def names_of(path: str) -> list[str]:
+    """The names that the module ``torch.<path>`` lacks and has stand-ins for."""
+    return [name for place, name in _ADVICE if place == path]

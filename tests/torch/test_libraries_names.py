@@ -1,0 +1,87 @@
+"""Names that public libraries import, and what they give without devices or processes."""
+
+import dataclasses
+
+import pytest
+
+import maquette.torch as torch
+from maquette.torch.multiprocessing import ProcessRaisedException, start_processes
+
+
+def test_an_absent_name_can_be_imported_and_says_what_to_do():
+    made = torch.distributed.ProcessGroup
+    assert isinstance(made, type)
+    with pytest.raises(
+        NotImplementedError, match=r"ProcessGroup .*one process"
+    ):
+        made()
+
+
+def test_the_group_of_all_processes_is_none():
+    assert torch.distributed.group.WORLD is None
+
+
+def test_tensors_are_grouped_by_device_and_dtype():
+    lists = [[torch.ones(1), torch.ones(2).double(), torch.zeros(3)], [None, None, torch.ones(3)]]
+    grouped = torch.optim.Optimizer._group_tensors_by_device_and_dtype(lists, with_indices=True)
+    members, places = grouped[torch.device("cpu"), torch.float32]
+    assert places == [0, 2]
+    assert [t.shape[0] for t in members[0]] == [1, 3]
+    assert members[1][0] is None
+
+
+def test_a_step_records_gradients_only_if_it_is_to_be_differentiable():
+    from maquette.torch.optim.optimizer import _use_grad_for_differentiable
+
+    class Own(torch.optim.Optimizer):
+        @_use_grad_for_differentiable
+        def step(self):
+            return torch.is_grad_enabled()
+
+    for asked in (True, False):
+        own = Own([torch.ones(1, requires_grad=True)], {"differentiable": asked})
+        assert own.step() is asked
+
+
+def _fails(index):
+    if index == 1:
+        raise ValueError("of process 1")
+
+
+def test_a_process_that_fails_is_told_with_its_traceback():
+    context = start_processes(_fails, nprocs=2, join=False, start_method="fork")
+    with pytest.raises(ProcessRaisedException, match="ValueError: of process 1") as raised:
+        context.join()
+    assert raised.value.error_index == 1
+
+
+def test_a_dataclass_becomes_a_node():
+    @dataclasses.dataclass
+    class Point:
+        x: object
+        y: object = None
+
+    pytree = torch.utils._pytree
+    pytree.register_dataclass(Point)
+    assert pytree.tree_leaves(Point(1, 2)) == [1, 2]
+    assert pytree.tree_map(lambda v: v + 1, Point(1)) == Point(2)
+
+
+def test_the_arguments_of_to_are_told_apart():
+    device, dtype, waits, form = torch._C._nn._parse_to("cpu", torch.float16, True)
+    assert (device, dtype, waits, form) == (torch.device("cpu"), torch.float16, True, None)
+
+
+def test_an_onnx_symbol_can_be_registered_though_nothing_is_exported():
+    torch.onnx.register_custom_op_symbolic("own::op", lambda g: g, 11)
+    with pytest.raises(NotImplementedError, match=r"torch\.onnx\.export"):
+        torch.onnx.export()
+
+
+def test_an_operator_library_of_torchvision_is_ours(tmp_path):
+    file = tmp_path / "torchvision" / "_C.so"
+    file.parent.mkdir()
+    file.touch()
+    torch.ops.load_library(file)
+    boxes = torch.tensor([[0.0, 0, 1, 1], [0, 0, 1, 1]])
+    assert torch.ops.torchvision.nms(boxes, torch.tensor([0.1, 0.2]), 0.5).tolist() == [1]
