@@ -32,6 +32,7 @@ FAMILIES = (
     "linalg.ldl",
     "linalg.least_squares",
     "reduction.numerical_gradient",
+    "random.gamma_draws",
     "random.poisson_binomial",
     "nn.loss.margin_losses",
     "nn.activation.rrelu",

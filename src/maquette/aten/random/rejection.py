@@ -15,6 +15,7 @@ from maquette.aten.common.axes import Array
 from maquette.tensor.mersenne import MersenneStream, SerialDraws
 
 _MOST = 2.0**62  # beyond, one more or less is far below a float's precision
+_THIRD = 0.3333333432674408  # a float32, as PyTorch has it
 _FEW = 10  # below this mean, counting one by one is quicker than rejecting
 # log(k!) less Stirling's approximation, for k up to 9.
 _TAILS = (
@@ -148,7 +149,7 @@ def _gamma(draws: SerialDraws, alpha: float) -> float:
             return 0.0
         scale = (1 - draws.double()) ** (1 / alpha)
         alpha += 1
-    d = alpha - 1 / 3
+    d = alpha - _THIRD
     c = 1 / math.sqrt(9 * d)
     while True:
         x, y = draws.normal(), 0.0

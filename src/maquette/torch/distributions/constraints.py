@@ -27,7 +27,9 @@ class Constraint:
         raise NotImplementedError(f"{type(self).__name__} does not say what it allows")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__[1:]}()"
+        bounds = ("lower_bound", "upper_bound")
+        own = [f"{name}={getattr(self, name)}" for name in bounds if hasattr(self, name)]
+        return f"{type(self).__name__[1:]}({', '.join(own)})"
 
 
 class _Dependent(Constraint):
@@ -70,6 +72,9 @@ class _Independent(Constraint):
         if kept < 0:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         return allowed.reshape((*allowed.shape[:kept], -1)).all(-1)
+
+    def __repr__(self) -> str:
+        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
 class _Boolean(Constraint):
@@ -265,6 +270,21 @@ class _Stack(_Joined):
     def check(self, value: Tensor) -> Tensor:
         parts = value.unbind(self.dim)
         return mq.stack([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """What some component of a mixture allows; components are the batch's last dimension."""
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        self.base_constraint = base_constraint
+        self.is_discrete = base_constraint.is_discrete
+        self.event_dim = base_constraint.event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        return self.base_constraint.check(value.unsqueeze(-1 - self.event_dim)).all(-1)
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamilyConstraint({self.base_constraint!r})"
 
 
 dependent = _Dependent()

@@ -17,6 +17,16 @@ from maquette.torch.face.absences import advice_for
 
 _FACE = "maquette.torch"
 
+
+def _distributions(**families: str) -> dict[str, str]:
+    """PyTorch has a file for each distribution; here one has a family."""
+    return {
+        f"distributions.{name}": f"{_FACE}.distributions.{family}"
+        for family, names in families.items()
+        for name in names.split()
+    }
+
+
 PACKAGES = {
     "_C._functorch": "maquette.torch._functorch.levels",
     "_decomp": "maquette.fx.decompositions",
@@ -43,14 +53,19 @@ PACKAGES = {
     "autograd.grad_mode": "maquette.autograd.grad_mode",
     "autograd.graph": "maquette.autograd.graph",
     "cpu": "maquette.torch.devices.cpu",
-    "distributions.bernoulli": "maquette.torch.distributions.discrete",
-    "distributions.categorical": "maquette.torch.distributions.discrete",
-    "distributions.distribution": "maquette.torch.distributions.base",
-    "distributions.exponential": "maquette.torch.distributions.continuous",
-    "distributions.kl": "maquette.torch.distributions.divergence",
-    "distributions.laplace": "maquette.torch.distributions.continuous",
-    "distributions.normal": "maquette.torch.distributions.continuous",
-    "distributions.uniform": "maquette.torch.distributions.continuous",
+    **_distributions(
+        base="distribution exp_family",
+        bounded="continuous_bernoulli mixture_same_family von_mises",
+        continuous="cauchy exponential generalized_pareto laplace normal uniform",
+        discrete="bernoulli binomial categorical geometric multinomial negative_binomial "
+        "one_hot_categorical poisson",
+        divergence="kl",
+        gammas="beta chi2 dirichlet fishersnedecor gamma studentT",
+        multivariate="lkj_cholesky lowrank_multivariate_normal multivariate_normal wishart",
+        transformed="gumbel half_cauchy half_normal inverse_gamma kumaraswamy log_normal "
+        "logistic_normal pareto relaxed_bernoulli relaxed_categorical transformed_distribution "
+        "weibull",
+    ),
     "fft": "maquette.torch.families.fft",
     "functional": "maquette.api.functions",
     "fx": "maquette.fx",

@@ -1,0 +1,148 @@
+"""Draws of the gamma and Dirichlet distributions, and their derivatives by the parameters.
+
+A draw x of a distribution function F(x; a) moves with a as ``-(dF/da) / (dF/dx)``: the draw keeps
+its quantile. dF/da has no closed form here; it is a difference of fourth order in float64.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from maquette.aten.common.array_libraries import on_host
+from maquette.aten.common.axes import Array
+from maquette.aten.random.random_fills import GENERATOR
+from maquette.aten.random.rejection import gammas
+from maquette.core.dtype import float32, float64
+from maquette.core.errors import check, check_not_implemented
+from maquette.core.meta import TensorMeta
+from maquette.dispatch.tags import Tag
+from maquette.library.page import define
+from maquette.tensor.generator import stream_of
+from maquette.tensor.tensor import Tensor
+
+_SEEDED = [Tag.nondeterministic_seeded]
+_STEP = 1e-3  # relative; the differences are of fourth order
+
+
+def _special() -> Any:
+    return importlib.import_module("scipy.special")
+
+
+def _slope(f: Callable[[Array], Array], at: Array) -> Array:
+    h = _STEP * at
+    return (8 * (f(at + h) - f(at - h)) - (f(at + 2 * h) - f(at - 2 * h))) / (12 * h)
+
+
+def _check_floating(kernel: str, meta: TensorMeta) -> None:
+    check_not_implemented(
+        meta.dtype is float32 or meta.dtype is float64,
+        lambda: f"\"{kernel}\" not implemented for '{meta.dtype.scalar_name}'; got {meta}",
+    )
+
+
+def _drawn(alphas: Array, generator: object) -> Array:
+    stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
+    return gammas(stream, alphas.astype(np.float64).reshape(-1)).reshape(alphas.shape)
+
+
+_standard_gamma = define(f"aten::_standard_gamma(Tensor self, {GENERATOR}) -> Tensor", tags=_SEEDED)
+_standard_gamma.describe("Draws from gamma distributions of scale 1; `self` holds their shapes.")
+
+
+@_standard_gamma.shape
+def standard_gamma_shape(self: TensorMeta, generator: object) -> TensorMeta:
+    _check_floating("gamma_cpu", self)
+    return self.fresh(self.shape)
+
+
+@_standard_gamma.kernel
+@on_host
+def standard_gamma_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
+    return np.maximum(_drawn(self, generator).astype(self.dtype), np.finfo(self.dtype).tiny)
+
+
+_standard_gamma_grad = define("aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor")
+_standard_gamma_grad.describe("How draws of gamma distributions of shape `self` move with it.")
+
+
+@_standard_gamma_grad.shape
+def standard_gamma_grad_shape(self: TensorMeta, output: TensorMeta) -> TensorMeta:
+    _check_floating("_standard_gamma_grad_cpu", self)
+    check(self.shape == output.shape, lambda: f"one draw for each shape, not {output} for {self}")
+    return self.fresh(self.shape)
+
+
+@_standard_gamma_grad.kernel
+@on_host
+def standard_gamma_grad_kernel(xp: ModuleType, self: Array, output: Array) -> Array:
+    special, a, x = _special(), self.astype(np.float64), output.astype(np.float64)
+    # The smaller tail is known to more digits.
+    below = _slope(lambda shape: special.gammainc(shape, x), a)
+    above = -_slope(lambda shape: special.gammaincc(shape, x), a)
+    density = np.exp((a - 1) * np.log(x) - x - special.gammaln(a))
+    return -np.where(x < a, below, above) / density
+
+
+_standard_gamma.derivative(
+    self=lambda grad, self, result: grad * _standard_gamma_grad(self, result)
+)
+
+_sample_dirichlet = define(
+    f"aten::_sample_dirichlet(Tensor self, {GENERATOR}) -> Tensor", tags=_SEEDED
+)
+_sample_dirichlet.describe("Draws from Dirichlet distributions along the last dimension.")
+
+
+@_sample_dirichlet.shape
+def sample_dirichlet_shape(self: TensorMeta, generator: object) -> TensorMeta:
+    _check_floating("dirichlet", self)
+    return self.fresh(self.shape)
+
+
+@_sample_dirichlet.kernel
+@on_host
+def sample_dirichlet_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
+    drawn = _drawn(self, generator)
+    most = np.nextafter(self.dtype.type(1), self.dtype.type(0))
+    shares = drawn / drawn.sum(-1, keepdims=True)
+    return np.clip(shares, np.finfo(self.dtype).tiny, most).astype(self.dtype)
+
+
+_sample_dirichlet.derivative(self=lambda grad, self, result: _through_shares(grad, self, result))
+
+_dirichlet_grad = define("aten::_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor")
+_dirichlet_grad.describe(
+    "How the share `x` moves with its `alpha`, over ``1 - x``; `total` of all."
+)
+
+
+@_dirichlet_grad.shape
+def dirichlet_grad_shape(x: TensorMeta, alpha: TensorMeta, total: TensorMeta) -> TensorMeta:
+    _check_floating("_dirichlet_grad_cpu", x)
+    return x.fresh(x.shape)
+
+
+@_dirichlet_grad.kernel
+@on_host
+def dirichlet_grad_kernel(xp: ModuleType, x: Array, alpha: Array, total: Array) -> Array:
+    special = _special()
+    x, a = x.astype(np.float64), alpha.astype(np.float64)
+    b = total.astype(np.float64) - a
+    below = _slope(lambda shape: special.betainc(shape, b, x), a)
+    above = -_slope(lambda shape: special.betainc(b, shape, 1 - x), a)
+    # One tail alone keeps its digits where the other is nearly 1.
+    moved = np.where(special.betainc(a, b, x) < 0.5, below, above)
+    density = np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - special.betaln(a, b))
+    return -moved / density / (1 - x)
+
+
+def _through_shares(grad: Tensor, alpha: Tensor, x: Tensor) -> Tensor:
+    """All shares give way to the one that moves, in proportion."""
+    total = alpha.sum(-1, True).expand_as(alpha)
+    moved: Tensor = _dirichlet_grad(x, alpha, total)
+    return moved * (grad - (x * grad).sum(-1, True))
