@@ -200,7 +200,7 @@ def _counters(T: Any) -> tuple[Any, Any]:
     flops = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
     modes = importlib.import_module("torch.utils._python_dispatch")
 
-    class Operators(modes.TorchDispatchMode):  # type: ignore[misc,name-defined]
+    class Operators(modes.TorchDispatchMode):  # type: ignore[name-defined]
         seen: collections.Counter[str] = collections.Counter()
 
         def __torch_dispatch__(
