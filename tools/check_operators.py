@@ -68,7 +68,9 @@ def reports(options: Options) -> Iterator[OpReport]:
     """A report for each sample of each chosen overload."""
     seen: Counter[str] = Counter()
     number = 0
-    for name, op, args, kwargs in cases(options.patterns, 1):
+    # One sample: the first call of each overload, so that no other is made.
+    every = sys.maxsize if options.samples == 1 else 1
+    for name, op, args, kwargs in cases(options.patterns, every):
         seen[name] += 1
         if seen[name] == 1:
             number += 1

@@ -1,5 +1,7 @@
 """Effects that keep calls, sizes that fakes get, and sizes that they make."""
 
+import threading
+
 import pytest
 
 import maquette as mq
@@ -98,3 +100,84 @@ def test_L84_the_old_name_starts_at_two_and_warns(ns):
     with pytest.warns(FutureWarning, match="new_dynamic_size"):
         size = call(env)
     assert int(env.var_to_range[size.node.expr].lower) == 2
+
+
+# --- L83: the context of a fake -----------------------------------------------------------------
+
+
+def fake_calling(ns, name, function):
+    schema = "(Tensor x) -> Tensor"
+    op = custom_op(f"{ns}::{name}", lambda x: x.clone(), mutates_args=(), schema=schema)
+    op.register_fake(function)
+    return op
+
+
+def test_L83_one_context_per_call_restored_after_nested_ones(ns):
+    get_ctx, seen = mq.library.get_ctx, []
+    inner = fake_calling(ns, "inner", lambda x: (seen.append(get_ctx()), x.clone())[1])
+
+    def outer(x):
+        before = get_ctx()
+        result = inner(x)
+        seen.append((before, get_ctx()))
+        return result
+
+    op = fake_calling(ns, "outer", outer)
+    x = mq.FakeTensorMode(shape_env=ShapeEnv()).from_tensor(mq.ones(2))
+    op(x)
+    within, (before, after) = seen
+    assert before is after
+    assert within is not before
+    seen.clear()
+    op(x)
+    assert seen[1][0] is not before
+
+
+def test_L83_outside_of_a_fake_there_is_none():
+    with pytest.raises(RuntimeError, match="no fake implementation runs in this thread"):
+        mq.library.get_ctx()
+
+
+def test_L83_a_context_is_of_its_thread(ns):
+    found = []
+
+    def ask():
+        try:
+            mq.library.get_ctx()
+        except RuntimeError as error:
+            found.append(str(error))
+
+    def fake(x):
+        worker = threading.Thread(target=ask)
+        worker.start()
+        worker.join()
+        return x.clone()
+
+    fake_calling(ns, "f", fake)(mq.FakeTensorMode(shape_env=ShapeEnv()).from_tensor(mq.ones(2)))
+    assert "no fake implementation runs in this thread" in found[0]
+
+
+def test_L83_a_stashed_context_is_over_with_its_call(ns):
+    kept = []
+    op = fake_calling(ns, "f", lambda x: (kept.append(mq.library.get_ctx()), x.clone())[1])
+    op(mq.FakeTensorMode(shape_env=ShapeEnv()).from_tensor(mq.ones(2)))
+    with pytest.raises(RuntimeError, match=r"the call of the fake .* is over"):
+        kept[0].new_dynamic_size()
+
+
+def test_L83_under_meta_it_raises_naming_operator_and_place(ns):
+    op = fake_calling(ns, "f", lambda x: x.new_empty(mq.library.get_ctx().new_dynamic_size()))
+    with pytest.raises(RuntimeError, match=rf"{ns}::f .*test_effects_and_sizes\.py:\d+"):
+        op(mq.ones(2, device="meta"))
+
+
+def test_L36_impure_is_what_writes_has_an_effect_or_draws(ns):
+    is_impure = mq.library.is_impure
+    aten = mq.ops.aten
+    assert [is_impure(o) for o in (aten.add.Tensor, aten.add_.Tensor, aten.bernoulli.default)] == [
+        False, True, True,
+    ]  # fmt: skip
+    op = copying(ns)
+    assert not is_impure(op._opoverload)
+    op.register_effect(EffectType.ORDERED)
+    assert is_impure(op._opoverload)

@@ -182,6 +182,11 @@ def deregister_pytree_node(cls: type) -> None:
     del _NODES[cls]
 
 
+def is_pytree_class(cls: type) -> bool:
+    """Whether objects of a class are containers here: built in, or registered."""
+    return cls in _NODES
+
+
 def is_namedtuple_class(cls: type) -> bool:
     """Whether a class was made by `collections.namedtuple` or `typing.NamedTuple`."""
     return issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)

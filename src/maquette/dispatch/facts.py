@@ -42,6 +42,7 @@ class OperatorFacts:
     ``shape(*parameters)``: metas and plain arguments to metas of the results, with all checks.
     ``unbacked(new, *parameters)``: the same where only data could tell, with numbers that ``new``
     makes: `size`, `integer`, `real`, `truth`. ``memoised``: whether the same tensor gives the same.
+    ``body(*arguments)``: what functionalization and traces run in the place of the operator.
     ``through_others(*arguments)``: the operator by others, where only data could tell.
     ``kernel(xp, *parameters)``: arrays of the namespace ``xp`` to arrays of the results.
     ``derivatives``: formulas, slopes, and which arguments it is linear in (`autograd.formulas`).
@@ -75,6 +76,7 @@ class OperatorFacts:
     shape: Callable[..., object] | None = None
     unbacked: Callable[..., object] | None = None
     memoised = False
+    body: Callable[..., object] | None = None
     through_others: Callable[..., object] | None = None
     kernel: Callable[..., object] | None = None
     derivatives: Derivatives | None = None

@@ -7,6 +7,7 @@ excluded, so that what it calls goes to the next mode and down, never up.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -52,7 +53,7 @@ def python_kernel(op: OpOverload, ks: int) -> Boxed:
         st.set_exclude(exclude | ABOVE_PYTHON)
         try:
             for cls in types:
-                result = _handler_of(cls)(op, types, args, kwargs)
+                result = _handler_of(cls, op)(op, types, args, kwargs)
                 if result is not NotImplemented:
                     return check_result(schema, result)
         finally:
@@ -72,7 +73,9 @@ def _ask_mode(
 ) -> object:
     """What the top mode answers, while it is off the stack and keys above Python are excluded."""
     handler = mode.__torch_dispatch__  # type: ignore[attr-defined]  # modes of any class
-    if isinstance(getattr(handler, "__self__", None), type):
+    if op.dispatch_rules and type(mode) in op.dispatch_rules:
+        handler = functools.partial(op.dispatch_rules[type(mode)], mode)
+    elif isinstance(getattr(handler, "__self__", None), type):
         raise RuntimeError(
             f"{type(mode).__name__}.__torch_dispatch__ is a classmethod, which a mode cannot have: "
             f"make it a plain method"
@@ -90,7 +93,9 @@ def _ask_mode(
         st.set_back(st.include | _MODE_BITS, exclude, before)
 
 
-def _handler_of(cls: type) -> Callable[..., object]:
+def _handler_of(cls: type, op: OpOverload) -> Callable[..., object]:
+    if cls in op.dispatch_rules:
+        return functools.partial(op.dispatch_rules[cls], cls)
     handler: Callable[..., object] = cls.__torch_dispatch__  # type: ignore[attr-defined]  # it has one
     return handler
 

@@ -95,6 +95,9 @@ class OpOverload(OperatorBase):
     autocast_policies: Mapping[str, AutocastPolicy] = MappingProxyType({})
     """What autocast regions of a device do to the arguments (`OperatorPage.autocast`)."""
 
+    dispatch_rules: Mapping[type, Callable[..., object]] = MappingProxyType({})
+    """What answers in the place of the handlers of modes and tensor classes, by class."""
+
     alive = True
     _defined_in_python = False
     _parsed: FunctionSchema | None = None

@@ -254,7 +254,16 @@ class _Writer:
             return self.add_global(name, arg)
         if isinstance(arg, Tensor):
             return self.add_global("_tensor_constant", arg)
-        return repr(arg)
+        return self._value_text(arg)
+
+    def _value_text(self, arg: Any) -> str:
+        """A constant as code; one of an opaque value type says how it is made."""
+        if not hasattr(arg, "__fx_repr__"):
+            return repr(arg)
+        code, names = arg.__fx_repr__()
+        for name, value in names.items():
+            self.add_global(name, value)
+        return str(code)
 
     def type_text(self, value: Any) -> str:
         """An annotation as code."""

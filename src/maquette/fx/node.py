@@ -18,7 +18,7 @@ from maquette.dispatch.base import OperatorBase
 from maquette.fx.compatibility import compatibility
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.names import qualified_name, type_text
-from maquette.library.effects import get_effect
+from maquette.library.effects import is_impure as operator_is_impure
 
 if TYPE_CHECKING:
     from maquette.fx.graph import Graph
@@ -509,14 +509,7 @@ def is_impure(node: Node, impure_random: bool = True) -> bool:
     return False
 
 
-def _has_effect(target: Any) -> bool:
-    return isinstance(target, OperatorBase) and get_effect(target) is not None
-
-
 def _is_impure_function(target: Any, impure_random: bool) -> bool:
     if target in _side_effectful_functions:
         return True
-    schema = getattr(target, "_schema", None)
-    if schema is not None and (schema.is_mutable or _has_effect(target)):
-        return True
-    return impure_random and bool(getattr(target, "_nondeterministic_seeded", False))
+    return isinstance(target, OperatorBase) and operator_is_impure(target, random=impure_random)

@@ -14,6 +14,7 @@ from maquette.library.functions import (
     get_kernel,
     impl,
     impl_abstract,
+    register_autocast,
     register_autograd,
     register_cost,
     register_derivative,
@@ -22,6 +23,7 @@ from maquette.library.functions import (
     register_shape,
     register_sharding,
     register_tangent,
+    register_torch_dispatch,
     register_vmap,
 )
 from maquette.library.infer_schema import infer_schema
@@ -30,12 +32,21 @@ from maquette.library.page import Cost, OperatorPage, Variant
 from maquette.library.page import define as define_page
 from maquette.tensor.backend import Backend
 
-# Few programs have script objects, or check operators; both are imported when first asked for.
+_register_effectful_op = register_effectful_op  # PyTorch's name
+
+# Few programs have script objects, or check operators; these are imported when first asked for.
 _LATER = "maquette.library.script_objects"
-_CHECKS = {
+_ELSEWHERE = {
+    "MemberType": "maquette.library.opaque_types",
+    "is_impure": "maquette.library.effects",
     "opcheck": "maquette.opcheck",
     "opcheck_strategy": "maquette.opcheck",
+    "register_opaque_type": "maquette.library.opaque_types",
     "register_samples": "maquette.opcheck",
+    "to_out_variant": "maquette.library.out_variant",
+    "triton_op": "maquette.higher_order.triton",
+    "unsafe_generate_fake_kernels": "maquette.library.fake_profile",
+    "wrap_triton": "maquette.higher_order.triton",
 }
 
 __all__ = [
@@ -59,6 +70,7 @@ __all__ = [
     "impl_abstract",
     "infer_schema",
     "page",
+    "register_autocast",
     "register_autograd",
     "register_backend",
     "register_cost",
@@ -69,13 +81,14 @@ __all__ = [
     "register_shape",
     "register_sharding",
     "register_tangent",
+    "register_torch_dispatch",
     "register_vmap",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name in _CHECKS:
-        return getattr(importlib.import_module(_CHECKS[name]), name)
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(_ELSEWHERE[name]), name)
     if name.startswith("_"):
         raise AttributeError(f"module 'maquette.library' has no attribute '{name}'")
     module = importlib.import_module(_LATER)

@@ -17,6 +17,7 @@ from maquette.autograd.registered import (
     no_formula_kernel,
     requires_grad,
 )
+from maquette.core.dtype import dtype
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey
@@ -24,6 +25,8 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schemas.parser import parse_schema
 from maquette.dispatch.schemas.schema import Argument, FunctionSchema
 from maquette.dispatch.tags import Tag
+from maquette.library.dispatch_rules import add_dispatch_rule, autocast_kernel
+from maquette.library.effects import EffectType, register_effectful_op
 from maquette.library.fakes import fake_kernels
 from maquette.library.infer_schema import infer_schema
 from maquette.library.library import Library
@@ -262,9 +265,18 @@ class CustomOpDef:
             warn_at(
                 place, f"{self} is tagged {self._tag!r}, so its fake is known; this one replaces it"
             )
-        self._fake = (fn, place)
-        self._opoverload.invalidate()
+        self.set_fake((fn, place))
         return fn
+
+    @property
+    def fake(self) -> tuple[Function, str] | None:
+        """The registered fake and its place, or None."""
+        return self._fake
+
+    def set_fake(self, fake: tuple[Function, str] | None) -> None:
+        """Have another fake, or none, as `fake` gives it."""
+        self._fake = fake
+        self._opoverload.invalidate()
 
     def _fake_kernel_at(self, at: DispatchKey) -> Callable[[OpOverload, int], Function]:
         def factory(op: OpOverload, ks: int) -> Function | None:
@@ -332,6 +344,28 @@ class CustomOpDef:
             return function
 
         return register if func is None else register(func)
+
+    def register_torch_dispatch(self, cls: type, fn: F | None = None, /) -> F | Callable[[F], F]:
+        """Have ``fn(mode_or_class, op, types, args, kwargs)`` answer under a mode or for a class.
+
+        cls: the very class, no subclass of it. Again for one class, it replaces.
+        """
+
+        def register(function: F) -> F:
+            self._lib.on_destroy(add_dispatch_rule(self._opoverload, cls, function, replace=True))
+            return function
+
+        return register if fn is None else register(fn)
+
+    def register_autocast(self, device_type: str, cast_inputs: dtype) -> None:
+        """In autocast regions of a device, run on floating tensors cast to ``cast_inputs``."""
+        key, kernel = autocast_kernel(device_type, cast_inputs)
+        self._lib.register(self._qualname, key, kernel)
+
+    def register_effect(self, effect: EffectType | None) -> None:
+        """Say which effect the operator has; None for none (`register_effectful_op`)."""
+        handle = register_effectful_op(self._opoverload, effect)
+        self._lib.on_destroy(handle.destroy)
 
     def _install(self) -> None:
         place = self._opoverload.place

@@ -66,9 +66,23 @@ def get_effect(op: OperatorBase | str) -> EffectType | None:
     return EffectType.ORDERED if isinstance(found, OpOverload) and takes_objects(found) else None
 
 
+def is_impure(op: OperatorBase, *, random: bool = True) -> bool:
+    """Whether an operator does more than compute its results: writes, has an effect, or draws.
+
+    random: whether drawing seeded random numbers counts.
+    """
+    schema = getattr(op, "_schema", None)
+    if schema is not None and (schema.is_mutable or get_effect(op) is not None):
+        return True
+    return random and bool(getattr(op, "_nondeterministic_seeded", False))
+
+
 def takes_objects(op: OpOverload) -> bool:
-    """Whether an overload has a script object, an optional one or a list of them as argument."""
-    return any(a.type.base.kind == "script" for a in op._schema.arguments)
+    """Whether an overload has a script object, an optional one or a list of them as argument.
+
+    Objects of opaque types are no script objects.
+    """
+    return any(a.type.base.written.startswith("__torch__.") for a in op._schema.arguments)
 
 
 def _key_of(op: object) -> str:
@@ -89,4 +103,11 @@ def _operator(key: str) -> object:
     return getattr(packet, overload or "default")
 
 
-__all__ = ["EffectHandle", "EffectType", "get_effect", "register_effectful_op", "takes_objects"]
+__all__ = [
+    "EffectHandle",
+    "EffectType",
+    "get_effect",
+    "is_impure",
+    "register_effectful_op",
+    "takes_objects",
+]

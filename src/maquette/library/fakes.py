@@ -31,14 +31,20 @@ class FakeContext:
 
     def __init__(self, make: Callable[[int, int | None], object]) -> None:
         self._make = make
+        self._over = False
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> object:
         """A fresh unbacked size from ``min`` to ``max`` (F93).
 
         Raises ValueError for a range that is none, or is symbolic; TypeError for bounds that are
-        no ints; DynamicOutputShapeException in a mode without a shape environment; RuntimeError on
-        meta tensors.
+        no ints; DynamicOutputShapeException in a mode without a shape environment; RuntimeError
+        after the call of the fake that this is the context of, where PyTorch 2.13's still works.
         """
+        if self._over:
+            raise RuntimeError(
+                "new_dynamic_size: the call of the fake that this context is of is over; call "
+                "get_ctx() in each call, and keep no context"
+            )
         for bound in (min, max):
             if bound is not None and type(bound) is not int:
                 error = ValueError if hasattr(bound, "node") else TypeError
@@ -59,27 +65,43 @@ class FakeContext:
         return self.new_dynamic_size(min=min, max=max)
 
 
-def get_ctx() -> FakeContext | None:
-    """The context of the fake implementation that runs in this thread; None outside of one."""
-    return getattr(_running, "context", None)
+def get_ctx() -> FakeContext:
+    """The context of the fake implementation that runs in this thread.
+
+    RuntimeError outside of one, where PyTorch 2.13's gives None, and on meta tensors, whose sizes
+    cannot depend on data.
+    """
+    found = getattr(_running, "context", None)
+    if found is None:
+        raise RuntimeError(
+            "get_ctx(): no fake implementation runs in this thread; call it in the function that "
+            "register_fake registered"
+        )
+    if isinstance(found, str):
+        raise RuntimeError(found)
+    assert isinstance(found, FakeContext)
+    return found
 
 
 @contextmanager
 def running_fake(make: Callable[[int, int | None], object]) -> Iterator[None]:
-    """Let `get_ctx` give a context whose sizes ``make`` makes."""
-    before = get_ctx()
-    _running.context = FakeContext(make)
+    """Let `get_ctx` give a context whose sizes ``make`` makes, until the block ends."""
+    context = FakeContext(make)
+    with _with_context(context):
+        try:
+            yield
+        finally:
+            context._over = True
+
+
+@contextmanager
+def _with_context(context: FakeContext | str) -> Iterator[None]:
+    before = getattr(_running, "context", None)
+    _running.context = context
     try:
         yield
     finally:
         _running.context = before
-
-
-def _no_size_on_meta(least: int, largest: int | None) -> object:
-    raise RuntimeError(
-        "new_dynamic_size: a meta tensor cannot have a size that depends on data; use fake tensors "
-        "in a FakeTensorMode(shape_env=ShapeEnv())"
-    )
 
 
 # runner(op, kernel, place, ks): the kernel at Fake that runs ``kernel`` on fakes, in their mode.
@@ -99,9 +121,14 @@ def fake_kernels(function: Function, place: str) -> list[tuple[DispatchKey, Kern
 
     def on_meta(op: OpOverload, ks: int) -> Function:
         inner = plain(op, ks)
+        refusal = (
+            f"get_ctx(): {op.name()} was called on meta tensors, on which its fake (from {place}) "
+            f"cannot make sizes that depend on data; use fake tensors in a "
+            f"FakeTensorMode(shape_env=ShapeEnv())"
+        )
 
         def kernel(*params: object) -> object:
-            with running_fake(_no_size_on_meta):
+            with _with_context(refusal):
                 return inner(*params)
 
         return kernel

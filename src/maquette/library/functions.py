@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from maquette.autograd.formulas import formula_rule
 from maquette.autograd.registered import Formula, formula_kernel
+from maquette.core.dtype import dtype
 from maquette.dispatch import keysets as K
 from maquette.dispatch.kernels import Kernel, caller_place
 from maquette.dispatch.keysets import DispatchKey, KeyLike
@@ -25,6 +26,7 @@ from maquette.library.custom_op import (
     check_differentiable,
     find_opdef,
 )
+from maquette.library.dispatch_rules import autocast_kernel
 from maquette.library.fakes import register_fake as register_fake_with
 from maquette.library.kernel_handle import KernelHandle, kernel_handle
 from maquette.library.library import Library
@@ -328,6 +330,51 @@ def register_vmap(
     if opdef is not None:
         return opdef.register_vmap(func)
     return _register_fact("register_vmap", op, "batching", func, lib)
+
+
+def register_torch_dispatch(
+    op: Operator,
+    torch_dispatch_class: type,
+    func: F | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> F | Callable[[F], F]:
+    """Have a function answer an operator under a mode, or for a tensor class; returns it.
+
+    ``func(mode_or_class, op, types, args, kwargs)`` stands in the place of the
+    ``__torch_dispatch__`` of exactly this class; NotImplemented leaves the call to the next.
+    RuntimeError for a second function of a class (one of `custom_op` is replaced).
+    """
+    opdef = _opdef_or_none("register_torch_dispatch", op)
+    if opdef is not None:
+        return opdef.register_torch_dispatch(torch_dispatch_class, func)
+    overload = _existing("register_torch_dispatch", op)
+
+    def register(function: F) -> F:
+        library = _library(overload.namespace, lib)
+        library._register_torch_dispatch_rule(overload, torch_dispatch_class, function)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_autocast(
+    op: Operator, device_type: str, cast_inputs: dtype, /, *, lib: Library | None = None
+) -> None:
+    """In autocast regions of a device, run an operator on its tensors cast to ``cast_inputs``.
+
+    Floating tensors of the device are cast, in lists too, but float64 ones, whatever dtype the
+    region has; the operator runs outside of the region. The last registration counts. ValueError
+    for a device that has no regions. Unlike in PyTorch 2.13, keyword arguments work.
+    """
+    opdef = _opdef_or_none("register_autocast", op)
+    if opdef is not None:
+        opdef.register_autocast(device_type, cast_inputs)
+        return
+    overload = _existing("register_autocast", op)
+    key, kernel = autocast_kernel(device_type, cast_inputs)
+    _library(overload.namespace, lib).register(overload.name(), key, kernel)
 
 
 def register_cost(

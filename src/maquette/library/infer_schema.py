@@ -40,7 +40,7 @@ _LISTS = (list, collections.abc.Sequence)
 _VALID = (
     "Tensor, int, float, bool, str, int | float | bool, torch.dtype, torch.device, Optional of "
     "each; list and Sequence of Tensor, Optional[Tensor], int, float, bool, int | float | bool; "
-    "Optional of a list of int, float or bool"
+    "Optional of a list of int, float or bool; classes registered by register_opaque_type"
 )
 
 
@@ -148,7 +148,11 @@ class _Reader:
         if inner is not None:
             text = self._plain_text(inner) or self._list_text(inner, _OPTIONAL_LISTS)
             return None if text is None else f"{text}?"
-        return self._plain_text(annotation) or self._list_text(annotation, _ELEMENTS)
+        return (
+            self._plain_text(annotation)
+            or self._list_text(annotation, _ELEMENTS)
+            or _opaque_text(annotation, "reference", "value")
+        )
 
     def _plain_text(self, annotation: object) -> str | None:
         if typing.get_origin(annotation) in _UNIONS:
@@ -248,6 +252,8 @@ class _Reader:
             return "Tensor[]"
         text = self._plain_text(annotation)
         if text not in ("Tensor", "SymInt", "float", "bool", "Scalar"):
+            text = _opaque_text(annotation, "reference")
+        if text is None:
             self._fail_return(annotation)
         return text
 
@@ -288,6 +294,16 @@ def _check_tagged(
                 f"Tag.out: mutates_args must name keyword-only parameters of type Tensor, at least "
                 f"one; it is {sorted(written)}"
             )
+
+
+def _opaque_text(annotation: object, *types: str) -> str | None:
+    """The schema type of a registered opaque class of one of these types."""
+    if not isinstance(annotation, type):
+        return None
+    from maquette.library.opaque_types import opaque_info  # noqa: PLC0415  # few programs have any
+
+    info = opaque_info(annotation)
+    return None if info is None or info.typ not in types else info.class_name
 
 
 def _is_postponed(annotation: object) -> bool:

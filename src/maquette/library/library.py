@@ -24,7 +24,9 @@ from maquette.dispatch.registry import all_overloads
 from maquette.dispatch.schemas.matching import check_result, normalise
 from maquette.dispatch.tags import Tag
 from maquette.library import registrations
+from maquette.library.dispatch_rules import add_dispatch_rule
 from maquette.library.fakes import register_fake
+from maquette.library.provided_kernels import ProvidedKernel, Provider
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, canonical_name, find_overload
 from maquette.library.symm_mem import note_symm_mem_args
@@ -159,6 +161,47 @@ class Library:
         self._check_alive()
         name = self._qualified_name(op_name)
         register_fake(self, name, fn, caller_place(), allow_override=allow_override)
+
+    def _register_torch_dispatch_rule(
+        self, op_name: str | OpOverload, torch_dispatch_class: type, fn: Callable[..., object]
+    ) -> None:
+        """Register what answers an operator under a mode or for a tensor class of one class."""
+        self._check_alive()
+        name = self._qualified_name(op_name)
+        op = find_overload(name)
+        if op is None:
+            raise RuntimeError(
+                f"register_torch_dispatch: the operator {name} does not exist; define it first"
+            )
+        self._undo.append(add_dispatch_rule(op, torch_dispatch_class, fn))
+
+    def _impl_with_aoti_compile(
+        self,
+        op_name: str | OpOverload,
+        dispatch_key: KeyLike = "",
+        provider: Provider | None = None,
+    ) -> Callable[[Provider], Provider] | None:
+        """Have compiled kernels serve an operator at a backend's key; without provider, decorates.
+
+        ``provider(op, args, kwargs)`` is asked once for each signature of inputs and gives the
+        function that is called with inputs of that signature. AssertionError for a key of no
+        backend, RuntimeError where a library has a kernel there. PyTorch's has one provider, its
+        own compiler.
+        """
+        self._check_alive()
+        name, key = self._qualified_name(op_name), self._kernel_key(dispatch_key)
+        provided = ProvidedKernel(name, key)
+        registrations.check_free(name, key, self.ns)
+        self.register(name, key, provided.kernel(caller_place()))
+
+        def provide(function: Provider) -> Provider:
+            provided.provider = function
+            return function
+
+        if provider is None:
+            return provide
+        provide(provider)
+        return None
 
     def register_symm_mem_args(self, op_name: str | OpOverload, arg_names: Iterable[str]) -> None:
         """Note which arguments of an operator want symmetric memory (`symm_mem`)."""

@@ -22,7 +22,7 @@ from maquette.dispatch.tags import Tag
 
 Undo = Callable[[], None]
 # Keys at which a newer registration replaces an older one without a word (L21, L86).
-_SILENT = frozenset(("Meta", "Fake", "Autograd", "BackendSelect"))
+_SILENT = frozenset(("Meta", "Fake", "Autograd", "BackendSelect", "AutocastCPU", "AutocastCUDA"))
 
 
 class Registration:
@@ -108,6 +108,16 @@ def register(
                 registration.detach()
 
     return undo
+
+
+def check_free(qualname: str, key: DispatchKey, namespace: str) -> None:
+    """RuntimeError where a library holds a kernel of an operator at a key."""
+    held = [r for r in _REGISTRATIONS.get(qualname, ()) if r.key is key]
+    if held:
+        raise RuntimeError(
+            f"{qualname} has a kernel at {key.name} already, from {held[-1].kernel.place} (library "
+            f"{held[-1].namespace}); one of the library {namespace} cannot be compiled for it"
+        )
 
 
 def _warn_override(qualname: str, key: DispatchKey, kernel: Kernel, op: OpOverload | None) -> None:

@@ -17,6 +17,13 @@ from maquette.dispatch.higher_order import HigherOrderOperator
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import disable_current_modes
 from maquette.dispatch.schemas.types import register_script_type
+from maquette.library.opaque_types import (
+    get_member_type,
+    get_opaque_type_name,
+    is_opaque_value_type,
+    opaque_info,
+    register_opaque_type,
+)
 from maquette.tensor.tensor import Tensor
 
 C = TypeVar("C", bound=type)
@@ -34,19 +41,6 @@ def register_class(qualname: str, cls: C) -> C:
     if qualname.count("::") != 1:
         raise ValueError(f"register_class: expected 'namespace::Name', got {qualname!r}")
     name = _long_name(qualname)
-    _CLASSES[cls] = name
-    register_script_type(name, lambda value: _fits(value, cls, name))
-    return cls
-
-
-def register_opaque_type(cls: C, *, typ: str = "reference") -> C:
-    """Make ``cls`` a schema type under its dotted name, ``module.Class``.
-
-    typ: "reference" where identity counts, "value" where equal objects are one to compilers.
-    """
-    if typ not in ("reference", "value", "symbol"):
-        raise AssertionError(f"register_opaque_type: typ is 'reference' or 'value', got {typ!r}")
-    name = f"{cls.__module__}.{cls.__qualname__}"
     _CLASSES[cls] = name
     register_script_type(name, lambda value: _fits(value, cls, name))
     return cls
@@ -165,6 +159,44 @@ class FakeScriptObject:
         return f"FakeScriptObject({self.script_class_name})"
 
 
+class OpaqueStandIn(FakeScriptObject):
+    """What stands for an object of a reference type in a trace: `isinstance` holds, it is equal to
+    itself, and of its members those that were registered may be read."""
+
+    def __init__(self, real: Any) -> None:
+        super().__init__(None, get_opaque_type_name(type(real)), real)
+
+    @property  # type: ignore[misc]  # what isinstance asks
+    def __class__(self) -> type:
+        return type(object.__getattribute__(self, "real_obj"))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _READABLE or (name[:2] == name[-2:] == "__"):
+            return object.__getattribute__(self, name)
+        real = object.__getattribute__(self, "real_obj")
+        if get_member_type(type(real), name) is not None:
+            return getattr(real, name)
+        raise AttributeError(
+            f"attribute {name} of a {type(real).__name__}: fakes and traces do not see what is in "
+            f"an opaque object; register_opaque_type(..., members=...) names what they may read"
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"attribute {name} of a {type(self.real_obj).__name__} cannot be set while it is "
+            f"traced: an opaque object is not looked into"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<stand-in for a {type(self.real_obj).__name__}>"
+
+
 def maybe_to_fake_obj(fake_mode: Any, obj: Any) -> Any:
     """The fake of a script object under a mode; the object itself where it asks to stay real.
 
@@ -173,6 +205,8 @@ def maybe_to_fake_obj(fake_mode: Any, obj: Any) -> Any:
     """
     if isinstance(obj, FakeScriptObject):
         return obj
+    if opaque_info(type(obj)) is not None:
+        return obj if is_opaque_value_type(type(obj)) else OpaqueStandIn(obj)
     mode_of = getattr(obj, "tracing_mode", None)
     if callable(mode_of) and mode_of() == "real":
         return obj

@@ -96,11 +96,11 @@ Prepare = Callable[[Sequence[object]], Sequence[object]]
 
 
 def _lower(op: OpOverload, device: str) -> Prepare:
-    return lambda params: _all_cast(params, state.dtypes[device], device)
+    return lambda params: all_cast(params, state.dtypes[device], device)
 
 
 def _float32(op: OpOverload, device: str) -> Prepare:
-    return lambda params: _all_cast(params, float32, device)
+    return lambda params: all_cast(params, float32, device)
 
 
 def _float32_dtype(op: OpOverload, device: str) -> Prepare:
@@ -119,7 +119,7 @@ def _promote(op: OpOverload, device: str) -> Prepare:
     def prepare(params: Sequence[object]) -> Sequence[object]:
         given = [t.meta.dtype for t in _tensors(params) if _fits(t, device)]
         wide = float32 if float32 in given else state.dtypes[device]
-        return _all_cast(params, wide, device)
+        return all_cast(params, wide, device)
 
     return prepare
 
@@ -160,7 +160,7 @@ def _tensors(params: Sequence[object]) -> list[Tensor]:
     return found
 
 
-def _all_cast(params: Sequence[object], kind: dtype, device: str) -> Sequence[object]:
+def all_cast(params: Sequence[object], kind: dtype, device: str) -> Sequence[object]:
     """The parameters with every tensor, in lists too, in one dtype."""
 
     def one(p: object) -> object:

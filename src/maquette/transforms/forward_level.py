@@ -9,7 +9,7 @@ views of its tangent, so that writes to one are seen by the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, NoReturn, cast
 
 from maquette.autograd.engine import run_backward
@@ -435,7 +435,7 @@ def transposed_backward(
         given = [_leaf(v, tangents.get(i), first, leaves, moved) for i, v in enumerate(values)]
         args, kwargs = normalise(op._schema, tuple(given))
         output = op(*args, **kwargs)
-        outputs = list(output) if isinstance(output, (tuple, list)) else [output]
+        outputs = _flat(output)
         edges = [_edge(t) for t in outputs]
         wanted = [cast(Edge, grad_edge(t)) for t in leaves]
     zeros = [None if e is None else operators.zeros_like(t) for t, e in zip(outputs, edges)]
@@ -465,8 +465,20 @@ def transposed_backward(
         accumulate=False,
     )
     answers = iter(found)
-    each = [None if g is None else next(answers) for g in goals]
-    return type(output)(each) if isinstance(output, (tuple, list)) else each[0]
+    return _nested(output, iter([None if g is None else next(answers) for g in goals]))
+
+
+def _flat(output: object) -> list[object]:
+    """The results of a call, lists among them opened."""
+    if isinstance(output, (tuple, list)):
+        return [leaf for o in output for leaf in _flat(o)]
+    return [output]
+
+
+def _nested(output: object, leaves: Iterator[object]) -> object:
+    if isinstance(output, (tuple, list)):
+        return type(output)([_nested(o, leaves) for o in output])
+    return next(leaves)
 
 
 def _leaf(

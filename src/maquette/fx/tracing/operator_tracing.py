@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from types import NoneType
 from typing import Any, Literal
 
 import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
@@ -34,12 +35,15 @@ from maquette.fx.tracing.proxy_mode import (
 from maquette.fx.tracing.symbol_nodes import SymbolNodes
 from maquette.fx.tracing.tracer import PH, Tracer
 from maquette.fx.tracing.tracked import TensorTable, track
+from maquette.library.opaque_types import is_opaque_value, is_opaque_value_type
+from maquette.library.script_objects import maybe_to_fake_obj
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
 
 TracingMode = Literal["real", "fake", "symbolic"]
 _MODES = ("real", "fake", "symbolic")
+_NO_OBJECTS = (Tensor, Proxy, int, float, complex, str, tuple, list, dict, NoneType)
 
 
 class PythonKeyTracer(Tracer):
@@ -53,6 +57,8 @@ class PythonKeyTracer(Tracer):
         self.record_module_stack = record_module_stack
         self.tensor_table = TensorTable()
         self.symbol_nodes = SymbolNodes()
+        # Opaque objects by identity, kept so that no other gets their id.
+        self.object_nodes: dict[int, tuple[Node, Any]] = {}
         self._scoped: Module | None = None
 
     def call_module(
@@ -86,7 +92,21 @@ class PythonKeyTracer(Tracer):
             found_node = self.symbol_nodes.find(a)
             if found_node is not None:
                 return found_node
+        if not isinstance(a, _NO_OBJECTS):
+            known = self._object(a)
+            if known is not None:
+                return known
         return super().create_arg(a)
+
+    def _object(self, a: Any) -> Argument | None:
+        """What an object of an opaque type is in the graph; None for any other."""
+        if is_opaque_value_type(type(a)):
+            return a
+        if not is_opaque_value(a):
+            return None
+        if id(a) not in self.object_nodes:
+            self.object_nodes[id(a)] = self._constant(a, "_opaque_obj"), a
+        return self.object_nodes[id(a)][0]
 
     def _refuse_leak(self, a: FakeTensor) -> None:
         """A fake that is no input: harmless as a constant, unless another trace made it."""
@@ -157,6 +177,8 @@ def wrap_key(
         for value, proxy in zip(flat, flat_proxies):
             if isinstance(proxy, Proxy):
                 track(tracer, value, proxy.node)
+                if not isinstance(value, _NO_OBJECTS) and is_opaque_value(value):
+                    tracer.object_nodes[id(value)] = proxy.node, value
         out = f(*tensors)
         return pytree.tree_map(tracer.unwrap_proxy, out)
 
@@ -268,6 +290,8 @@ class _MakeFx:
                 return mode.from_tensor(x)
             if self.tracing_mode == "symbolic" and type(x) is int:
                 return _as_symbol(mode, x, f"input{count}")
+            if not isinstance(x, _NO_OBJECTS) and is_opaque_value(x):
+                return maybe_to_fake_obj(mode, x)
             return x
 
         mapped = pytree.tree_map(as_fake, args)

@@ -142,6 +142,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             return _Plan(func, name, instead, (), False, False, False)
         if instead is None and not self.pre_dispatch and func._can_decompose():
             instead = func.decompose
+        elif instead is None:
+            instead = func.facts.body
         written = [
             (i, a.name) for i, a in enumerate(func._schema.arguments) if _is_returned(func, a)
         ]

@@ -117,7 +117,7 @@ def _snapped(value: Any) -> Any:
 
 
 def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None) -> None:
-    """Say that ``node`` gives ``value``: a tensor, a symbol, or tuples and lists of these.
+    """Say that ``node`` gives ``value``: a tensor, a symbol, or tuples, lists and dicts of these.
 
     Items get nodes of their own, which take them out of the whole.
     """
@@ -131,6 +131,10 @@ def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None)
             part = tracer.graph.call_function(operator.getitem, (node, i))
             known = constant[i] if isinstance(constant, tuple | list) else None
             track(tracer, item, part, known)
+    elif isinstance(value, dict):
+        node.meta["val"] = {key: _snapped(item) for key, item in value.items()}
+        for key, item in value.items():
+            track(tracer, item, tracer.graph.call_function(operator.getitem, (node, key)))
     elif node_of(value) is not None:
         node.meta["val"] = value
         tracer.symbol_nodes.note(value, node)

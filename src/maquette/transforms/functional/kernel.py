@@ -18,6 +18,7 @@ from maquette.dispatch.forms import FunctionalCall, Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
+from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, from_storage
@@ -57,6 +58,8 @@ def functionalized(op: OpOverload) -> Handler:
 def _handler(op: OpOverload) -> Handler:
     if op._can_decompose():
         return _composite(op)
+    if op.facts.body is not None:
+        return _seen_through(op, op.facts.body)
     if not op._schema.is_mutable:
         kinds = returns_of(op)
         return _viewing(op) if any(r.kind == "view" for r in kinds) else _functional(op)
@@ -167,6 +170,16 @@ def _composite(op: OpOverload) -> Handler:
 
     def handler(owner: Owner, params: Params) -> object:
         return built(0, *params)
+
+    return handler
+
+
+def _seen_through(op: OpOverload, body: Callable[..., object]) -> Handler:
+    schema = op._schema
+
+    def handler(owner: Owner, params: Params) -> object:
+        args, kwargs = normalise(schema, params)
+        return body(*args, **kwargs)
 
     return handler
 
