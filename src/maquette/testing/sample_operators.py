@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-import maquette as mq
-from maquette import Tensor
+from maquette.api import functions as mq
 from maquette.core.broadcast import broadcast_shapes
+from maquette.core.dtype import int64
 from maquette.library import CustomOpDef, custom_op, get_ctx
+from maquette.tensor.tensor import Tensor
 
 _NS = "_torch_testing"
 
@@ -151,7 +152,7 @@ def _sort(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     order = np.argsort(values, axis=dim, kind="stable")
     back = np.argsort(order, axis=dim, kind="stable")
     taken = np.take_along_axis(values, order, axis=dim)
-    return _tensor(taken, x), _tensor(order, x, mq.int64), _tensor(back, x, mq.int64)
+    return _tensor(taken, x), _tensor(order, x, int64), _tensor(back, x, int64)
 
 
 numpy_sort = custom_op(
@@ -165,7 +166,7 @@ numpy_sort = custom_op(
 @numpy_sort.register_fake
 def _sort_fake(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     _check_dim(x, dim)
-    positions = x.new_empty(x.shape, dtype=mq.int64)
+    positions = x.new_empty(x.shape, dtype=int64)
     return x.new_empty(x.shape), positions, mq.empty_like(positions)
 
 
@@ -197,7 +198,7 @@ def _sort_vmap(info: Any, in_dims: Any, x: Tensor, dim: int) -> Any:
 def _check_positions(x: Tensor, ind: Tensor, ind_inv: Tensor, dim: int) -> None:
     _check_dim(x, dim)
     for t in (ind, ind_inv):
-        if t.dtype is not mq.int64 or t.device != x.device or t.shape != x.shape:
+        if t.dtype is not int64 or t.device != x.device or t.shape != x.shape:
             raise RuntimeError(f"expected int64 positions like {x.shape}, got {t.dtype} {t.shape}")
 
 
@@ -246,7 +247,7 @@ def _take_vmap(info: Any, in_dims: Any, x: Tensor, ind: Tensor, ind_inv: Tensor,
 
 numpy_nonzero = custom_op(
     f"{_NS}::numpy_nonzero",
-    lambda x: _tensor(np.argwhere(_array(x)), x, mq.int64),
+    lambda x: _tensor(np.argwhere(_array(x)), x, int64),
     mutates_args=(),
     schema="(Tensor x) -> Tensor",
 )
@@ -254,7 +255,7 @@ numpy_nonzero = custom_op(
 
 @numpy_nonzero.register_fake
 def _nonzero_fake(x: Tensor) -> Tensor:
-    return x.new_empty(get_ctx().new_dynamic_size(), x.ndim, dtype=mq.int64)
+    return x.new_empty(get_ctx().new_dynamic_size(), x.ndim, dtype=int64)
 
 
 # --- boxes --------------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ def _nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         best, left = left[0], left[1:]
         kept.append(best)
         left = left[_overlap(b[best], b[left]) <= iou_threshold]
-    return _tensor(np.array(kept, np.int64), boxes, mq.int64)
+    return _tensor(np.array(kept, np.int64), boxes, int64)
 
 
 def _overlap(box: Any, others: Any) -> Any:
@@ -299,7 +300,7 @@ numpy_nms = custom_op(
 @numpy_nms.register_fake
 def _nms_fake(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     _check_boxes(boxes, scores)
-    return boxes.new_empty(get_ctx().new_dynamic_size(), dtype=mq.int64)
+    return boxes.new_empty(get_ctx().new_dynamic_size(), dtype=int64)
 
 
 # --- shapes -------------------------------------------------------------------------------------
