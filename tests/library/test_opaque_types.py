@@ -9,8 +9,8 @@ import maquette as mq
 from maquette.core.pytree import deregister_pytree_node, register_pytree_node
 from maquette.fx import make_fx
 from maquette.library import MemberType, custom_op, infer_schema, register_opaque_type
-from maquette.library.opaque_types import OpaqueBase, get_opaque_type_name, is_opaque_type
-from maquette.library.script_objects import register_class, register_fake_class
+from maquette.library.objects.opaque_types import OpaqueBase, get_opaque_type_name, is_opaque_type
+from maquette.library.objects.script_objects import register_class, register_fake_class
 
 Tensor = mq.Tensor
 

@@ -35,13 +35,13 @@ from maquette.tensor.backend import Backend
 _register_effectful_op = register_effectful_op  # PyTorch's name
 
 # Few programs have script objects, or check operators; these are imported when first asked for.
-_LATER = "maquette.library.script_objects"
+_LATER = "maquette.library.objects.script_objects"
 _ELSEWHERE = {
-    "MemberType": "maquette.library.opaque_types",
+    "MemberType": "maquette.library.objects.opaque_types",
     "is_impure": "maquette.library.effects",
     "opcheck": "maquette.opcheck",
     "opcheck_strategy": "maquette.opcheck",
-    "register_opaque_type": "maquette.library.opaque_types",
+    "register_opaque_type": "maquette.library.objects.opaque_types",
     "register_samples": "maquette.opcheck",
     "to_out_variant": "maquette.library.out_variant",
     "triton_op": "maquette.higher_order.triton",

@@ -300,7 +300,7 @@ def _opaque_text(annotation: object, *types: str) -> str | None:
     """The schema type of a registered opaque class of one of these types."""
     if not isinstance(annotation, type):
         return None
-    from maquette.library.opaque_types import opaque_info  # noqa: PLC0415  # few programs have any
+    from maquette.library.objects.opaque_types import opaque_info  # noqa: PLC0415  # few programs have any
 
     info = opaque_info(annotation)
     return None if info is None or info.typ not in types else info.class_name

@@ -183,27 +183,40 @@ def _tensors_of(value: Any) -> Iterator[TensorRecipe]:
 
 def dtypes(base: Recipe) -> Iterator[Recipe]:
     """Other dtypes of a tensor's class, together and apart; mixed ones, 0-d ones among them."""
+    yield from _together(base, _FLOATS)
+    yield from _mixed(base)
+    yield from _together(base, _WHOLE)
+    yield from _together(base, _COMPLEX)
     tensors = base.tensors()
-    for kinds in (_FLOATS, _WHOLE, _COMPLEX):
-        members = [i for i, t in enumerate(tensors) if t.dtype in kinds]
-        for dtype in kinds:
-            together = base
-            for i in members:
-                together = together.with_tensor(i, f"tensors are {dtype}", dtype=dtype)
-            if members and together != base:
-                yield together
-        if len(tensors) > 1:
-            for i in members:
-                for dtype in kinds[:3]:
-                    if dtype != tensors[i].dtype:
-                        yield base.with_tensor(i, f"tensor {i} is {dtype}", dtype=dtype)
-    floating = [i for i, t in enumerate(tensors) if t.dtype in _FLOATS]
-    if len(floating) > 1:
-        for i in floating:
-            yield base.with_tensor(i, f"tensor {i} is int64", dtype="int64", values="mixed")
-            yield base.with_tensor(
-                i, f"tensor {i} is 0-d and float64", dtype="float64", shape=(), layout="plain"
-            )
+    for names in (_FLOATS, _WHOLE, _COMPLEX):
+        for i in _of_kinds(base, names) if len(tensors) > 1 else ():
+            for dtype in names[:3]:
+                if dtype != tensors[i].dtype:
+                    yield base.with_tensor(i, f"tensor {i} is {dtype}", dtype=dtype)
+
+
+def _of_kinds(base: Recipe, kinds: tuple[str, ...]) -> list[int]:
+    return [i for i, t in enumerate(base.tensors()) if t.dtype in kinds]
+
+
+def _together(base: Recipe, kinds: tuple[str, ...]) -> Iterator[Recipe]:
+    members = _of_kinds(base, kinds)
+    for dtype in kinds:
+        together = base
+        for i in members:
+            together = together.with_tensor(i, f"tensors are {dtype}", dtype=dtype)
+        if members and together != base:
+            yield together
+
+
+def _mixed(base: Recipe) -> Iterator[Recipe]:
+    """One of several floating tensors whole, or 0-d and in double precision."""
+    floating = _of_kinds(base, _FLOATS)
+    for i in floating if len(floating) > 1 else ():
+        yield base.with_tensor(i, f"tensor {i} is int64", dtype="int64", values="mixed")
+        yield base.with_tensor(
+            i, f"tensor {i} is 0-d and float64", dtype="float64", shape=(), layout="plain"
+        )
 
 
 def values(base: Recipe) -> Iterator[Recipe]:

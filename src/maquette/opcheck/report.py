@@ -76,7 +76,8 @@ class OpReport:
             f"{len(self.skipped)} do not apply; {self.inputs} inputs, {self.dropped} dropped, "
             f"{self.seconds:.1f} s"
         )
-        parts = [head, f"  {self.schema}", *map(_finding_text, self.findings)]
+        failed = [f"! {name}: the check failed itself: {e}" for name, e in self.errors.items()]
+        parts = [head, f"  {self.schema}", *map(_finding_text, self.findings), *failed]
         return "\n".join(_wrapped("\n".join(parts)))
 
 

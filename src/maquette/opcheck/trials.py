@@ -32,6 +32,7 @@ class Observed:
     result: Any = None
     error: Exception | None = None
     drew: bool = False
+    changed: str = ""
 
 
 @dataclass
@@ -82,12 +83,15 @@ class Trial:
         torch = self.on.torch
         if self.op.random:
             torch.manual_seed(1)
-        state = torch.get_rng_state()
+        state, settings = torch.get_rng_state(), _settings(torch)
         try:
             with torch.no_grad():
                 seen.result = self.op(*args, **kwargs)
+                left_on = torch.is_grad_enabled()
+            seen.changed = "grad mode is on" if left_on else ""
         except Exception as error:  # noqa: BLE001  # whatever a kernel raises is its refusal
             seen.error = error
+        seen.changed = seen.changed or _restored(torch, settings)
         seen.drew = not torch.equal(torch.get_rng_state(), state)
         return seen
 
@@ -155,6 +159,20 @@ class Trial:
     def results(self) -> list[Any]:
         """The tensors of the real result."""
         return tensors_in(self.real.result, self.on)
+
+
+def _settings(torch: Any) -> tuple[bool, Any]:
+    return torch.is_grad_enabled(), torch.get_default_dtype()
+
+
+def _restored(torch: Any, before: tuple[bool, Any]) -> str:
+    """What a call changed of the settings, which are put back."""
+    grad, dtype = _settings(torch)
+    torch.set_grad_enabled(before[0])
+    if dtype != before[1]:
+        torch.set_default_dtype(before[1])
+        return f"the default dtype is {dtype}"
+    return "" if grad == before[0] else f"grad mode is {'on' if grad else 'off'}"
 
 
 def without_grad(recipe: Recipe) -> Recipe:

@@ -5,7 +5,16 @@ and a call that does not show the defect unless said. `DEFECTS` has all. They ar
 that maquette and PyTorch share, so that both libraries' checks can be held to them.
 """
 
-from planted import calls, derivatives, fakes, memory, rules  # noqa: F401  # they fill the table
+from planted import (  # noqa: F401  # they fill the table
+    calls,
+    derivatives,
+    fakes,
+    formulas,
+    memory,
+    rules,
+    settings,
+    shapes,
+)
 from planted.planting import DEFECTS, Defect, Planter
 
 __all__ = ["DEFECTS", "Defect", "Planter"]

@@ -35,8 +35,8 @@ from maquette.fx.tracing.proxy_mode import (
 from maquette.fx.tracing.symbol_nodes import SymbolNodes
 from maquette.fx.tracing.tracer import PH, Tracer
 from maquette.fx.tracing.tracked import TensorTable, track
-from maquette.library.opaque_types import is_opaque_value, is_opaque_value_type
-from maquette.library.script_objects import maybe_to_fake_obj
+from maquette.library.objects.opaque_types import is_opaque_value, is_opaque_value_type
+from maquette.library.objects.script_objects import maybe_to_fake_obj
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor

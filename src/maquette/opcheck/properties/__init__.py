@@ -1,10 +1,14 @@
 """The properties, a family a file; `PROPERTIES` has all of them in the order of a report."""
 
+from maquette.opcheck.properties.backwards import BACKWARDS
 from maquette.opcheck.properties.base import Problem, Property
+from maquette.opcheck.properties.batching import BATCHING
 from maquette.opcheck.properties.calls import CALLS
+from maquette.opcheck.properties.conventions import CONVENTIONS
 from maquette.opcheck.properties.costs import COSTS
-from maquette.opcheck.properties.derivatives import DERIVATIVES
 from maquette.opcheck.properties.fakes import FAKES
+from maquette.opcheck.properties.gradients import GRADIENTS
+from maquette.opcheck.properties.higher_derivatives import HIGHER
 from maquette.opcheck.properties.memory import MEMORY
 from maquette.opcheck.properties.symbols import SYMBOLS
 from maquette.opcheck.properties.transforms import TRANSFORMS
@@ -12,11 +16,15 @@ from maquette.opcheck.properties.twins import TWINS
 
 PROPERTIES: tuple[Property, ...] = (
     *MEMORY,
+    *CONVENTIONS,
     *FAKES,
     *SYMBOLS,
     *CALLS,
-    *DERIVATIVES,
+    *GRADIENTS,
+    *BACKWARDS,
+    *HIGHER,
     *TRANSFORMS,
+    *BATCHING,
     *TWINS,
     *COSTS,
 )

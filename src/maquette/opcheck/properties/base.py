@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from maquette.opcheck.operators import CheckedOperator
 from maquette.opcheck.recipes import Sample
 from maquette.opcheck.trials import Trial
 
@@ -55,3 +56,23 @@ class Property:
 
     def __repr__(self) -> str:
         return f"<property {self.id}>"
+
+
+class OfValues(Property):
+    """A property of operators whose results have certain values."""
+
+    def why_not(self, sample: Sample) -> str:
+        if sample.op.random:
+            return "its results are random"
+        return "its results have no certain values" if without_values(sample.op) else ""
+
+
+def without_values(op: CheckedOperator) -> bool:
+    """Whether an operator's results have no values that anybody is promised."""
+    name = op.name.partition("::")[2]
+    return op.builtin and name.startswith(("empty", "new_empty", "resize", "_empty", "_resize"))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).splitlines() or [""])[0][:300]

@@ -12,17 +12,11 @@ import numpy as np
 
 from maquette.opcheck.closeness import difference_of_arrays, how_they_differ
 from maquette.opcheck.copies import snapshot, tensors_in
-from maquette.opcheck.properties.base import Problem, Property
+from maquette.opcheck.properties.base import OfValues, Problem, Property, without_values
 from maquette.opcheck.recipes import Sample
 from maquette.opcheck.trials import Trial
 
 _LAYOUT_IS_DATA = ("as_strided", "set_", "is_contiguous", "stride", "empty", "contiguous")
-
-
-def without_values(op: Any) -> bool:
-    """Whether an operator's results have no values that anybody is promised."""
-    name = op.name.partition("::")[2]
-    return op.builtin and name.startswith(("empty", "new_empty", "resize", "_empty", "_resize"))
 
 
 def compared(trial: Trial, expected: Any, got: Any) -> str:
@@ -111,7 +105,7 @@ def _other_values(trial: Trial) -> Any:
     )
 
 
-class LayoutIsNoValue(Property):
+class LayoutIsNoValue(OfValues):
     """Values do not depend on how the arguments are laid out."""
 
     id = "calls.layout"
@@ -121,8 +115,9 @@ class LayoutIsNoValue(Property):
     def why_not(self, sample: Sample) -> str:
         op = sample.op
         name = op.name.partition("::")[2]
-        if op.random or without_values(op) or op.views:
-            return "random, a view, or without values"
+        known = super().why_not(sample) or ("a view" if op.views else "")
+        if known:
+            return known
         if any(word in name for word in _LAYOUT_IS_DATA) and op.builtin:
             return "layout is its data"
         return ""
@@ -166,7 +161,7 @@ def _contiguous(trial: Trial, value: Any) -> Any:
     return map_tensors(made, value, trial.on)
 
 
-class PrecisionIsNoValue(Property):
+class PrecisionIsNoValue(OfValues):
     """In double precision the values are about those in single: no cache, no branch by dtype."""
 
     id = "calls.precision"
@@ -176,8 +171,9 @@ class PrecisionIsNoValue(Property):
     hint = "nothing may be remembered by shape or dtype alone; compute every dtype in the same way"
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op) or sample.op.views:
-            return "random, a view, or without values"
+        known = super().why_not(sample) or ("a view" if sample.op.views else "")
+        if known:
+            return known
         kinds = {t.dtype for t in sample.recipe.tensors() if t.floating}
         return "" if kinds and kinds <= {"float32", "float64"} else "no float32 or float64"
 
@@ -223,7 +219,7 @@ def _gross(trial: Trial, single: Any, double: Any) -> str:
     )
 
 
-class GradModeIsNoValue(Property):
+class GradModeIsNoValue(OfValues):
     """Values are the same where gradients are recorded, and in inference mode."""
 
     id = "calls.grad mode"
@@ -233,9 +229,7 @@ class GradModeIsNoValue(Property):
     hint = "the kernel at an autograd key computes something else than the one at the backend's"
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op):
-            return "its results have no certain values"
-        return "it writes its arguments" if sample.op.written else ""
+        return super().why_not(sample) or ("it writes its arguments" if sample.op.written else "")
 
     def suits(self, trial: Trial) -> bool:
         return trial.accepted and any(t.floating for t in trial.tensors())
@@ -258,7 +252,7 @@ class GradModeIsNoValue(Property):
 # --- threads ----------------------------------------------------------------------------------
 
 
-class Concurrent(Property):
+class Concurrent(OfValues):
     """Calls at the same time give what calls one after the other give."""
 
     id = "calls.threads"
@@ -266,11 +260,6 @@ class Concurrent(Property):
     dear = True
     limit = 3
     hint = "no buffer, counter or setting shared between calls: make it in the call, or lock it"
-
-    def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op):
-            return "its results have no certain values"
-        return ""
 
     def suits(self, trial: Trial) -> bool:
         return trial.accepted and any(t.numel for t in trial.tensors())
@@ -359,7 +348,7 @@ def _at_once(trial: Trial, other: Trial) -> str:
 # --- devices ----------------------------------------------------------------------------------
 
 
-class SameOnDevices(Property):
+class SameOnDevices(OfValues):
     """Another device that is there gives cpu's values."""
 
     id = "calls.devices"
@@ -369,8 +358,9 @@ class SameOnDevices(Property):
     hint = "the kernel of one device is wrong: compare both on this input"
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op):
-            return "its results have no certain values"
+        known = super().why_not(sample)
+        if known:
+            return known
         if not sample.recipe.tensors() or set(sample.devices) != {"cpu"}:
             return "the sample is not on cpu"
         return "" if devices_there(sample) else "no other device is there"

@@ -141,7 +141,10 @@ class SymbolicCost(CostRule):
         args, kwargs = (map_tensors(lambda t: next(given), a, trial.on) for a in (args, kwargs))
         try:
             concrete = _cost_of_metas(trial)
+            guards = len(found.shape_env.guards)
             cost = _cost(trial, args, kwargs, found.result)
+            if any(_fixes(g) for g in list(found.shape_env.guards)[guards:]):
+                return Problem("a cost in symbols", "it asked for a size as a number", "cost")
         except Exception as error:  # noqa: BLE001  # told as what it is
             if not tensors_in(found.result, trial.on):
                 return None
@@ -152,6 +155,10 @@ class SymbolicCost(CostRule):
             if number is not None and number != getattr(concrete, name):
                 return Problem(f"{name} {getattr(concrete, name)}", f"{value} = {number}", "cost")
         return None
+
+
+def _fixes(guard: Any) -> bool:
+    return str(getattr(guard, "expr", guard)).startswith("Eq(")
 
 
 COSTS: tuple[Property, ...] = (CostThere(), CostWritesResults(), CostGrows(), SymbolicCost())

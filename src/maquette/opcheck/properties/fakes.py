@@ -7,7 +7,7 @@ from typing import Any
 
 from maquette.opcheck.copies import map_tensors, tensors_in
 from maquette.opcheck.metadata import shown_sizes
-from maquette.opcheck.properties.base import Problem, Property
+from maquette.opcheck.properties.base import Problem, Property, first_line
 from maquette.opcheck.recipes import Sample
 from maquette.opcheck.trials import Trial, author_line
 
@@ -50,7 +50,7 @@ class FakeThere(Property):
             return None
         line = author_line(error, [trial.op.function("fake"), trial.op.function("kernel")])
         return Problem(
-            self.expected, f"{type(error).__name__}: {_first(error)}", "fake", line, error
+            self.expected, f"{type(error).__name__}: {first_line(error)}", "fake", line, error
         )
 
     expected = "a fake implementation"
@@ -102,10 +102,6 @@ _DATA_WORDS = (
 )
 
 
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:300]
-
-
 class FakeRefuses(Property):
     """What the kernel refuses whatever the values, the fake refuses too."""
 
@@ -134,7 +130,7 @@ class FakeRefuses(Property):
             if other.accepted or isinstance(other.real.error, IndexError):
                 return None
         functions = [trial.op.function("kernel")]
-        got = f"an answer, where the kernel raises {type(error).__name__}: {_first(error)}"
+        got = f"an answer, where the kernel raises {type(error).__name__}: {first_line(error)}"
         return Problem("a refusal, as the kernel's", got, "fake", author_line(error, functions))
 
     def _excused(self, trial: Trial, error: BaseException) -> bool:
@@ -256,7 +252,7 @@ class FakeRepeats(Property):
             for again in (trial.faked(static=True), trial.faked(static=True)):
                 was, now = (_facts(trial, f.result) for f in (trial.fake, again))
                 if again.error is not None:
-                    now = f"{type(again.error).__name__}: {_first(again.error)}"
+                    now = f"{type(again.error).__name__}: {first_line(again.error)}"
                 if was != now:
                     return Problem(f"{was}, as the first time", now, "fake"), trial
         return None

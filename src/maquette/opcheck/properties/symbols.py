@@ -10,8 +10,8 @@ from typing import Any
 
 from maquette.opcheck.copies import tensors_in
 from maquette.opcheck.metadata import differences
-from maquette.opcheck.properties.base import Problem, Property
-from maquette.opcheck.properties.fakes import _DATA_TAGS, _first
+from maquette.opcheck.properties.base import Problem, Property, first_line
+from maquette.opcheck.properties.fakes import _DATA_TAGS
 from maquette.opcheck.recipes import Sample, leaves
 from maquette.opcheck.trials import Faked, Trial, author_line
 
@@ -56,7 +56,7 @@ class SymbolicEqualsReal(Property):
         if trial.op.tags & _DATA_TAGS and isinstance(error, trial.on.data_errors):
             return None
         line = author_line(error, [trial.op.function("fake")])
-        got = f"{type(error).__name__}: {_first(error)}"
+        got = f"{type(error).__name__}: {first_line(error)}"
         return Problem("an answer for symbolic sizes", got, "fake", line, error)
 
 

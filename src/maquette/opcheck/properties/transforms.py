@@ -1,28 +1,22 @@
-"""Transforms: vmap is a loop, the traced graph computes what eager does."""
+"""Tracing and functionalization: the graph computes what eager does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from maquette.opcheck.closeness import how_they_differ
 from maquette.opcheck.copies import map_tensors, tensors_in
-from maquette.opcheck.properties.base import Problem, Property
-from maquette.opcheck.properties.calls import without_values
+from maquette.opcheck.properties.base import OfValues, Problem, Property, first_line
+from maquette.opcheck.properties.derivative import is_meant
 from maquette.opcheck.recipes import Sample
 from maquette.opcheck.trials import Trial, author_line
 from maquette.opcheck.utilities import aot_dispatch
 
-
-def _first(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:300]
-
-
 # --- tracing ------------------------------------------------------------------------------------
 
 
-class Traced(Property):
+class Traced(OfValues):
     """Forward and backward, traced and functionalized, compute what eager does."""
 
     dear = True
@@ -35,8 +29,9 @@ class Traced(Property):
         self.dynamic = dynamic
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op):
-            return "its results have no certain values"
+        known = super().why_not(sample)
+        if known:
+            return known
         if sample.op.tags & {"dynamic_output_shape", "data_dependent_output"}:
             return "its results depend on data"
         if sample.op.tags & {"inplace_view"} or (sample.op.builtin and sample.op.written):
@@ -47,10 +42,8 @@ class Traced(Property):
         return trial.accepted and trial.fake.error is None and not trial.fake_differences
 
     def check(self, trial: Trial) -> Problem | None:
-        from maquette.opcheck.properties.derivatives import _meant  # noqa: PLC0415
-
         recipe = trial.recipe
-        with_grad = _meant(trial.sample) and not trial.op.written
+        with_grad = is_meant(trial.sample) and not trial.op.written
         if with_grad:
             recipe = recipe.mapped(lambda t: replace(t, requires_grad=t.floating))
         args, kwargs = trial.arguments(recipe)
@@ -61,19 +54,19 @@ class Traced(Property):
         try:
             aot_dispatch(trial.op, args, kwargs, dynamic=self.dynamic)
         except AssertionError as error:
-            return Problem("the graph's run equal to eager's", _first(error))
+            return Problem("the graph's run equal to eager's", first_line(error))
         except Exception as error:  # noqa: BLE001  # told as what it is
             if trial.op.builtin and "grad" in str(error):
                 return None
             functions = [trial.op.function(p) for p in ("fake", "backward", "kernel")]
             line = author_line(error, functions)
             part = "fake" if not with_grad else "backward"
-            got = f"{type(error).__name__}: {_first(error)}"
+            got = f"{type(error).__name__}: {first_line(error)}"
             return Problem("forward and backward traced over fakes", got, part, line, error)
         return None
 
 
-class Functionalized(Property):
+class Functionalized(OfValues):
     """Under `functionalize` the results, and what was written, are eager's."""
 
     id = "functionalize.values"
@@ -83,8 +76,9 @@ class Functionalized(Property):
     hint = "the schema's writes and aliases are what functionalization goes by"
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op):
-            return "its results have no certain values"
+        known = super().why_not(sample)
+        if known:
+            return known
         if sample.op.on.name == "torch" and not sample.op.builtin:
             return "PyTorch's functionalize takes no custom operators that write"
         return "" if sample.op.written or sample.op.views else "it neither writes nor views"
@@ -114,7 +108,7 @@ class Functionalized(Property):
             if "as_strided" in str(error) or "overlap" in str(error):
                 return None
             return Problem(
-                "an answer under functionalize", f"{type(error).__name__}: {_first(error)}"
+                "an answer under functionalize", f"{type(error).__name__}: {first_line(error)}"
             )
         for i, (e, f) in enumerate(zip(expected, found, strict=True)):
             problem = how_they_differ(on, e, f)
@@ -124,293 +118,8 @@ class Functionalized(Property):
         return None
 
 
-# --- vmap -----------------------------------------------------------------------------------------
-
-
-class Pattern(NamedTuple):
-    """Which tensors are batched where (negative dims count from the end), over how many."""
-
-    dims: tuple[int | None, ...]
-    batch: int
-    nested: bool = False
-
-    def __str__(self) -> str:
-        nested = ", nested" if self.nested else ""
-        return f"in_dims {self.dims}, batch of {self.batch}{nested}"
-
-
-class VmapIsLoop(Property):
-    """vmap gives what a loop over the batch gives."""
-
-    id = "vmap.values"
-    spec = "LX9, L101, P41, P42"
-    dear = True
-    limit = 6
-    hint = "a batch dim stands at in_dims[i], or nowhere (None); out_dims says where it is then"
-
-    def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op):
-            return "its results have no certain values"
-        if not sample.recipe.tensors():
-            return "no tensors"
-        return ""
-
-    def suits(self, trial: Trial) -> bool:
-        return trial.accepted and not any(t.share or t.layout == "sample" for t in trial.tensors())
-
-    def check(self, trial: Trial) -> Problem | None:
-        for pattern in patterns([len(t.shape) for t in trial.tensors()]):
-            problem = self.at(trial, pattern)
-            if problem is not None:
-                return problem
-        return None
-
-    def at(self, trial: Trial, pattern: Pattern) -> Problem | None:
-        """The check of one pattern."""
-        if trial.op.written and None in pattern.dims:
-            return None  # what is written must be batched
-        members = [_member(trial, pattern, i) for i in range(max(pattern.batch, 1))]
-        try:
-            expected = [_called(trial, tensors) for tensors in members]
-        except Exception:  # noqa: BLE001  # these values do not suit it
-            return None
-        if any([t.shape for t in row] != [t.shape for t in expected[0]] for row in expected):
-            return None
-        stacked = _stacked(trial, pattern, members)
-        function = trial.on.vmap(lambda *ts: _call(trial, ts), tuple(pattern.dims))
-        if pattern.nested:
-            function = trial.on.vmap(function, (0,) * len(stacked))
-            stacked = [t.unsqueeze(0) for t in stacked]
-        try:
-            with trial.on.torch.no_grad():
-                found = function(*stacked)
-        except Exception as error:  # noqa: BLE001  # told as what it is
-            return self._refused(trial, pattern, error)
-        if pattern.nested:
-            found = [t.squeeze(0) for t in found]
-        return self._compared(trial, pattern, expected, found)
-
-    def _refused(self, trial: Trial, pattern: Pattern, error: BaseException) -> Problem | None:
-        rule = trial.op.function("batching")
-        line = author_line(error, [rule])
-        if pattern.batch == 0 and not line:
-            return None
-        if rule is None or (not line and isinstance(error, (NotImplementedError,))):
-            return None  # without a rule, what has none says so
-        if trial.op.builtin and not line and isinstance(error, RuntimeError):
-            return None
-        got = f"{type(error).__name__}: {_first(error)}"
-        return Problem(f"an answer under vmap, {pattern}", got, "batching", line, error)
-
-    def _compared(
-        self, trial: Trial, pattern: Pattern, expected: Sequence[Any], found: Sequence[Any]
-    ) -> Problem | None:
-        torch = trial.on.torch
-        if len(found) != len(expected[0]):
-            return Problem(f"{len(expected[0])} results", str(len(found)), "batching")
-        for i, got in enumerate(found):
-            wanted = torch.stack([row[i] for row in expected])[: pattern.batch]
-            problem = how_they_differ(trial.on, wanted, got, *_loose(trial))
-            if problem:
-                what = f"result {i} under vmap as in a loop, {pattern}"
-                return Problem(what, problem, "batching")
-        return None
-
-
-def _loose(trial: Trial) -> tuple[float | None, float | None]:
-    names = {t.dtype for t in trial.tensors()}
-    if names & {"float16", "bfloat16"}:
-        return 3e-2, 3e-2
-    return (1e-4, 1e-4) if names & {"float32", "complex64"} else (1e-6, 1e-6)
-
-
-def patterns(ndims: Sequence[int]) -> Iterator[Pattern]:
-    """All at 0; all at the last; each alone; a negative dim; batches of 0 and 1; nested."""
-    n = len(ndims)
-    yield Pattern((0,) * n, 3)
-    yield Pattern(tuple(ndims), 3)
-    yield Pattern((-1,) * n, 2)
-    if n > 1:
-        for i in range(min(n, 4)):
-            alone = [None] * n
-            yield Pattern(tuple([0 if k == i else None for k in range(len(alone))]), 3)
-            yield Pattern(tuple([ndims[k] if k == i else None for k in range(n)]), 2)
-        yield Pattern(tuple([ndims[k] if k % 2 else 0 for k in range(n)]), 2)
-    yield Pattern((0,) * n, 1)
-    yield Pattern((0,) * n, 0)
-    yield Pattern((0,) * n, 2, nested=True)
-    if n > 1:
-        yield Pattern((0, *[None] * (n - 1)), 2, nested=True)
-        yield Pattern((*[None] * (n - 1), 0), 2, nested=True)
-    if any(ndims):
-        yield Pattern(tuple([min(1, d) for d in ndims]), 2, nested=True)
-
-
-def _member(trial: Trial, pattern: Pattern, number: int) -> list[Any]:
-    """The tensors of one member of the batch; what is not batched is the same for all."""
-    seeds = [0 if d is None else number for d in pattern.dims]
-    count = iter(seeds)
-
-    def varied(t: Any) -> Any:
-        seed = next(count)
-        kind = t.values if seed == 0 else "mixed"
-        return replace(t, values=kind, seed=t.seed + 17 * seed, requires_grad=False)
-
-    recipe = trial.recipe.mapped(varied)
-    return tensors_in(trial.sample.build(recipe), trial.on)
-
-
-def _call(trial: Trial, tensors: Sequence[Any]) -> list[Any]:
-    # Made once, outside of the transforms.
-    args, kwargs = trial.__dict__.setdefault("skeleton", None) or trial.arguments()
-    trial.__dict__["skeleton"] = args, kwargs
-    given = iter(tensors)
-
-    def chosen(t: Any) -> Any:
-        return next(given)
-
-    args, kwargs = map_tensors(chosen, args, trial.on), map_tensors(chosen, kwargs, trial.on)
-    result = trial.op(*args, **kwargs)
-    written = list(tensors) if trial.op.written else []
-    return [*tensors_in(result, trial.on), *written]
-
-
-def _called(trial: Trial, tensors: Sequence[Any]) -> list[Any]:
-    with trial.on.torch.no_grad():
-        return _call(trial, [t.clone() for t in tensors])
-
-
-def _stacked(trial: Trial, pattern: Pattern, members: Sequence[Sequence[Any]]) -> list[Any]:
-    made = []
-    for i, d in enumerate(pattern.dims):
-        if d is None:
-            made.append(members[0][i].clone())
-        else:
-            whole = trial.on.torch.stack([m[i] for m in members], d)
-            if not pattern.batch:
-                whole = whole.narrow(d, 0, 0).clone()
-            made.append(whole)
-    return made
-
-
-class VmapOfGrad(Property):
-    """vmap of grad, and grad of vmap, give what the loop gives."""
-
-    id = "vmap.gradients"
-    spec = "L98, LX9"
-    dear = True
-    limit = 3
-    hint = "the backward's operators must batch too, or the rule's result must be differentiable"
-
-    def why_not(self, sample: Sample) -> str:
-        from maquette.opcheck.properties.derivatives import _meant  # noqa: PLC0415
-
-        op = sample.op
-        if op.random or op.written or without_values(op) or op.views:
-            return "its results have no certain values, or share memory"
-        if op.on.name == "torch" and not op.builtin:
-            return "PyTorch's custom operators do not compose with func.grad"
-        if not _meant(sample) or op.builtin:
-            return "no formula of the author's"
-        return ""
-
-    def suits(self, trial: Trial) -> bool:
-        tensors = trial.tensors()
-        return (
-            trial.accepted
-            and bool(tensors)
-            and all(t.floating and t.layout == "plain" and not t.share for t in tensors)
-            and any(r.is_floating_point() for r in trial.results())
-        )
-
-    def check(self, trial: Trial) -> Problem | None:
-        torch = trial.on.torch
-        pattern = Pattern((0,) * len(trial.tensors()), 3)
-        members = [_member(trial, pattern, i) for i in range(3)]
-        try:
-            expected = [self._gradients(trial, [t.requires_grad_() for t in m]) for m in members]
-        except Exception:  # noqa: BLE001  # told elsewhere
-            return None
-        stacked = _stacked(trial, pattern, [[t.detach() for t in m] for m in members])
-        whole = [t.requires_grad_() for t in stacked]
-        try:
-            outs = trial.on.vmap(lambda *ts: _call(trial, ts))(*whole)
-            loss = sum(o.sum() for o in outs if o.requires_grad)
-            found = torch.autograd.grad(loss, whole, allow_unused=True)
-        except Exception as error:  # noqa: BLE001  # told as what it is
-            line = author_line(error, [trial.op.function(p) for p in ("backward", "batching")])
-            got = f"{type(error).__name__}: {_first(error)}"
-            return Problem("gradients through vmap", got, "batching", line, error)
-        for i, g in enumerate(found):
-            rows = [row[i] for row in expected]
-            if g is None or any(r is None for r in rows):
-                continue
-            problem = how_they_differ(trial.on, torch.stack(rows), g, *_loose(trial))
-            if problem:
-                return Problem(f"gradient {i} through vmap as in a loop", problem, "batching")
-        return None
-
-    def _gradients(self, trial: Trial, tensors: Sequence[Any]) -> Sequence[Any]:
-        outs = [t for t in _call(trial, tensors) if t.requires_grad]
-        loss = sum(o.sum() for o in outs)
-        return trial.on.torch.autograd.grad(loss, tensors, allow_unused=True)
-
-
-class VmapRandomness(Property):
-    """Draws under vmap are different for each member, or the same for all, as asked."""
-
-    id = "vmap.randomness"
-    spec = "LX9, P43, L100"
-    dear = True
-    limit = 2
-    hint = "with info.randomness 'different' draw a number per member: a shape with the batch dim"
-
-    def why_not(self, sample: Sample) -> str:
-        if not sample.op.random:
-            return "it is not tagged nondeterministic_seeded"
-        if sample.op.written or not sample.recipe.tensors():
-            return "it writes its arguments, or has none"
-        return ""
-
-    def suits(self, trial: Trial) -> bool:
-        return trial.accepted and sum(r.numel() for r in trial.results()) >= 4
-
-    def check(self, trial: Trial) -> Problem | None:
-        if not self._varies(trial):
-            return None
-        tensors = tensors_in(trial.arguments(), trial.on)
-        for mode in ("different", "same"):
-            stacked = [trial.on.torch.stack([t] * 3) for t in tensors]
-            function = trial.on.vmap(lambda *ts: _call(trial, ts), randomness=mode)
-            try:
-                with trial.on.torch.no_grad():
-                    found = function(*stacked)
-            except Exception:  # noqa: BLE001  # it may refuse
-                continue
-            for i, t in enumerate(found):
-                rows = [trial.on.array(r).tobytes() for r in t]
-                alike = len(set(rows)) == 1
-                if mode == "different" and len(set(rows)) < len(rows) and t[0].numel() >= 4:
-                    return Problem(f"result {i} different for each member", "one draw for several",
-                                   "batching")  # fmt: skip
-                if mode == "same" and not alike:
-                    return Problem(f"result {i} the same for all members", "different draws",
-                                   "batching")  # fmt: skip
-        return None
-
-    def _varies(self, trial: Trial) -> bool:
-        trial.on.torch.manual_seed(1)
-        first, second = (tensors_in(trial.call(), trial.on) for _ in range(2))
-        return any(
-            bool(how_they_differ(trial.on, a, b)) for a, b in zip(first, second, strict=True)
-        )
-
-
 TRANSFORMS: tuple[Property, ...] = (
     Traced("traced.static", "L119", dynamic=False),
     Traced("traced.dynamic", "L119, LX11", dynamic=True),
     Functionalized(),
-    VmapIsLoop(),
-    VmapOfGrad(),
-    VmapRandomness(),
 )

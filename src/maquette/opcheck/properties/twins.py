@@ -8,8 +8,7 @@ from typing import Any
 from maquette.opcheck.closeness import how_they_differ
 from maquette.opcheck.copies import tensors_in
 from maquette.opcheck.operators import CheckedOperator, checked
-from maquette.opcheck.properties.base import Problem, Property
-from maquette.opcheck.properties.calls import without_values
+from maquette.opcheck.properties.base import OfValues, Problem, Property
 from maquette.opcheck.recipes import Sample
 from maquette.opcheck.trials import Trial
 
@@ -38,7 +37,7 @@ def functional_twin(op: CheckedOperator) -> CheckedOperator | None:
     return None
 
 
-class InPlaceTwin(Property):
+class InPlaceTwin(OfValues):
     """The in-place and the out form write what the functional operator returns."""
 
     id = "twins.functional"
@@ -46,8 +45,9 @@ class InPlaceTwin(Property):
     hint = "let one form be the other: return x.copy_(functional(x, ...))"
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.random or without_values(sample.op):
-            return "its results have no certain values"
+        known = super().why_not(sample)
+        if known:
+            return known
         return "" if functional_twin(sample.op) is not None else "there is no functional twin"
 
     def check(self, trial: Trial) -> Problem | None:
@@ -76,7 +76,7 @@ def _narrow(trial: Trial) -> bool:
     return any(t.dtype in ("float16", "bfloat16") for t in trial.tensors())
 
 
-class HasTwin(Property):
+class HasTwin(OfValues):
     """The functional operator is held to its in-place form, where there is one."""
 
     id = "twins.in place"
@@ -86,8 +86,9 @@ class HasTwin(Property):
     hint = "the in-place form of this operator computes something else"
 
     def why_not(self, sample: Sample) -> str:
-        if sample.op.random or sample.op.builtin or without_values(sample.op):
-            return "built-in, or its results have no certain values"
+        known = super().why_not(sample) or ("built-in" if sample.op.builtin else "")
+        if known:
+            return known
         return "" if self._twin(sample.op) is not None else "there is no in-place form"
 
     def _twin(self, op: CheckedOperator) -> CheckedOperator | None:
@@ -123,7 +124,7 @@ class HasTwin(Property):
         return Problem(f"{twin.name} writes the same", problem) if problem else None
 
 
-class DecompositionEqualsKernel(Property):
+class DecompositionEqualsKernel(OfValues):
     """The definition by other operators gives what the kernel gives."""
 
     id = "decomposition.values"
@@ -134,8 +135,9 @@ class DecompositionEqualsKernel(Property):
 
     def why_not(self, sample: Sample) -> str:
         op = sample.op
-        if op.random or without_values(op):
-            return "its results have no certain values"
+        known = super().why_not(sample)
+        if known:
+            return known
         if op.on.name == "torch" and op.builtin:
             return "PyTorch's own"
         return "" if _decompositions(op) else "it has no decomposition beside its kernel"

@@ -17,7 +17,7 @@ from maquette.dispatch.higher_order import HigherOrderOperator
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import disable_current_modes
 from maquette.dispatch.schemas.types import register_script_type
-from maquette.library.opaque_types import (
+from maquette.library.objects.opaque_types import (
     get_member_type,
     get_opaque_type_name,
     is_opaque_value_type,

@@ -1,0 +1,1 @@
+"""Objects that operators take beside tensors: of script classes, and of opaque types."""
