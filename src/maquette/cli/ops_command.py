@@ -1,23 +1,34 @@
-"""``maquette ops [PATTERN]``: what is known of operators: schema, tags, kernels, cost."""
+"""``maquette ops [PATTERN]``: what is known of operators: schema, tags, kernels, rules, cost."""
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
 import json
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from maquette.cli.errors import CommandError
+from maquette.cli.operator_page import page_of
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import all_overloads, ops
 
 if TYPE_CHECKING:
     Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+_MOST_PAGES = 12
+_WIDTH = 80
+
 
 def add_parser(commands: Parsers) -> None:
     """Add the command to the parser of ``maquette``."""
-    parser = commands.add_parser("ops", help="list operators, or show one operator's page")
+    parser = commands.add_parser(
+        "ops",
+        help="list operators, or show their pages",
+        description="Show the pages of the operators that PATTERN names: their overloads, or a "
+        "glob of names. More than twelve are listed.",
+    )
     parser.add_argument("pattern", nargs="?", default="*", help="such as 'aten.mm*' or 'add'")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -25,55 +36,81 @@ def add_parser(commands: Parsers) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the operators that fit the pattern; in full if they are few."""
+    found = chosen(options.pattern)
+    few = len(found) <= _MOST_PAGES
+    if options.json:
+        print(json.dumps([page_of(o, example=few) for o in found], indent=1))
+    elif not few:
+        print("\n".join(map(str, found)))
+    else:
+        print("\n\n".join(["\n".join(lines_of(page_of(o))) for o in found]))
+    return 0
+
+
+def chosen(pattern: str) -> list[OpOverload]:
+    """The operators that a pattern names, those of that very name if there are any."""
     dir(ops.aten)  # those that few programs call are defined when they are asked for
-    found = [o for o in all_overloads() if _fits(o, options.pattern)]
+    found = [o for o in all_overloads() if _fits(o, pattern)]
     if not found:
         raise CommandError(
-            f"no operator is called '{options.pattern}'; define one with "
+            f"no operator is called '{pattern}'; define one with "
             f"maquette.library.define('ns::name', '(Tensor x) -> Tensor')"
         )
-    found.sort(key=str)
-    if options.json:
-        print(json.dumps([facts(o) for o in found], indent=1))
-        return 0
-    if len(found) > 12:
-        print("\n".join(str(o) for o in found))
-        return 0
-    for operator in found:
-        for name, value in facts(operator).items():
-            shown = ", ".join(value) if isinstance(value, list) else value
-            print(f"{name:>11}  {shown}" if name != "operator" else f"{shown}")
-        print()
-    return 0
+    return sorted(found, key=str)
 
 
 def _fits(operator: OpOverload, pattern: str) -> bool:
     # ``aten::mm``, as schemas write it, and ``aten.mm``, as programs do, are one name.
     pattern = pattern.replace("::", ".")
+    for prefix in ("torch.", "maquette.", "mq.", "ops."):
+        pattern = pattern.removeprefix(prefix)
     name = str(operator)
     packet = name.rpartition(".")[0]
-    names = (name, packet, name.removeprefix("aten."), operator._opname)
+    short = name.partition(".")[2]
+    names = (name, packet, name.removesuffix(".default"), short, operator._opname)
     return any(fnmatch.fnmatchcase(name, pattern) for name in names)
 
 
-def facts(operator: OpOverload) -> dict[str, object]:
-    """What the operator's page says, in words."""
-    kernels = sorted(k.name for k, stack in operator._kernels.items() if stack)
-    return {
-        "operator": str(operator),
-        "schema": operator._schema_text,
-        "tags": [t.name for t in operator.tags],
-        "kernels": kernels,
-        "shape rule": _name(operator.shape_rule),
-        "derivative": "yes" if operator.derivatives is not None else "no",
-        "cost": _name(operator.facts.cost),
-        "defined at": operator.place,
-    }
+# --- as text --------------------------------------------------------------------------------------
 
 
-def _name(function: object) -> str:
-    if function is None:
-        return "none"
-    code = getattr(function, "__code__", None)
-    where = "" if code is None else f"  ({code.co_filename}:{code.co_firstlineno})"
-    return f"{getattr(function, '__qualname__', function)}{where}"
+def lines_of(page: dict[str, Any]) -> list[str]:
+    """A page as lines of at most eighty columns."""
+    lines = [page["operator"]]
+    for name in ("summary", "schema"):
+        if page[name]:
+            lines += _wrapped(page[name], "  ", "      ")
+    fields = {"form": page["form"], "tags": page["tags"], "other forms": page["forms"]}
+    if page["functional"] not in (None, page["operator"]):
+        fields["twin"] = page["functional"]
+    fields |= {"memory": page["aliases"], "defined at": page["defined at"]}
+    for name, value in fields.items():
+        lines += _field(name, value)
+    for title, table in (("kernels", page["kernels"]), ("rules", page["rules"])):
+        lines += [f"  {title}", *_table(table)] if table else _field(title, "none")
+    registered = {k: ", then ".join(v) for k, v in page["registered"].items()}
+    lines += ["  registered", *_table(registered)]
+    lines += _field("example", page.get("example"))
+    lines += _field("it costs", page.get("cost of the example"))
+    return lines
+
+
+def _field(name: str, value: str | Sequence[str] | None) -> Iterator[str]:
+    text = value if isinstance(value, str) else ", ".join(value or ())
+    if text:
+        yield from _wrapped(text, f"  {name:<12} ", " " * 15)
+
+
+def _table(rows: dict[str, str]) -> list[str]:
+    width = max(map(len, rows), default=0)
+    return [
+        line
+        for name, text in rows.items()
+        for line in _wrapped(text, f"    {name:<{width}}  ", " " * (width + 6))
+    ]
+
+
+def _wrapped(text: str, first: str, others: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+    )
