@@ -9,7 +9,7 @@ import maquette as mq
 from maquette.library import page
 from maquette.library.functions import register_cost, register_kernel, register_shape
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "ops" / "rms_norm.py"
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "rms_norm.py"
 
 
 @pytest.fixture(scope="module")

@@ -266,3 +266,12 @@ def test_L105_a_flag_and_an_own_rule_are_refused():
 def test_L105_neither_flag_nor_rule_is_refused():
     with pytest.raises(RuntimeError, match="vmap"):
         mq.func.vmap(Base.apply)(mq.ones(2))
+
+
+def test_L100_a_rule_of_an_operator_that_writes_and_returns_nothing(ns):
+    op = custom_op(f"{ns}::put", lambda x, y: (x.copy_(y), None)[1], mutates_args={"x"},
+                   schema="(Tensor(a0!) x, Tensor y) -> ()")  # fmt: skip
+    op.register_vmap(lambda info, in_dims, x, y: ((x.copy_(y), None)[1], None))
+    x, y = mq.zeros(3, 2), mq.rand(3, 2)
+    assert mq.func.vmap(lambda a, b: (op(a, b), a)[1])(x, y).tolist() == y.tolist()
+    assert x.tolist() == y.tolist()

@@ -168,10 +168,11 @@ def _chosen_operators(
 
 
 def _is_of(op: CheckedOperator, module: ModuleType) -> bool:
-    """Whether an operator was defined in the module's file: it may have been imported before."""
+    """Whether an operator was defined in the module's files: it may have been imported before."""
     file = getattr(module, "__file__", None)
     place = str(getattr(op.overload, "place", ""))
-    return file is not None and place.startswith(f"{file}:")
+    folders = [str(folder) + os.sep for folder in getattr(module, "__path__", ())]
+    return place.startswith((*folders, *([] if file is None else [f"{file}:"])))
 
 
 def _fits(op: CheckedOperator, pattern: str) -> bool:

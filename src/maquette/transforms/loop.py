@@ -55,9 +55,11 @@ def closed(result: object, dims: object, level: Interpreter) -> object:
 def same_arguments(op: OpOverload, params: Sequence[object], result: object) -> object:
     """What an operator that writes gives: written arguments are themselves."""
     kinds = returns_of(op)
+    if not kinds:
+        return None
     results = (result,) if len(kinds) == 1 else cast(Sequence[object], result)
     found = [params[k.source] if k.kind == "written" else r for k, r in zip(kinds, results)]
-    return found[0] if len(kinds) == 1 else tuple(found) if kinds else None
+    return found[0] if len(kinds) == 1 else tuple(found)
 
 
 # --- the loop ---------------------------------------------------------------------------------

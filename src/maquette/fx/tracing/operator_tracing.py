@@ -36,7 +36,7 @@ from maquette.fx.tracing.symbol_nodes import SymbolNodes
 from maquette.fx.tracing.tracer import PH, Tracer
 from maquette.fx.tracing.tracked import TensorTable, track
 from maquette.library.objects.opaque_types import is_opaque_value, is_opaque_value_type
-from maquette.library.objects.script_objects import maybe_to_fake_obj
+from maquette.library.objects.script_objects import is_script_object, maybe_to_fake_obj
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
 from maquette.tensor.tensor import Tensor
@@ -44,6 +44,11 @@ from maquette.tensor.tensor import Tensor
 TracingMode = Literal["real", "fake", "symbolic"]
 _MODES = ("real", "fake", "symbolic")
 _NO_OBJECTS = (Tensor, Proxy, int, float, complex, str, tuple, list, dict, NoneType)
+
+
+def is_object(value: object) -> bool:
+    """Whether a value is an object that operators take: of an opaque type or a script class."""
+    return is_opaque_value(value) or is_script_object(value)
 
 
 class PythonKeyTracer(Tracer):
@@ -99,13 +104,14 @@ class PythonKeyTracer(Tracer):
         return super().create_arg(a)
 
     def _object(self, a: Any) -> Argument | None:
-        """What an object of an opaque type is in the graph; None for any other."""
+        """What an object of an opaque type or script class is in the graph; None for any other."""
         if is_opaque_value_type(type(a)):
             return a
-        if not is_opaque_value(a):
+        if not is_object(a):
             return None
         if id(a) not in self.object_nodes:
-            self.object_nodes[id(a)] = self._constant(a, "_opaque_obj"), a
+            prefix = "_torchbind_obj" if is_script_object(a) else "_opaque_obj"
+            self.object_nodes[id(a)] = self._constant(a, prefix), a
         return self.object_nodes[id(a)][0]
 
     def _refuse_leak(self, a: FakeTensor) -> None:
@@ -177,7 +183,7 @@ def wrap_key(
         for value, proxy in zip(flat, flat_proxies):
             if isinstance(proxy, Proxy):
                 track(tracer, value, proxy.node)
-                if not isinstance(value, _NO_OBJECTS) and is_opaque_value(value):
+                if not isinstance(value, _NO_OBJECTS) and is_object(value):
                     tracer.object_nodes[id(value)] = proxy.node, value
         out = f(*tensors)
         return pytree.tree_map(tracer.unwrap_proxy, out)
@@ -290,7 +296,7 @@ class _MakeFx:
                 return mode.from_tensor(x)
             if self.tracing_mode == "symbolic" and type(x) is int:
                 return _as_symbol(mode, x, f"input{count}")
-            if not isinstance(x, _NO_OBJECTS) and is_opaque_value(x):
+            if not isinstance(x, _NO_OBJECTS) and is_object(x):
                 return maybe_to_fake_obj(mode, x)
             return x
 

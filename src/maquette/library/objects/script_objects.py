@@ -99,6 +99,13 @@ def deregister_fake_class(qualname: str) -> type | None:
     return found
 
 
+def is_script_object(value: object) -> bool:
+    """Whether an object is of a class registered by `register_class`, or stands for one."""
+    if isinstance(value, FakeScriptObject):
+        return value.script_class_name.startswith(_PREFIX)
+    return any(_CLASSES.get(c, "").startswith(_PREFIX) for c in type(value).__mro__)
+
+
 def has_fake_class(qualname: str) -> bool:
     """Whether ``"ns::Name"`` has a fake class."""
     return _long_name(qualname) in _FAKES
@@ -271,6 +278,7 @@ __all__ = [
     "call_torchbind",
     "deregister_fake_class",
     "has_fake_class",
+    "is_script_object",
     "maybe_to_fake_obj",
     "maybe_unwrap_fake_script_object",
     "register_class",

@@ -228,6 +228,9 @@ class VmapOfGrad(OfValues):
         pattern = Pattern((0,) * len(trial.tensors()), 3)
         members = [_member(trial, pattern, i) for i in range(3)]
         try:
+            shapes = [[t.shape for t in _called(trial, m)] for m in members]
+            if any(s != shapes[0] for s in shapes):
+                return None  # sizes of data: no batch of them
             expected = [self._gradients(trial, [t.requires_grad_() for t in m]) for m in members]
         except Exception:  # noqa: BLE001  # told elsewhere
             return None

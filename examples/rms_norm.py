@@ -5,7 +5,7 @@ Nothing here is privileged: these are the calls that maquette's own operators ar
 return `rms_norm` runs on data, is differentiated, runs fake on devices that are not there,
 and is planned like a built-in operator.
 
-    python examples/ops/rms_norm.py
+    python examples/rms_norm.py
 """
 
 import maquette as mq
