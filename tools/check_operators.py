@@ -44,6 +44,22 @@ APART: dict[tuple[str, str], str] = {
     ("aten::_unsafe_masked_index", "derivative."): "it is called with masks that fit its indices",
     ("aten::as_strided", "vmap."): "it looks at memory, of which a batch has another",
     ("aten::max_unpool", "derivative."): "of repeated indices the last wins, all get a gradient",
+    ("aten::index_copy", "derivative."): "of repeated indices the last wins, all get a gradient",
+    ("aten::scatter", "derivative."): "of repeated indices the last wins, all get a gradient",
+    ("aten::as_strided_scatter", "derivative."): "PyTorch's gradient, as its docstring says",
+    ("aten::linalg_eig", "derivative."): "a symmetric matrix is meant; one half is read",
+    ("aten::ctc_loss", "derivative."): "log-probabilities are meant: the gradient is of logits",
+    ("aten::_ctc_loss", "derivative."): "log-probabilities are meant: the gradient is of logits",
+    ("aten::log_sigmoid_backward", "decomposition."): "its buffer is of one forward call",
+    ("aten::polar", "derivative."): "at an absolute value of 0 PyTorch's gradient is 0",
+    ("aten::_fft_c2r", "derivative."): "the last size is one that half a spectrum has",
+    ("aten::_unsafe_view", "aliases.undeclared"): "it hides its view, as its name says",
+    ("aten::lift", "aliases.undeclared"): "it gives its argument; PyTorch's schema does not say so",
+    ("aten::soft_margin_loss", "derivative."): "PyTorch has no derivative by its target",
+    ("aten::fft_ihfftn.out", "twins.functional"): "one element keeps its shape, as in PyTorch",
+    ("aten::cov", "fake.reads data"): "weights are checked by value, in PyTorch's fakes too",
+    ("aten::is_nonzero", "fake.reads data"): "its result is of data",
+    ("aten::narrow.Tensor", "fake.reads data"): "where it starts is data",
 }
 
 

@@ -202,3 +202,30 @@ def test_counts_of_nothing_are_integers_whatever_the_weights() -> None:
     found = aten.bincount.default(mq.zeros(0, dtype=mq.int64), mq.zeros(0), 4)
     assert found.dtype is mq.int64
     assert found.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"])
+def test_the_gradient_of_a_broadcast_loss_is_that_of_the_expanded_one(name):
+    """PyTorch 2.13 divides by the elements of the smaller operand."""
+    loss = getattr(mq.ops.aten, name).default
+    x, y = mq.tensor(-0.5, requires_grad=True), mq.tensor([1.0, -1.0, 0.25])
+    (got,) = mq.autograd.grad(loss(x, y), x)
+    (expected,) = mq.autograd.grad(loss(x.expand(3), y), x)
+    assert float(got) == pytest.approx(float(expected))
+
+
+def test_a_number_that_divides_is_not_rounded_to_16_bits():
+    x = mq.tensor([-7.951], dtype=mq.bfloat16)
+    assert mq.ops.aten.floor_divide(x, 1.135137677192688).tolist() == [-7]
+
+
+def test_a_trace_with_constants_runs_with_fakes():
+    graph = mq.fx.make_fx(lambda x: mq.combinations(x, 2), tracing_mode="fake")(mq.ones(3))
+    with mq.FakeTensorMode() as mode:
+        assert graph(mode.from_tensor(mq.ones(3))).shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", ["lift", "lift_fresh"])
+def test_lifting_keeps_tangents(name):
+    lift = getattr(mq.ops.aten, name)
+    assert mq.func.jvp(lift, (mq.ones(2),), (mq.ones(2),))[1].tolist() == [1, 1]

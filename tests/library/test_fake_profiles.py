@@ -28,27 +28,31 @@ def op(ns):
     return custom_op(f"{ns}::f", lambda x: x + 1, mutates_args=(), schema=schema)
 
 
+def name_of(op):
+    return op._qualname.replace("::", ".") + ".default"
+
+
 @pytest.fixture
 def fake():
     return mq.FakeTensorMode(shape_env=ShapeEnv()).from_tensor
 
 
 def test_L108_results_have_the_recorded_rank_dtype_device_with_dynamic_sizes(op, fake):
-    with unsafe_generate_fake_kernels({op._qualname: {OpProfile((MATRIX,), ROW)}}):
+    with unsafe_generate_fake_kernels({name_of(op): {OpProfile((MATRIX,), ROW)}}):
         made = op(fake(mq.ones(2, 2)))
     assert (made.ndim, made.dtype, made.device) == (1, mq.float64, mq.device("cuda:1"))
     assert str(made.shape[0]) == "u0"
 
 
 def test_L108_no_match_is_a_missing_op_profile(op, fake):
-    with unsafe_generate_fake_kernels({op._qualname: {MADE}}):
+    with unsafe_generate_fake_kernels({name_of(op): {MADE}}):
         op(fake(mq.ones(2, 2)))
         with pytest.raises(MissingOpProfile, match=op._qualname):
             op(fake(mq.ones(2)))
 
 
 def test_L108_afterwards_no_fake_is_no_fake_again(op, fake):
-    with unsafe_generate_fake_kernels({op._qualname: {MADE}}):
+    with unsafe_generate_fake_kernels({name_of(op): {MADE}}):
         op(fake(mq.ones(2, 2)))
     with pytest.raises(RuntimeError, match="no fake implementation"):
         op(fake(mq.ones(2, 2)))
@@ -56,9 +60,9 @@ def test_L108_afterwards_no_fake_is_no_fake_again(op, fake):
 
 def test_L108_afterwards_the_former_fake_is_back_also_by_exception(op, fake):
     op.register_fake(mq.empty_like)
-    with unsafe_generate_fake_kernels({op._qualname: {MADE}}):
+    with unsafe_generate_fake_kernels({name_of(op): {MADE}}):
         assert "u0" in str(op(fake(mq.ones(2, 2))).shape)
-    with pytest.raises(KeyError), unsafe_generate_fake_kernels({op._qualname: {MADE}}):
+    with pytest.raises(KeyError), unsafe_generate_fake_kernels({name_of(op): {MADE}}):
         raise KeyError
     assert op(fake(mq.ones(2, 2))).shape == (2, 2)
 
@@ -89,5 +93,5 @@ def test_L108_profiles_go_through_yaml(tmp_path):
 def test_L108_another_version_is_a_runtime_error():
     text = generate_yaml_from_profiles(PROFILES)
     assert text.startswith("torch_version: '2.13'\n")
-    with pytest.raises(RuntimeError, match=r"torch version 1\.0"):
+    with pytest.raises(RuntimeError, match=r"torch version.* 1\.0"):
         read_profiles_from_yaml(text.replace("2.13", "1.0"))

@@ -41,6 +41,23 @@ def _kernel(op: OpOverload, ks: int) -> Callable[..., object]:
     return bypassing(lambda ks, t: lifted(t), "lift")
 
 
+_copy = find_overload("aten::lift_fresh_copy")
+assert _copy is not None
+_explicit = _copy._kernels[DispatchKey.CompositeExplicitAutograd][-1]
+
+
+def _copy_kernel(op: OpOverload, ks: int) -> Callable[..., object]:
+    """A graph's constants are real; where it runs with fakes, copies of them are fake."""
+    copied = _explicit.factory(op, ks)
+    assert copied is not None
+
+    def kernel(ks: int, t: Tensor) -> object:
+        return copied(ks, lifted(t))
+
+    return bypassing(kernel, "lift")
+
+
+_copy.register(DispatchKey.Fake, Kernel(_copy_kernel))
 for _name in ("lift_fresh", "lift"):
     _packet = find_packet(f"aten::{_name}")
     assert _packet is not None, "maquette.aten is imported before maquette.fake"

@@ -25,13 +25,13 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schemas.parser import parse_schema
 from maquette.dispatch.schemas.schema import Argument, FunctionSchema
 from maquette.dispatch.tags import Tag
-from maquette.library.dispatch_rules import add_dispatch_rule, autocast_kernel
 from maquette.library.effects import EffectType, register_effectful_op
 from maquette.library.fakes import fake_kernels
 from maquette.library.infer_schema import infer_schema
 from maquette.library.library import Library
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import check_tags, find_overload, set_fact, warn_at
+from maquette.library.special_kernels.dispatch_rules import add_dispatch_rule, autocast_kernel
 
 Function = Callable[..., object]
 F = TypeVar("F", bound=Function)
@@ -265,18 +265,9 @@ class CustomOpDef:
             warn_at(
                 place, f"{self} is tagged {self._tag!r}, so its fake is known; this one replaces it"
             )
-        self.set_fake((fn, place))
-        return fn
-
-    @property
-    def fake(self) -> tuple[Function, str] | None:
-        """The registered fake and its place, or None."""
-        return self._fake
-
-    def set_fake(self, fake: tuple[Function, str] | None) -> None:
-        """Have another fake, or none, as `fake` gives it."""
-        self._fake = fake
+        self._fake = (fn, place)
         self._opoverload.invalidate()
+        return fn
 
     def _fake_kernel_at(self, at: DispatchKey) -> Callable[[OpOverload, int], Function]:
         def factory(op: OpOverload, ks: int) -> Function | None:

@@ -26,7 +26,6 @@ from maquette.library.custom_op import (
     check_differentiable,
     find_opdef,
 )
-from maquette.library.dispatch_rules import autocast_kernel
 from maquette.library.fakes import register_fake as register_fake_with
 from maquette.library.kernel_handle import KernelHandle, kernel_handle
 from maquette.library.library import Library
@@ -37,6 +36,7 @@ from maquette.library.registrations import (
     set_fact,
     warn_at,
 )
+from maquette.library.special_kernels.dispatch_rules import autocast_kernel
 from maquette.tensor.backend import backend_of
 
 Function = Callable[..., object]

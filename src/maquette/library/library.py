@@ -24,11 +24,11 @@ from maquette.dispatch.registry import all_overloads
 from maquette.dispatch.schemas.matching import check_result, normalise
 from maquette.dispatch.tags import Tag
 from maquette.library import registrations
-from maquette.library.dispatch_rules import add_dispatch_rule
 from maquette.library.fakes import register_fake
-from maquette.library.provided_kernels import ProvidedKernel, Provider
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, canonical_name, find_overload
+from maquette.library.special_kernels.dispatch_rules import add_dispatch_rule
+from maquette.library.special_kernels.provided_kernels import ProvidedKernel, Provider
 from maquette.library.symm_mem import note_symm_mem_args
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")

@@ -56,7 +56,7 @@ def mse_loss(self: Any, target: Any, reduction: int) -> Any:
 
 @decomposes("mse_loss_backward")
 def mse_loss_backward(grad: Any, self: Any, target: Any, reduction: int) -> Any:
-    return spread(grad * 2 * (self - target), self - target, reduction)
+    return spread(grad * 2 * (self - target), self, reduction)
 
 
 @decomposes("smooth_l1_loss")
@@ -71,7 +71,7 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int, beta: float) -> Any:
 def smooth_l1_loss_backward(grad: Any, self: Any, target: Any, reduction: int, beta: float) -> Any:
     x = self - target
     slope = aten.sign(x) if beta == 0 else aten.where(aten.abs(x) < beta, x / beta, aten.sign(x))
-    return spread(grad * slope, x, reduction)
+    return spread(grad * slope, self, reduction)
 
 
 @decomposes("soft_margin_loss", wide=False)

@@ -136,7 +136,7 @@ def logit_backward(grad: Any, self: Any, eps: float | None) -> Any:
     slope = grad / (self * (1 - self))
     if eps is None:
         return aten.where((self >= 0) & (self <= 1), slope, math.nan)
-    return aten.where((self >= eps) & (self <= 1 - eps), slope, 0)
+    return aten.where((self < eps) | (self > 1 - eps), 0, slope)  # NaN stays, as in the kernel
 
 
 @decomposes("masked_fill.Scalar", "masked_fill.Tensor")

@@ -166,6 +166,8 @@ floor_divide = binary(
     variants=(Variant.OUT, "floor_divide_.Tensor"),
     takes_numbers=True,
 )
+# Of operands as they come: a single number on the right is not rounded to 16 bits.
+floor_divide.kernel(lambda xp, self, other: divided_kernel(xp, self, other, "floor"))
 floor_divide.describe("The quotient of `self` and `other` rounded down.")
 floor_divide.batching(BROADCASTS)
 

@@ -499,7 +499,8 @@ lift.batching(same_shape)
 lift.hides_aliases()
 for _page in (lift_fresh, lift):
     _page.shape(lambda self: self)
-    _page.nondifferentiable()
+    _page.nondifferentiable()  # it gives its argument, with the history that has
+    _page.tangent(lambda self_t: self_t)
     for _key in (DispatchKey.CPU, DispatchKey.CUDA, DispatchKey.Meta):
         _page.op.register(_key, Kernel(_itself))
 

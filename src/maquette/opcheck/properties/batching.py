@@ -63,6 +63,8 @@ class VmapIsLoop(OfValues):
         """The check of one pattern."""
         if trial.op.written and None in pattern.dims:
             return None  # what is written must be batched
+        if not pattern.batch and any(a.kwarg_only for a in trial.op.written):
+            return None  # none of the batch says how out= is resized
         members = [_member(trial, pattern, i) for i in range(max(pattern.batch, 1))]
         try:
             expected = [_called(trial, tensors) for tensors in members]

@@ -18,6 +18,7 @@ from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_numbers
 from maquette.aten.nn.loss.likelihood import MEAN, NONE, SUM
 from maquette.aten.nn.loss.loss_batching import reduced, reduced_backward
+from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import dtype, get_default_dtype, result_type_of
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
@@ -185,6 +186,17 @@ def divisor(self: Array, reduction: int) -> int:
     return self.size if reduction == MEAN and self.size else 1
 
 
+def _apart(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both at their common shape, for a gradient that is averaged over all elements of that.
+
+    PyTorch 2.13 averages over those of `self` alone, a wrong gradient where it is broadcast.
+    """
+    if self.meta.shape == target.meta.shape:
+        return self, target
+    shape = broadcast_shapes(self.meta.shape, target.meta.shape)
+    return self.expand(shape), target.expand(shape)
+
+
 def _second(
     grad: Tensor,
     grad_output: Tensor,
@@ -209,8 +221,12 @@ mse_loss, mse_loss_backward = _difference_loss(
 describe("mse_loss", "The squared difference, averaged by default.")
 mse_loss.autocast("float32")
 mse_loss.derivative(
-    self=lambda grad, self, target, reduction: mse_loss_backward(grad, self, target, reduction),
-    target=lambda grad, self, target, reduction: mse_loss_backward(grad, target, self, reduction),
+    self=lambda grad, self, target, reduction: mse_loss_backward(
+        grad, *_apart(self, target), reduction
+    ),
+    target=lambda grad, self, target, reduction: mse_loss_backward(
+        grad, *_apart(target, self), reduction
+    ),
 )
 mse_loss.batching(reduced)
 
@@ -252,10 +268,10 @@ describe(
 smooth_l1_loss.autocast("float32")
 smooth_l1_loss.derivative(
     self=lambda grad, self, target, reduction, beta: smooth_l1_loss_backward(
-        grad, self, target, reduction, beta
+        grad, *_apart(self, target), reduction, beta
     ),
     target=lambda grad, self, target, reduction, beta: smooth_l1_loss_backward(
-        grad, target, self, reduction, beta
+        grad, *_apart(target, self), reduction, beta
     ),
 )
 smooth_l1_loss.batching(reduced)
@@ -298,10 +314,10 @@ describe("huber_loss", "Half the squared difference, linear from `delta` on, ave
 huber_loss.autocast("float32")
 huber_loss.derivative(
     self=lambda grad, self, target, reduction, delta: huber_loss_backward(
-        grad, self, target, reduction, delta
+        grad, *_apart(self, target), reduction, delta
     ),
     target=lambda grad, self, target, reduction, delta: huber_loss_backward(
-        grad, target, self, reduction, delta
+        grad, *_apart(target, self), reduction, delta
     ),
 )
 huber_loss.batching(reduced)
@@ -362,7 +378,7 @@ def soft_margin_loss_kernel(xp: ModuleType, self: Array, target: Array, reductio
 
 soft_margin_loss.derivative(
     self=lambda grad, self, target, reduction: soft_margin_loss_backward(
-        grad, self, target, reduction
+        grad, *_apart(self, target), reduction
     )
 )
 soft_margin_loss.cost(loss_cost)
