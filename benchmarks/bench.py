@@ -4,6 +4,7 @@ Run by a Python that has torch, with maquette importable beside it:
 
     PYTHONPATH=src python benchmarks/bench.py [--only PATTERN] [--json OUT] [--repeats N]
     PYTHONPATH=src python benchmarks/bench.py --self      # maquette alone: times, no ratios
+    PYTHONPATH=src python benchmarks/bench.py --jax PYTHON  # JAX's eval_shape as a second peer
 
 A row is one statement, prepared by one function that is given a library and does not care which.
 Both sides are warmed, then timed in turns; a figure is the median of the turns, and what counts is
@@ -563,6 +564,19 @@ def show(result: Result) -> str:
     return line.rstrip()
 
 
+def show_jax(python: str | None) -> None:
+    """Lines that set fake tensors beside JAX's eval_shape, or say why there are none."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    found = importlib.import_module("eval_shape").compared(python)
+    if isinstance(found, str):
+        print(found)
+        return
+    print(f"\n{'an operator of 100, each time anew':<36} {'maquette':>10} {'JAX':>10} {'ratio':>8}")
+    for name, (ours, theirs) in found.items():
+        times = f"{show_seconds(ours):>10} {show_seconds(theirs):>10}"
+        print(f"{f'eval_shape, {name}':<36} {times} {theirs / ours:>7.1f}x")
+
+
 def write_json(path: Path, results: list[Result]) -> None:
     """The table as JSON: a list of rows, times in seconds."""
     rows = [asdict(result) | {"ratio": result.ratio} for result in results]
@@ -577,6 +591,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--self", action="store_true", dest="alone", help="maquette only")
     parser.add_argument("--repeats", type=int, default=5, help="samples a side and row")
     parser.add_argument("--strict", action="store_true", help="exit 1 if a row is below its goal")
+    parser.add_argument("--jax", metavar="PYTHON", help="a Python that has JAX, a second peer")
     return parser.parse_args()
 
 
@@ -597,6 +612,8 @@ def main() -> int:
         imports = measure_imports(alone=options.alone)
         print(*map(show, imports), sep="\n")
         results += imports
+    if fnmatch.fnmatch("eval_shape, jax", pattern):
+        show_jax(options.jax)
     if options.json is not None:
         write_json(options.json, results)
     below = any(r.ratio is None or r.ratio < r.goal for r in results)
