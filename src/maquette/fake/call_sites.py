@@ -17,6 +17,7 @@ from typing import Protocol, cast
 from maquette.core.device_rules import DeviceMismatchError
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.operator import OpOverload
+from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.tensor.tensor import Tensor
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -33,6 +34,12 @@ class Stack:
     def format(self) -> list[str]:
         """A text a call: file, line, function, and the line itself where the file is there."""
         return [_entry(code, line) for code, line in self._places]
+
+    @property
+    def place(self) -> str:
+        """The innermost line of the program itself, as ``file:line``."""
+        theirs = [p for p in self._places if not _is_ours(p[0].co_filename)] or self._places[-1:]
+        return f"{theirs[-1][0].co_filename}:{theirs[-1][1]}" if theirs else "an unknown place"
 
     def __len__(self) -> int:
         return len(self._places)
@@ -86,6 +93,8 @@ def explain(error: BaseException, op: OpOverload, params: Sequence[object]) -> N
     line = None
     if path:
         where.append(f"  in module {path}")
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+        where.append("  only data tells: FakeTensorMode(shape_env=ShapeEnv()) makes it a symbol")
     error.add_note("\n".join(where))
 
 

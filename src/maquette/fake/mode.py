@@ -101,6 +101,9 @@ class FakeTensorMode:
         if self.propagate_real_tensors:
             note_propagation(self)
 
+    def __repr__(self) -> str:
+        return f"<FakeTensorMode made at {self._stack.place}>"
+
     def __enter__(self) -> FakeTensorMode:
         st = tls.st
         before = st.fake_mode
@@ -341,7 +344,9 @@ def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
             return mode.from_tensor(p, static_shapes=True)
         if p.fake_mode is not None:
             raise AssertionError(
-                f"{op}: Mixing fake modes is not supported: got tensors of {mode} and {p.fake_mode}"
+                f"{op}: Mixing fake modes is not supported: got tensors of {mode} and {p.fake_mode}, "
+                f"here {p.meta}. Make both in one mode; {mode}.from_tensor(t) converts a fake of "
+                f"another"
             )
         raise AssertionError(
             f"{op}: Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode "

@@ -20,7 +20,7 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, fake_keys_for
 from maquette.tensor.nested_ints import nested_int_of, nested_size
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor
+from maquette.tensor.tensor import Tensor, without_data
 
 if TYPE_CHECKING:
     from maquette.fake.call_sites import Stack
@@ -59,7 +59,7 @@ class FakeTensor(Tensor):
         """
         if not self.fake_mode.allow_unsafe_data_ptr_access:
             raise RuntimeError(
-                f"Cannot access data pointer of Tensor (e.g. FakeTensor): {self!r} has no data. "
+                f"Cannot access data pointer of Tensor (e.g. FakeTensor): {without_data(self)}. "
                 f"FakeTensorMode(allow_unsafe_data_ptr_access=True) lets it be 0"
             )
         warnings.warn("the data pointer of a fake tensor is 0: it has no data", stacklevel=2)

@@ -172,7 +172,7 @@ class SymbolMaker:
             source = self.var_to_sources[made][0].name
             raise ConstraintViolationError(
                 f"{val} not in range [{interval.lower}, {interval.upper}] that was promised of "
-                f"{source}"
+                f"{source}; give an example within it, or promise a wider range"
             )
 
     def _unbacked_input(self, source: Source, context: Any) -> Poly:

@@ -24,7 +24,7 @@ from maquette.core.dtype import (
 )
 from maquette.core.layout import strided
 from maquette.tensor.arrays import Array
-from maquette.tensor.tensor import Tensor, from_array
+from maquette.tensor.tensor import Tensor, from_array, without_data
 from maquette.tensor.up_to_date import up_to_date
 
 Capsule = object
@@ -106,7 +106,7 @@ def _exportable(t: Tensor) -> Array:
     reason = None
     up_to_date(t)
     if t.fake_mode is not None:
-        reason = "it is fake and has no data"
+        reason = without_data(t)
     elif t.meta.layout is not strided:
         reason = f"its layout is {t.meta.layout}; only strided tensors can be exported"
     elif t._data is None:

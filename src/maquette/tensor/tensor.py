@@ -252,7 +252,7 @@ class Tensor(TensorHistory):
                 f"tensor.resolve_{what}().numpy() instead."
             )
         if t.fake_mode is not None:
-            raise RuntimeError(f"numpy(): {t} is fake and has no data")
+            raise RuntimeError(f"numpy(): {without_data(t)}")
         if t._data is None or t.meta.device.type != "cpu":
             raise TypeError(
                 f"can't convert {t.meta.device} device type tensor to numpy. Use Tensor.cpu() "
@@ -313,6 +313,18 @@ def of_class(t: TensorBase, cls: type) -> object:
         setattr(made, part, getattr(t, part))
     made._keys = t._keys | made._class_bits
     return made
+
+
+def without_data(t: Tensor) -> str:
+    """Which fake tensor has no data, where it was made, and what to do, in words."""
+    trace = getattr(t, "_debug_trace", None)
+    made = "MAQUETTE_FAKE_DEBUG=1 tells where it was made"
+    if trace is not None:
+        made = f"it was made at {trace.place}"
+    return (
+        f"{t!r} of {t.fake_mode!r} is fake and has no data; {made}. Read values of real tensors, "
+        f"outside the mode"
+    )
 
 
 def from_storage(storage: UntypedStorage, meta: TensorMeta) -> Tensor:
