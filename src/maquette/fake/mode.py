@@ -344,9 +344,9 @@ def _ours(op: OpOverload, p: object, mode: FakeTensorMode) -> object:
             return mode.from_tensor(p, static_shapes=True)
         if p.fake_mode is not None:
             raise AssertionError(
-                f"{op}: Mixing fake modes is not supported: got tensors of {mode} and {p.fake_mode}, "
-                f"here {p.meta}. Make both in one mode; {mode}.from_tensor(t) converts a fake of "
-                f"another"
+                f"{op}: Mixing fake modes is not supported: got tensors of {mode} and "
+                f"{p.fake_mode}, here {p.meta}. Make both in one mode; {mode}.from_tensor(t) "
+                f"converts a fake of another"
             )
         raise AssertionError(
             f"{op}: Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode "
