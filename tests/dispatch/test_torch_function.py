@@ -416,3 +416,9 @@ def test_D135_plain_tensors_count_among_the_classes_of_functions_in_python(own, 
     Own.seen.clear()
     mq.add(own, x)
     assert Own.seen[0][1] == (Own,)
+
+
+def test_D135_setting_up_a_tensor_of_a_class_asks_no_handler_twice(own):
+    """What Tensor does within an offered call is not offered again."""
+    assert [func for func, *_ in asked(lambda: own.requires_grad_())] == [mq.Tensor.requires_grad_]
+    assert [func for func, *_ in asked(own.tolist)] == [mq.Tensor.tolist]

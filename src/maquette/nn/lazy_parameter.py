@@ -51,7 +51,7 @@ class UninitializedTensorMixin:
         place: Any = self
         new = mq.empty(shape, device=device or place.device, dtype=dtype or place.dtype)
         requires_grad = place.requires_grad
-        with no_grad():
+        with no_grad(), DisableTorchFunctionSubclass():
             adopt(place, new)
         place.__class__ = self.cls_to_become
         place.requires_grad_(requires_grad)
@@ -99,7 +99,8 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         dtype: dtype_ | None = None,
     ) -> UninitializedParameter:
         made = of_class(cls, mq.empty(0, device=device, dtype=dtype))
-        made._require_grad(requires_grad)
+        with DisableTorchFunctionSubclass():
+            made._require_grad(requires_grad)
         return made
 
     def __deepcopy__(self, memo: dict[int, object]) -> UninitializedParameter:
@@ -126,7 +127,8 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
         persistent: bool = True,
     ) -> UninitializedBuffer:
         made = of_class(cls, mq.empty(0, device=device, dtype=dtype))
-        made._require_grad(requires_grad)
+        with DisableTorchFunctionSubclass():
+            made._require_grad(requires_grad)
         vars(made).update(persistent=persistent, _is_buffer=True)
         return made
 
