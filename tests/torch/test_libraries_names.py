@@ -85,3 +85,59 @@ def test_an_operator_library_of_torchvision_is_ours(tmp_path):
     torch.ops.load_library(file)
     boxes = torch.tensor([[0.0, 0, 1, 1], [0, 0, 1, 1]])
     assert torch.ops.torchvision.nms(boxes, torch.tensor([0.1, 0.2]), 0.5).tolist() == [1]
+
+
+def test_swapped_tensors_are_each_other_for_whoever_holds_them():
+    a, b = torch.nn.Parameter(torch.ones(2)), torch.zeros(3, 1).double()
+    held = [a]
+    b.note = "b's"
+    torch.utils.swap_tensors(a, b)
+    assert held[0].shape == (3, 1)
+    assert (type(a), type(b)) == (torch.Tensor, torch.nn.Parameter)
+    assert a.note == "b's"
+    (b * 2).sum().backward()
+    assert b.grad.tolist() == [2.0, 2.0]
+
+
+class _Own:
+    pass
+
+
+def test_the_names_that_a_checkpoint_needs_are_told_without_running_it(tmp_path):
+    file = tmp_path / "own.pt"
+    torch.save({"t": torch.ones(2), "own": _Own()}, file)
+    (refused,) = torch.serialization.get_unsafe_globals_in_checkpoint(file)
+    assert refused.endswith("._Own")
+    with torch.serialization.safe_globals([_Own]):
+        assert torch.serialization.get_unsafe_globals_in_checkpoint(file) == []
+
+
+def test_a_file_is_mapped_and_written_to_only_if_it_is_shared(tmp_path):
+    file = tmp_path / "numbers"
+    file.write_bytes(bytes(range(8)))
+    own = torch.from_file(str(file), size=4, dtype=torch.int16)
+    own.fill_(-1)
+    assert file.read_bytes() == bytes(range(8))
+    shared = torch.from_file(str(file), shared=True, size=12, dtype=torch.uint8)
+    shared.fill_(7)
+    assert file.read_bytes() == bytes([7] * 12)
+    with pytest.raises(RuntimeError, match="smaller than the required"):
+        torch.UntypedStorage.from_file(str(file), False, 100)
+
+
+def test_an_optimizer_that_only_holds_another_steps_without_hooks():
+    class Holder(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+        def step(self):
+            return "stepped"
+
+    assert Holder(None).step() == "stepped"
+
+
+def test_cuda_in_fake_mode_says_what_it_can():
+    with pytest.raises(RuntimeError, match="no CUDA device"):
+        torch.cuda.get_device_capability()
+    with torch._subclasses.FakeTensorMode():
+        assert torch.cuda.get_device_capability() >= (8, 0)

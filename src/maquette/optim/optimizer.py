@@ -46,9 +46,11 @@ def _with_hooks(step: Step) -> Step:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if type(self).step is not hooked:  # called by an override, which has hooks of its own
+        own: OptimizerHooks | None = vars(self).get("_hooks")
+        # An override has hooks of its own; one that holds another optimizer may have none.
+        if type(self).step is not hooked or own is None:
             return step(self, *args, **kwargs)
-        everywhere, own = GLOBAL_STEP_HOOKS, self._hooks
+        everywhere = GLOBAL_STEP_HOOKS
         for hook in chain(everywhere.step_pre.values(), own.step_pre.values()):
             changed = hook(self, args, kwargs)
             if changed is None:

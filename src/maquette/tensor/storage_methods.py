@@ -278,6 +278,14 @@ class StorageMethods:
         made = cast("type[UntypedStorage]", cls)
         return made(data.nbytes, cpu, data)
 
+    @property
+    def filename(self) -> str | None:
+        """The file that is written to with the storage; None if there is none."""
+        data = self._self().data
+        if isinstance(data, np.memmap) and data.mode == "r+":
+            return str(data.filename)
+        return None
+
 
 def _device(where: device | str) -> device:
     return where if isinstance(where, device) else device(where)

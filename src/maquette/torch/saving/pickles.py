@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import importlib
 import pickle
+import pickletools
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -285,6 +286,30 @@ def _allowed() -> dict[tuple[str, str], object]:
         found[own] = obj
         found[torch_place(obj) or own] = obj
     return found
+
+
+def refused_names(pickled: bytes) -> list[str]:
+    """The names in a pickle that are neither harmless nor said to be safe, sorted."""
+    allowed = _allowed()
+    named = {_plain(module, name) for module, name in _names_in(pickled)}
+    refused = (pair for pair in named if pair not in _HARMLESS and pair not in allowed)
+    return sorted(".".join(pair) for pair in refused)
+
+
+def _plain(module: str, name: str) -> tuple[str, str]:
+    return "builtins" if module == "__builtin__" else module, name
+
+
+def _names_in(pickled: bytes) -> Iterator[tuple[str, str]]:
+    strings: list[str] = []
+    for opcode, argument, _ in pickletools.genops(pickled):
+        if opcode.name == "GLOBAL":
+            module, _, name = str(argument).partition(" ")
+            yield module, name
+        elif opcode.name == "STACK_GLOBAL":
+            yield strings[-2], strings[-1]
+        elif isinstance(argument, str):
+            strings.append(argument)
 
 
 PersistentLoad = Callable[[tuple[object, ...]], object]

@@ -39,6 +39,7 @@ from maquette.torch.saving.pickles import (
     clear_safe_globals,
     get_safe_globals,
     kind_of,
+    refused_names,
     safe_globals,
     unpickle,
 )
@@ -272,6 +273,23 @@ def _place(saved: str, map_location: MapLocation) -> device:
 
 _endianness: list[LoadEndianness | None] = [None]
 _crc32 = [True]
+
+
+def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
+    """The names in a checkpoint that `load` refuses with ``weights_only``; nothing of it is run.
+
+    Raises ValueError for a file that is no zip archive.
+    """
+    with _opened(f) as file:
+        begins = file.read(4)
+        file.seek(-len(begins), os.SEEK_CUR)
+        if begins != b"PK\x03\x04":
+            raise ValueError(
+                "Expected input to be a checkpoint returned by torch.save but got a "
+                "torchscript checkpoint or another file"
+            )
+        data = ArchiveReader(_from_here(file)).read("data.pkl")
+        return refused_names(bytes(data))
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
