@@ -368,3 +368,21 @@ def test_a_write_to_one_copy_of_an_expanded_tensor_is_a_write_to_all(row):
 
     x = mq.tensor([0.0, 1.0, float("nan"), -3.0])
     assert mq.equal(functionalize(f)(x)[[0, 1, 3]], f(x)[[0, 1, 3]])
+
+
+def test_D81_a_wrong_shape_rule_is_told_where_it_is_called():
+    with mq.library._scoped_library("d81", "DEF") as lib:
+        lib.define("first(Tensor x) -> Tensor")
+        lib.impl("first", lambda x: x[:1].clone(), "CPU")
+        lib._register_fake("first", lambda x: x.new_empty(x.shape))
+        called = []
+
+        def program(x):
+            y = mq.ops.d81.first.default(x)
+            called.append("after")
+            return [y]
+
+        through_key(program, reapply_views=True)(mq.ones(2))
+        with enable_crossref_functionalize(), pytest.raises(AssertionError, match=r"d81\.first"):
+            through_key(program, reapply_views=True)(mq.ones(2))
+    assert called == ["after"]
