@@ -186,3 +186,10 @@ def test_a_number_has_no_dimension_but_its_own() -> None:
     for name in ("cummax", "cummin"):
         with pytest.raises(IndexError, match="-1 or 0 for scalar but got 100"):
             getattr(mq.tensor(1.0), name)(100)
+
+
+def test_gradients_keep_the_precision_of_their_points() -> None:
+    values = mq.tensor([1.0000001, 1.0, 3.0])
+    points = mq.tensor([0.0, 1e-7, 1.0], dtype=mq.float64)
+    expected = np.gradient(values.double().numpy(), points.numpy())
+    np.testing.assert_allclose(mq.gradient(values, spacing=[points])[0].numpy(), expected, 1e-9)

@@ -312,6 +312,8 @@ def set_default_tensor_type(t: type | str) -> None:
         "torch.set_default_dtype() and torch.set_default_device() as alternatives.",
         stacklevel=2,
     )
+    if not isinstance(t, str | type):
+        raise TypeError(f"invalid type object: expected a tensor type or its name, got {t!r}")
     name = t if isinstance(t, str) else t.__name__
     kinds = {"HalfTensor": "float16", "FloatTensor": "float32", "DoubleTensor": "float64"}
     kind = kinds.get(name.rpartition(".")[2])

@@ -8,7 +8,7 @@ from maquette.aten.common.operators import aten
 from maquette.core.broadcast import wrap_dims
 from maquette.core.dtype import uint8
 from maquette.core.errors import check
-from maquette.core.promotion import Number
+from maquette.core.promotion import Number, promote_types
 from maquette.library.advice import check_advised
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
@@ -98,8 +98,9 @@ def _ahead(samples: Sequence[Tensor]) -> Tensor:
 
 
 def _uneven(self: Tensor, dim: int, points: Tensor, edge_order: int) -> Tensor:
-    """The gradient where samples are at ``points``."""
+    """The gradient where samples are at ``points``; differences keep the points' precision."""
     size = self.meta.shape[dim]
+    self = self.to(promote_types(self.dtype, points.dtype))
     shape = tuple(-1 if d == dim else 1 for d in range(self.meta.ndim))
     steps = (points.narrow(0, 1, size - 1) - points.narrow(0, 0, size - 1)).view(shape)
     slopes = (_part(self, dim, 1, size - 1) - _part(self, dim, 0, size - 1)) / steps
