@@ -85,3 +85,10 @@ def test_identities_of_reductions_are_told_by_name() -> None:
     assert [identity(n, x).item() for n in ("sum", "prod", "amax")] == [0, 1, -math.inf]
     assert identity("amin", x.to(torch.int8)).item() == 127
     assert identity("mean", x) is None
+
+
+def test_complex_numbers_have_a_masked_logsumexp() -> None:
+    x, mask = torch.tensor([1 + 1j, 5.0]), torch.tensor([True, False])
+    assert masked.logsumexp(x, 0, mask=mask).item() == pytest.approx(1 + 1j)
+    assert masked._input_mask(x, mask=mask).tolist() == [True, False]
+    assert masked._input_mask(x).all()

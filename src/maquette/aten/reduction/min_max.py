@@ -28,6 +28,7 @@ from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
 from maquette.core.symbols import is_true
+from maquette.core.warned import warn_once
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define
@@ -327,6 +328,7 @@ for _schema in (
         self: Tensor, dim: int | None = None, keepdim: bool = False
     ) -> tuple[Tensor, Tensor]:
         """The name of `aminmax` of old."""
+        warn_once("_aminmax is deprecated as of PyTorch 1.11: use aminmax, which has its options.")
         low, high = aminmax(self, dim=dim, keepdim=keepdim)
         return low, high
 

@@ -32,6 +32,13 @@ def _mask_like(input: Tensor, mask: Tensor) -> Tensor:
     return cast(Tensor, mq.broadcast_to(mask, input.meta.shape).to(bool_))
 
 
+def _input_mask(input: Tensor, *args: object, mask: Mask = None, **options: object) -> Tensor:
+    """The mask of a reduction in the shape of its input; all True where none is given."""
+    if mask is None:
+        return cast(Tensor, mq.ones(input.meta.shape, dtype=bool_, device=input.device))
+    return _mask_like(input, mask)
+
+
 def _kept(input: Tensor, mask: Mask, other: float) -> Tensor:
     """The input with ``other`` where the mask is False."""
     if mask is None:
@@ -58,7 +65,7 @@ def _cast(input: Tensor, dtype: DType | None) -> Tensor:
 def _lowest(kind: DType) -> float:
     if kind is bool_:
         return False
-    return -math.inf if kind.is_floating_point else iinfo(kind).min
+    return -math.inf if kind.category >= 2 else iinfo(kind).min
 
 
 def _highest(kind: DType) -> float:
@@ -73,7 +80,7 @@ def _reduction_identity(name: str, input: Tensor, *args: float) -> Tensor | None
     None where that depends on the input, as of a mean; a norm's order may follow.
     """
     name, kind = name.rpartition(".")[2], input.dtype
-    least = -math.inf if kind.is_complex else _lowest(kind)
+    least = _lowest(kind)
     values = {
         **dict.fromkeys(("sum", "cumsum"), 0.0),
         **dict.fromkeys(("prod", "cumprod"), 1.0),
