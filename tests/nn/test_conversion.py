@@ -41,7 +41,7 @@ def test_to_takes_a_device_a_dtype_both_or_a_tensor(args, kwargs):
 def test_to_refuses_integers_and_unknown_arguments():
     with pytest.raises(TypeError, match="floating point or complex"):
         nn.Linear(1, 1).to(mq.int64)
-    with pytest.raises(TypeError, match="takes a device"):
+    with pytest.raises(TypeError, match="invalid combination"):
         nn.Linear(1, 1).to(3.5)
     with pytest.raises(TypeError, match="invalid combination"):
         nn.Linear(1, 1).to(color="red")
@@ -108,3 +108,17 @@ def test_a_fake_module_keeps_its_step_on_another_device():
         module = nn.Linear(2, 1, device="cuda")
         module(mq.ones(3, 2, device="cuda")).sum().backward()
     assert str(module.weight.grad.device) == "cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [(("cpu", True), {}), ((None, True), {}), (([],), {}), (("cpu", mq.tensor(3)), {})],
+)
+def test_arguments_of_to_stand_in_order(args, options):
+    with pytest.raises(TypeError):
+        nn.Linear(1, 1).to(*args, **options)
+
+
+def test_a_module_is_not_copied_by_to():
+    with pytest.raises(RuntimeError, match="does not accept copy"):
+        nn.Linear(1, 1).to("cpu", copy=True)

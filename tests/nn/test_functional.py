@@ -3,7 +3,10 @@
 import pytest
 
 import maquette as mq
+from maquette import nn
 from maquette.nn import functional as F
+
+X4 = mq.rand(1, 2, 4, 4)
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -51,7 +54,7 @@ def test_interpolate_resizes_space(mode, ndim):
         ({"size": 2, "scale_factor": 2}, ValueError, "only one of"),
         ({"size": (2, 2, 2)}, ValueError, "same number of spatial dimensions"),
         ({"size": 2, "align_corners": True}, ValueError, "interpolating modes"),
-        ({"size": 2, "mode": "linear"}, NotImplementedError, "does not take a 4D input"),
+        ({"size": 2, "mode": "linear"}, NotImplementedError, "Got 4D input, but linear mode"),
         ({"size": 2, "antialias": True}, ValueError, "Anti-alias"),
     ],
 )
@@ -118,3 +121,75 @@ def test_the_signature_is_pytorchs_where_it_has_a_name():
         (0.9 * F.cross_entropy(x, mq.tensor([0, 1])) - 0.1 * x.log_softmax(1).mean()).item(),
         rel=1e-5,
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: F.interpolate(X4, size=(2.5, 2)), TypeError, "expected size to be one of int or"),
+        (lambda: F.interpolate(X4, size=(2,)), ValueError, "Input and output must have the same"),
+        (lambda: F.interpolate(X4, size=2, mode="linear"), NotImplementedError, "needs 3D input"),
+        (lambda: F.interpolate(X4, size=2, mode="round"), NotImplementedError, "got round"),
+        (lambda: F.grid_sample(X4, X4, mode="round"), ValueError, "or 'bicubic', but got: 'round'"),
+        (
+            lambda: F.grid_sample(X4, mq.ones(1, 1, 1, 3), align_corners=False),
+            RuntimeError,
+            "size 2 in last dimension",
+        ),
+        (lambda: F.binary_cross_entropy(X4, X4[0]), ValueError, "Using a target size"),
+        (lambda: F.fractional_max_pool2d(X4, 2, output_ratio=[0.5] * 3), ValueError, "tuple of"),
+        (lambda: F.fold(mq.ones(1, 4, 12), (4, 5), 2, 8), RuntimeError, "sliding blocks as"),
+        (
+            lambda: nn.AdaptiveLogSoftmaxWithLoss(4, 6, [2])(mq.ones(1, 4), mq.tensor([6])),
+            RuntimeError,
+            "Target values should be in",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_pytorchs_words(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_a_grid_of_one_point_with_aligned_corners_is_warned_of():
+    with pytest.warns(UserWarning, match="affine_grid"):
+        F.affine_grid(mq.ones(1, 2, 3), [1, 1, 2, 1], align_corners=True)
+
+
+def test_sums_and_samples_under_their_kernels_names():
+    x = mq.tensor([-3.0, 2.0])
+    assert mq._add_relu(x, mq.ones(2), alpha=2).tolist() == [0, 4]
+    assert mq._add_relu_(x.clone(), 1).tolist() == [0, 3]
+    grid = mq.rand(1, 2, 2, 2)
+    found = mq._grid_sampler_2d_cpu_fallback(X4, grid, 0, 0, False)
+    assert mq.equal(found, F.grid_sample(X4, grid, align_corners=False))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        F.gelu, F.logsigmoid, F.hardshrink, F.softshrink, F.softplus,
+        lambda x, **out: F.avg_pool2d(x, 1, **out), lambda x, **out: F.avg_pool3d(x, 1, **out),
+    ],
+)  # fmt: skip
+def test_results_are_written_where_they_are_wanted(function):
+    """Finding 44."""
+    out = mq.empty(X4.shape)
+    assert function(X4, out=out) is out
+    assert mq.equal(out, function(X4))
+
+
+def test_convolutions_under_their_kernels_names():
+    x, weight = mq.randn(1, 2, 5, 5), mq.randn(3, 2, 3, 3)
+    found = mq.ops.aten.slow_conv_dilated2d(x, weight, [3, 3], dilation=[2, 2])
+    assert mq.allclose(found, F.conv2d(x, weight, dilation=2), atol=1e-5)
+    assert mq.allclose(mq.ops.aten.thnn_conv2d(x, weight, [3, 3]), F.conv2d(x, weight), atol=1e-5)
+    with pytest.raises(RuntimeError, match="kernel_size"):
+        mq.ops.aten.thnn_conv2d(x, weight, [2, 2])
+
+
+def test_bags_take_the_old_order_of_their_arguments_with_a_warning():
+    rows, table = mq.tensor([0, 1]), mq.rand(3, 2)
+    wanted = F.embedding_bag(rows, table, mq.tensor([0]))
+    with pytest.warns(UserWarning, match="Argument order"):
+        assert mq.equal(F.embedding_bag(table, rows, mq.tensor([0])), wanted)

@@ -115,7 +115,10 @@ def test_one_process_has_nothing_to_synchronize_or_distribute():
     layer = nn.Linear(2, 2)
     assert nn.DataParallel(layer).module is layer
     assert mq.equal(nn.DataParallel(layer)(mq.ones(1, 2)), layer(mq.ones(1, 2)))
-    assert nn.SyncBatchNorm.convert_sync_batchnorm(layer) is layer
+    norms = nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm1d(2)))
+    x = mq.randn(3, 2)
+    assert isinstance(norms[0], nn.SyncBatchNorm)
+    assert mq.equal(norms(x), nn.BatchNorm1d(2)(x))
     for refused in (
         lambda: nn.DataParallel(layer, device_ids=[0, 1]),
         lambda: nn.parallel.DistributedDataParallel(layer),

@@ -3,6 +3,7 @@
 import pytest
 
 import maquette as mq
+from maquette import nn
 from maquette.nn import functional as F
 
 X, W = mq.randn(4, 3), mq.randn(5, 3)
@@ -64,6 +65,19 @@ def test_shapes_that_do_not_go_together_are_refused(arguments, options, message)
         F.linear_cross_entropy(*arguments, **options)
 
 
-def test_chunks_are_named_as_missing():
-    with pytest.raises(NotImplementedError, match="use options=None"):
-        F.linear_cross_entropy(X, W, TARGET, options=object())
+def test_the_layer_holds_its_rows_flat():
+    """Finding 49."""
+    layer = nn.LinearCrossEntropyLoss(3, 5, out_features=(2,), bias=True)
+    assert {k: tuple(v.shape) for k, v in layer.state_dict().items()} == {
+        "linear.weight": (10, 3), "linear.bias": (10,),
+    }  # fmt: skip
+    rows, bias = layer.linear.weight.reshape(5, 2, 3), layer.linear.bias.reshape(5, 2)
+    target = mq.randint(0, 5, (4, 2))
+    wanted = F.linear_cross_entropy(X, rows, target, linear_bias=bias)
+    assert mq.equal(layer(X, target), wanted)
+
+
+def test_chunks_change_nothing():
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    found = F.linear_cross_entropy(X, W, TARGET, options=options)
+    assert mq.equal(found, F.linear_cross_entropy(X, W, TARGET))

@@ -250,3 +250,12 @@ def test_functional_call_strict_names_what_is_missing():
         nn.utils.functional_call(
             nn.Linear(1, 1), {"weight": mq.ones(1, 1)}, mq.ones(1), strict=True
         )
+
+
+def test_a_replica_shares_all_but_the_parameters():
+    layer = nn.BatchNorm1d(2)
+    replica = layer._replicate_for_data_parallel()
+    replica.weight = layer.weight.view_as(layer.weight)
+    assert list(replica.parameters()) == []
+    assert replica.running_mean is layer.running_mean
+    assert replica.weight._base is layer.weight

@@ -222,3 +222,15 @@ def test_inverses_that_do_not_fit_are_refused_and_nothing_is_registered(inverse,
     with pytest.raises(ValueError, match=words):
         parametrize.register_parametrization(layer, "weight", wrong)
     assert len(layer.parametrizations.weight) == 1
+
+
+def test_a_spectral_norm_of_before_there_was_v_is_loaded():
+    layer = nn.utils.spectral_norm(nn.Linear(3, 3))
+    for _ in range(40):
+        layer(mq.ones(1, 3))
+    old = layer.state_dict()
+    del old._metadata[""]["spectral_norm"], old["weight_v"]
+    old["weight"] = layer.weight.detach().clone()
+    other = nn.utils.spectral_norm(nn.Linear(3, 3))
+    other.load_state_dict(old)
+    assert mq.allclose(other.eval()(mq.ones(1, 3)), layer.eval()(mq.ones(1, 3)), atol=1e-4)

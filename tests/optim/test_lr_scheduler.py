@@ -186,3 +186,13 @@ def test_asking_for_rates_outside_a_step_warns():
 def test_bad_arguments_are_refused(make, error):
     with pytest.raises(error):
         make(optimizer_of())
+
+
+def test_a_step_that_is_replaced_after_the_scheduler_is_warned_of():
+    optimizer = mq.optim.SGD([mq.nn.Parameter(mq.ones(1))], lr=0.1)
+    scheduler = mq.optim.lr_scheduler.StepLR(optimizer, 1)
+    step = optimizer.step
+    optimizer.step = lambda: step()
+    optimizer.step()
+    with pytest.warns(UserWarning, match="(?s)has been overridden.*how-to-adjust-learning-rate"):
+        scheduler.step()

@@ -168,6 +168,10 @@ def test_memory_formats_that_are_kept() -> None:
     """Finding 18: a permuted batch norm, and max_pool3d without a batch dimension."""
     permuted = torch.ones(2, 3, 1, 2).permute(0, 3, 1, 2)
     assert torch.nn.BatchNorm2d(2)(permuted).stride() == (6, 1, 2, 2)
+    one = torch.ones(1, 3, 2, 1).permute(0, 2, 1, 3)  # only a size of 1 makes it channels-last
+    assert torch.nn.BatchNorm2d(2)(one).stride() == (6, 1, 2, 2)
+    both = torch.ones(1, 3, 1, 1).permute(0, 3, 1, 2)
+    assert torch.nn.BatchNorm2d(1)(both).stride() == (3, 3, 1, 1)
     last = torch.ones(4, 4, 4, 2).permute(3, 0, 1, 2)
     assert torch.nn.functional.max_pool3d(last, 2).stride() == (1, 8, 4, 2)
     assert torch.nn.functional.avg_pool3d(last, 2).stride() == (8, 4, 2, 1)

@@ -75,3 +75,55 @@ def test_a_wrong_gradient_of_a_sparse_input_is_found() -> None:
     x = torch.eye(2, dtype=torch.float64).to_sparse().requires_grad_()
     with pytest.raises(GradcheckError, match="Jacobian mismatch"):
         torch.autograd.gradcheck(Wrong.apply, x, masked=True)
+
+
+class Wrong(torch.autograd.Function):
+    """The sum of squares of an input; tangents or batches of gradients are wrong, as told."""
+
+    @staticmethod
+    def forward(ctx, x, what):
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+        ctx.what = what
+        return (x * x).sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad, None
+
+    @staticmethod
+    def jvp(ctx, moved, _):
+        (x,) = ctx.saved_tensors
+        return (2 * x * moved).sum() * (3 if ctx.what == "forward" else 1)
+
+
+def leaf():
+    return torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+
+def test_tangents_are_checked_where_that_is_asked_for():
+    assert torch.autograd.gradcheck(Wrong.apply, (leaf(), "forward"))
+    assert torch.autograd.gradcheck(Wrong.apply, (leaf(), ""), check_forward_ad=True)
+    with pytest.raises(RuntimeError, match="forward mode mismatch for output 0"):
+        torch.autograd.gradcheck(Wrong.apply, (leaf(), "forward"), check_forward_ad=True)
+
+
+def test_batches_of_gradients_and_of_tangents_are_checked():
+    asked = {"check_batched_grad": True, "check_batched_forward_grad": True}
+    assert torch.autograd.gradcheck(torch.sin, leaf(), check_forward_ad=True, **asked)
+
+
+def test_results_that_depend_in_secret_are_found():
+    with pytest.raises(RuntimeError, match="expected to be zero"):
+        torch.autograd.gradcheck(lambda x: x.detach() * 2, leaf())
+    with pytest.raises(AssertionError, match="the same shape"):
+        torch.autograd.gradcheck(lambda x: x[: 1 + int(x[0] > 1)], leaf())
+    with pytest.raises(AssertionError, match="at least one of"):
+        torch.autograd.gradcheck(torch.sin, leaf(), check_backward_ad=False)
+
+
+def test_gradients_of_gradients_are_checked_in_both_modes():
+    assert torch.autograd.gradgradcheck(torch.sin, leaf(), check_fwd_over_rev=True)
+    with pytest.raises(AssertionError, match="at least one of"):
+        torch.autograd.gradgradcheck(torch.sin, leaf(), check_rev_over_rev=False)

@@ -102,3 +102,68 @@ def test_T71_rows_of_a_dual_table_are_renormalized():
         rows = mq.nn.functional.embedding(mq.tensor([1]), dual, max_norm=1.0)
         assert unpack_dual(rows).tangent.tolist() == [[1, 1]]
     assert mq.allclose(table.norm(dim=1), mq.tensor([2.0**0.5, 1.0]))
+
+
+class Doubled(mq.autograd.Function):
+    """Twice the input; its forward takes the context."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_forward(x)
+        ctx.factor = 2
+        return x * 2
+
+    @staticmethod
+    def jvp(ctx, moved):
+        (x,) = ctx.saved_tensors
+        return moved * ctx.factor + 0 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor
+
+
+def test_T71_a_function_whose_forward_takes_the_context_moves_by_its_jvp():
+    w = leaf()
+    with dual_level():
+        result = Doubled.apply(make_dual(w, V.clone()))
+        assert unpack_dual(result).tangent.tolist() == (2 * V).tolist()
+        assert mq.autograd.grad(unpack_dual(result).primal.sum(), w)[0].tolist() == [2, 2]
+
+
+class Written(Doubled):
+    """The input doubled in place."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def jvp(ctx, moved):
+        return moved * 2
+
+
+class Half(Doubled):
+    """A view, with a tangent that is none."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x[:1]
+
+    @staticmethod
+    def jvp(ctx, moved):
+        return moved[:1].clone()
+
+
+@pytest.mark.parametrize(("function", "words"), [(Written, "gradients inplace"), (Half, "a view")])
+def test_T71_tangents_of_custom_functions_lie_where_their_results_do(function, words):
+    with dual_level(), pytest.raises(RuntimeError, match=words):
+        function.apply(make_dual(mq.ones(2), V.clone()))
+
+
+def test_T71_a_tangent_has_no_tangent_of_the_same_level():
+    with dual_level():
+        moved = make_dual(mq.ones(2), V.clone())
+        with pytest.raises(RuntimeError, match="forward gradient at the same level"):
+            make_dual(mq.ones(2), moved)

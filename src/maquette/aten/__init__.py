@@ -37,6 +37,7 @@ from maquette.aten.view import joining as _joining  # noqa: F401
 from maquette.aten.factory import factories as _factories  # noqa: F401
 from maquette.aten.nn.embedding import embedding as _embedding  # noqa: F401
 from maquette.aten.nn.activation import softmax as _softmax  # noqa: F401
+from maquette.aten.nn.activation import masked_softmax as _masked_softmax  # noqa: F401
 from maquette.aten.nn.norm import layer_norm as _layer_norm  # noqa: F401
 from maquette.aten.nn.norm import group_norm as _group_norm  # noqa: F401
 from maquette.aten.nn.norm import batch_norm as _batch_norm  # noqa: F401
@@ -87,6 +88,7 @@ from maquette.aten.linalg import cholesky as _cholesky  # noqa: F401
 from maquette.aten.linalg import lu as _lu  # noqa: F401
 from maquette.aten.linalg import solving as _solving  # noqa: F401
 from maquette.aten.linalg import householder as _householder  # noqa: F401
+from maquette.aten.nn import grouped_products as _grouped_products  # noqa: F401
 from maquette.aten.indexing import masked_indexing as _masked_indexing  # noqa: F401
 from maquette.aten.linalg import matrix_functions as _matrix_functions  # noqa: F401
 from maquette.aten.nn.resize import padding as _padding  # noqa: F401

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from maquette.autograd.engine import run_backward
+from maquette.autograd.grad_mode import set_grad_enabled
 from maquette.autograd.gradient_edges import GradientEdge
 from maquette.autograd.hooks import RemovableHandle, TensorHook
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Nowhere, grad_edge, hooks_of
@@ -31,7 +32,7 @@ def _listed(value: Tensors | None) -> list[Place]:
 
 
 def _start(
-    outputs: list[Place], grads: Sequence[Grad] | Tensor | None
+    outputs: list[Place], grads: Sequence[Grad] | Tensor | None, create_graph: bool
 ) -> tuple[list[Edge], list[Grad]]:
     """Edges and gradients to start from, each checked against its output."""
     given: list[Grad]
@@ -56,11 +57,11 @@ def _start(
                 f"element {i} of tensors does not require grad and does not have a grad_fn"
             )
         edges.append(edge)
-        starts.append(_start_gradient(out, grad, i))
+        starts.append(_start_gradient(out, grad, i, create_graph))
     return edges, starts
 
 
-def _start_gradient(out: Tensor, grad: Grad, i: int) -> Tensor:
+def _start_gradient(out: Tensor, grad: Grad, i: int, create_graph: bool) -> Tensor:
     if grad is not None:
         if grad.meta.shape != out.meta.shape:
             raise RuntimeError(
@@ -73,6 +74,9 @@ def _start_gradient(out: Tensor, grad: Grad, i: int) -> Tensor:
                 f"dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {grad.dtype} and "
                 f"output[{i}] has a dtype of {out.dtype}."
             )
+        if grad.meta.dtype is not out.meta.dtype:
+            with set_grad_enabled(create_graph):
+                grad = grad.to(out.meta.dtype)
         return grad
     if out.meta.numel != 1:
         raise RuntimeError(
@@ -104,7 +108,7 @@ def backward(
     if tls.st.transforms:  # forward mode by hand: reverse mode is that of the primals
         with PRIMALS[0](tensors, grad_tensors, inputs) as (tensors, grad_tensors, inputs):
             return backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
-    edges, grads = _start(_listed(tensors), grad_tensors)
+    edges, grads = _start(_listed(tensors), grad_tensors, create_graph)
     keep = create_graph if retain_graph is None else retain_graph
     if create_graph:
         warn_once(_CYCLE)
@@ -198,7 +202,7 @@ def grad(
     if is_grads_batched:
         found = list(_by_rows(_listed(outputs), targets, grad_outputs, keep, create_graph))
     else:
-        edges, grads = _start(_listed(outputs), grad_outputs)
+        edges, grads = _start(_listed(outputs), grad_outputs, create_graph)
         wanted = [_edge_of_input(t, i) for i, t in enumerate(targets)]
         found = run_backward(
             edges,

@@ -9,6 +9,7 @@ back.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -93,6 +94,14 @@ class FunctionCtx:
         if node is None:
             return ()
         return tuple([None if s is None else s.unpack(node) for s in self._saved])
+
+    @property
+    def saved_variables(self) -> tuple[Grad, ...]:
+        """`saved_tensors`, by their old name."""
+        warnings.warn(
+            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
+        )
+        return self.saved_tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Say that forward wrote to these inputs, and returns them."""

@@ -377,7 +377,8 @@ class Run:
         if hooks:
             self.overriding.on()
             for hook in list(hooks.values()):
-                hook(leaf)
+                if hook(leaf) is not None:
+                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
             self.overriding.off()
 
     def _show_leaf(self, leaf: AccumulateGrad, grads: list[Grad]) -> None:
@@ -487,10 +488,7 @@ def _parts_alone(grad: Tensor) -> bool:
     return (
         not isinstance(parts, CooParts)
         or parts.values._storage.data is None
-        or (
-            held_only(parts.indices._storage, 1)
-            and held_only(parts.values._storage, 1)
-        )
+        or (held_only(parts.indices._storage, 1) and held_only(parts.values._storage, 1))
     )
 
 

@@ -76,19 +76,29 @@ class _CloneBeforeMutation(TorchDispatchMode):
         return func(*args, **named)
 
 
+class _Open:
+    """How many blocks there are: no more than one."""
+
+    blocks = 0
+
+
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[SavedOriginals]:
     """In the block, what autograd saves may be mutated: backward gets what it was.
 
-    Backward must run in the block too: AssertionError elsewhere.
+    Backward must run in the block too: AssertionError elsewhere. RuntimeError within another one.
     """
+    if _Open.blocks:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     originals = SavedOriginals()
+    _Open.blocks += 1
     with saved_tensors_hooks(originals.pack, originals.unpack):
         try:
             with _CloneBeforeMutation(originals):
                 yield originals
         finally:
             originals.is_open = False
+            _Open.blocks -= 1
 
 
 __all__ = ["allow_mutation_on_saved_tensors"]

@@ -30,7 +30,7 @@ _ALLOWED = frozenset(
     __hash__ __get__ __set__ __repr__ __deepcopy__ __reduce_ex__ size copy_ is_complex
     is_floating_point half float double char short int long bfloat16 bool cuda cpu to type
     get_device requires_grad_ detach _to_copy register_hook backward retain_grad zero_grad
-    register_post_accumulate_grad_hook
+    register_post_accumulate_grad_hook is_inference
     """.split()
 )
 

@@ -201,7 +201,9 @@ class SWALR(LRScheduler):
         groups = optimizer.param_groups
         rates = list(swa_lr) if isinstance(swa_lr, list | tuple) else [swa_lr] * len(groups)
         if len(rates) != len(groups):
-            raise ValueError(f"expected {len(groups)} values for swa_lr, got {len(rates)}")
+            raise ValueError(
+                f"swa_lr must have {len(groups)} values, one for each group; got {len(rates)}"
+            )
         for group, rate in zip(groups, rates):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):

@@ -23,8 +23,9 @@ Floats = npt.NDArray[np.float32]
 
 _N = 624
 # Seed, words left, whether seeded, place; the words; the spare normals of both precisions.
-_STATE = struct.Struct(f"<QiiQ{_N}Q3di4xf?3x")
-STATE_BYTES = _STATE.size
+_HEAD, _TAIL = struct.Struct("<QiiQ"), struct.Struct("<3di4xf?3x")
+_WORDS = np.dtype("<u8")
+STATE_BYTES = _HEAD.size + _N * _WORDS.itemsize + _TAIL.size
 _AHEAD = 256  # words that a serial sampler takes from the engine at a time
 
 
@@ -102,19 +103,19 @@ class MersenneStream:
         left = 1 if self._fresh else _N - pos + 1
         spare = self.spare_double
         single = self.spare_float
-        return _STATE.pack(
-            self.seed, left, 1, pos, *map(int, engine["key"]),
-            0.0, spare or 0.0, 0.0, spare is not None, single or 0.0, single is not None,
-        )  # fmt: skip
+        tail = (0.0, spare or 0.0, 0.0, spare is not None, single or 0.0, single is not None)
+        words: bytes = engine["key"].astype(_WORDS).tobytes()
+        return _HEAD.pack(self.seed, left, 1, pos) + words + _TAIL.pack(*tail)
 
     @classmethod
     def from_state(cls, state: bytes) -> MersenneStream:
         """The stream at a saved state; ValueError for bytes that are not one."""
         if len(state) != STATE_BYTES:
             raise ValueError(f"a state has {STATE_BYTES} bytes, not {len(state)}")
-        seed, left, seeded, pos, *rest = _STATE.unpack(state)
-        key, (_, spare, _, has_spare, single, has_single) = rest[:_N], rest[_N:]
-        fits = max(key) < 2**32 and seeded == 1
+        seed, left, seeded, pos = _HEAD.unpack_from(state)
+        key = np.frombuffer(state, _WORDS, _N, _HEAD.size)
+        _, spare, _, has_spare, single, has_single = _TAIL.unpack(state[-_TAIL.size :])
+        fits = key.max() < 2**32 and seeded == 1
         if not fits or not 1 <= left <= _N or pos not in (_N + 1 - left, 0):
             raise ValueError("the words of the state, or its place among them, are out of range")
         stream = cls.__new__(cls)
@@ -125,7 +126,7 @@ class MersenneStream:
         stream._fresh = left == 1 and pos == 0
         stream.spare_double = spare if has_spare else None
         stream.spare_float = single if has_single else None
-        stream._place(np.array(key, np.uint32), _N if left == 1 else pos)
+        stream._place(key.astype(np.uint32), _N if left == 1 else pos)
         return stream
 
 

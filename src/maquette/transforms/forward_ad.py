@@ -138,6 +138,11 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "Making a dual Tensor based on a Tensor that already has a forward gradient at the "
             f"same level {current.number - 1} is not supported."
         )
+    if tangent_at(tangent, current) is not None:
+        raise RuntimeError(
+            "The tangent of a dual Tensor has a forward gradient at the same level "
+            f"{current.number - 1}: unpack it first"
+        )
     value = _lowered(tensor, current)
     moved = _lowered(tangent, current)
     return dual_of(value, moved, current)

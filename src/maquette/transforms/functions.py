@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, cast
 
 from maquette.autograd.custom import (
@@ -23,7 +24,12 @@ from maquette.core.pytree import tree_flatten
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
-from maquette.transforms.forward_level import JvpInterpreter, tangent_at, write_tangent
+from maquette.transforms.forward_level import (
+    DualLevelInterpreter,
+    JvpInterpreter,
+    tangent_at,
+    write_tangent,
+)
 from maquette.transforms.interpreter import Interpreter, pushed, top
 from maquette.transforms.pointwise import VmapInfo
 from maquette.transforms.reverse_level import GradInterpreter
@@ -39,7 +45,8 @@ def apply_transformed(cls: Cls, args: Args) -> Any:
     """`Function.apply` while transforms are in force."""
     level = top()
     assert level is not None
-    if cls.setup_context is Function.setup_context:
+    combined = cls.setup_context is Function.setup_context
+    if combined and not isinstance(level, DualLevelInterpreter):
         raise RuntimeError(
             f"{cls.__name__}: In order to use an autograd.Function with functorch transforms "
             f"(vmap, grad, jvp, jacrev, ...), it must override the setup_context staticmethod: "
@@ -301,8 +308,10 @@ class _BatchedCtx:
 def _moved(cls: Cls, level: JvpInterpreter, args: Args) -> Any:
     values = _values(args, level)
     tangents = [tangent_at(a, level) for a in args]
+    held: list[FunctionCtx] = []
+    combined = cls.setup_context is Function.setup_context
     with level.lower():
-        output = cls.apply(*values)
+        output = (_holding(cls, held) if combined else cls).apply(*values)
     results = _listed(output)
     if all(t is None for t in tangents):
         return _as_given(output, [_dual(r, None, args, values, level) for r in results])
@@ -312,19 +321,36 @@ def _moved(cls: Cls, level: JvpInterpreter, args: Args) -> Any:
             "use it with forward mode AD."
         )
     with level.lower():
-        moved = _tangents(cls, values, tangents, output)
+        moved = _tangents(cls, values, tangents, output, held)
     found = [_dual(r, t, args, values, level) for r, t in zip(results, moved, strict=True)]
     return _as_given(output, found)
 
 
+def _holding(cls: Cls, held: list[FunctionCtx]) -> Cls:
+    """The class, whose forward puts the context that it is given into a list."""
+
+    def forward(ctx: FunctionCtx, *args: Any) -> Any:
+        held.append(ctx)
+        return cls.forward(ctx, *args)
+
+    return type(cls.__name__, (cls,), {"forward": staticmethod(forward)})
+
+
 def _tangents(
-    cls: Cls, values: Sequence[Any], tangents: Sequence[Tensor | None], output: Any
+    cls: Cls,
+    values: Sequence[Any],
+    tangents: Sequence[Tensor | None],
+    output: Any,
+    held: Sequence[FunctionCtx],
 ) -> list[Any]:
-    """What the class's jvp says, on values."""
-    ctx = FunctionCtx()
-    ctx.needs_input_grad = tuple([t is not None for t in tangents])
-    with recording_off():
-        cls.setup_context(ctx, tuple(values), output)
+    """What the class's jvp says, on values; with the context of a forward that took one."""
+    if held:
+        ctx = copy(held[0])  # backward has the other
+    else:
+        ctx = FunctionCtx()
+        ctx.needs_input_grad = tuple([t is not None for t in tangents])
+        with recording_off():
+            cls.setup_context(ctx, tuple(values), output)
     ctx._give_forward()
     given = [
         operators.zeros_like(v) if t is None and ctx._materialize and _floating(v) else t
@@ -338,7 +364,35 @@ def _tangents(
             f"{cls.__name__}.jvp: expected {len(results)} tangents, one for each output, got "
             f"{len(moved)}"
         )
+    _check_places(cls, values, given, results, moved)
     return moved
+
+
+def _check_places(
+    cls: Cls,
+    values: Sequence[Any],
+    given: Sequence[Any],
+    results: Sequence[Any],
+    moved: Sequence[Any],
+) -> None:
+    """Refuse a tangent that is not written, or no view, where its result is."""
+    for r, t in zip(results, moved):
+        if not isinstance(r, Tensor) or not isinstance(t, Tensor):
+            continue
+        for value, tangent in zip(values, given):
+            if not isinstance(value, Tensor) or tangent is None:
+                continue
+            if r is value and t is not tangent:
+                raise RuntimeError(
+                    f"{cls.__name__}: an inplace custom Function is not modifying the forward mode "
+                    "gradients inplace: its jvp is to write into the tangent that it is given"
+                )
+            if r is not value and r._base is value and t._base is not tangent:
+                what = "a view" if t._base is None else "a view of the given tangent"
+                raise RuntimeError(
+                    f"{cls.__name__}: forward returns a view of an input, but its jvp is not "
+                    f"returning {what}"
+                )
 
 
 def _floating(v: Any) -> bool:

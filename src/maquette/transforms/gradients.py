@@ -333,6 +333,8 @@ def _pullback(
                     f"Mismatch in shape: grad_output[{i}] has a shape of {start.shape} and "
                     f"output[{i}] has a shape of {value.shape}."
                 )
+            if start.meta.dtype is not value.meta.dtype:
+                flat[i] = start.to(value.meta.dtype)
         found = _pulled(edges, flat, leaves, level, retain_graph=retain_graph)
         return tree_unflatten(found, spec)
 

@@ -144,7 +144,9 @@ def powers_grad(grad: Tensor, self: Tensor, exponent: Value) -> Tensor:
 
 def exponent_grad(grad: Tensor, self: Tensor, exponent: Tensor, result: Tensor) -> Tensor:
     """The gradient by the exponent: ``result * log(self)``, 0 where 0 is raised to 0 or more."""
-    slope = conj(result * self.log())
+    # A negative number has a logarithm where the power is complex.
+    base = self.to(result.meta.dtype) if result.meta.dtype.is_complex else self
+    slope = conj(result * base.log())
     flat = self == 0
     if not exponent.meta.dtype.is_complex:
         flat = flat.logical_and(exponent >= 0)

@@ -77,6 +77,8 @@ def gather_sparse_gradient(grad: Tensor, shape: tuple[int, ...], dim: int, index
             index.new_empty((0, grad.numel())), grad.reshape((-1,)), ()
         )
         return made
+    if not index.shape:  # one place of a vector
+        index = index.reshape((1,))
     rows = []
     for d, extent in enumerate(index.shape):
         if d == dim % len(shape):

@@ -162,16 +162,13 @@ class _Target(NamedTuple):
 
 def parse_to(*args: object, **kwargs: object) -> _Target:
     """The arguments of `Module.to`, in any of its forms; TypeError for any other."""
-    names = {"device", "dtype", "non_blocking", "memory_format", "tensor"}
-    unknown = kwargs.keys() - names
-    if unknown or len(args) > 3:
+    if kwargs.get("copy"):
+        raise RuntimeError(".to() does not accept copy argument: deepcopy the module")
+    given = {k: v for k, v in kwargs.items() if k != "copy"}
+    order = next((f for f in _FORMS if _fits(f, args)), None)
+    if order is None or given.keys() - (_NAMES - set(order[: len(args)])):
         raise TypeError(f"to() received an invalid combination of arguments - got {args, kwargs}")
-    given = dict(kwargs)
-    for value in args:
-        name = _role(value)
-        if name in given:
-            raise TypeError(f"to() received two arguments for {name} - got {args, kwargs}")
-        given[name] = value
+    given |= dict(zip(order, args))
     other = given.pop("tensor", None)
     if isinstance(other, Tensor):
         given = {"device": other.device, "dtype": other.dtype, **given}
@@ -182,19 +179,32 @@ def parse_to(*args: object, **kwargs: object) -> _Target:
     return _Target(where, kind, bool(given.get("non_blocking", False)), form)
 
 
-def _role(value: object) -> str:
-    """Which parameter of `to` a positional argument is for."""
-    if isinstance(value, Tensor):
-        return "tensor"
-    if isinstance(value, dtypes.dtype):
-        return "dtype"
-    if isinstance(value, bool):
-        return "non_blocking"
-    if value is None or isinstance(value, device | str | int):
-        return "device"
-    raise TypeError(
-        f"to() takes a device, a dtype, a tensor and non_blocking; got {type(value).__name__}"
-    )
+_NAMES = {"device", "dtype", "non_blocking", "memory_format", "tensor"}
+# What positional arguments may stand for, in order.
+_FORMS = (
+    ("tensor", "non_blocking"),
+    ("dtype", "non_blocking"),
+    ("device", "dtype", "non_blocking"),
+)
+
+
+def _fits(form: tuple[str, ...], args: tuple[object, ...]) -> bool:
+    if len(args) > len(form):
+        return False
+    if form[0] == "dtype" and args[:1] == (None,):
+        return False
+    return all(_may_be(name, value) for name, value in zip(form, args))
+
+
+def _may_be(name: str, value: object) -> bool:
+    """Whether a positional argument may be for this parameter of `to`."""
+    if name == "tensor":
+        return isinstance(value, Tensor)
+    if name == "non_blocking":
+        return isinstance(value, bool)
+    if name == "dtype":
+        return value is None or isinstance(value, dtypes.dtype)
+    return value is None or (isinstance(value, device | str | int) and value.__class__ is not bool)
 
 
 def _floating_to(dtype: dtypes.dtype) -> Convert:

@@ -264,6 +264,11 @@ class Members:
         names: dict[str, bool] = self.__dict__[BUFFERS]
         return {name for name, persistent in names.items() if not persistent}
 
+    @_non_persistent_buffers_set.deleter
+    def _non_persistent_buffers_set(self) -> None:
+        names: dict[str, bool] = self.__dict__[BUFFERS]
+        names.update(dict.fromkeys(names, True))
+
     def _replace_all(self, kind: str, members: MutableMapping[str, T]) -> None:
         new = dict(members)
         attributes = self.__dict__

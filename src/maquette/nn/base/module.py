@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from maquette.nn.base.conversion import Conversion
-from maquette.nn.base.members import MODULES
+from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
 from maquette.nn.base.pickling import Pickling
 
 T = TypeVar("T", bound="Module")
@@ -35,6 +35,14 @@ class Module(Pickling, Conversion):
     def eval(self: T) -> T:
         """Set evaluation mode, here and below."""
         return self.train(False)
+
+    def _replicate_for_data_parallel(self: T) -> T:
+        """A shallow copy without the parameters, whose values are then set as plain attributes."""
+        replica = self.__new__(type(self))
+        own = {k: v for k, v in vars(self).items() if k not in vars(self)[PARAMETERS]}
+        own |= {kind: dict(own[kind]) for kind in (BUFFERS, MODULES)}
+        vars(replica).update(own | {PARAMETERS: {}, "_is_replica": True})
+        return replica
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
         """Set whether autograd records operations on the parameters, here and below."""

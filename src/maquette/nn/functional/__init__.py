@@ -142,6 +142,12 @@ from maquette.nn.functional.ranking import (
     triplet_margin_with_distance_loss,
 )
 from maquette.nn.functional.resize import (
+    GRID_SAMPLE_INTERPOLATION_MODES as GRID_SAMPLE_INTERPOLATION_MODES,
+)
+from maquette.nn.functional.resize import (
+    GRID_SAMPLE_PADDING_MODES as GRID_SAMPLE_PADDING_MODES,
+)
+from maquette.nn.functional.resize import (
     affine_grid,
     channel_shuffle,
     grid_sample,

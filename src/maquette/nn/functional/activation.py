@@ -84,24 +84,26 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return mq.glu(input, dim)
 
 
-def logsigmoid(input: Tensor) -> Tensor:
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log(sigmoid(x)), without overflow."""
-    return mq.log_sigmoid(input)
+    return mq.log_sigmoid(input) if out is None else mq.log_sigmoid(input, out=out)
 
 
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, approximate: str = "none", *, out: Tensor | None = None) -> Tensor:
     """x * Phi(x); `approximate="tanh"` takes the tanh form (Hendrycks and Gimpel 2016)."""
+    if out is not None:
+        return mq.gelu(input, approximate=approximate, out=out)
     return mq.gelu(input, approximate=approximate)
 
 
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Zero within [-lambd, lambd], x outside."""
-    return mq.hardshrink(input, lambd)
+    return mq.hardshrink(input, lambd) if out is None else mq.hardshrink(input, lambd, out=out)
 
 
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """x moved towards zero by lambd, zero within [-lambd, lambd]."""
-    return mq.softshrink(input, lambd)
+    return mq.softshrink(input, lambd) if out is None else mq.softshrink(input, lambd, out=out)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -114,8 +116,12 @@ def softsign(input: Tensor) -> Tensor:
     return input / (input.abs() + 1)
 
 
-def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+def softplus(
+    input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None
+) -> Tensor:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x > threshold."""
+    if out is not None:
+        return mq.softplus(input, beta, threshold, out=out)
     return mq.softplus(input, beta, threshold)
 
 

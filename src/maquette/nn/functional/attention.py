@@ -372,7 +372,10 @@ def _check_shapes(
     form = f"For {'batched' if ndim == 3 else 'unbatched'} ({ndim}-D) `query`, expected"
     _expect(
         key.dim() == value.dim() == ndim,
-        lambda: f"{form} `key` and `value` to be {ndim}-D but found {key.dim()}-D, {value.dim()}-D",
+        lambda: (
+            f"{form} `key` and `value` to be {ndim}-D but found {key.dim()}-D and {value.dim()}-D "
+            "tensors respectively"
+        ),
     )
     if key_padding_mask is not None:
         _expect(
@@ -385,7 +388,10 @@ def _check_shapes(
     if attn_mask is not None:
         _expect(
             attn_mask.dim() in (2, 3),
-            lambda: f"{form} `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D",
+            lambda: (
+                f"{form} `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor "
+                "instead"
+            ),
         )
         if ndim == 2 and attn_mask.dim() == 3:
             expected: Sequence[int] = (num_heads, query.shape[0], key.shape[0])

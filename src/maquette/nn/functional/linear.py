@@ -6,9 +6,11 @@ padding index, renormalizing touched rows, choosing how bags are laid out.
 
 from __future__ import annotations
 
+import warnings
+
 from maquette.api import functions as mq
 from maquette.autograd import no_grad
-from maquette.core.dtype import dtype
+from maquette.core.dtype import dtype, int64
 from maquette.tensor import Tensor
 
 _BAG_MODES = {"sum": 0, "mean": 1, "max": 2}
@@ -101,6 +103,14 @@ def embedding_bag(
     Raises ValueError for shapes that do not fit, NotImplementedError for weighted samples with a
     mode other than sum.
     """
+    if weight.dtype is int64 and input.is_floating_point():
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage "
+            "`embedding_bag(weight, input, ...)` is deprecated, and should now be "
+            "`embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
+        input, weight = weight, input
     _check_bags(input, weight, per_sample_weights, mode, scale_grad_by_freq, sparse)
     if input.dim() == 2:
         offsets = _row_offsets(input, offsets)

@@ -49,12 +49,9 @@ def linear_cross_entropy(
 
     input: (features) or (batch, features); linear_weight: (classes, *dims, features), where dims
     are those of the loss, which then needs a batch. ignore_index: None stands for -100, or, with
-    probabilities as the target, for none. Raises RuntimeError where the shapes do not go together.
+    probabilities as the target, for none. options: how PyTorch cuts it into chunks to save memory;
+    here they change nothing. Raises RuntimeError where the shapes do not go together.
     """
-    if options is not None:
-        raise NotImplementedError(
-            "linear_cross_entropy: chunks (options=) are not there yet; use options=None"
-        )
     classes = list(linear_weight.shape[:-1])
     _check_linear(input, linear_weight, linear_bias)
     if ignore_index is not None and target.is_floating_point():
@@ -366,7 +363,8 @@ def _warn_if_broadcast(input: Tensor, target: Tensor) -> None:
     if target.shape != input.shape:
         warnings.warn(
             f"Using a target size ({target.shape}) that is different to the input size "
-            f"({input.shape}). This will likely lead to incorrect results due to broadcasting.",
+            f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
             stacklevel=3,
         )
 
@@ -380,6 +378,11 @@ def _aligned(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check_equal_shapes(name: str, input: Tensor, target: Tensor) -> None:
     if target.shape != input.shape:
+        if name == "binary_cross_entropy":
+            raise ValueError(
+                f"Using a target size ({target.shape}) that is different to the input size "
+                f"({input.shape}) is deprecated. Please ensure they have the same size."
+            )
         raise ValueError(
             f"{name}: Target size ({target.shape}) must be the same as input size ({input.shape})"
         )

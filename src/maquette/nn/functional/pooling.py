@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from maquette.api import functions as mq
 from maquette.library.advice import advised
@@ -40,6 +41,8 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The mean of each window over two dimensions; the stride defaults to the window."""
     return mq.avg_pool2d(
@@ -50,6 +53,7 @@ def avg_pool2d(
         ceil_mode,
         count_include_pad,
         divisor_override,
+        **({} if out is None else {"out": out}),
     )
 
 
@@ -61,6 +65,8 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """The mean of each window over three dimensions; the stride defaults to the window."""
     return mq.avg_pool3d(
@@ -71,6 +77,7 @@ def avg_pool3d(
         ceil_mode,
         count_include_pad,
         divisor_override,
+        **({} if out is None else {"out": out}),
     )
 
 
@@ -224,7 +231,13 @@ def _fractional(
                 f"fractional_max_pool{dims}d requires specifying either an output_size or an "
                 f"output_ratio"
             )
-        ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else output_ratio
+        one = isinstance(output_ratio, int | float)
+        ratios: Any = (output_ratio,) * dims if one else output_ratio
+        if len(ratios) != dims:
+            raise ValueError(
+                f"fractional_max_pool{dims}d requires output_ratio to either be a single Int or "
+                f"tuple of Ints. Got {output_ratio}"
+            )
         output_size = [int(n * ratio) for n, ratio in zip(input.shape[-dims:], ratios)]
     if samples is None:
         planes = [1 if input.ndim == dims + 1 else input.shape[0], input.shape[-dims - 1]]

@@ -15,8 +15,8 @@ from maquette.tensor import Tensor
 
 T = TypeVar("T", int, float)
 
-_GRID_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
-_GRID_PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
+GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 # Operators by (mode, number of dimensions, antialias); those that interpolate take align_corners.
 _NEAREST = {
     ("nearest", 3): "upsample_nearest1d",
@@ -35,6 +35,8 @@ _SMOOTH = {
     ("bicubic", 4, True): "_upsample_bicubic2d_aa",
     ("lanczos", 4, True): "_upsample_lanczos2d_aa",
 }
+_MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
+_TAKES = {"linear": 3, "bilinear": 4, "bicubic": 4, "lanczos": 4, "trilinear": 5}
 _AREA = {3: "adaptive_avg_pool1d", 4: "adaptive_avg_pool2d", 5: "adaptive_avg_pool3d"}
 _ANTIALIASED = ("bilinear", "bicubic", "lanczos")
 
@@ -93,15 +95,34 @@ def _check_options(
         raise ValueError("Lanczos mode does not support align_corners=True")
 
 
+_SAID = {"size": "output", "scale_factor": "scale_factor"}
+
+
 def _per_dimension(name: str, value: T | Sequence[T], space: Sequence[int]) -> Sequence[T]:
-    if not isinstance(value, Sequence):
+    if not isinstance(value, Sequence) or isinstance(value, str):
         return [value] * len(space)
     if len(value) != len(space):
+        kind = "output size" if name == "size" else name
         raise ValueError(
-            f"Input and {name} must have the same number of spatial dimensions, but got input "
-            f"with spatial dimensions of {list(space)} and {name} of {value}."
+            f"Input and {_SAID[name]} must have the same number of spatial dimensions, but got "
+            f"input with spatial dimensions of {list(space)} and {kind} of {value}."
         )
+    if name == "size" and not all(_is_whole(n) for n in value):
+        raise TypeError(_not_sizes(value))
     return value
+
+
+def _is_whole(n: object) -> bool:
+    if isinstance(n, Tensor):
+        return not n.is_floating_point()
+    return not isinstance(n, float | str)
+
+
+def _not_sizes(value: Sequence[object]) -> str:
+    return (
+        "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], "
+        f"but got size with types {[type(n) for n in value]}"
+    )
 
 
 def _resample(
@@ -122,10 +143,12 @@ def _resample(
         return op(input, sizes, align_corners, factors)
     if mode == "lanczos" and ndim == 4:
         raise ValueError("Lanczos mode requires antialias=True")
+    takes = _TAKES.get(mode)
+    if takes is not None and ndim in _AREA:
+        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs {takes}D input")
     raise NotImplementedError(
-        f"interpolate: mode {mode!r} does not take a {ndim}D input (batch, channels, *space). "
-        "3D takes linear, 4D bilinear, bicubic and lanczos, 5D trilinear; nearest, nearest-exact "
-        "and area take all of them."
+        f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: "
+        f"{_MODES} (got {mode})"
     )
 
 
@@ -172,19 +195,22 @@ def grid_sample(
     align_corners: bool | None = None,
 ) -> Tensor:
     """Sample an image at the points of `grid`, whose coordinates run from -1 to 1."""
-    for name, value, known in (
-        ("mode", mode, _GRID_MODES),
-        ("padding_mode", padding_mode, _GRID_PADDINGS),
+    for name, value, known, words in (
+        ("mode", mode, GRID_SAMPLE_INTERPOLATION_MODES, "'bilinear', 'nearest' or 'bicubic'"),
+        (
+            "padding_mode",
+            padding_mode,
+            GRID_SAMPLE_PADDING_MODES,
+            "'zeros', 'border', or 'reflection'",
+        ),
     ):
         if value not in known:
             raise ValueError(
-                f"nn.functional.grid_sample(): expected {name} to be one of {', '.join(known)}; "
-                f"but got: '{value}'"
+                f"nn.functional.grid_sample(): expected {name} to be {words}, but got: '{value}'"
             )
     align_corners = _default_align_corners(align_corners)
-    return mq.grid_sampler(
-        input, grid, _GRID_MODES[mode], _GRID_PADDINGS[padding_mode], align_corners
-    )
+    how, outside = GRID_SAMPLE_INTERPOLATION_MODES[mode], GRID_SAMPLE_PADDING_MODES[padding_mode]
+    return mq.grid_sampler(input, grid, how, outside, align_corners)
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
@@ -204,6 +230,13 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    if align_corners and min(size[2:]) == 1:
+        warnings.warn(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
+            "align_corners=True: their one point is the middle. "
+            "See the documentation of affine_grid for details.",
+            stacklevel=2,
+        )
     return mq.affine_grid_generator(theta, list(size), align_corners)
 
 

@@ -50,6 +50,7 @@ from maquette.nn.modules.conv import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from maquette.nn.modules.cross_map import CrossMapLRN2d
 from maquette.nn.modules.distance import CosineSimilarity, PairwiseDistance
 from maquette.nn.modules.dropout import (
     AlphaDropout,
@@ -85,6 +86,8 @@ from maquette.nn.modules.loss import (
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    LinearCrossEntropyLoss,
+    LinearCrossEntropyOptions,
     MSELoss,
     MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
@@ -176,7 +179,9 @@ __all__ = [
     "SoftMarginLoss", "MultiLabelMarginLoss", "NLLLoss", "CrossEntropyLoss", "BCELoss",
     "BCEWithLogitsLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "KLDivLoss",
     "SmoothL1Loss", "HuberLoss", "PoissonNLLLoss", "GaussianNLLLoss", "CTCLoss", "LayerNorm",
-    "RMSNorm", "GroupNorm", "LocalResponseNorm", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
+    "RMSNorm", "GroupNorm", "LocalResponseNorm", "CrossMapLRN2d",
+    "LinearCrossEntropyLoss", "LinearCrossEntropyOptions",
+    "ConstantPad1d", "ConstantPad2d", "ConstantPad3d",
     "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
     "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "CircularPad1d", "CircularPad2d",
     "CircularPad3d", "ParameterList", "ParameterDict", "PixelShuffle", "PixelUnshuffle",

@@ -88,7 +88,18 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             )
         # All clusters for all samples: which are needed depends on data; fake tensors have none.
         log_probabilities = self.log_prob(input)
-        output = log_probabilities.gather(1, target.unsqueeze(1)).squeeze(1)
+        try:
+            output = log_probabilities.gather(1, target.unsqueeze(1)).squeeze(1)
+        except (IndexError, RuntimeError) as error:
+            if target.is_meta or not target.numel():
+                raise
+            least, most = int(target.min()), int(target.max())
+            if 0 <= least and most < self.n_classes:
+                raise
+            raise RuntimeError(
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range "
+                f"[{least}, {most}] were found. "
+            ) from error
         loss = (-output).mean()
         return ASMoutput(output if batched else output.squeeze(0), loss)
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar, overload
 from maquette.nn.base import Module
 from maquette.nn.base.members import MODULES
 from maquette.nn.base.module import indented, parenthesized
-from maquette.tensor import Tensor
 
 T = TypeVar("T", bound="_Indexed")
 
@@ -244,7 +243,7 @@ def pairs_of(kind: str, entries: Any) -> list[tuple[str, Any]]:
     """The entries of a mapping or an iterable of pairs; TypeError or ValueError for others."""
     if isinstance(entries, Mapping | ModuleDict) or hasattr(entries, "items"):
         return list(entries.items())
-    if not isinstance(entries, Iterable) or isinstance(entries, Tensor):
+    if not isinstance(entries, Iterable):
         raise TypeError(
             f"{kind}.update should be called with an iterable of key/value pairs, but got "
             f"{type(entries).__name__}"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
+from maquette.core.device import device as Device  # arguments have the name
+from maquette.core.dtype import dtype as Dtype
 from maquette.nn import functional as F
 from maquette.nn.base import Module
 from maquette.nn.functional._reduction import reduction_name
+from maquette.nn.modules._construct import described
+from maquette.nn.modules.linear import Linear
 from maquette.tensor import Tensor
 
 
@@ -123,6 +129,77 @@ class CrossEntropyLoss(_WeightedLoss):
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
         )
+
+
+@dataclass
+class LinearCrossEntropyOptions:
+    """Options of PyTorch's chunked `linear_cross_entropy`, which saves memory and gives the same.
+
+    Different from PyTorch: they change nothing, the logits are computed whole.
+    """
+
+    allow_retain_graph: bool = False
+    batch_chunk_size: int | None = None
+    chunking_method: str | None = "auto"
+    acc_policy: str = "auto"
+    acc_dtype: Dtype | None = None
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """Cross entropy of a linear layer's outputs with classes or probabilities.
+
+    in_features: of the layer's input; num_classes; out_features: further dimensions of the loss.
+    options: see `nn.functional.linear_cross_entropy`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Device | str | None = None,
+        dtype: Dtype | None = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ) -> None:
+        super().__init__(weight, reduction=reduction)
+        self.in_features = in_features
+        self.num_classes = num_classes
+        self.out_features = tuple(out_features)
+        self.bias = bias
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.options = options
+        rows = num_classes * math.prod(self.out_features)
+        self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The loss, reduced."""
+        classes = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*classes, self.in_features),
+            target,
+            linear_bias=None if bias is None else bias.reshape(classes),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        """The sizes and the options."""
+        return described(
+            self, "in_features", "num_classes", "out_features", "bias", "reduction",
+            "ignore_index", "label_smoothing", "options",
+        )  # fmt: skip
 
 
 class BCELoss(_WeightedLoss):

@@ -64,6 +64,44 @@ class SpectralNormStateDictHook:
         local_metadata.setdefault("spectral_norm", {})[f"{self.fn.name}.version"] = 1
 
 
+class SpectralNormLoadStateDictPreHook:
+    """Makes `weight_v` for a state dict of before there was one, from what it holds instead."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        *rest: object,
+    ) -> None:
+        version = local_metadata.get("spectral_norm", {}).get(f"{self.fn.name}.version")
+        key = f"{prefix}{self.fn.name}"
+        if version is not None and version >= 1:
+            return
+        parts = [f"{key}_orig", f"{key}_u", f"{key}_v"]
+        if version is None and key not in state_dict and all(p in state_dict for p in parts):
+            return  # only the version was lost
+        missing = [k for k in (f"{key}_orig", key, f"{key}_u") if k not in state_dict]
+        if missing:
+            missing_keys += missing if strict else []
+            return
+        with no_grad():
+            original, u = state_dict[f"{key}_orig"], state_dict[f"{key}_u"]
+            length = (original / state_dict.pop(key)).mean()
+            state_dict[f"{key}_v"] = _solved(matrix_of(original, self.fn.dim), u, length)
+
+
+def _solved(matrix: Tensor, u: Tensor, length: Tensor) -> Tensor:
+    """The v with ``u = matrix @ v`` as nearly as can be, and ``u @ matrix @ v`` the length."""
+    v = mq.linalg_pinv(matrix.t() @ matrix) @ (matrix.t() @ u)
+    return v * (length / mq.dot(u, mq.mv(matrix, v)))
+
+
 def spectral_norm(
     module: T,
     name: str = "weight",
@@ -99,6 +137,7 @@ def spectral_norm(
     module.register_buffer(f"{name}_v", v)
     module.register_forward_pre_hook(hook)
     module._register_state_dict_hook(SpectralNormStateDictHook(hook))
+    module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(hook))
     return module
 
 

@@ -16,6 +16,12 @@ from maquette.tensor import Tensor
 Rates = list[Any]  # numbers or tensors; arithmetic with floats gives the same kind again
 
 
+_DETAILS = (
+    "See more details at "
+    "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+)
+
+
 class LRScheduler:
     """Sets the learning rates of an optimizer, epoch by epoch; `step()` after each.
 
@@ -41,6 +47,7 @@ class LRScheduler:
         self.base_lrs: Rates = [copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         vars(optimizer).setdefault("_opt_called", False)
+        vars(optimizer).setdefault("_step_at_first", vars(optimizer).get("step"))
         self._initial_step()
 
     def _initial_step(self) -> None:
@@ -54,16 +61,27 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Write the rates of the next epoch; giving one is deprecated."""
-        if self._step_count == 1 and not vars(self.optimizer).get("_opt_called"):
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
-                "value of the schedule is skipped. Call `optimizer.step()` first.",
-                stacklevel=2,
-            )
+        if self._step_count == 1:
+            self._warn_of_order()
         self._step_count += 1
         if epoch is not None:
             warn_epoch_given()
         self._update_lr(epoch)
+
+    def _warn_of_order(self) -> None:
+        known = vars(self.optimizer)
+        if known.get("step") is not known.get("_step_at_first"):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
+                f"initialization. Call it before `lr_scheduler.step()`. {_DETAILS}",
+                stacklevel=3,
+            )
+        elif not known.get("_opt_called"):
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
+                f"value of the schedule is skipped. Call `optimizer.step()` first. {_DETAILS}",
+                stacklevel=3,
+            )
 
     def _update_lr(self, epoch: int | None = None) -> None:
         closed_form = getattr(self, "_get_closed_form_lr", None)

@@ -28,6 +28,7 @@ def _distributions(**families: str) -> dict[str, str]:
 
 
 PACKAGES = {
+    "_C._nn": "maquette.torch._nn_functions",
     "_C._functorch": "maquette.torch._functorch.levels",
     "_decomp": "maquette.fx.decompositions",
     "_dynamo.source": "maquette.symbolic.sources",

@@ -78,6 +78,22 @@ relu = unary(
 relu.describe("Each element, but zero where it is negative.")
 relu.derivative(self=lambda grad, result: threshold_backward(grad, result, 0))
 
+# PyTorch's kernel does both in one pass; the result is the same.
+_SUMMED = (("Tensor", "*, "), ("Scalar", ""))
+for _other, _star in _SUMMED:
+    _rest = f"{_other} other, {_star}Scalar alpha=1) -> Tensor"
+    define(f"aten::_add_relu.{_other}(Tensor self, {_rest}").composite(
+        lambda self, other, alpha: relu(self.add(other, alpha=alpha))
+    )
+    define(f"aten::_add_relu_.{_other}(Tensor(a!) self, {_rest}(a!)", tags=[Tag.inplace]).composite(
+        lambda self, other, alpha: self.add_(other, alpha=alpha).relu_()
+    )
+define(
+    "aten::_add_relu.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) "
+    "-> Tensor(a!)",
+    tags=[Tag.out],
+).composite(lambda self, other, alpha, out: aten.add.out(self, other, alpha=alpha, out=out).relu_())
+
 threshold = define(
     "aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
     tags=POINTWISE,

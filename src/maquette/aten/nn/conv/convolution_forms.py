@@ -191,3 +191,44 @@ conv_transpose2d.autocast("lower")
 conv_transpose3d = _transposed_form(3)
 conv_transpose3d.describe("The transpose of `conv3d`, with `weight` [C, out / groups, kD, kH, kW].")
 conv_transpose3d.autocast("lower")
+
+
+def _slow_forms(name: str, dims: int, *, dilated: bool = False, transposed: bool = False) -> None:
+    """A convolution under the name of one of PyTorch's kernels: the kernel's size is asked for."""
+    ones, zeros = [1] * dims, [0] * dims
+    after = f", SymInt[{dims}] output_padding={zeros}" if transposed else ""
+    after += f", SymInt[{dims}] dilation={ones}" if dilated or transposed else ""
+    page = define(
+        f"aten::{name}(Tensor self, Tensor weight, SymInt[{dims}] kernel_size, Tensor? bias=None, "
+        f"SymInt[{dims}] stride={ones}, SymInt[{dims}] padding={zeros}{after}) -> Tensor"
+    )
+
+    @page.composite
+    def slow_convolution(
+        self: Tensor,
+        weight: Tensor,
+        kernel_size: Ints,
+        bias: Tensor | None,
+        stride: Ints,
+        padding: Ints,
+        *rest: Ints,
+    ) -> Tensor:
+        check(
+            list(weight.shape[2:]) == list(kernel_size),
+            lambda: f"{name}: expected a weight of kernel_size {kernel_size}, got {weight.meta}",
+        )
+        output_padding = rest[0] if transposed else [0] * dims
+        dilation = rest[-1] if rest else [1] * dims
+        batched = _batched(name, dims, self)
+        out = convolution(
+            batched, weight, bias, stride, padding, dilation, transposed, output_padding, 1
+        )
+        return out if batched is self else out.squeeze(0)
+
+
+_slow_forms("thnn_conv2d", 2)
+_slow_forms("slow_conv3d", 3)
+_slow_forms("slow_conv_dilated2d", 2, dilated=True)
+_slow_forms("slow_conv_dilated3d", 3, dilated=True)
+_slow_forms("slow_conv_transpose2d", 2, transposed=True)
+_slow_forms("slow_conv_transpose3d", 3, transposed=True)

@@ -121,7 +121,16 @@ def col2im_shape(
     )
     places = _places(output_size, kernel, dilation, padding, stride)
     check(
-        self.shape[-1] == prod(places) and all(expect_true(n >= 1) for n in places),
+        all(expect_true(n >= 1) for n in places),
+        lambda: (
+            f"Given output_size={tuple(output_size)}, kernel_size={tuple(kernel)}, "
+            f"dilation={tuple(dilation)}, padding={tuple(padding)}, stride={tuple(stride)}, "
+            f"calculated shape of the array of sliding blocks as ({places[0]}, {places[1]}), which "
+            "is too small (non-positive)"
+        ),
+    )
+    check(
+        self.shape[-1] == prod(places),
         lambda: (
             f"Given output_size={tuple(output_size)}, kernel_size={tuple(kernel)}, "
             f"dilation={tuple(dilation)}, padding={tuple(padding)}, stride={tuple(stride)}, "

@@ -34,6 +34,7 @@ from maquette.aten.nn.norm.moments import (
 from maquette.autograd.formulas import naming
 from maquette.core.dtype import uint8
 from maquette.core.errors import check
+from maquette.core.layout import channels_last, channels_last_3d, contiguous_format, memory_format
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, OperatorPage, define
@@ -99,7 +100,16 @@ def batch_norm_metas(
     )
     kind = parameter_dtype(input, tuple(parameters.values()))
     stats = input.fresh((channels if training else 0,), kind)
-    return input.like(memory_format=input.suggested_format), stats, stats
+    wanted = contiguous_format if input.is_contiguous else _format(input)
+    return input.like(memory_format=wanted), stats, stats
+
+
+def _format(input: TensorMeta) -> memory_format:
+    """Channels-last where the input is, even if only sizes of 1 make it so; else as suggested."""
+    for last in (channels_last, channels_last_3d):
+        if not input.is_contiguous and input.is_contiguous_in(last):
+            return last
+    return input.suggested_format
 
 
 def _axes(x: Array) -> tuple[int, ...]:
@@ -349,7 +359,7 @@ def _backward_metas(
     kind = given[0].dtype if given else input.dtype
     vector = input.fresh((input.shape[1],), kind)
     return (
-        input.like(memory_format=input.suggested_format) if output_mask[0] else None,
+        input.like(memory_format=_format(input)) if output_mask[0] else None,
         vector if output_mask[1] else None,
         vector if output_mask[2] else None,
     )

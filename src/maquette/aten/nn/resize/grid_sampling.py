@@ -366,6 +366,19 @@ def _tangent(page: OperatorPage, backward: OperatorPage) -> None:
         return moved + by_grid
 
 
+_SAMPLING = "int interpolation_mode, int padding_mode, bool align_corners"
+define(
+    f"aten::_grid_sampler_2d_cpu_fallback(Tensor input, Tensor grid, {_SAMPLING}) -> Tensor"
+).composite(lambda input, grid, *options: grid_sampler_2d(input, grid, *options))
+define(
+    "aten::_grid_sampler_2d_cpu_fallback_backward(Tensor grad_output, Tensor input, Tensor grid, "
+    f"{_SAMPLING}) -> (Tensor, Tensor)"
+).composite(
+    lambda grad_output, input, grid, *options: grid_sampler_2d_backward(
+        grad_output, input, grid, *options, [True, True]
+    )
+)
+
 _tangent(grid_sampler_2d, grid_sampler_2d_backward)
 _tangent(grid_sampler_3d, grid_sampler_3d_backward)
 
@@ -383,6 +396,13 @@ grid_sampler.autocast(cpu="float32", cuda="promote")
 def grid_sampler_composite(
     input: Tensor, grid: Tensor, interpolation: int, padding: int, align: bool
 ) -> object:
+    check(
+        grid.ndim > 0 and input.ndim > 2 and grid.shape[-1] == input.ndim - 2,
+        lambda: (
+            f"grid_sampler(): expected grid to have size {input.ndim - 2} in last dimension, but "
+            f"got grid with sizes {list(grid.shape)}"
+        ),
+    )
     check(
         input.ndim in (4, 5) and input.ndim == grid.ndim,
         lambda: (

@@ -96,7 +96,8 @@ class _FractionalMaxPoolNd(Module):
 
 
 def _ratios(output_ratio: Ratios, dims: int) -> tuple[float, ...]:
-    ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else tuple(output_ratio)
+    one = isinstance(output_ratio, int | float)
+    ratios: tuple[float, ...] = (output_ratio,) * dims if one else tuple(output_ratio)  # type: ignore[arg-type, assignment]  # as asked
     if not all(0 < ratio < 1 for ratio in ratios):
         raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
     return ratios
