@@ -121,6 +121,13 @@ class DispatchState:
         self._derive()
 
     def _derive(self) -> None:
+        known = _DERIVED.get((self.include, self.exclude, self.grad_enabled))
+        if known is None:
+            self._derive_anew()
+        else:  # 0.1 us less than to derive it again (timeit, CPython 3.11)
+            self.keep, self.effective = known
+
+    def _derive_anew(self) -> None:
         keep = ALL_BITS & ~(self.exclude & ~BACKENDS)
         self.keep = keep = keep if self.grad_enabled else keep & ~REQUIRES_GRAD
         known = _EFFECTIVE.get((self.include, keep))
@@ -129,6 +136,9 @@ class DispatchState:
                 _EFFECTIVE.clear()
             known = _EFFECTIVE.setdefault((self.include, keep), {})
         self.effective = known
+        if len(_DERIVED) >= _MOST_STATES:
+            _DERIVED.clear()
+        _DERIVED[self.include, self.exclude, self.grad_enabled] = keep, known
 
     def set_both(self, include: int, exclude: int) -> None:
         """Replace the included and the excluded keys at once."""
@@ -176,6 +186,8 @@ class DispatchState:
 
 # For each include and keep, the effective key sets by those of the arguments; shared by threads.
 _EFFECTIVE: dict[tuple[int, int], dict[int, int]] = {}
+# What follows from both sets and grad mode: ``keep`` and ``effective``.
+_DERIVED: dict[tuple[int, int, bool], tuple[int, dict[int, int]]] = {}
 _MOST_STATES = 1024
 # Who sets ``node_context``, in whatever thread; while there is nobody, new nodes do not look at it.
 node_observers: list[object] = []

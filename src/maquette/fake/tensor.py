@@ -19,7 +19,7 @@ from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, fake_keys_for
 from maquette.tensor.nested_ints import nested_int_of, nested_size
-from maquette.tensor.storage import UntypedStorage
+from maquette.tensor.storage import UntypedStorage, new_storage
 from maquette.tensor.tensor import Tensor, without_data
 
 if TYPE_CHECKING:
@@ -162,10 +162,10 @@ def make_fake(
 
 def fresh_fake(mode: FakeTensorMode, meta: TensorMeta) -> FakeTensor:
     """A new fake with a storage of its own."""
-    keys = fake_keys_for(meta)
+    keys = meta.fake_keys or fake_keys_for(meta)
     if tls.st.inference:
         keys &= INFERENCE_MASK
-    return make_fake(mode, meta, UntypedStorage(meta.storage_bytes, meta.device), keys)
+    return make_fake(mode, meta, new_storage(meta.storage_bytes, meta.device), keys)
 
 
 def fake_view(source: Tensor, meta: TensorMeta) -> FakeTensor:

@@ -41,6 +41,9 @@ class Namespace:
             known = self._named.get(id(obj))
             if known is not None:
                 return known
+        elif candidate in self._used and candidate in self._last and not candidate[-1].isdigit():
+            # Given before, as most names of a trace are: what follows would come to the same.
+            return self._numbered(candidate)
         name = self._free(self._clean(candidate), obj)
         self._used.add(name)
         if obj is not None:
@@ -62,14 +65,17 @@ class Namespace:
             return name
         numbered = _NUMBERED.match(name) if name[-1].isdigit() else None
         base = name if numbered is None else numbered[1]
-        number = self._last.get(base, 0)
-        if numbered is not None:
-            number = max(number, int(numbered[2]))
+        return self._numbered(base, 0 if numbered is None else int(numbered[2]))
+
+    def _numbered(self, base: str, least: int = 0) -> str:
+        """The next free name with a number after ``base``, larger than ``least``; used now."""
+        number = max(self._last.get(base, 0), least)
         while True:
             number += 1
             name = f"{base}_{number}"
             if name not in self._used:
                 self._last[base] = number
+                self._used.add(name)
                 return name
 
     def associate_name_with_obj(self, name: str, obj: object) -> None:

@@ -26,27 +26,31 @@ class TensorMetadata(NamedTuple):
     qparams: dict[str, Any]
 
 
-_known: dict[tuple[TensorMeta, bool], TensorMetadata] = {}
+Known = dict[tuple[TensorMeta, bool], TensorMetadata]
+_known: Known = {}
 _MOST = 65536
+_FORMATS = (contiguous_format, channels_last, channels_last_3d)
 
 
-def tensor_metadata(t: Tensor) -> TensorMetadata:
-    """The `TensorMetadata` of a tensor."""
+def tensor_metadata(t: Tensor, of_trace: Known | None = None) -> TensorMetadata:
+    """The `TensorMetadata` of a tensor.
+
+    of_trace: where those of symbolic metas are remembered, which belong to an environment.
+    """
     key = (t.meta, bool(t._keys & REQUIRES_GRAD))
+    known = _known
     if t.meta.is_symbolic:
-        return _made(*key, formats=())  # to compare symbols would guard
-    found = _known.get(key)
+        known = {} if of_trace is None else of_trace
+    found = known.get(key)
     if found is None:
-        if len(_known) >= _MOST:
-            _known.clear()
-        found = _known[key] = _made(*key)
+        if len(known) >= _MOST:
+            known.clear()
+        # To compare symbols would guard.
+        found = known[key] = _made(*key, formats=() if t.meta.is_symbolic else _FORMATS)
     return found
 
 
 _extract_tensor_metadata = tensor_metadata
-
-
-_FORMATS = (contiguous_format, channels_last, channels_last_3d)
 
 
 def _made(

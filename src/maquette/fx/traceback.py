@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,11 +81,14 @@ def get_current_meta() -> dict[str, Any]:
     return _state.meta
 
 
-def inherited_meta() -> dict[str, Any]:
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def inherited_meta() -> Mapping[str, Any]:
     """What a new node takes over now."""
     meta = _state.meta
     if not meta or (not _state.preserve and "custom" not in meta):
-        return {}
+        return _NOTHING
     return {key: _state.meta[key] for key in _COPIED if key in _state.meta}
 
 

