@@ -3,6 +3,7 @@
 import pytest
 
 import maquette as mq
+from maquette.core.warned import Always
 from maquette.transforms import grad, grad_and_value, jacrev, vjp
 
 
@@ -12,6 +13,11 @@ def test_T70_levels_isolate_perturbations():
 
 def test_T70_grad_of_grad():
     assert grad(grad(lambda x: x**3))(mq.tensor(2.0)) == 12
+
+
+def test_T70_grad_does_not_warn_of_the_cycle_that_backward_makes(monkeypatch):
+    monkeypatch.setattr(Always, "on", True)  # not only the first time
+    assert grad(lambda x: x * x)(mq.tensor(3.0)) == 6  # a warning is an error here
 
 
 def test_T70_no_grad_inside_counts_and_outside_does_not():

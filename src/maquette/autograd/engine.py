@@ -154,6 +154,7 @@ class Run:
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
         "create_graph", "found", "needed", "node", "number", "order", "overriding", "retain_graph",
+        "whole",
     )  # fmt: skip
 
     def __init__(
@@ -178,6 +179,7 @@ class Run:
         for slot, (node, number) in enumerate(wanted or ()):
             self.captures.setdefault(node, []).append((number, slot))
         self.found: list[Grad] = [None] * len(wanted or ())
+        self.whole = self._whole()
         # For each leaf, how many edges to it are still to be handed a gradient or passed by.
         self.arrivals: dict[Node, int] = {}
         self.order = self._reached(roots)
@@ -209,6 +211,21 @@ class Run:
         order.sort(key=_by_sequence, reverse=True)
         return order
 
+    def _whole(self) -> set[Node] | None:
+        """The nodes whose every gradient is needed; None where all nodes are such."""
+        needed, captures = self.needed, self.captures
+        if needed is None:
+            return None
+        whole: set[Node] = set()
+        for node in needed:
+            if node not in captures:
+                for target in node.links[::3]:
+                    if target is not None and target not in needed and target not in captures:
+                        break
+                else:
+                    whole.add(node)
+        return whole
+
     def will_run(self, node: Node) -> bool:
         """Whether the run comes by a node."""
         if node.__class__ is AccumulateGrad:
@@ -232,11 +249,11 @@ class Run:
         """Run nodes in this order; also for a node that stands for several others."""
         st = tls.st
         buffers, complete = self.buffers, self.complete
-        careful = self.needed is not None or self.anomaly
+        anomaly, whole = self.anomaly, self.whole
         for node in nodes:
             st.node_context = node.context
             self.node = node
-            if careful or node.hooks or not node.steps:
+            if anomaly or node.hooks or not node.steps or (whole is not None and node not in whole):
                 self._run(node)
             else:
                 # No name here: the step alone decides how long a gradient lives.
@@ -496,18 +513,20 @@ def _needed(roots: Sequence[Edge], wanted: Sequence[Edge]) -> set[Node]:
     """The nodes to run: those with a path to a wanted node that still leads below it."""
     goals = {node for node, _ in wanted}
     order: list[Node] = []
-    seen: set[Node] = set()
+    seen: set[Node | None] = {None}
     stack = [node for node, _ in roots]
     while stack:
         node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        order.append(node)
-        stack += [e[0] for e in node.edges if e is not None]
+        if node not in seen:
+            seen.add(node)
+            if node.links:  # else it leads nowhere, as accumulators do
+                order.append(node)
+                stack += node.links[::3]
     needed: set[Node] = set()
-    # An edge leads to a node made earlier, but for accumulators, which lead nowhere.
-    for node in sorted(order, key=lambda n: -1 if not n.edges else n.sequence):
-        if any(e is not None and (e[0] in goals or e[0] in needed) for e in node.edges):
-            needed.add(node)
+    order.sort(key=_by_sequence)  # an edge leads to a node made earlier
+    for node in order:
+        for target in node.links[::3]:
+            if target in goals or target in needed:
+                needed.add(node)
+                break
     return needed

@@ -69,20 +69,38 @@ class _FlatStep:
     out_spec: TreeSpec
 
     def __init__(self, function: Function, carry: TreeSpec, count: int, row: TreeSpec) -> None:
-        self.function = pure("scan", "combine_fn", function)
+        self.function = function
         self.carry = carry
         self.count = count
         self.row = row
+        self.lone = carry == row == _LEAF  # whether it carries one tensor and takes one
         self.metas: list[TensorMeta] | None = None
 
     def __call__(self, *given: Any) -> list[Any]:
+        if self.metas is not None and self.lone and len(given) == 2:
+            return self._of_two(*given)
         count = self.count
         state, row = _tree(given[:count], self.carry), _tree(given[count:], self.row)
-        new, out = _pair(self.function(state, row))
+        first = self.metas is None
+        function = pure("scan", "combine_fn", self.function) if first else self.function
+        return self._flat(given[:count], function(state, row))
+
+    def _of_two(self, state: Any, row: Any) -> list[Any]:
+        """The common later step, with nothing to flatten: 2 us of 5 us less (timeit)."""
+        result = self.function(state, row)
+        if result.__class__ is tuple and len(result) == 2:
+            new, out = result
+            if isinstance(new, Tensor) and isinstance(out, Tensor) and [new.meta] == self.metas:
+                return [new, out]
+        return self._flat((state,), result)
+
+    def _flat(self, state: Any, result: Any) -> list[Any]:
+        """The leaves of a step's result, compared with the carry that came."""
+        new, out = _pair(result)
         news, new_spec = ([new], None) if isinstance(new, Tensor) else flattened(new)
         outs, out_spec = ([out], None) if isinstance(out, Tensor) else flattened(out)
         if self.metas is None or [t.meta for t in news] != self.metas:
-            self._check(given[:count], new, news, new_spec)
+            self._check(state, new, news, new_spec)
             self.out_spec = flattened(out)[1] if out_spec is None else out_spec
         return [*news, *outs]
 
@@ -137,9 +155,9 @@ class ScanOp(FunctionalHop):
     def eager(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
         carry, count = list(init), len(init)
         rows = [operators.unbind(x, 0) for x in xs]
-        outs: list[list[Any]] = []
+        outs: list[Any] = []
         for step in zip(*rows):
-            result = list(combine_fn(*carry, *step, *additional_inputs))
+            result = combine_fn(*carry, *step, *additional_inputs)
             carry = result[:count]
             outs.append(result[count:])
         return [*carry, *[operators.stack(list(each)) for each in zip(*outs)]]
