@@ -17,7 +17,7 @@ from maquette.core.layout import (
     preserve_format,
 )
 from maquette.core.remembered import remembered
-from maquette.core.symbols import at_least_one, is_known, is_true, plain, sorted_by
+from maquette.core.symbols import at_least_one, intern_key, is_known, is_true, plain, sorted_by
 
 Shape: TypeAlias = tuple[int, ...]
 Strides: TypeAlias = tuple[int, ...]
@@ -172,7 +172,21 @@ def storage_elements(shape: Shape, strides: Strides, offset: int) -> int:
     """
     if any(is_known(size == 0) for size in shape):
         return 0
+    if shape and shape[0].__class__ is not int and _is_row_major(shape, strides):
+        return offset + shape[0] * strides[0]  # one symbolic product, where the sum takes seven
     return offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+
+
+def _is_row_major(shape: Shape, strides: Strides) -> bool:
+    """Whether each stride is written as the next one times its size: no symbols are compared."""
+    if strides[-1].__class__ is not int or strides[-1] != 1:
+        return False
+    inner = None  # a product by 1 would be a symbolic one
+    for size, stride in zip(reversed(shape[1:]), reversed(strides[:-1])):
+        inner = size if inner is None else inner * size
+        if intern_key(stride) != intern_key(inner):
+            return False
+    return True
 
 
 def stride_order(shape: Shape, operands: Sequence[Strides]) -> list[int]:

@@ -62,8 +62,9 @@ class Outcome:
             self.device = value.device
             # NumPy has no complex32: only fake and meta tensors have such a meta.
             self.np = None if value.dtype is complex32 else value.dtype.numpy
-            strides = tuple([s * value.itemsize for s in value.strides])
-            self.byte_strides = None if _begins_later(value) else strides
+            self.byte_strides = None
+            if not (value.is_symbolic or _begins_later(value)):  # else no array of its own fits
+                self.byte_strides = tuple([s * value.itemsize for s in value.strides])
 
 
 def _begins_later(meta: TensorMeta) -> bool:
