@@ -117,6 +117,48 @@ def test_while_loop(body, count):
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-9)
 
 
+@settings(few, max_examples=2)  # PyTorch compiles each body, which takes long
+@given(body=bodies(["x", "y"]), other=bodies(["x"]))
+def test_map(body, other):
+    def program(T, H, x, w):
+        def each(row, y):
+            first = evaluated(T, body, {"x": row["r"], "y": y, "w": w}).tanh()
+            second = evaluated(T, other, {"x": row["r"], "w": w}).sin()
+            return {"a": first + 0 * y, "b": [second + 0 * y]}
+
+        found = H.map(each, {"r": x}, w)
+        return [found["a"], found["b"][0]]
+
+    compared(program)
+
+
+# Associative functions of a pair of (coefficient, value), as of a linear recurrence, and of one.
+def affine(T, a, b):
+    return {"k": a["k"] * b["k"], "v": a["v"] * b["k"] + b["v"]}
+
+
+def smooth_maximum(T, a, b):
+    return {"k": T.logaddexp(a["k"], b["k"]), "v": a["v"] + b["v"]}
+
+
+@few
+@given(
+    body=bodies(["x"]),
+    combine=st.sampled_from([affine, smooth_maximum]),
+    dim=st.integers(0, 1),
+    reverse=st.booleans(),
+)
+def test_associative_scan(body, combine, dim, reverse):
+    def program(T, H, x, w):
+        rows = {"k": evaluated(T, body, {"x": x, "w": w}).tanh() + 0 * x, "v": x.cos()}
+        found = H.associative_scan(
+            lambda a, b: combine(T, a, b), rows, dim, reverse=reverse, combine_mode="generic"
+        )
+        return [found["k"], found["v"]]
+
+    compared(program)
+
+
 def step_drifting(T, c, x):
     return (c + x).float(), x + 1
 
