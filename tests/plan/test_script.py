@@ -4,6 +4,7 @@ import pytest
 
 import maquette as mq
 from maquette import nn, optim
+from maquette.plan.recorder import _short
 from maquette.plan.script import ScriptRecorder, Steady, plan_script
 from maquette.torch.saving.serialization import save, saves_discarded
 
@@ -113,3 +114,7 @@ def test_saves_are_discarded_while_a_script_is_planned(tmp_path) -> None:
     with saves_discarded():
         save({"a": mq.ones(2)}, tmp_path / "model.pt")
     assert not (tmp_path / "model.pt").exists()
+
+
+def test_line_of_an_installed_library_is_told_from_its_package_on() -> None:
+    assert _short("/usr/lib/python3/site-packages/zoo/net.py") == "zoo/net.py"

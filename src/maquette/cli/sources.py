@@ -194,10 +194,14 @@ _LORA = {"alpha": "lora_alpha", "dropout": "lora_dropout", "target": "target_mod
 def adapted(model: Module, options: Mapping[str, object]) -> Module:
     """The model with peft's adapters, which alone are trained.
 
-    options: of its ``LoraConfig``, also by the short names alpha, dropout and target.
+    options: of its ``LoraConfig``, also by the short names alpha, dropout and target, a module's
+    own name or several.
     """
     peft = _library("peft", "--lora")
     given = {_LORA.get(name, name): value for name, value in options.items()}
+    target = given.get("target_modules", "all-linear")
+    if isinstance(target, str) and target != "all-linear":
+        given["target_modules"] = [target]
     try:
         made = peft.get_peft_model(model, peft.LoraConfig(**given))
     except Exception as error:

@@ -483,5 +483,7 @@ def caller_line() -> str:
 
 
 def _short(path: str) -> str:
+    """A path as it is told: of an installed library from its package on, else from here."""
+    _, installed, inner = path.rpartition(f"{os.sep}site-packages{os.sep}")
     relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
+    return inner if installed else path if relative.startswith("..") else relative
