@@ -121,6 +121,22 @@ def test_F41_the_copy_is_static() -> None:
         assert copy.deepcopy(mq.ones(3)).meta.shape == (3,)
 
 
+def test_F63_a_tensor_is_held_to_its_metadata(mode: mq.FakeTensorMode) -> None:
+    check = mq.ops.aten._assert_tensor_metadata
+    x = mode.from_tensor(mq.ones(2))
+    check(x, [2], [1], mq.float32, device="cpu", layout=mq.strided)
+    for wrong, told in (
+        ({"dtype": mq.float64}, r"float64.*float32"),
+        ({"size": [3]}, r"\[3\].*\[2\]"),
+        ({"stride": [2]}, r"\[2\].*\[1\]"),
+        ({"device": "cuda"}, r"cuda:0.*cpu"),
+        ({"layout": mq.sparse_coo}, r"sparse_coo.*strided"),
+    ):
+        # PyTorch raises AssertionError for fakes; ours raise what eager raises (F22).
+        with pytest.raises(RuntimeError, match=told):
+            check(x, **wrong)
+
+
 @pytest.mark.parametrize("kind", [mq.float16, mq.bfloat16])
 def test_F63_statistics_of_halves_are_floats_where_accelerators_keep_them(kind: mq.dtype) -> None:
     for where, wanted in (("cpu", kind), ("cuda", mq.float32), ("meta", mq.float32)):

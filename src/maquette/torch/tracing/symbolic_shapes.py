@@ -7,6 +7,7 @@ questions about them are forwarded as they are.
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -201,3 +202,10 @@ __all__ = [
     "lru_cache", "parallel_and", "parallel_or", "rebind_unbacked", "resolve_unbacked_bindings",
     "safe_expand",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DimConstraints":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # It needs SymPy, which few programs load.
+    return importlib.import_module("maquette.torch.tracing.dim_constraints").DimConstraints
