@@ -300,3 +300,13 @@ def test_batches_of_compressed_matrices_without_elements_are_checked() -> None:
         index, index[:, :0], mq.zeros(2, 0), (2, 2, 4), check_invariants=True
     )
     assert made.to_dense().shape == (2, 2, 4)
+
+
+@pytest.mark.parametrize("layout", [mq.sparse_coo, mq.strided])
+def test_what_a_mask_leaves_out_gets_no_gradient(layout: mq.layout) -> None:
+    x = mq.eye(2) if layout is mq.strided else mq.eye(2).to_sparse()
+    x.requires_grad_()
+    mask = mq.tensor([[0.0, 1.0], [0.0, 1.0]]).to_sparse()
+    x.sparse_mask(mask).to_dense(masked_grad=False).sum().backward()
+    assert x.grad is not None
+    assert x.grad.to_dense().tolist() == [[0, 1], [0, 1]]

@@ -333,10 +333,9 @@ def sparse_mask_kernel(self: Tensor, mask: Tensor) -> Tensor:
 
 @sparse_mask.derivative("self")
 def sparse_mask_gradient(grad: Tensor, mask: Tensor, self_meta: TensorMeta) -> tuple[Tensor]:
-    if self_meta.layout is strided:
-        dense: Tensor = grad.to_dense()
-        return (dense,)
-    return (grad,)
+    # A gradient may reach places that the mask leaves out (`to_dense(masked_grad=False)`).
+    masked: Tensor = grad.sparse_mask(mask)
+    return (masked.to_dense() if self_meta.layout is strided else masked,)
 
 
 @for_coo("_sparse_mask_projection")
