@@ -625,3 +625,20 @@ def test_L73_tensors_select_the_kernel_before_a_device_argument_does(lib, ns):
     lib.impl("f", lambda x, d: x, "CPU")
     x = mq.ones(2)
     assert op_of(ns)(x, "cuda") is x
+
+
+@pytest.mark.parametrize("schema", [3, None, b"f() -> ()", ["f() -> ()"]])
+def test_L12_a_schema_that_is_no_text_is_refused_and_leaves_nothing(lib, schema):
+    library = mq.library
+    calls = [
+        lambda: lib.define(schema),
+        lambda: library.define(f"{lib.ns}::f", schema, lib=lib),
+        lambda: library.define(lib, schema),
+    ]
+    if schema is not None:
+        name = f"{lib.ns}::f"
+        calls.append(lambda: library.custom_op(name, len, mutates_args=(), schema=schema))
+    for call in calls:
+        with pytest.raises(TypeError, match="expected the text of a schema"):
+            call()
+    assert not hasattr(getattr(mq.ops, lib.ns), "f")

@@ -103,6 +103,13 @@ def test_LX16_a_decomposition_equals_its_kernel():
     assert caught("decomposition_differs", "decomposition.values")
 
 
+def test_LX3_conventions_of_calls_are_looked_at():
+    assert caught("leaves_another_default_dtype", "calls.settings")
+    assert caught("result_requires_grad_by_itself", "results.requires grad")
+    assert caught("kernel_has_another_default_than_the_schema", "schema.defaults")
+    assert caught("vmap_writes_its_input", "vmap.values")
+
+
 def test_twins_are_held_to_each_other():
     assert caught("in_place_twin_differs", "twins.in place")
 
@@ -207,7 +214,13 @@ def test_LX5_inputs_and_time_are_bounded(square):
 
 def test_LX12_another_device_is_skipped_with_the_reason_where_there_is_none(square):
     report = opcheck(square, (mq.ones(2),), report=True, properties="calls.devices")
-    assert "device" in report.skipped.get("calls.devices", "device")
+    reason = report.skipped.get("calls.devices")
+    assert reason == "no other device is there" or report.passed["calls.devices"]
+
+
+def test_LX12_a_result_on_cpu_for_cuda_is_found():
+    assert caught("fake_on_a_constant_device", "fake.device follows")
+    assert caught("fake_of_the_second_result_on_cpu", "fake.device follows")
 
 
 # --- reports --------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from maquette.library.fakes import fake_kernels
 from maquette.library.infer_schema import infer_schema
 from maquette.library.library import Library
 from maquette.library.python_kernels import python_kernel
-from maquette.library.registrations import check_tags, find_overload, set_fact, warn_at
+from maquette.library.registrations import check_tags, check_text, find_overload, set_fact, warn_at
 from maquette.library.special_kernels.dispatch_rules import add_dispatch_rule, autocast_kernel
 
 Function = Callable[..., object]
@@ -91,6 +91,7 @@ def custom_op(
         text = schema
         if text is None:
             text = infer_schema(function, mutates_args=written, tags=listed)
+        check_text(text)
         parsed = parse_schema(f"{name}{text}")
         if schema is not None:
             _check_written(parsed, written)

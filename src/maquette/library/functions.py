@@ -32,6 +32,7 @@ from maquette.library.library import Library
 from maquette.library.page import add_formula, register_rule
 from maquette.library.registrations import (
     canonical_name,
+    check_text,
     find_overload,
     set_fact,
     warn_at,
@@ -69,6 +70,7 @@ def define(
             f"define: expected a qualname, a str such as 'ns::name', got {type(qualname).__name__}"
         )
     namespace = _namespace(qualname)
+    check_text(schema)
     text = schema.strip()
     if not text.startswith("(") or "->" not in text:
         raise ValueError(
@@ -79,6 +81,8 @@ def define(
 
 
 def _define_decorator(lib: Library, schema: str, alias_analysis: str) -> Callable[[F], F]:
+    check_text(schema)
+
     def register(function: F) -> F:
         lib.define(schema, alias_analysis)
         lib.impl(schema.partition("(")[0].strip(), function)

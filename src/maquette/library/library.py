@@ -97,6 +97,7 @@ class Library:
         return op
 
     def _qualified_schema(self, schema: str) -> str:
+        registrations.check_text(schema)
         name = schema.partition("(")[0].strip()
         namespace, separator, _ = name.partition("::")
         if not separator:

@@ -50,6 +50,15 @@ def find_overload(qualname: str) -> OpOverload | None:
     return None if packet is None else packet._overloads.get(overload or "default")
 
 
+def check_text(schema: object) -> None:
+    """TypeError for a schema that is no text."""
+    if not isinstance(schema, str):
+        raise TypeError(
+            f"expected the text of a schema, such as '(Tensor x) -> Tensor', got a "
+            f"{type(schema).__name__}: {schema!r}"
+        )
+
+
 def canonical_name(qualname: str) -> str:
     """The name under which an overload is registered: without ``.default``."""
     return qualname.removesuffix(".default")
