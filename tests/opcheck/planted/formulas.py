@@ -247,7 +247,7 @@ def backward_counts_its_calls(p, wrong):
     return _op(p, "(Tensor x) -> Tensor", lambda x: x * x, backward, save(0)), (_grad(p),), {}
 
 
-@defect("P38", "derivative.value", "derivative.subsets", "derivative.linear", "derivative.writes")
+@defect("P38", "derivative.value", "derivative.second", "vmap.gradients", "derivative.writes")
 def setup_keeps_the_last_call_only(p, wrong):
     kept = {}
 

@@ -71,7 +71,7 @@ def seeded_randomness_with_a_generator_of_its_own(p, wrong):
     return p.plain("(Tensor x) -> Tensor", kernel, fake, tags=tags), (p.x(),), {}
 
 
-@defect("P4", "writes.never made", "writes.lost", "twins.functional", "calls.layout")
+@defect("P4", "writes.never made", "traced.static", "functionalize.values")
 def write_is_lost_where_not_contiguous(p, wrong):
     def kernel(x):
         flat = x.contiguous() if wrong else x
