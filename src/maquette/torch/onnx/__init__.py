@@ -14,6 +14,11 @@ from maquette.torch.face import paths
 from maquette.torch.face.absences import Absent
 
 ADVICE = "do this with PyTorch itself"
+ABSENT = (
+    "ExportOptions", "ExportableModule", "InputObserver", "JitScalarType", "ONNXProgram",
+    "ONNXRuntimeOptions", "OnnxExporterError", "OnnxRegistry", "dynamo_export", "export",
+    "export_to_pretty_string", "select_model_mode_for_export",
+)  # fmt: skip
 
 
 class TrainingMode(Enum):
@@ -71,11 +76,9 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
+    if name in ABSENT:
+        return Absent.named("torch.onnx", name, ADVICE)
+    served_by = None if name.startswith("_") else paths.resolve(f"onnx.{name}")
+    if served_by is None:
         raise AttributeError(f"module 'torch.onnx' has no attribute '{name}'")
-    served_by = paths.resolve(f"onnx.{name}")
-    return (
-        importlib.import_module(served_by)
-        if served_by
-        else Absent.named("torch.onnx", name, ADVICE)
-    )
+    return importlib.import_module(served_by)
