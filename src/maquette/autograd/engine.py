@@ -154,7 +154,6 @@ class Run:
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
         "create_graph", "found", "needed", "node", "number", "order", "overriding", "retain_graph",
-        "whole",
     )  # fmt: skip
 
     def __init__(
@@ -179,7 +178,6 @@ class Run:
         for slot, (node, number) in enumerate(wanted or ()):
             self.captures.setdefault(node, []).append((number, slot))
         self.found: list[Grad] = [None] * len(wanted or ())
-        self.whole = self._whole()
         # For each leaf, how many edges to it are still to be handed a gradient or passed by.
         self.arrivals: dict[Node, int] = {}
         self.order = self._reached(roots)
@@ -211,21 +209,6 @@ class Run:
         order.sort(key=_by_sequence, reverse=True)
         return order
 
-    def _whole(self) -> set[Node] | None:
-        """The nodes whose every gradient is needed; None where all nodes are such."""
-        needed, captures = self.needed, self.captures
-        if needed is None:
-            return None
-        whole: set[Node] = set()
-        for node in needed:
-            if node not in captures:
-                for target in node.links[::3]:
-                    if target is not None and target not in needed and target not in captures:
-                        break
-                else:
-                    whole.add(node)
-        return whole
-
     def will_run(self, node: Node) -> bool:
         """Whether the run comes by a node."""
         if node.__class__ is AccumulateGrad:
@@ -249,11 +232,11 @@ class Run:
         """Run nodes in this order; also for a node that stands for several others."""
         st = tls.st
         buffers, complete = self.buffers, self.complete
-        anomaly, whole = self.anomaly, self.whole
+        careful = self.needed is not None or self.anomaly
         for node in nodes:
             st.node_context = node.context
             self.node = node
-            if anomaly or node.hooks or not node.steps or (whole is not None and node not in whole):
+            if careful or node.hooks or not node.steps:
                 self._run(node)
             else:
                 # No name here: the step alone decides how long a gradient lives.
