@@ -25,6 +25,8 @@ PLAN ?= examples/gpt2.py --model 'GPT2(GPT2Config.small())' --args 'batch(8, 102
 TORCH ?= torch==2.13.0
 TORCH_FLAGS ?=
 PYTEST_FLAGS ?= -q
+# On how many cores `make test` runs.
+WORKERS ?= auto
 BENCH_FLAGS ?=
 
 help: ## list the commands
@@ -58,7 +60,7 @@ plan: $(READY) ## plan GPT-2's training step: no data, no accelerator
 	$(VENV)/bin/maquette plan $(PLAN)
 
 test: $(READY) ## run the tests; their results stay in .pytest_results.xml for tools/spec_coverage.py
-	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) --junit-xml=.pytest_results.xml
+	$(VENV)/bin/python -m pytest $(PYTEST_FLAGS) -n $(WORKERS) --junit-xml=.pytest_results.xml
 
 test-all: ## run the tests on each CPython from 3.11 on that is here, in .venv-3.11, .venv-3.12 ...
 	@failed=; while read -r version python; do \

@@ -88,7 +88,6 @@ from maquette.aten.linalg import cholesky as _cholesky  # noqa: F401
 from maquette.aten.linalg import lu as _lu  # noqa: F401
 from maquette.aten.linalg import solving as _solving  # noqa: F401
 from maquette.aten.linalg import householder as _householder  # noqa: F401
-from maquette.aten.nn import grouped_products as _grouped_products  # noqa: F401
 from maquette.aten.indexing import masked_indexing as _masked_indexing  # noqa: F401
 from maquette.aten.linalg import matrix_functions as _matrix_functions  # noqa: F401
 from maquette.aten.nn.resize import padding as _padding  # noqa: F401

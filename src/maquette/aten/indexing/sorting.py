@@ -100,7 +100,7 @@ for _page in (sort, sort_stable):
     _page.derivative("self")(order_grad)
     _page.nondifferentiable(1)
     _page.exact_out()
-    _page.cost(lambda self, *rest: Cost(flops=self.numel * max(self.numel, 1).bit_length()))
+    _page.cost(lambda self, *rest: Cost(flops=self.numel))
 
 argsort = define("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor")
 argsort.describe("The positions that would sort along `dim`: int64, of the shape of `self`.")
@@ -168,7 +168,7 @@ def topk_kernel(
 topk.derivative("self")(order_grad)
 topk.nondifferentiable(1)
 topk.exact_out()
-topk.cost(lambda self, *rest: Cost(flops=self.numel * max(self.numel, 1).bit_length()))
+topk.cost(lambda self, *rest: Cost(flops=self.numel))
 topk.batching(along)
 
 

@@ -202,6 +202,8 @@ def _slow_forms(name: str, dims: int, *, dilated: bool = False, transposed: bool
         f"aten::{name}(Tensor self, Tensor weight, SymInt[{dims}] kernel_size, Tensor? bias=None, "
         f"SymInt[{dims}] stride={ones}, SymInt[{dims}] padding={zeros}{after}) -> Tensor"
     )
+    kind = "conv_transpose" if transposed else "conv"
+    page.describe(f"`{kind}{dims}d` under a kernel's name: kernel_size is `weight`'s last sizes.")
 
     @page.composite
     def slow_convolution(
