@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import gc
 import gzip
 import json
 import pathlib
@@ -17,7 +16,7 @@ import random
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,14 +149,6 @@ def difference(backend: check.Backend, case: Case) -> str | None:
 def shown(case: Case) -> str:
     arguments = json.dumps({"args": case["args"], "kwargs": case["kwargs"]})
     return f"{case['op']} {arguments[:600]}"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_heap() -> Iterator[None]:
-    """A storage that grows looks for the tensors over it among all objects: leave the cases out."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @functools.cache
