@@ -8,6 +8,7 @@ active; so a call that nobody overrides pays nothing for this.
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -109,15 +110,47 @@ class DisableTorchFunctionSubclass:
         _show_modes(st)
 
 
+class _NoModes(list[object]):
+    """The modes where none is to be asked, whatever is active outside."""
+
+
 class DisableTorchFunction(DisableTorchFunctionSubclass):
     """Skip every ``__torch_function__`` for the block, that of modes too."""
 
     def __enter__(self: _Switch) -> _Switch:
         super().__enter__()
         st = tls.st
-        st.function_modes = []
+        st.function_modes = _NoModes()
         _show_modes(st)
         return self
+
+
+class TorchFunctionState(enum.Enum):
+    """Who is asked in a thread: all, modes alone, nobody."""
+
+    ENABLED = 0
+    SUBCLASSES_DISABLED = 1
+    ALL_DISABLED = 2
+
+
+def torch_function_state() -> TorchFunctionState:
+    """Who is asked in this thread."""
+    st = tls.st
+    if st.subclass_functions:
+        return TorchFunctionState.ENABLED
+    alone = isinstance(st.function_modes, _NoModes)
+    return TorchFunctionState.ALL_DISABLED if alone else TorchFunctionState.SUBCLASSES_DISABLED
+
+
+def set_torch_function_state(state: TorchFunctionState) -> None:
+    """Say who is asked in this thread from now on."""
+    st = tls.st
+    st.subclass_functions = state is TorchFunctionState.ENABLED
+    if state is TorchFunctionState.ALL_DISABLED:
+        st.function_modes = _NoModes()
+    elif isinstance(st.function_modes, _NoModes):
+        st.function_modes = []
+    _show_modes(st)
 
 
 class OverridingSwitch:

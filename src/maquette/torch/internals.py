@@ -17,6 +17,11 @@ from maquette.core.device import cpu, device
 from maquette.core.errors import check
 from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import (
+    TorchFunctionState,
+    set_torch_function_state,
+    torch_function_state,
+)
 from maquette.nn import functional
 from maquette.nn.base.conversion import parse_to
 from maquette.tensor.storage import UntypedStorage
@@ -98,6 +103,22 @@ def _current_autograd_node() -> Node | None:
 
 def _set_cached_tensors_enabled(enabled: bool) -> None:
     """Nothing: no tensors are cached for autocast that would have to be told apart."""
+
+
+# --- overriding ------------------------------------------------------------------------------
+
+
+_TorchFunctionState = TorchFunctionState
+
+
+def _get_torch_function_state() -> TorchFunctionState:
+    """Who is asked to override functions in this thread."""
+    return torch_function_state()
+
+
+def _set_torch_function_state(state: TorchFunctionState) -> None:
+    """Say who is asked to override functions in this thread."""
+    set_torch_function_state(state)
 
 
 # --- settings and what threads hold ----------------------------------------------------------
@@ -203,7 +224,10 @@ __all__ = [
     "_WeakTensorRef",
     "_current_autograd_node",
     "_dispatch_key_set",
+    "_TorchFunctionState",
     "_current_graph_task_id",
+    "_get_torch_function_state",
+    "_set_torch_function_state",
     "_data_address",
     "_get_accelerator",
     "_get_tracing_state",
