@@ -126,7 +126,7 @@ def test_map(body, other):
             second = evaluated(T, other, {"x": row["r"], "w": w}).sin()
             return {"a": first + 0 * y, "b": [second + 0 * y]}
 
-        found = H.map(each, {"r": x}, w)
+        found = H.map(each, {"r": x}, w.clone())  # PyTorch refuses what is captured too
         return [found["a"], found["b"][0]]
 
     compared(program)
