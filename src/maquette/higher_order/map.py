@@ -8,7 +8,7 @@ from typing import Any
 from maquette.core.pytree import tree_unflatten
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import Function, FunctionalHop, flattened, same_sizes
-from maquette.higher_order.observed import stepped
+from maquette.higher_order.observed import rows_of, stacked, stepped
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 
@@ -89,12 +89,13 @@ class MapImpl(FunctionalHop):
     def fake(self, f: Function, xs: Any, pos_args: Any) -> Any:
         length = xs[0].shape[0]
 
-        def step(_: list[Any]) -> tuple[list[Any], list[Any]]:
-            return [], f(*[operators.select(x, 0, 0) for x in xs], *pos_args)
+        rows = list(zip(*[rows_of(x, length) for x in xs]))
+
+        def step(_: list[Any], number: int) -> tuple[list[Any], list[Any]]:
+            return [], f(*rows[number], *pos_args)
 
         _, held = stepped(step, [], length)
-        outs = held[-1]
-        return [operators.expand(o, [length, *o.shape]).contiguous() for o in outs]
+        return [stacked(each, length) for each in zip(*held)]
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*[operators.select(x, 0, 0) for x in args[1]], *args[2])

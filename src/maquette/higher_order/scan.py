@@ -17,7 +17,7 @@ from maquette.higher_order.common import (
     paths_of,
     same_sizes,
 )
-from maquette.higher_order.observed import stepped
+from maquette.higher_order.observed import rows_of, stacked, stepped
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 
@@ -165,19 +165,15 @@ class ScanOp(FunctionalHop):
     def fake(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
         length = xs[0].shape[0]
 
-        def step(state: list[Any]) -> tuple[list[Any], list[Any]]:
-            row = [operators.select(x, 0, 0) for x in xs]
-            result = list(combine_fn(*state, *row, *additional_inputs))
+        rows = list(zip(*[rows_of(x, length) for x in xs]))
+
+        def step(state: list[Any], number: int) -> tuple[list[Any], list[Any]]:
+            result = list(combine_fn(*state, *rows[number], *additional_inputs))
             return result[: len(init)], result[len(init) :]
 
         carry, held = stepped(step, list(init), length)
-        outs = held[-1]
         check_same_metadata("init and carry", init, carry, paths_of(carry), self.name())
-        if any(t.requires_grad for t in (*carry, *outs)):  # it has a history
-            stacked = [operators.expand(o, [length, *o.shape]).contiguous() for o in outs]
-        else:
-            stacked = [operators.new_empty(o, [length, *o.shape]) for o in outs]
-        return [*carry, *stacked]
+        return [*carry, *[stacked(each, length) for each in zip(*held)]]
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         _, init, xs, *more = args

@@ -102,7 +102,7 @@ class WhileLoopOp(FunctionalHop):
         carried = tuple(carried_inputs)
         _check_pred(cond_fn(*carried, *additional_inputs))
 
-        def step(state: list[Any]) -> tuple[list[Any], list[Any]]:
+        def step(state: list[Any], number: int) -> tuple[list[Any], list[Any]]:
             new = list(body_fn(*state, *additional_inputs))
             if observers:
                 cond_fn(*new, *additional_inputs)  # asked again after each step

@@ -111,6 +111,8 @@ class Recorder(TorchDispatchMode):
         self._stack: ExitStack | None = None
         self._live: dict[int, None] = {}
         self._started: list[int] = []
+        self._more: dict[int, list[int]] = {}  # what stands for a storage's copies in other steps
+        self._owed: list[tuple[int, int]] = []  # such copies, and of how many steps
         self._peak_is_stale = False
 
     # --- storages --------------------------------------------------------------------
@@ -141,6 +143,35 @@ class Recorder(TorchDispatchMode):
         known.released_by = len(self.operations)
         del self._live[storage_id]
         self._change(storage_id, -known.nbytes)
+        if storage_id in self._more:
+            self._release_copies(storage_id)
+
+    def _copies(self, storage: int, times: int) -> None:
+        """Count a storage ``times`` times: another one stands for those of the other steps."""
+        known, number = self.allocations[storage], -1 - len(self.allocations)
+        nbytes = known.nbytes * (times - 1)
+        self.allocations[number] = Allocation(number, nbytes, known.made_by, known.phase)
+        self._live[number] = None
+        self._started.append(number)
+        self._more.setdefault(storage, []).append(number)
+        self._change(number, nbytes)
+
+    def _release_copies(self, storage: int) -> None:
+        """Backward of a step that stands for several releases its own now, the others' after it."""
+        place = tls.st.node_context
+        times = place.times if self.phase == "backward" and isinstance(place, Place) else 1
+        for number in self._more.pop(storage):
+            if times > 1:
+                self._owed.append((number, times))
+            else:
+                self.released(number)
+
+    def _settle(self, times: int) -> None:
+        """Release what steps owed that stood for more than ``times``, which are over."""
+        owed, self._owed = self._owed, [o for o in self._owed if o[1] <= times]
+        for number, of in owed:
+            if of > times:
+                self.released(number)
 
     def label(self, storage: UntypedStorage, label: str, name: str) -> None:
         """Say what a storage turned out to be; the first word counts."""
@@ -208,6 +239,8 @@ class Recorder(TorchDispatchMode):
         else:
             place = self.here()
             st.node_context = place
+        if self._owed:
+            self._settle(place.times)
         operation = Operation(str(func), self.phase, place, 0)
         result = self._result(func, args, kwargs or {})
         cost = cost_of(func, args, kwargs or {}, result)
@@ -328,7 +361,7 @@ class Recorder(TorchDispatchMode):
             super().__exit__(None, None, None)
 
     @contextmanager
-    def later_steps(self, times: int, first: Sequence[int]) -> Iterator[list[int]]:
+    def middle_steps(self, times: int, first: Sequence[int]) -> Iterator[list[int]]:
         """The block counts as ``times`` steps: what it leaves alive, each leaves again."""
         number = len(self._started)
         before, self._times = self._times, self._times * times
@@ -339,12 +372,16 @@ class Recorder(TorchDispatchMode):
             self._times = before
         once = {new for old, new in zip(first, carried) if old not in self._live}
         for storage in self._started[number:]:
-            if storage in self._live and storage not in once:
-                self.resized(
-                    storage,
-                    self.allocations[storage].nbytes,
-                    self.allocations[storage].nbytes * times,
-                )
+            if times > 1 and storage in self._live and storage not in once:
+                self._copies(storage, times)
+
+    def stands_for(self, storage: int, times: int) -> None:
+        """Count a storage ``times`` times, unless the steps of the loop share it."""
+        known = self.allocations.get(storage)
+        if known is None or storage not in self._live or known.made_by >= len(self.operations):
+            return
+        if self.operations[known.made_by].place.times >= times:
+            self._copies(storage, times)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -419,6 +456,7 @@ class Recorder(TorchDispatchMode):
         try:
             yield
         finally:
+            self._settle(0)
             self.phase = before
 
 
