@@ -14,7 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maquette.autograd.grad_mode import no_grad
@@ -365,11 +365,17 @@ class Recorder(TorchDispatchMode):
         """The block counts as ``times`` steps: what it leaves alive, each leaves again."""
         number = len(self._started)
         before, self._times = self._times, self._times * times
+        st = tls.st
+        place = st.node_context
+        if self.phase == "backward" and isinstance(place, Place):  # a checkpoint's, run again
+            st.node_context = replace(place, times=place.times * times)
         carried: list[int] = []
         try:
             yield carried
         finally:
             self._times = before
+            if self.phase == "backward":
+                st.node_context = place
         once = {new for old, new in zip(first, carried) if old not in self._live}
         for storage in self._started[number:]:
             if times > 1 and storage in self._live and storage not in once:
