@@ -1,16 +1,16 @@
 """What a planner is told of loops and branches that run once on tensors without data.
 
 A loop's body runs three times on fakes: the first step, one that stands for all in the middle, and
-the last, which backward treats otherwise. An observer is told how many stand in the middle and which
-storages the loop goes on carrying. Of two branches it says which one is to be counted. Without an
-observer the body runs once.
+the last, which backward treats otherwise. An observer is told how many steps the middle one stands
+for and which storages the loop goes on carrying. Of two branches it says which one is to be counted.
+Without an observer the body runs once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from maquette.autograd.function import Function
 from maquette.tensor.tensor import Tensor
@@ -72,8 +72,8 @@ def rows_of(x: Tensor, count: int) -> Sequence[Tensor]:
     if not observers:
         return [operators.select(x, 0, 0)]
     if count <= 3:  # each step runs
-        return operators.unbind(x, 0)  # type: ignore[no-any-return]  # a tuple of tensors
-    return _Rows.apply(x, (0, 1, count - 1))  # type: ignore[no-any-return]  # likewise
+        return operators.unbind(x, 0)
+    return cast("tuple[Tensor, ...]", _Rows.apply(x, (0, 1, count - 1)))
 
 
 def stacked(held: Sequence[Tensor], count: int) -> Tensor:
@@ -81,8 +81,8 @@ def stacked(held: Sequence[Tensor], count: int) -> Tensor:
     if not observers:
         return _all_alike(held[-1], count)
     if count <= 3:
-        return operators.stack(list(held))  # type: ignore[no-any-return]  # a tensor
-    return _Stacked.apply(count, *held)  # type: ignore[no-any-return]  # likewise
+        return operators.stack(list(held))
+    return cast(Tensor, _Stacked.apply(count, *held))
 
 
 def _all_alike(row: Tensor, count: int) -> Tensor:
@@ -130,7 +130,7 @@ class _Stacked(Function):
         ctx.count = inputs[0]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None | Tensor, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         return None, *rows_of(grad, ctx.count)
 
     @staticmethod
