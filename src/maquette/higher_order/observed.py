@@ -2,7 +2,7 @@
 
 A loop's body runs three times on fakes: the first step, one that stands for all in the middle, and
 the last, which backward treats otherwise. An observer is told how many steps the middle one stands
-for and which storages the loop goes on carrying. Of two branches it says which one is to be counted.
+for and which storages the loop goes on carrying. Of two branches it says which one is counted.
 Without an observer the body runs once.
 """
 
