@@ -11,6 +11,8 @@ they are never part of this repository. FILE names some of them, relative to FOL
 --packages FOLDER  more packages for both sides, made by ``pip install --target FOLDER expecttest``.
 -k TEXT            only tests whose ``Class.method`` holds the text.
 --without TEXT     leave out tests whose ``Class.method`` holds the text; may be given often.
+--texts            a text that a test writes out inline (a graph's code) is compared with what PyTorch
+                   gives in the same run: files of another version have that version's words.
 --keep FOLDER      keep PyTorch's answers there, by the file's content, and read them next time.
 --timeout S        longest time of one test (30 s).
 --json FILE        all outcomes.
@@ -57,20 +59,25 @@ REPLACEMENTS = (
 
 
 class Outcome(NamedTuple):
-    """What became of one test: passed, skipped, failed, hung, died; and the words it said."""
+    """What became of one test: passed, skipped, failed, hung, died; the words it said; its texts."""
 
     test: str
     result: str
     message: str = ""
+    texts: tuple[str, ...] | list[str] = ()
 
 
 class Side(NamedTuple):
-    """How the tests are run: on ``torch`` or on ``maquette``, by which Python, with what else."""
+    """How the tests are run: on ``torch`` or on ``maquette``, by which Python, with what else.
+
+    texts: whether inline texts are gathered there and compared here; those expected, by test.
+    """
 
     name: str
     python: str
     packages: str
     timeout: float
+    texts: dict[str, list[str]] | None = None
 
 
 # --- one file ------------------------------------------------------------------------
@@ -108,6 +115,7 @@ def _run_process(
         "skip": [outcome.test for outcome in done],
         "timeout": side.timeout,
         "memory_gib": MEMORY_GIB,
+        "texts": side.texts,
     }
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
     with (
@@ -162,7 +170,7 @@ def _follow(
             # The runner stops a slow test itself; one that does not let it is killed here.
             begun, patience = said["begin"], timeout + 10
         else:
-            done.append(Outcome(said["test"], said["result"], said["message"]))
+            done.append(Outcome(said["test"], said["result"], said["message"], said["texts"]))
 
 
 def _read(output: IO[str], lines: queue.Queue[str | None]) -> None:
@@ -179,7 +187,8 @@ def answers_of_torch(side: Side, file: Path, only: str, keep: Path | None) -> li
     """PyTorch's outcomes, from the kept ones where the file has not changed since."""
     if keep is None:
         return run_file(side, file, only)
-    digest = hashlib.sha256(f"{only}\n{adapted(file.read_text(encoding='utf-8'))}".encode())
+    how = only if side.texts is None else f"{only}\ntexts"
+    digest = hashlib.sha256(f"{how}\n{adapted(file.read_text(encoding='utf-8'))}".encode())
     kept = keep / f"{file.stem}-{digest.hexdigest()[:16]}.json"
     if kept.exists():
         return [Outcome(*found) for found in json.loads(kept.read_text())]
@@ -198,7 +207,10 @@ def compare(
         for outcome in answers_of_torch(there, file, only, keep)
         if not any(text in outcome.test for text in without)
     ]
-    passing = [outcome.test for outcome in torch_says if outcome.result == "passed"]
+    passed = [outcome for outcome in torch_says if outcome.result == "passed"]
+    passing = [outcome.test for outcome in passed]
+    if here.texts is not None:
+        here = here._replace(texts={outcome.test: list(outcome.texts) for outcome in passed})
     ours = run_file(here, file, only, passing) if passing else []
     return {
         "there": torch_says,
@@ -238,6 +250,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--packages", default="", metavar="FOLDER")
     parser.add_argument("-k", dest="only", default="", metavar="TEXT")
     parser.add_argument("--without", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--texts", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--timeout", type=float, default=30.0, metavar="S")
     parser.add_argument("--groups", type=int, default=40, help="how many messages are shown")
@@ -249,7 +262,13 @@ def main(arguments: list[str]) -> int:
     """Run, print the table and the groups; 0 unless there is nothing to run."""
     options = parse(arguments)
     there, here = (
-        Side(name, os.path.abspath(options.torch), options.packages, options.timeout)
+        Side(
+            name,
+            os.path.abspath(options.torch),
+            options.packages,
+            options.timeout,
+            {} if options.texts else None,
+        )
         for name in ("torch", "maquette")
     )
     names = options.files or sorted(

@@ -318,15 +318,16 @@ def flattened(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 class Result(unittest.TestResult):
     """Says each outcome as it comes."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, texts: list[str]) -> None:
         super().__init__()
         self.name = name
         self.said = False
+        self.texts = texts
 
     def tell(self, result: str, message: str = "") -> None:
         if not self.said:
             self.said = True
-            say(test=self.name, result=result, message=message)
+            say(test=self.name, result=result, message=message, texts=self.texts)
 
     def addSuccess(self, test: unittest.TestCase) -> None:
         self.tell("passed")
@@ -368,6 +369,20 @@ def _alarm(*args: object) -> NoReturn:
     raise Slow("took too long")
 
 
+def take_texts_from_torch(side: str, expected: dict[str, list[str]]) -> list[str]:
+    """Inline texts: gathered on PyTorch, in the list given; on maquette compared with those."""
+    gathered: list[str] = []
+
+    def compare(self: unittest.TestCase, actual: object, *rest: object, **named: object) -> None:
+        gathered.append(str(actual))
+        if side == "maquette":
+            theirs = expected[f"{type(self).__name__}.{self._testMethodName}"]
+            self.assertMultiLineEqual(theirs[len(gathered) - 1], str(actual))
+
+    importlib.import_module("expecttest").TestCase.assertExpectedInline = compare
+    return gathered
+
+
 def load_file(path: str) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(TEST_FILE, path)
     assert spec is not None
@@ -392,6 +407,9 @@ def main() -> None:
     for name in FROM_WHEEL[::-1]:  # so that they are attributes of torch.testing, too
         importlib.import_module(name)
     importlib.import_module("torch.testing._internal.common_utils")
+    texts: list[str] = []
+    if request["texts"] is not None:
+        texts = take_texts_from_torch(request["side"], request["texts"])
     module = load_file(request["file"])
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     names = None if request["names"] is None else set(request["names"])
@@ -403,7 +421,8 @@ def main() -> None:
             continue
         skip.add(name)
         say(begin=name)
-        result = Result(name)
+        texts.clear()
+        result = Result(name, texts)
         signal.setitimer(signal.ITIMER_REAL, request["timeout"])
         try:
             test.run(result)
