@@ -170,7 +170,9 @@ def _follow(
             # The runner stops a slow test itself; one that does not let it is killed here.
             begun, patience = said["begin"], timeout + 10
         else:
-            done.append(Outcome(said["test"], said["result"], said["message"], said["texts"]))
+            done.append(
+                Outcome(said["test"], said["result"], said["message"], said.get("texts", ()))
+            )
 
 
 def _read(output: IO[str], lines: queue.Queue[str | None]) -> None:

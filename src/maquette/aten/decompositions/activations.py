@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import FURTHER, RULES, decomposes, overload
+from maquette.aten.decompositions.rules import FURTHER, RULES, by_vmap, decomposes, overload
 from maquette.core.dtype import dtype as DType
 
 _SQRT_HALF = math.sqrt(0.5)
@@ -58,14 +58,6 @@ def gelu_backward(grad: Any, self: Any, approximate: str) -> Any:
 def glu(self: Any, dim: int) -> Any:
     half = self.shape[dim] // 2
     return self.narrow(dim, 0, half) * aten.sigmoid(self.narrow(dim, half, half))
-
-
-@decomposes("glu_backward")
-def glu_backward(grad: Any, self: Any, dim: int) -> Any:
-    half = self.shape[dim] // 2
-    first, second = self.narrow(dim, 0, half), self.narrow(dim, half, half)
-    gate = aten.sigmoid(second)
-    return aten.cat([gate * grad, (1 - gate) * gate * first * grad], dim)
 
 
 @decomposes("hardshrink")
@@ -257,3 +249,6 @@ def attention(
     if attn_mask is not None:
         scores = scores + attn_mask
     return aten.softmax(scores, -1) @ value, aten.logsumexp(scores, [-1])
+
+
+by_vmap("glu_backward")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import Ints, decomposes
+from maquette.aten.decompositions.rules import Ints, by_vmap, decomposes
 
 
 @decomposes("_unsafe_index.Tensor", wide=False)
@@ -16,84 +16,6 @@ def unsafe_index(self: Any, indices: Any) -> Any:
 @decomposes("_unsafe_index_put", wide=False)
 def unsafe_index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
     return aten.index_put(self, list(indices), values, accumulate)
-
-
-def _inside(self: Any, indices: Any) -> list[Any]:
-    return [
-        None if index is None else aten.clamp(index, -size, size - 1)
-        for index, size in zip(indices, self.shape)
-    ]
-
-
-@decomposes("_unsafe_masked_index", wide=False)
-def masked_index(self: Any, mask: Any, indices: Any, fill: Any) -> Any:
-    if not self.numel():
-        shape = aten.index(aten.new_empty(self, [1] * self.ndim).expand(self.shape), [])
-        return aten.full(list(mask.shape), fill, dtype=shape.dtype)
-    return aten.where(mask, aten.index(self, _inside(self, indices)), fill)
-
-
-@decomposes("_unsafe_masked_index_put_accumulate", wide=False)
-def masked_index_put(self: Any, mask: Any, indices: Any, values: Any) -> Any:
-    if not self.numel():
-        return aten.clone(self)
-    return aten.index_put(
-        self, _inside(self, indices), aten.where(mask, values, 0).to(self.dtype), True
-    )
-
-
-def _put(self: Any, dim: int, index: Any, values: Any, *, accumulate: bool) -> Any:
-    rows = self if self.ndim else self.unsqueeze(0)
-    if values.ndim < rows.ndim and not self.ndim:
-        values = values.unsqueeze(0)
-    dim %= rows.ndim
-    index = index if index.ndim else index.unsqueeze(0)
-    result = aten.index_put(rows, [None] * dim + [index], values, accumulate)
-    return result if self.ndim else result.squeeze(0)
-
-
-@decomposes("index_add")
-def index_add(self: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
-    values = source if alpha == 1 else source * alpha
-    if self.ndim and not source.ndim:
-        values = values.unsqueeze(0)
-    return _put(self, dim, index, values, accumulate=True)
-
-
-@decomposes("index_copy", wide=False)
-def index_copy(self: Any, dim: int, index: Any, source: Any) -> Any:
-    if self.ndim and not source.ndim:
-        source = source.unsqueeze(0)
-    return _put(self, dim, index, source, accumulate=False)
-
-
-@decomposes("index_fill.int_Scalar", wide=False)
-def index_fill(self: Any, dim: int, index: Any, value: Any) -> Any:
-    made = aten.full([], value, dtype=self.dtype, device=self.device)
-    return _put(self, dim, index, made, accumulate=False)
-
-
-@decomposes("index_fill.int_Tensor", wide=False)
-def index_fill_tensor(self: Any, dim: int, index: Any, value: Any) -> Any:
-    return _put(self, dim, index, value.to(self.dtype), accumulate=False)
-
-
-@decomposes("take", wide=False)
-def take(self: Any, index: Any) -> Any:
-    return aten.index(self.reshape([-1]), [index])
-
-
-@decomposes("embedding_dense_backward")
-def embedding_dense_backward(
-    grad: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:
-    if scale_grad_by_freq:
-        ones = aten.ones_like(indices)
-        counts = aten.index_put(aten.new_zeros(indices, [num_weights]), [indices], ones, True)
-        grad = grad / counts[indices].unsqueeze(-1)
-    padding = (indices == padding_idx).unsqueeze(-1)
-    zeros = aten.new_zeros(grad, [num_weights, grad.shape[-1]])
-    return aten.index_put(zeros, [indices], aten.where(padding, 0, grad), True)
 
 
 @decomposes("max_unpool2d", wide=False)
@@ -163,3 +85,9 @@ def col2im(
     whole = aten.index_put(zeros, index, values, True)
     made = whole[:, :, p : p + oh, q : q + ow]
     return made if self.ndim == 3 else made.squeeze(0)
+
+
+by_vmap("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", wide=False)
+by_vmap("index_add", "embedding_dense_backward")
+by_vmap("index_copy", "index_fill.int_Scalar", "index_fill.int_Tensor", "take", wide=False)
+by_vmap("embedding", "index_select", wide=False, core=False)

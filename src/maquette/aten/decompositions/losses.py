@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import at_dim, counting, decomposes, reduced, spread
+from maquette.aten.decompositions.rules import (
+    by_vmap,
+    decomposes,
+    reduced,
+    spread,
+)
 
 
 def _clamped_log(x: Any) -> Any:
@@ -87,79 +92,5 @@ def soft_margin_loss_backward(grad: Any, self: Any, target: Any, reduction: int)
 # --- of classes -----------------------------------------------------------------------------------
 
 
-def _class_dim(self: Any) -> int:
-    return 0 if self.ndim < 2 else 1
-
-
-@decomposes("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
-    dim = _class_dim(self)
-    keep = target != ignore_index
-    if weight is not None:
-        self = self * at_dim(weight, dim, self.ndim)
-    safe = aten.where(keep, target, 0)
-    loss = -aten.gather(self, dim, safe.unsqueeze(dim)).squeeze(dim)
-    loss = aten.where(keep, loss, 0)
-    if reduction == 0 and self.ndim > 1:
-        return loss, aten.new_zeros(self, [])
-    if weight is None:
-        total = keep.sum().to(self.dtype)
-    else:
-        total = aten.where(keep, weight[safe], 0).sum()
-    return (loss.sum() / total if reduction == 1 else loss.sum()), total
-
-
-@decomposes("nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward(
-    grad: Any,
-    self: Any,
-    target: Any,
-    weight: Any,
-    reduction: int,
-    ignore_index: int,
-    total_weight: Any,
-) -> Any:
-    dim = _class_dim(self)
-    grad = grad / total_weight if reduction == 1 else grad
-    target = target.unsqueeze(dim)
-    keep = target != ignore_index
-    here = at_dim(counting(self.shape[dim], self), dim, self.ndim) == target
-    if grad.ndim and grad.ndim < self.ndim:
-        grad = grad.unsqueeze(dim)
-    result = aten.where(here & keep, -grad, 0)
-    return result if weight is None else result * at_dim(weight, dim, self.ndim)
-
-
-@decomposes("multi_margin_loss")
-def multi_margin_loss(
-    self: Any, target: Any, p: int, margin: float, weight: Any, reduction: int
-) -> Any:
-    rows = self.view(1, -1) if self.ndim < 2 else self
-    classes = rows.shape[1]
-    at = target.view(-1, 1) if target.ndim < 2 else target
-    z = aten.clamp(margin - aten.gather(rows, 1, at) + rows, 0)
-    z = z if p == 1 else z * z
-    z = z if weight is None else z * weight[at]
-    z = aten.where(counting(classes, self) != at, z, 0)
-    if reduction != 0:
-        return reduced(z.mean(1), reduction)
-    return z.mean(1) if target.ndim else z.mean(1).view([])
-
-
-@decomposes("multilabel_margin_loss_forward")
-def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> Any:
-    shape = target.shape
-    rows, labels = (t.view(1, -1) if t.ndim < 2 else t for t in (self, target))
-    classes = rows.shape[1]
-    index = counting(classes, self)
-    ends = aten.where(labels == -1, index, classes)
-    before_end = index < aten.amin(ends, [-1], True)
-    safe = aten.where(before_end, labels, 0)
-    is_target = (before_end.unsqueeze(2) & (safe.unsqueeze(2) == index)).any(1)
-    own = aten.gather(rows, 1, safe)
-    z = aten.clamp(1 - (own.unsqueeze(1) - rows.unsqueeze(2)), 0) / classes
-    z = aten.where(is_target.unsqueeze(2), 0, z)
-    z = aten.where(before_end.unsqueeze(1), z, 0)
-    loss = z.sum([1, 2])
-    loss = reduced(loss, reduction) if reduction else (loss if self.ndim == 2 else loss.view([]))
-    return loss, is_target.to(self.dtype).view(shape)
+by_vmap("nll_loss_forward", "nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward")
+by_vmap("multi_margin_loss", "multilabel_margin_loss_forward")

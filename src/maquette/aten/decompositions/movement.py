@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import Ints, at_dim, counting, decomposes, overload
+from maquette.aten.decompositions.rules import Ints, at_dim, by_vmap, counting, decomposes, overload
 from maquette.core.layout import contiguous_format
 
 
@@ -121,13 +121,6 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     return aten.permute(x, order).reshape([*batch, c * r * r, h // r, w // r])
 
 
-@decomposes("channel_shuffle", "native_channel_shuffle", wide=False)
-def channel_shuffle(self: Any, groups: int) -> Any:
-    batch, channels, *rest = self.shape
-    x = self.reshape([batch, groups, channels // groups, *rest])
-    return aten.transpose(x, 1, 2).reshape(self.shape)
-
-
 @decomposes("tril", wide=False)
 def tril(self: Any, diagonal: int) -> Any:
     return aten.where(_columns_less_rows(self) <= diagonal, self, 0)
@@ -180,38 +173,12 @@ def chunk_cat(tensors: Any, dim: int, num_chunks: int) -> Any:
     return aten.cat(parts, parts[0].ndim - 1)
 
 
-@decomposes("diagonal_backward", wide=False)
-def diagonal_backward(grad: Any, sizes: Ints, offset: int, dim1: int, dim2: int) -> Any:
-    return aten.diagonal_scatter(aten.new_zeros(grad, sizes), grad, offset, dim1, dim2)
-
-
-@decomposes("select_backward", wide=False)
-def select_backward(grad: Any, sizes: Ints, dim: int, index: int) -> Any:
-    return aten.select_scatter(aten.new_zeros(grad, sizes), grad, dim, index)
-
-
-@decomposes("slice_backward", wide=False)
-def slice_backward(grad: Any, sizes: Ints, dim: int, start: int, end: int, step: int) -> Any:
-    return aten.slice_scatter(aten.new_zeros(grad, sizes), grad, dim, start, end, step)
-
-
 @decomposes("select_scatter", wide=False)
 def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
     dim %= self.ndim
     index %= self.shape[dim]
     here = at_dim(counting(self.shape[dim], self), dim, self.ndim) == index
     return aten.where(here, src.unsqueeze(dim), self)
-
-
-@decomposes("unfold_backward", wide=False)
-def unfold_backward(grad: Any, input_sizes: Ints, dim: int, size: int, step: int) -> Any:
-    if not input_sizes:
-        return grad.squeeze(0)
-    dim %= len(input_sizes)
-    index = counting(input_sizes[dim], grad).unfold(0, size, step).flatten()
-    flat = aten.movedim(grad, -1, dim + 1).flatten(dim, dim + 1)
-    zeros = aten.new_zeros(grad, input_sizes)
-    return aten.index_put(zeros, [None] * dim + [index], flat, True)
 
 
 def _copied(view: str) -> Callable[..., Any]:
@@ -238,3 +205,7 @@ for _copy, _view in (
 @decomposes("expand_copy", wide=False)
 def expand_copy(self: Any, size: Ints, implicit: bool) -> Any:
     return aten.clone(aten.expand(self, size, implicit=implicit), memory_format=contiguous_format)
+
+
+by_vmap("channel_shuffle", wide=False)
+by_vmap("diagonal_backward", "select_backward", "slice_backward", "unfold_backward", wide=False)

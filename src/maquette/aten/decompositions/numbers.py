@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import decomposes, floated
+from maquette.aten.decompositions.rules import by_vmap, decomposes, floated
 from maquette.core.dtype import finfo
 
 
@@ -73,12 +73,6 @@ def isneginf(self: Any) -> Any:
 @decomposes("isposinf")
 def isposinf(self: Any) -> Any:
     return self == math.inf if self.is_floating_point() else self != self
-
-
-@decomposes("isin.Tensor_Tensor")
-def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
-    found = (elements.unsqueeze(-1) == test_elements.flatten()).any(-1)
-    return ~found if invert else found
 
 
 @decomposes("isin.Tensor_Scalar")
@@ -235,3 +229,6 @@ def native_dropout_backward(grad: Any, mask: Any, scale: float) -> Any:
 @decomposes("bernoulli")
 def bernoulli(self: Any, generator: Any) -> Any:
     return aten.lt(aten.rand_like(self), self)
+
+
+by_vmap("isin.Tensor_Tensor")

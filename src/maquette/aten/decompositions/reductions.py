@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from maquette.aten.common.operators import aten
-from maquette.aten.decompositions.rules import Ints, by_page, decomposes
+from maquette.aten.decompositions.rules import Ints, by_page, by_vmap, decomposes
 from maquette.core.dtype import dtype as DType
 
 
@@ -108,35 +108,6 @@ def trace(self: Any) -> Any:
 # --- products -------------------------------------------------------------------------------------
 
 
-@decomposes("addmm", core=False)
-def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
-    return _added(aten.mm(mat1, mat2), self, beta, alpha)
-
-
-@decomposes("baddbmm")
-def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
-    return _added(aten.bmm(batch1, batch2), self, beta, alpha)
-
-
-@decomposes("addr")
-def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
-    product = vec1.unsqueeze(-1) * vec2
-    if product.dtype == aten.result_type(vec1, vec2) and str(product.dtype) == "torch.bool":
-        product = product if alpha else product & False
-        return product if not beta else self | product
-    return _added(product, self, beta, alpha)
-
-
-def _added(product: Any, self: Any, beta: Any, alpha: Any) -> Any:
-    """``beta * self + alpha * product``; nothing of ``self``, NaN neither, where beta is 0."""
-    if not (product.is_floating_point() or product.is_complex()):
-        beta, alpha = int(beta), int(alpha)  # factors have the dtype of the matrices
-    product = product if alpha == 1 else product * alpha
-    if beta == 0:
-        return product
-    return (self if beta == 1 else self * beta) + product
-
-
 @decomposes("mv")
 def mv(self: Any, vec: Any) -> Any:
     return (self * vec).sum([1])
@@ -162,13 +133,9 @@ def cross(self: Any, other: Any, dim: int) -> Any:
     return one - turned(self, [2, 0, 1]) * turned(other, [1, 2, 0])
 
 
-@decomposes("renorm")
-def renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
-    dims = [d for d in range(self.ndim) if d != dim % self.ndim]
-    norm = aten.linalg_vector_norm(self, p, dims, True)
-    factor = aten.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1)
-    return self * factor
-
-
 by_page("_euclidean_dist")
 by_page("affine_grid_generator")
+
+
+by_vmap("addmm", "addmv", "dist", core=False)
+by_vmap("addr", "baddbmm", "renorm")

@@ -22,6 +22,7 @@ from maquette.dispatch.packet import find_packet
 from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tags import Tag
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import Decomposition
 
 Rule = Callable[..., Any]
 RULES: dict[OpOverload, Rule] = {}
@@ -54,6 +55,14 @@ def by_page(name: str) -> None:
     """Take what an operator's page says beside its kernel for its decomposition."""
     op = overload(name)
     RULES[op] = functools.partial(op._op_dk, DispatchKey.CompositeExplicitAutograd)
+
+
+def by_vmap(*names: str, core: bool = True, wide: bool = True) -> None:
+    """Take the definition by other operators, which a page says for vmap, for the decomposition."""
+    for name in names:
+        said = overload(name).facts.batching
+        assert isinstance(said, Decomposition), f"{name}: the page has no batching_decomposition"
+        decomposes(name, core=core, wide=wide)(said.function)
 
 
 def overload(name: str) -> OpOverload:

@@ -59,9 +59,7 @@ select_backward.linear(grad_output=lambda grad, dim, index: grad.select(dim, ind
 
 @select_backward.batching_decomposition
 def select_backward_batching(grad: Tensor, input_sizes: Any, dim: int, index: int) -> Tensor:
-    made = grad.new_zeros(input_sizes)
-    made.select(dim, index).copy_(grad)
-    return made
+    return aten.select_scatter(grad.new_zeros(input_sizes), grad, dim, index)
 
 
 slice_backward = define(
@@ -103,9 +101,7 @@ slice_backward.linear(
 def slice_backward_batching(
     grad: Tensor, input_sizes: Any, dim: int, start: int, end: int, step: int
 ) -> Tensor:
-    made = grad.new_zeros(input_sizes)
-    aten.slice.Tensor(made, dim, start, end, step).copy_(grad)
-    return made
+    return aten.slice_scatter(grad.new_zeros(input_sizes), grad, dim, start, end, step)
 
 
 diagonal_backward = define(
@@ -154,9 +150,7 @@ diagonal_backward.linear(
 def diagonal_backward_batching(
     grad: Tensor, input_sizes: Any, offset: int, dim1: int, dim2: int
 ) -> Tensor:
-    made = grad.new_zeros(input_sizes)
-    made.diagonal(offset, dim1, dim2).copy_(grad)
-    return made
+    return aten.diagonal_scatter(grad.new_zeros(input_sizes), grad, offset, dim1, dim2)
 
 
 unfold_backward = define(
