@@ -11,8 +11,8 @@ they are never part of this repository. FILE names some of them, relative to FOL
 --packages FOLDER  more packages for both sides, made by ``pip install --target FOLDER expecttest``.
 -k TEXT            only tests whose ``Class.method`` holds the text.
 --without TEXT     leave out tests whose ``Class.method`` holds the text; may be given often.
---texts            a text that a test writes out inline (a graph's code) is compared with what PyTorch
-                   gives in the same run: files of another version have that version's words.
+--texts            a text that a test writes out inline, as a graph's code, is compared with what
+                   PyTorch gives today: files of another version have that version's words.
 --keep FOLDER      keep PyTorch's answers there, by the file's content, and read them next time.
 --timeout S        longest time of one test (30 s).
 --json FILE        all outcomes.
@@ -59,7 +59,7 @@ REPLACEMENTS = (
 
 
 class Outcome(NamedTuple):
-    """What became of one test: passed, skipped, failed, hung, died; the words it said; its texts."""
+    """What became of a test: passed, skipped, failed, hung, died; its words; inline texts."""
 
     test: str
     result: str
@@ -170,9 +170,8 @@ def _follow(
             # The runner stops a slow test itself; one that does not let it is killed here.
             begun, patience = said["begin"], timeout + 10
         else:
-            done.append(
-                Outcome(said["test"], said["result"], said["message"], said.get("texts", ()))
-            )
+            texts = said.get("texts", ())
+            done.append(Outcome(said["test"], said["result"], said["message"], texts))
 
 
 def _read(output: IO[str], lines: queue.Queue[str | None]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import itertools
 import json
 import os
 import resource
@@ -376,8 +377,11 @@ def take_texts_from_torch(side: str, expected: dict[str, list[str]]) -> list[str
     def compare(self: unittest.TestCase, actual: object, *rest: object, **named: object) -> None:
         gathered.append(str(actual))
         if side == "maquette":
-            theirs = expected[f"{type(self).__name__}.{self._testMethodName}"]
-            self.assertMultiLineEqual(theirs[len(gathered) - 1], str(actual))
+            theirs = expected[f"{type(self).__name__}.{self._testMethodName}"][len(gathered) - 1]
+            pairs = itertools.zip_longest(theirs.splitlines(), gathered[-1].splitlines())
+            for there, here in pairs:
+                if there != here:
+                    raise AssertionError(f"a text differs | there: {there} | here: {here}")
 
     importlib.import_module("expecttest").TestCase.assertExpectedInline = compare
     return gathered
