@@ -122,7 +122,7 @@ def test_T63_a_decorated_class_makes_objects_in_the_mode_and_warns() -> None:
         def __init__(self) -> None:
             self.recording = mq.is_grad_enabled()
 
-    with pytest.warns(FutureWarning, match="class Maker is deprecated"):
+    with pytest.warns(FutureWarning, match="Decorating classes is deprecated"):
         make = mq.no_grad()(Maker)
     assert not make().recording
 

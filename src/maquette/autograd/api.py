@@ -10,7 +10,7 @@ from typing import Any
 
 from maquette.autograd.engine import run_backward
 from maquette.autograd.grad_mode import set_grad_enabled
-from maquette.autograd.gradient_edges import GradientEdge
+from maquette.autograd.gradient_edges import EdgeToken, GradientEdge
 from maquette.autograd.hooks import RemovableHandle, TensorHook
 from maquette.autograd.node import AccumulateGrad, Edge, Grad, Nowhere, grad_edge, hooks_of
 from maquette.core.layout import preserve_format
@@ -46,10 +46,8 @@ def _start(
     starts: list[Grad] = []
     for i, (out, grad) in enumerate(zip(outputs, given, strict=True)):
         if isinstance(out, GradientEdge):
-            if grad is None:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs")
             edges.append((out.node, out.output_nr))
-            starts.append(grad)
+            starts.append(_start_of_edge(out, grad, i, create_graph))
             continue
         edge = grad_edge(out)
         if edge is None:
@@ -61,7 +59,19 @@ def _start(
     return edges, starts
 
 
-def _start_gradient(out: Tensor, grad: Grad, i: int, create_graph: bool) -> Tensor:
+def _start_of_edge(edge: GradientEdge, grad: Grad, i: int, create_graph: bool) -> Tensor:
+    token = edge.ownership_token
+    if isinstance(token, EdgeToken):
+        return _start_gradient(token, grad, i, create_graph)
+    if grad is None:
+        raise RuntimeError(
+            "grad can be implicitly created only for scalar outputs; of an edge that get_gradient_"
+            "edge did not give the shape is not known: pass its gradient"
+        )
+    return grad
+
+
+def _start_gradient(out: Tensor | EdgeToken, grad: Grad, i: int, create_graph: bool) -> Tensor:
     if grad is not None:
         if grad.meta.shape != out.meta.shape:
             raise RuntimeError(
@@ -86,6 +96,10 @@ def _start_gradient(out: Tensor, grad: Grad, i: int, create_graph: bool) -> Tens
     if not out.meta.dtype.is_floating_point:
         raise RuntimeError(
             f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
+        )
+    if isinstance(out, EdgeToken):
+        return ops.aten.ones.default(  # type: ignore[no-any-return]  # a tensor
+            out.meta.shape, dtype=out.meta.dtype, device=out.meta.device
         )
     ones: Tensor = ops.aten.ones_like.default(out, pin_memory=False, memory_format=preserve_format)
     return ones
@@ -217,6 +231,11 @@ def grad(
     for i, (t, g) in enumerate(zip(targets, found, strict=True)):
         if g is not None:
             continue
+        if materialize_grads and isinstance(t, GradientEdge):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge, whose "
+                "shape is not known, and no gradient comes there; pass the tensor itself"
+            )
         if materialize_grads and isinstance(t, Tensor):
             zeros: Tensor = t.new_zeros(t.meta.shape)
             found[i] = zeros.requires_grad_() if create_graph else zeros

@@ -21,6 +21,7 @@ from maquette.autograd.node import (
     OpNode,
     SavedOutput,
     SavedTensor,
+    raise_detached,
     raise_freed,
     raise_modified,
     reattached,
@@ -28,6 +29,7 @@ from maquette.autograd.node import (
 from maquette.autograd.node_names import node_name
 from maquette.autograd.saved_hooks import PackedTensor, watch
 from maquette.autograd.saved_values import saved_properties, unsaved_properties
+from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
 from maquette.dispatch.operator import OpOverload
@@ -101,6 +103,7 @@ class DerivativePlan:
             "_Leaf": AccumulateGrad,
             "_NUMBERS": NUMBERS,
             "_conform": conform,
+            "_detached": raise_detached,
             "_freed": raise_freed,
             "_keep": _keep_watched if self.watched else _keep,
             "_keep_output": _keep_output_watched if self.watched else _keep_output,
@@ -109,6 +112,7 @@ class DerivativePlan:
             "_open": _open,
             "_reattached": reattached,
             "_refuse": _refuse,
+            "_req": K.REQUIRES_GRAD,
             "_spread": _spread,
             "_version_bit": ADINPLACE,
         }
@@ -321,12 +325,20 @@ class _Maker:
         written = plan.arguments[i].type.written
         if written == "Tensor" and not plan.watched:
             if plan.op.takes_numbers:
-                return _saved_operand(f"p{i}", slot)
+                return _saved_operand(f"p{i}", slot, self._attached(i, slot))
             packs = [f"p{i} if p{i}._keys & _version_bit else _refuse(p{i})", _version(f"p{i}")]
-            return Saved(packs, [slot, f"{slot}v"], _check(slot), True)
+            return Saved(packs, [slot, f"{slot}v"], [*_check(slot), *self._attached(i, slot)], True)
         if written.startswith("Tensor"):
             return Saved([f"_keep(p{i})"], [slot], [f"{slot} = _open({slot}, _node)"], True)
         return Saved([f"p{i}"], [slot], [], False)
+
+    def _attached(self, i: int, slot: str) -> list[str]:
+        """Lines that refuse a saved argument, of which a gradient is wanted, that was detached."""
+        plan = self.plan
+        if plan.names[i] not in self.wanted or plan.lists or plan.written:
+            return []
+        bit = plan.wrt.index(i)
+        return [f"if not {slot}._keys & _req:", f"    _detached({slot}, _node, _n{bit})"]
 
     def _saved_output(self, number: int, slot: str) -> Saved:
         one = self.plan.one_output
@@ -383,14 +395,14 @@ def _check(slot: str) -> list[str]:
     return [f"if ({_version(slot)}) != {slot}v:", f"    {modified}"]
 
 
-def _saved_operand(name: str, slot: str) -> Saved:
-    """An operand that may be a Python number instead of a tensor."""
+def _saved_operand(name: str, slot: str, checks: Sequence[str]) -> Saved:
+    """An operand that may be a Python number instead of a tensor; lines that check a tensor."""
     packs = [
         f"{name} if {name}.__class__ in _NUMBERS or {name}._keys & _version_bit "
         f"else _refuse({name})",
         f"None if {name}.__class__ in _NUMBERS else {_version(name)}",
     ]
-    opens = [f"if {slot}v is not None:", *(f"    {line}" for line in _check(slot))]
+    opens = [f"if {slot}v is not None:", *(f"    {line}" for line in [*_check(slot), *checks])]
     return Saved(packs, [slot, f"{slot}v"], opens, True)
 
 

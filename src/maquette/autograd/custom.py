@@ -26,7 +26,9 @@ from maquette.autograd.node import (
     set_history,
 )
 from maquette.autograd.saved_hooks import PackedTensor, watch
+from maquette.autograd.saved_values import RawSaved, raw_saved
 from maquette.core.meta import TensorMeta
+from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE
@@ -55,6 +57,8 @@ class FunctionCtx:
     _non_differentiable: tuple[Tensor, ...] = ()
     _given: tuple[Grad, ...] | None = None
     _materialize = True
+    _materialize_non_diff_grads = True
+    _fixed: frozenset[int] = frozenset()  # the outputs, by number, that never require grad
     _node: weakref.ref[CustomNode] | None = None
 
     def save_for_backward(self, *tensors: Grad) -> None:
@@ -90,10 +94,20 @@ class FunctionCtx:
                 "tensors after they have already been freed). Specify retain_graph=True if you "
                 f"need to backward through the graph a second time. It failed in {name}."
             )
+        # A context may outlive its node: what was saved is then outside of every graph.
         node = None if self._node is None else self._node()
-        if node is None:
-            return ()
         return tuple([None if s is None else s.unpack(node) for s in self._saved])
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[RawSaved, ...]:
+        """The saved tensors themselves, for hooks of their own."""
+        count = len(self.saved_tensors) if self._saved is None else len(self._saved)
+        name = _name(None if self._node is None else self._node())
+
+        def put(kept: tuple[object, ...]) -> None:
+            self._saved = cast("tuple[Saved | None, ...]", kept)
+
+        return tuple([raw_saved(i, name, lambda: self._saved, put) for i in range(count)])
 
     @property
     def saved_variables(self) -> tuple[Grad, ...]:
@@ -120,6 +134,9 @@ class FunctionCtx:
         numbers = {id(o): n for n, o in enumerate(outputs)}
         self._saved = tuple([_kept(t, numbers) for t in self._to_save])
         self._to_save = ()
+        self._fixed = frozenset(
+            [i for i, o in enumerate(outputs) if o is not None and not _requires_grad(o)]
+        )
         self._dirty = self._non_differentiable = ()
 
 
@@ -130,6 +147,10 @@ def _kept(t: Grad, numbers: dict[int, int]) -> Saved | None:
     if watch.hooks:
         return PackedTensor(t, watch.hooks[-1], number)
     return SavedTensor(t) if number is None else SavedOutput(t, number)
+
+
+def _requires_grad(value: object) -> bool:
+    return isinstance(value, Tensor) and bool(value._keys & K.REQUIRES_GRAD)
 
 
 def _name(node: Node | None) -> str:
@@ -182,11 +203,12 @@ class CustomNode(Node):
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         if self.ctx._materialize:
+            left = () if self.ctx._materialize_non_diff_grads else self.ctx._fixed
             grads = [
-                zeros(m, self._mode) if g is None and m is not None else g
-                for g, m in zip(grads, self._results, strict=True)
+                zeros(m, self._mode) if g is None and m is not None and i not in left else g
+                for i, (g, m) in enumerate(zip(grads, self._results, strict=True))
             ]
-        answer = self._function(self.ctx, *_regroup(grads, self._outputs))
+        answer = self._function(self.ctx, *_regroup(grads, self._outputs, others=True))
         flat = self._flatten(answer if isinstance(answer, tuple) else (answer,))
         for i, grad in enumerate(flat):
             if grad is not None:
@@ -261,10 +283,13 @@ def node_class(label: str) -> type[CustomNode]:
     return type(label, (CustomNode,), {"__slots__": (), "label": label})
 
 
-def group(values: Sequence[object], lists: Sequence[bool], flat: list[object]) -> list[int]:
+def group(
+    values: Sequence[object], lists: Sequence[bool], flat: list[object], *, others: bool = False
+) -> list[int]:
     """How each value is grouped; the members of groups are put into ``flat``, in order.
 
-    lists: for each value, whether a list there is a group (of tensors and Nones).
+    lists: for each value, whether a list there is a group (of tensors and Nones). others: whether
+    what is no tensor takes a place in ``flat`` too, which is then None.
     """
     sizes: list[int] = []
     for v, is_list in zip(values, lists, strict=True):
@@ -276,10 +301,12 @@ def group(values: Sequence[object], lists: Sequence[bool], flat: list[object]) -
             flat += v
         else:
             sizes.append(OTHER)
+            if others:
+                flat.append(None)
     return sizes
 
 
-def _regroup(flat: Sequence[object], sizes: Sequence[int]) -> list[object]:
+def _regroup(flat: Sequence[object], sizes: Sequence[int], *, others: bool = False) -> list[object]:
     """What `group` made flat in its groups again, with None for what is no tensor."""
     grouped: list[object] = []
     position = 0
@@ -290,7 +317,7 @@ def _regroup(flat: Sequence[object], sizes: Sequence[int]) -> list[object]:
             grouped.append(list(flat[position : position + size]))
         else:
             grouped.append(None)
-        position += 1 if size == TENSOR else max(size, 0)
+        position += 1 if size == TENSOR or (others and size == OTHER) else max(size, 0)
     return grouped
 
 
@@ -342,11 +369,14 @@ def connect(
         outputs, sizes = list(values), [TENSOR]  # the common case: 1.3 us less
     else:
         outputs = []
-        sizes = group(values, lists, outputs)
+        # Each result has a number, as PyTorch counts: what is no tensor too.
+        sizes = group(values, lists, outputs, others=True)
     if ctx._dirty:
         _check_dirty(ctx, outputs)
     results = [
-        _connected(node, ctx, number, out, inputs) if isinstance(out, Tensor) else out
+        _connected(node, ctx, number, out, inputs, len(outputs) > 1)
+        if isinstance(out, Tensor)
+        else out
         for number, out in enumerate(outputs)
     ]
     if node is not None:
@@ -354,7 +384,7 @@ def connect(
         ctx._keep(node, results)
     if sizes.count(TENSOR) == len(values):
         return results
-    whole = _regroup(results, sizes)
+    whole = _regroup(results, sizes, others=True)
     return [v if size == OTHER else w for v, w, size in zip(values, whole, sizes, strict=True)]
 
 
@@ -376,6 +406,7 @@ def _connected(
     number: int,
     out: Tensor,
     inputs: Sequence[object],
+    one_of_several: bool,
 ) -> Tensor:
     """One output with its history."""
     written = _among(out, ctx._dirty)
@@ -383,6 +414,8 @@ def _connected(
     if node is None or fixed or not is_floating(out):
         if not written and _among(out, inputs):
             return _as_view(out) if tls.st.grad_enabled else _as_alias(out)
+        if out._base is not None and tls.st.grad_enabled and not _among(out, inputs):
+            out._autograd().creation_meta = "CUSTOM_FUNCTION"
         # What a caller gave keeps its place in the graph; the result is outside of it.
         apart = out.requires_grad and (fixed or (written and is_floating(out)))
         return alias(out) if apart else out
@@ -399,8 +432,8 @@ def _connected(
         out = _as_view(out)
     set_history(out, node, number)
     if out._base is not None:
-        several = node.output_count() > 1
-        out._autograd().creation_meta = "MULTI_OUTPUT_NODE" if several else "CUSTOM_FUNCTION"
+        made_by = "MULTI_OUTPUT_NODE" if one_of_several else "CUSTOM_FUNCTION"
+        out._autograd().creation_meta = made_by
     return out
 
 

@@ -26,7 +26,7 @@ def decorated(contexts: Contexts, function: Callable[P, R]) -> Callable[P, R]:
     """
     if inspect.isclass(function):
         warnings.warn(
-            f"decorating the class {function.__name__} is deprecated: decorate its __init__, or "
+            f"Decorating classes is deprecated ({function.__name__}): decorate its __init__, or "
             f"the methods that are meant",
             FutureWarning,
             stacklevel=3,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
-from maquette.autograd.hooks import run_after, run_before, run_tensor_hooks
+from maquette.autograd.hooks import run_after, run_before, run_prehooks, run_tensor_hooks
 from maquette.autograd.node import NOWHERE, AccumulateGrad, Edge, Grad, Node
 from maquette.autograd.saved_hooks import watch
 from maquette.core.layout import strided
@@ -63,6 +63,10 @@ def run_backward(
     run = Run(roots, wanted, retain_graph, create_graph, accumulate)
     st = tls.st
     sets = st.sets()
+    hooks_before = watch.hooks
+    hooked = bool(hooks_before)
+    if hooked:
+        watch.hooks = [*hooks_before]  # what backward adds to them or takes away ends with it
     context_before = st.node_context
     runs.append(run)
     try:
@@ -79,6 +83,10 @@ def run_backward(
         runs.pop()
         run.overriding.on()
         st.node_context = context_before
+        if hooked:
+            watch.hooks = hooks_before
+        elif hooks_before:
+            hooks_before.clear()
         try:
             st.put_back(sets)
         except BaseException:  # an interrupt that came at this very moment
@@ -209,6 +217,21 @@ class Run:
         order.sort(key=_by_sequence, reverse=True)
         return order
 
+    def execution_order(self) -> list[Node]:
+        """The nodes in the order in which they run, leaves among them as they become ready."""
+        left = dict(self.arrivals)
+        found: list[Node] = []
+        for node in self.order:
+            found.append(node)
+            if self.needed is not None and node not in self.needed:
+                continue
+            for target in node.links[::3]:
+                if target in left and (self.needed is None or target in self.captures):
+                    left[target] -= 1
+                    if not left[target]:
+                        found.append(target)
+        return found
+
     def will_run(self, node: Node) -> bool:
         """Whether the run comes by a node."""
         if node.__class__ is AccumulateGrad:
@@ -259,6 +282,11 @@ class Run:
             run_tensor_hooks(node, grads)
             overriding.off()
             self._capture(node, grads)
+            if self.accumulate and node.hooks is not None and node.hooks.before:
+                # They see the gradient, but what is captured is what came.
+                overriding.on()
+                run_prehooks(node, grads)
+                overriding.off()
             return
         self._capture(node, grads)
         if node.hooks is not None or node.by_user:

@@ -52,8 +52,8 @@ class Function:
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise RuntimeError(
-            f"autograd functions are not called as instances: use the static forward and backward, "
-            f"and call {type(self).__name__}.apply(...)"
+            f"Legacy autograd function with non-static forward method is deprecated: make forward "
+            f"and backward static, and call {type(self).__name__}.apply(...)"
         )
 
     @staticmethod
@@ -126,7 +126,9 @@ class Function:
 
     @classmethod
     def _backward(cls) -> Callable[..., object]:
-        return cls.backward if cls.backward is not Function.backward else cls.vjp
+        if cls.backward is Function.backward:
+            return cls.vjp
+        return cls.backward if cls.vjp is Function.vjp else _two_backwards
 
 
 def _bound(
@@ -175,6 +177,21 @@ def _refuse_saved_passes(
         )
 
 
+def _two_backwards(ctx: FunctionCtx, *grads: object) -> NoReturn:
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should "
+        "only implement one of them."
+    )
+
+
+class InplaceFunction(Function):
+    """A `Function` that may be told to write to its argument: ``inplace`` is kept for it."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+
 def once_differentiable(backward: Callable[..., object]) -> Callable[..., object]:
     """Mark a backward that cannot itself be differentiated; trying to is an error.
 
@@ -209,4 +226,11 @@ def _raising(answer: object, node: Node) -> object:
     return answer
 
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+BackwardCFunction = CustomNode  # PyTorch's name of what a Function's nodes are
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "InplaceFunction",
+    "once_differentiable",
+]

@@ -9,16 +9,38 @@ from typing import NamedTuple
 from maquette.autograd.engine import current_run
 from maquette.autograd.hooks import RemovableHandle
 from maquette.autograd.node import Node, grad_edge, hooks_of
+from maquette.core.dtype import dtype as DType
+from maquette.core.meta import TensorMeta
+from maquette.core.strides import Shape
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
 
 Grad = Tensor | None
 
 
+class EdgeToken:
+    """What `get_gradient_edge` knows of the tensor: what its gradient is like."""
+
+    __slots__ = ("meta",)
+
+    def __init__(self, meta: TensorMeta) -> None:
+        self.meta = meta
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the tensor."""
+        return self.meta.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the tensor."""
+        return self.meta.dtype
+
+
 class GradientEdge(NamedTuple):
     """Where the gradient of a tensor goes: `grad` and `backward` take it in the tensor's place.
 
-    ``ownership_token`` keeps alive what the node needs; nothing does here beside the node.
+    ``ownership_token``: what is known of the tensor, where `get_gradient_edge` made the edge.
     """
 
     node: Node
@@ -34,7 +56,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
             "It is not possible to get the gradient edge for a Tensor that does not require "
             "gradients"
         )
-    return GradientEdge(*edge)
+    return GradientEdge(*edge, EdgeToken(tensor.meta))
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

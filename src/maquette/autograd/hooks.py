@@ -63,6 +63,14 @@ def run_before(node: Node, grads: list[Grad]) -> None:
     if hooks is None:
         return
     run_tensor_hooks(node, grads)
+    run_prehooks(node, grads)
+
+
+def run_prehooks(node: Node, grads: list[Grad]) -> None:
+    """Run the hooks of `Node.register_prehook`, whose answers take the places of ``grads``."""
+    hooks = node.hooks
+    if hooks is None:
+        return
     for hook in list(hooks.before.values()):
         answer = hook(tuple(grads))
         if answer is not None:

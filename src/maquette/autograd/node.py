@@ -116,6 +116,17 @@ class Node:
         """Call ``fn(grad_outputs)`` before the node runs; it may return a tuple to take instead."""
         return RemovableHandle(hooks_of(self).before, fn)
 
+    def __call__(self, *grads: Grad) -> object:
+        """What `apply` gives for gradients of the outputs: a tensor, a tuple for several inputs."""
+        expected = self.output_count()
+        if len(grads) != expected:
+            raise TypeError(
+                f"{self.name()}: expected {expected} arguments, got {len(grads)} instead: one "
+                f"gradient for each output"
+            )
+        answers = tuple(self.apply(list(grads)))
+        return answers[0] if len(answers) == 1 else answers
+
     def _sequence_nr(self) -> int:
         return self.sequence
 
@@ -146,7 +157,7 @@ class SavedTensor:
         vc = tensor._vc
         self.version = 0 if vc is None else vc.value
 
-    def unpack(self, node: Node) -> Tensor:
+    def unpack(self, node: Node | None) -> Tensor:
         t = self.tensor
         vc = t._vc
         if (0 if vc is None else vc.value) != self.version:
@@ -165,15 +176,18 @@ class SavedOutput:
         self.requires_grad = bool(tensor._keys & K.REQUIRES_GRAD)
         self.version = tensor._version
 
-    def unpack(self, node: Node) -> Tensor:
+    def unpack(self, node: Node | None) -> Tensor:
         if self.tensor._version != self.version:
             raise_modified(self.tensor, node, self.number, self.version)
         return reattached(self.tensor, node, self.number) if self.requires_grad else self.tensor
 
 
-def reattached(saved: Tensor, node: Node, number: int = 0) -> Tensor:
-    """A saved output with its place in the graph, where the backward is itself recorded."""
-    if not tls.st.grad_enabled:
+def reattached(saved: Tensor, node: Node | None, number: int = 0) -> Tensor:
+    """A saved output with its place in the graph, where the backward is itself recorded.
+
+    node: None if it is gone, and its outputs' place with it.
+    """
+    if node is None or not tls.st.grad_enabled:
         return saved
     out = alias(saved)
     ag = out._autograd()
@@ -196,6 +210,20 @@ def raise_modified(t: Tensor, node: Node | None, number: int, expected: int) -> 
         f"expected version {expected} instead. Clone the tensor before writing to it, or write "
         "after the backward pass."
     )
+
+
+def raise_detached(t: Tensor, node: Node, into: Node | None) -> None:
+    """Refuse a saved tensor that `detach_` has since taken out of the graph.
+
+    A gradient that is differentiated again would go by it as by a constant. into: where the
+    gradient of the tensor went when it was saved; a leaf may be told to require none.
+    """
+    if into.__class__ is not AccumulateGrad:
+        raise RuntimeError(
+            f"Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): "
+            f"{t.meta}, saved by {node.name()}. This is not supported, please use out-of-place "
+            f"`.detach()` instead"
+        )
 
 
 def raise_freed(node: Node) -> None:
@@ -268,7 +296,7 @@ class AccumulateGrad(Node):
 class RaisingNode(Node):
     """Stands in for a derivative that does not exist: an error, once backward comes here."""
 
-    __slots__ = ("label", "message")
+    __slots__ = ("count", "label", "message")
 
     def __init__(
         self,
@@ -276,10 +304,16 @@ class RaisingNode(Node):
         metas: Sequence[TensorMeta | None],
         label: str,
         message: str,
+        count: int = 1,
     ) -> None:
+        """label: its name. message: the error's. count: how many outputs it has."""
         super().__init__(edges, metas)
         self.label = label
         self.message = message
+        self.count = count
+
+    def output_count(self) -> int:
+        return self.count
 
     def name(self) -> str:
         return self.label

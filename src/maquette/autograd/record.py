@@ -86,13 +86,20 @@ def _recording(
 ) -> Callable[..., object]:
     """The plain form of `_generated`."""
 
+    early = not plan.saves_result
+
     def kernel(ks: int, *params: object) -> object:
+        node = make_node(op, plan, params, 0)
+        if node is not None and early:
+            # Before the call, as in PyTorch: hooks that have had enough of it stop it here.
+            node.saved = node.save(None, *params)
         result = below(*params)
-        outputs = outputs_of(result)
-        node = make_node(op, plan, params, len(outputs))
         if node is not None:
+            outputs = outputs_of(result)
+            node.count = len(outputs)
             _histories(outputs, node, plan)
-            node.saved = node.save(result, *params)
+            if not early:
+                node.saved = node.save(result, *params)
         return result
 
     return kernel

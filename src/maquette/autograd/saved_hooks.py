@@ -108,27 +108,33 @@ class PackedTensor:
         self.number = number
         self.requires_grad = bool(t._keys & K.REQUIRES_GRAD)
         self.edge: Edge | None = grad_edge(t) if number is None else None
-        given = alias(t)
+        # An output's own history leads to the node that keeps this: a cycle.
+        given = t if number is None else alias(t)
         version = given._version
         self.packed = _unrecorded(pack, given)
         if given._version != version:
             raise RuntimeError(
-                f"a saved tensor pack hook is modifying its input ({t.meta}) in place, which would "
+                f"A saved tensor pack hook is modifying its input in place ({t.meta}), which would "
                 f"change the result of the call that saves it; write to a clone() of it"
             )
 
-    def unpack(self, node: Node) -> Tensor:
+    def unpack(self, node: Node | None) -> Tensor:
         """What the unpack hook makes of it, at the same place of the graph."""
         t = _unrecorded(self.unpack_hook, self.packed)
         if not isinstance(t, Tensor):
-            raise TypeError(f"a saved tensor unpack hook must return a Tensor, not {t!r}")
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of "
+                f"type {type(t).__name__}"
+            )
         if not self.requires_grad or not tls.st.grad_enabled:
+            return t
+        if node is None and self.edge is None:
             return t
         made = alias(t)
         made._keys |= K.REQUIRES_GRAD
         ag = made._autograd()
         ag.requires_grad = True
-        target, number = self.edge or (node, self.number or 0)
+        target, number = self.edge or (cast(Node, node), self.number or 0)
         if isinstance(target, AccumulateGrad):
             ag.accumulator = weakref.ref(target)
         else:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from maquette.autograd.saved_hooks import saved_tensors_hooks
+from maquette.core.meta import TensorMeta
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.operator import OpOverload
 from maquette.tensor.tensor import Tensor
@@ -22,18 +23,31 @@ class _Saved:
     __slots__ = ("__weakref__",)
 
 
+_Place = tuple[int, TensorMeta, int, bool, bool]
+
+
 class SavedOriginals:
-    """What was saved in the block, and clones of what has been mutated since."""
+    """What was saved in the block, and clones of what has been mutated since.
+
+    A tensor that is saved more than once at one version has one handle, so one clone.
+    ``tid_to_weakhandle`` finds it by which tensor it is, version included; PyTorch's name.
+    """
 
     def __init__(self) -> None:
         self.original: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
         self.cloned: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
+        self.tid_to_weakhandle: weakref.WeakValueDictionary[_Place, _Saved] = (
+            weakref.WeakValueDictionary()
+        )
         self.is_open = True
 
     def pack(self, t: Tensor) -> _Saved:
         """A handle for a tensor that autograd saves."""
-        saved = _Saved()
-        self.original[saved] = t
+        place = (id(t._storage), t.meta, t._version, t.is_conj(), t.is_neg())
+        saved = self.tid_to_weakhandle.get(place)
+        if saved is None:
+            saved = self.tid_to_weakhandle[place] = _Saved()
+            self.original[saved] = t
         return saved
 
     def unpack(self, saved: object) -> Tensor:
@@ -45,6 +59,12 @@ class SavedOriginals:
             )
         assert isinstance(saved, _Saved)
         return self.cloned[saved] if saved in self.cloned else self.original[saved]
+
+    def forget(self) -> None:
+        """Let go of everything: the block is left."""
+        self.original.clear()
+        self.cloned.clear()
+        self.tid_to_weakhandle.clear()
 
     def about_to_mutate(self, t: Tensor) -> None:
         """Clone what lies over the memory of ``t``."""
@@ -98,6 +118,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[SavedOriginals]:
                 yield originals
         finally:
             originals.is_open = False
+            originals.forget()
             _Open.blocks -= 1
 
 

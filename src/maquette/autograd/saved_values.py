@@ -20,39 +20,72 @@ if TYPE_CHECKING:
 
 
 class RawSaved:
-    """A saved tensor as the node holds it."""
+    """A saved tensor as the node holds it; nodes make these."""
 
-    def __init__(self, node: OpNode, index: int) -> None:
-        self.node = node
-        self.index = index
+    _index: int
+    _name: str
+    _held: Callable[[], tuple[object, ...] | None]
+    _put: Callable[[tuple[object, ...]], None]
 
-    def register_hooks(
-        self, pack_hook: Callable[[Tensor], object], unpack_hook: Callable[[object], Tensor]
-    ) -> None:
-        """Keep ``pack_hook(tensor)`` in its place; backward takes ``unpack_hook`` of that.
+    def __init__(self) -> None:
+        raise RuntimeError(
+            "Trying to create a SavedTensor object from Python is forbidden: ask a grad_fn for "
+            "_raw_saved_self, or whatever it saved"
+        )
 
-        RuntimeError if the tensor has hooks already or has been freed.
+    def register_hooks(self, *hooks: Callable[..., object]) -> None:
+        """``register_hooks(pack_hook, unpack_hook)``: keep ``pack_hook(tensor)`` in its place.
+
+        Backward takes ``unpack_hook`` of that. RuntimeError if the tensor has hooks already or has
+        been freed.
         """
-        saved = self.node.saved
+        if len(hooks) != 2 or not all(callable(hook) for hook in hooks):
+            raise TypeError(
+                "register_hooks(): incompatible function arguments: expected (pack_hook, "
+                f"unpack_hook), two callables, got {hooks}"
+            )
+        pack_hook, unpack_hook = hooks
+        saved = self._held()
         if saved is None:
             raise RuntimeError(
                 "Calling register_hooks on a saved tensor after it has been freed. Saved "
                 "intermediate values of the graph are freed when you call .backward() or "
                 "autograd.grad(). Specify retain_graph=True if you need them afterwards."
             )
-        value = saved[self.index]
+        value = saved[self._index]
+        if value is None:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor with value None is forbidden: there is "
+                "nothing to pack"
+            )
         if isinstance(value, PackedTensor):
             raise RuntimeError(
                 "Calling register_hooks on a saved tensor whose hooks have already been set. "
                 "Hint: only one pair of hooks is allowed at a time."
             )
         if not isinstance(value, SavedTensor | SavedOutput):
-            raise TypeError(f"register_hooks: {self.node.name()} saved no tensor here")
+            raise TypeError(f"register_hooks: {self._name} saved no tensor here")
         number = value.number if isinstance(value, SavedOutput) else None
-        packed = PackedTensor(value.tensor, (pack_hook, unpack_hook), number)
+        unpack = cast(Callable[[object], Tensor], unpack_hook)
+        packed = PackedTensor(value.tensor, (pack_hook, unpack), number)
         if isinstance(value, SavedOutput):
             packed.requires_grad = value.requires_grad
-        self.node.saved = (*saved[: self.index], packed, *saved[self.index + 1 :])
+        self._put((*saved[: self._index], packed, *saved[self._index + 1 :]))
+
+
+def raw_saved(
+    index: int,
+    name: str,
+    held: Callable[[], tuple[object, ...] | None],
+    put: Callable[[tuple[object, ...]], None],
+) -> RawSaved:
+    """A saved tensor of a node: by its place in what ``held`` gives, None once that is freed.
+
+    name: the node's. put: puts other values in the place of all that the node holds.
+    """
+    made = object.__new__(RawSaved)
+    made._index, made._name, made._held, made._put = index, name, held, put
+    return made
 
 
 def unsaved_properties(rules: Sequence[Rule]) -> dict[str, Any]:
@@ -96,7 +129,11 @@ def _raw_reader(
             kept = _as_watched(node, saved)
             node.__class__ = watched()
             node.saved = kept
-        return RawSaved(node, index)
+
+        def put(kept: tuple[object, ...]) -> None:
+            node.saved = kept
+
+        return raw_saved(index, node.name(), lambda: node.saved, put)
 
     return read
 
@@ -120,4 +157,4 @@ def _as_watched(node: OpNode, saved: dict[str, Saved]) -> tuple[object, ...]:
     return tuple(kept)
 
 
-__all__ = ["RawSaved", "saved_properties"]
+__all__ = ["RawSaved", "raw_saved", "saved_properties"]

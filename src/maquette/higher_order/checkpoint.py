@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maquette.autograd import Function, backward, enable_grad, is_grad_enabled
+from maquette.autograd.engine import current_run
 from maquette.autograd.saved_hooks import saved_tensors_hooks
 from maquette.core.device import device
 from maquette.core.meta import TensorMeta
@@ -286,10 +287,12 @@ class _Block:
         self.contexts = how.context_fn()
         self.inputs: Any = None
         self.holder: Any = None
+        self._more = False  # whether the run again went beyond what the first has saved
         self.places: list[int] = []
         self.needs: list[bool] = []
         self.log: _Log | None = None
         self.log_again: _Log | None = None
+        self.completed = False  # whether the first run has come to its end
 
     def run(self) -> Any:
         if not is_grad_enabled():
@@ -301,7 +304,10 @@ class _Block:
             stack.enter_context(self.contexts[0])
             if self.how.debug:
                 self.log = stack.enter_context(_Log())
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.completed = True
 
     def _keep_inputs(self) -> None:
         """Hand the tensors among the arguments to autograd, which keeps them as it is told to."""
@@ -334,6 +340,8 @@ class _Block:
 
     def _run_again(self) -> None:
         self.again = {}
+        self._more = False
+        unfinished = not self.completed
         args = self._arguments()
         hooks = saved_tensors_hooks(self._keep, lambda kept: kept)  # type: ignore[arg-type, return-value]  # what _keep gave
         with ExitStack() as stack:
@@ -349,7 +357,7 @@ class _Block:
             except _EnoughError as error:
                 if error.block is not self:
                     raise
-        if len(self.again) != len(self.saved):
+        if len(self.again) != len(self.saved) and not (unfinished and self._more):
             raise self._mismatch(
                 "A different number of tensors was saved during the original forward and "
                 f"recomputation.\nNumber of tensors saved during forward: {len(self.saved)}\n"
@@ -358,6 +366,10 @@ class _Block:
 
     def _keep(self, t: Tensor) -> Tensor:
         number = len(self.again)
+        if number >= len(self.saved) and not self.completed:
+            # Backward inside of the block's first run: what comes after it is not saved yet.
+            self._more = True
+            return t.detach()
         if number >= len(self.saved):
             raise self._mismatch(
                 "trying to save more tensors during recomputation than the "
@@ -435,6 +447,13 @@ class CheckpointFunction(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Gradients of the tensor arguments, by a backward of their own."""
+        run = current_run()
+        if run is not None and run.needed is not None:
+            raise RuntimeError(
+                "torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
+                "parameter to .backward() when use_reentrant=True is passed: pass "
+                "use_reentrant=False"
+            )
         inputs = list(ctx.others)
         for place, saved in zip(ctx.places, ctx.saved_tensors):
             inputs[place] = saved.detach().requires_grad_(saved.requires_grad)

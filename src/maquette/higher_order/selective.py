@@ -72,8 +72,8 @@ def _policy_of(given: Any) -> Policy:
             if not isinstance(op, OpOverload):
                 raise ValueError(
                     f"Expected op in `op_list` to be an OpOverload but got: {op} of type "
-                    f"{type(op)}. Name the overload: torch.ops.aten.mm.default, not "
-                    f"torch.ops.aten.mm."
+                    f"{type(op)}. Please update the OpOverloadPacket to a specific OpOverload: "
+                    f"torch.ops.aten.mm.default, not torch.ops.aten.mm."
                 )
         listed = frozenset(given)
         save, again = CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_RECOMPUTE

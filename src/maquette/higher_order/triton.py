@@ -65,9 +65,7 @@ class LaunchInPlace(FunctionalHop):
     def fake(self, *, kernel_idx: int, grid: Any, kwargs: dict[str, Any]) -> None:
         return None
 
-    def functional(
-        self, ctx: Any, *, kernel_idx: int, grid: Any, kwargs: dict[str, Any]
-    ) -> None:
+    def functional(self, ctx: Any, *, kernel_idx: int, grid: Any, kwargs: dict[str, Any]) -> None:
         """The launch on clones; each tensor is its clone from then on."""
         with ctx.redispatch_to_next():
             new = launch_on_clones(

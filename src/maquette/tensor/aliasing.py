@@ -313,8 +313,8 @@ def _refuse_inference(op: OpOverload, target: object) -> None:
     """Inference tensors are written in inference mode only: outside, none would count it (T64)."""
     if isinstance(target, Tensor) and not target._keys & ADINPLACE and not tls.st.inference:
         raise RuntimeError(
-            f"{op._opname}: inplace update to an inference tensor ({target.meta}) outside "
-            f"InferenceMode is not allowed; write to a clone() of it"
+            f"Inplace update to inference tensor outside InferenceMode is not allowed: "
+            f"{op._opname} on {target.meta}; write to a clone() of it"
         )
 
 

@@ -35,12 +35,16 @@ def make_wrapper_subclass(
     device: Device | str | None = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
+    dispatch_sizes_strides_policy: str | None = None,
+    dispatch_device: bool = False,
+    dispatch_layout: bool = False,
     **options: object,
 ) -> T:
     """A tensor of ``cls`` with these sizes and no data; it requires grad as a leaf if asked.
 
-    strides: contiguous ones if None. options: PyTorch's further ones, which choose who is asked for
-    sizes, strides and the device. Raises TypeError for a class without ``__torch_dispatch__``.
+    strides: contiguous ones if None. The dispatch_ arguments and options, which in PyTorch choose
+    who is asked for sizes, strides and the device, change
+    nothing. Raises TypeError for a class without ``__torch_dispatch__``.
     """
     handler = getattr(cls.__torch_dispatch__, "__func__", cls.__torch_dispatch__)
     if handler is disabled_torch_dispatch:

@@ -11,7 +11,8 @@ import weakref
 from typing import Any
 
 from maquette.autograd.engine import current_run
-from maquette.autograd.node import Node
+from maquette.autograd.grad_mode import is_multithreading_enabled
+from maquette.autograd.node import AccumulateGrad, Node
 from maquette.core.determinism import Determinism
 from maquette.core.device import cpu, device
 from maquette.core.errors import check
@@ -101,8 +102,50 @@ def _current_autograd_node() -> Node | None:
     return None if run is None else run.node
 
 
+def _current_graph_task_execution_order() -> list[Node]:
+    """The nodes of the backward that is under way, in the order in which they run."""
+    run = current_run()
+    if run is None:
+        raise RuntimeError(
+            "_current_graph_task_execution_order should only be called during the backward pass"
+        )
+    if is_multithreading_enabled():
+        raise RuntimeError(
+            "_current_graph_task_execution_order expects the current backward to be executed with "
+            "multithreading disabled, e.g. by running: with "
+            "torch.autograd.set_multithreading_enabled(False): ..."
+        )
+    return run.execution_order()
+
+
+def _will_engine_execute_node(node: Node) -> bool:
+    """Whether the backward that is under way runs a node, and does not just pass it by."""
+    if not isinstance(node, Node):
+        raise RuntimeError(
+            f"_will_engine_execute_node expects an grad_fn, but got {type(node).__name__}"
+        )
+    run = current_run()
+    if run is None:
+        raise RuntimeError(
+            "_will_engine_execute_node should only be called during the backward pass"
+        )
+    if isinstance(node, AccumulateGrad) and not run.accumulate and node in run.captures:
+        raise RuntimeError(
+            "A leaf node was passed to _will_engine_execute_node but we are currently running "
+            "autograd.grad(). This is currently not supported."
+        )
+    if run.needed is None or node in run.needed:
+        return run.will_run(node)
+    return node in run.captures and (isinstance(node, AccumulateGrad) or run.accumulate)
+
+
 def _set_cached_tensors_enabled(enabled: bool) -> None:
     """Nothing: no tensors are cached for autocast that would have to be told apart."""
+
+
+def _is_key_in_tls(name: str) -> bool:
+    """Whether this thread keeps an object by a name."""
+    return name in vars(_held)
 
 
 # --- overriding ------------------------------------------------------------------------------
@@ -223,6 +266,9 @@ __all__ = [
     "_DisableFuncTorch",
     "_WeakTensorRef",
     "_current_autograd_node",
+    "_current_graph_task_execution_order",
+    "_is_key_in_tls",
+    "_will_engine_execute_node",
     "_dispatch_key_set",
     "_TorchFunctionState",
     "_current_graph_task_id",

@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from maquette.autograd.api import DUAL_GRAD, PRIMALS, grad
+from maquette.core.layout import strided
 from maquette.core.pytree import tree_map
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
-from maquette.transforms.forward_level import DualLevelInterpreter, JvpInterpreter, tangent_at
+from maquette.transforms.dual_level import DualLevelInterpreter
+from maquette.transforms.forward_level import JvpInterpreter, tangent_at
 from maquette.transforms.interpreter import pushed, stack
 from maquette.transforms.rules import operators
 from maquette.transforms.tangents import dual_of
@@ -64,7 +66,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
             "last "
             f"is {last}, asked for was {level}"
         )
-    _open.blocks.pop()[1].__exit__(None, None, None)
+    opened, block = _open.blocks.pop()
+    opened.forget()
+    block.__exit__(None, None, None)
 
 
 class dual_level(ContextDecorator):  # named as the block that it opens, as torch has it
@@ -144,8 +148,46 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"{current.number - 1}: unpack it first"
         )
     value = _lowered(tensor, current)
-    moved = _lowered(tangent, current)
-    return dual_of(value, moved, current)
+    made = dual_of(value, _lowered(tangent, current), current)
+    assert made._tangent is not None
+    if not _lies_alike(made._value, made._tangent):
+        with current.lower():
+            made._tangent = _laid_out_as(made._value, made._tangent)
+    made._vc = value._version_counter()
+    return made
+
+
+def _lies_alike(value: Tensor, tangent: Tensor) -> bool:
+    """Whether any view of one can be taken of the other: they lie alike in storages of one size."""
+    one, other = value.meta, tangent.meta
+    return (
+        one.offset == other.offset
+        and value.is_conj() == tangent.is_conj()
+        and value.is_neg() == tangent.is_neg()
+        and all(s == t for n, s, t in zip(one.shape, one.strides, other.strides) if n > 1)
+        and (
+            value._differs
+            or tangent._differs
+            or value._storage.nbytes() == tangent._storage.nbytes()
+        )
+    )
+
+
+def _laid_out_as(value: Tensor, tangent: Tensor) -> Tensor:
+    """A copy of a tangent that lies in its storage as the value does in its own."""
+    meta = value.meta
+    if meta.layout is not strided or any(
+        s == 0 and n > 1 for s, n in zip(meta.strides, meta.shape)
+    ):
+        return tangent
+    room: Tensor = tangent.new_zeros((value._storage.nbytes() // meta.itemsize,))
+    if tangent._differs:
+        room = operators.zeros_like(tangent)
+        return room.copy_(tangent)
+    made = cast(Tensor, operators.as_strided(room, meta.shape, meta.strides, meta.offset))
+    made = operators._conj(made) if value.is_conj() else made
+    made = operators._neg_view(made) if value.is_neg() else made
+    return made.copy_(tangent)
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
@@ -153,10 +195,13 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     if not _open.blocks and not stack():
         return UnpackedDualTensor(revived(tensor), None)
     current = _current("unpack a dual Tensor")
-    if not _own(tensor, current):
+    known = cast(Tensor, current.known(tensor))
+    if not _own(known, current):
         return UnpackedDualTensor(tensor, None)
-    tangent = tangent_at(tensor, current)
-    return UnpackedDualTensor(_lowered(tensor, current), tangent)
+    value = _lowered(known, current)
+    with current.lower():
+        primal = cast(Tensor, operators.alias(value))
+    return UnpackedDualTensor(primal, tangent_at(known, current))
 
 
 # --- reverse mode inside of a level -----------------------------------------------------------

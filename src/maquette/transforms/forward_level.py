@@ -54,14 +54,9 @@ class JvpInterpreter(Interpreter):
     def process(self, op: OpOverload, params: Sequence[object]) -> object:
         return forward_call(op)(self, params)
 
-
-class DualLevelInterpreter(JvpInterpreter):
-    """The level of `forward_ad.dual_level`: autograd outside of it goes on as ever."""
-
-    __slots__ = ()
-
-    explicit = False
-    leaves_inference = False
+    def known(self, p: object) -> object:
+        """What stands for a tensor at this level: itself, but in a dual level."""
+        return p
 
 
 def forward_call(op: OpOverload) -> Call:
@@ -118,7 +113,10 @@ def tangent_at(p: object, level: Interpreter) -> Tensor | None:
     if isinstance(p, Wrapper) and not p._interpreter.live:
         p = revived(p)
     if p.__class__ is not DualTensor or p._interpreter is not level:
-        return None
+        if not isinstance(level, JvpInterpreter):
+            return None
+        known = level.known(p)
+        return None if known is p else tangent_at(known, level)
     if p._base.__class__ is DualTensor and p._base._tangent is not None:
         with level.lower():
             return _part(p._base, p)
@@ -159,7 +157,7 @@ def _computing(op: OpOverload) -> Call:
         if tangents:
             with level.lower():
                 moved = _tangents(op, values, tangents, result)
-        made = _closed(result, moved, level)
+        made = closed(result, moved, level)
         if aliased and not detaches:
             _link(made, params[aliased[0]], result, values[aliased[0]])
         return made
@@ -214,14 +212,15 @@ def _link(made: object, origin: object, result: object, value: object) -> None:
                 make_view(made, origin)
 
 
-def _closed(result: object, tangents: object, level: Interpreter) -> object:
+def closed(result: object, tangents: object, level: Interpreter) -> object:
+    """Results of the level below, with their tangents, at this level."""
     if isinstance(result, Tensor):
         kind = result.meta.dtype
         moves = kind.is_floating_point or kind.is_complex
         return dual(result, cast("Tensor | None", tangents) if moves else None, level)
     if isinstance(result, (tuple, list)):
         each = tangents if isinstance(tangents, (tuple, list)) else [tangents] * len(result)
-        return type(result)([_closed(r, t, level) for r, t in zip(result, each, strict=True)])
+        return type(result)([closed(r, t, level) for r, t in zip(result, each, strict=True)])
     return result
 
 
@@ -353,7 +352,7 @@ def _returned(
         elif isinstance(r, DualTensor) and r._interpreter is level:
             found.append(r)
         else:
-            found.append(_closed(r, None, level))
+            found.append(closed(r, None, level))
     return found[0] if len(kinds) == 1 else tuple(found)
 
 
@@ -498,4 +497,4 @@ def _edge(t: object) -> Edge | None:
     return grad_edge(t) if isinstance(t, Tensor) else None
 
 
-__all__ = ["DualLevelInterpreter", "JvpInterpreter", "tangent_at", "transposed_backward"]
+__all__ = ["JvpInterpreter", "tangent_at", "transposed_backward"]

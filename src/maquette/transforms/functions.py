@@ -24,12 +24,8 @@ from maquette.core.pytree import tree_flatten
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
-from maquette.transforms.forward_level import (
-    DualLevelInterpreter,
-    JvpInterpreter,
-    tangent_at,
-    write_tangent,
-)
+from maquette.transforms.dual_level import DualLevelInterpreter
+from maquette.transforms.forward_level import JvpInterpreter, tangent_at, write_tangent
 from maquette.transforms.interpreter import Interpreter, pushed, top
 from maquette.transforms.pointwise import VmapInfo
 from maquette.transforms.reverse_level import GradInterpreter
@@ -352,26 +348,41 @@ def _tangents(
         with recording_off():
             cls.setup_context(ctx, tuple(values), output)
     ctx._give_forward()
+    results = _listed(output)
+    fixed = _fixed(ctx, results) if not held else ctx._fixed
     given = [
         operators.zeros_like(v) if t is None and ctx._materialize and _floating(v) else t
         for t, v in zip(tangents, values)
     ]
+    versions = [t._version if isinstance(t, Tensor) else 0 for t in given]
     answer = cls.jvp(ctx, *given)
     moved = _listed(answer)
-    results = _listed(output)
     if len(moved) != len(results):
         raise RuntimeError(
             f"{cls.__name__}.jvp: expected {len(results)} tangents, one for each output, got "
             f"{len(moved)}"
         )
-    _check_places(cls, values, given, results, moved)
+    for i, t in enumerate(moved):
+        if t is not None and i in fixed:
+            raise RuntimeError(
+                f"{cls.__name__}.jvp gave a tangent for output {i}, which is marked as "
+                f"non-differentiable. You should return None at that position instead."
+            )
+    _check_places(cls, values, given, versions, results, moved)
     return moved
+
+
+def _fixed(ctx: FunctionCtx, results: Sequence[Any]) -> frozenset[int]:
+    """The results, by number, that a context says are not differentiable."""
+    said = {id(t) for t in ctx._non_differentiable}
+    return frozenset([i for i, r in enumerate(results) if id(r) in said])
 
 
 def _check_places(
     cls: Cls,
     values: Sequence[Any],
     given: Sequence[Any],
+    versions: Sequence[int],
     results: Sequence[Any],
     moved: Sequence[Any],
 ) -> None:
@@ -379,20 +390,31 @@ def _check_places(
     for r, t in zip(results, moved):
         if not isinstance(r, Tensor) or not isinstance(t, Tensor):
             continue
-        for value, tangent in zip(values, given):
+        for value, tangent, version in zip(values, given, versions):
             if not isinstance(value, Tensor) or tangent is None:
                 continue
-            if r is value and t is not tangent:
+            if r is value and (t is not tangent or t._version == version):
                 raise RuntimeError(
                     f"{cls.__name__}: an inplace custom Function is not modifying the forward mode "
-                    "gradients inplace: its jvp is to write into the tangent that it is given"
+                    "gradients inplace. If the forward is modifying an input inplace, then the jvp "
+                    "function must modify the corresponding gradient inplace."
                 )
-            if r is not value and r._base is value and t._base is not tangent:
-                what = "a view" if t._base is None else "a view of the given tangent"
-                raise RuntimeError(
-                    f"{cls.__name__}: forward returns a view of an input, but its jvp is not "
-                    f"returning {what}"
-                )
+            root = value if value._base is None else value._base
+            if r is not value and r._base is root:
+                _check_view(cls, value, tangent, t)
+
+
+def _check_view(cls: Cls, value: Tensor, tangent: Tensor, t: Tensor) -> None:
+    """Refuse a tangent that is no view where its result is one."""
+    wanted, what = tangent, "a view of the given tangent"
+    if value._base is not None and tangent._base is not None:
+        wanted, what = tangent._base, "a view of the same base as the given tangent"
+    if t._base is not wanted:
+        raise RuntimeError(
+            f"{cls.__name__}: A custom Function's forward is returning a view (or an input as-is) "
+            f"but the jvp is not returning {'a view' if t._base is None else what}. Return the "
+            f"same view of the tangent, as t.view_as(t) of a whole one."
+        )
 
 
 def _floating(v: Any) -> bool:

@@ -261,9 +261,7 @@ def converted(
         and (format is None or format is preserve_format or format is meta.suggested_format)
     ):
         return self
-    return _copied(
-        self, dtype=dtype, device=where, non_blocking=non_blocking, memory_format=format
-    )
+    return _copied(self, dtype=dtype, device=where, non_blocking=non_blocking, memory_format=format)
 
 
 to_device = define(

@@ -17,8 +17,7 @@ Rates = list[Any]  # numbers or tensors; arithmetic with floats gives the same k
 
 
 _DETAILS = (
-    "See more details at "
-    "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+    "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from maquette.autograd.saved_values import RawSaved as SavedTensor
+from maquette.tensor.tensor import Tensor
 from maquette.torch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from maquette.torch.autograd.variable import Variable
 from maquette.torch.face.forwarding import forward
@@ -14,5 +16,20 @@ def variable(*args: object, **kwargs: object) -> NoReturn:
     raise RuntimeError("torch.autograd.variable(...) is deprecated, use torch.tensor(...) instead")
 
 
-__all__ = ["GradcheckError", "Variable", "gradcheck", "gradgradcheck", "variable"]
+class _unsafe_preserve_version_counter:  # PyTorch's name
+    """For a block: writes to these tensors are not counted; nothing checks what they do."""
+
+    def __init__(self, tensors: Tensor | tuple[Tensor, ...]) -> None:
+        self.tensors = (tensors,) if isinstance(tensors, Tensor) else tensors
+        self._before = tuple([t._version for t in self.tensors])
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        for t, version in zip(self.tensors, self._before, strict=True):
+            t._version_counter().value = version
+
+
+__all__ = ["SavedTensor", "GradcheckError", "Variable", "gradcheck", "gradgradcheck", "variable"]
 __getattr__ = forward(__name__, "maquette.autograd")

@@ -12,6 +12,7 @@ from typing import Any
 
 from maquette.api import functions as mq
 from maquette.autograd import enable_grad, grad
+from maquette.dispatch.torch_function import DisableTorchFunctionSubclass
 from maquette.tensor.tensor import Tensor
 from maquette.transforms import grad as transformed_grad
 from maquette.transforms import jacfwd
@@ -369,15 +370,17 @@ def _rows_at_once(out: Tensor, inputs: list[Tensor], create_graph: bool) -> list
     if not out.requires_grad or not out.numel():
         return [i.new_zeros(shape) for i, shape in zip(inputs, shapes)]
     basis = mq.eye(out.numel(), dtype=out.dtype, device=out.device).view(-1, *out.shape)
-    found = grad(
-        [out],
-        list(inputs),
-        [basis],
-        create_graph=create_graph,
-        retain_graph=True,
-        allow_unused=True,
-        is_grads_batched=True,
-    )
+    # What comes out of the batch is what the operators gave, of no class of the inputs' choice.
+    with DisableTorchFunctionSubclass():
+        found = grad(
+            [out],
+            list(inputs),
+            [basis],
+            create_graph=create_graph,
+            retain_graph=True,
+            allow_unused=True,
+            is_grads_batched=True,
+        )
     return [
         i.new_zeros(shape) if g is None else g.reshape(shape)
         for i, g, shape in zip(inputs, found, shapes)

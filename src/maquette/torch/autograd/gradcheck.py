@@ -14,15 +14,18 @@ from typing import Any
 from maquette.api import functions as mq
 from maquette.autograd import grad
 from maquette.tensor.tensor import Tensor
+from maquette.torch.autograd.gradcheck_conventions import (
+    GradcheckError,
+    check_inputs,
+    check_linear,
+    check_undefined,
+    check_undefined_forward,
+)
 from maquette.torch.autograd.sparse_gradcheck import of_values
 from maquette.transforms import vmap
 from maquette.transforms.forward_ad import dual_level, make_dual, unpack_dual
 
 Function = Callable[..., Any]
-
-
-class GradcheckError(RuntimeError):
-    """A gradient is wrong, or there is none to check."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,10 @@ def gradcheck(
 
     masked: whether of sparse inputs only those elements vary that they specify.
 
-    Different from PyTorch: fast_mode checks all as the slow mode does, and undefined gradients are
-    not checked.
+    check_undefined_grad: whether backward takes "no gradient", and forward mode "no tangent", for
+    zeros.
+
+    Different from PyTorch: fast_mode checks all as the slow mode does.
     """
     if not check_forward_ad and not check_backward_ad:
         raise AssertionError(
@@ -83,14 +88,23 @@ def gradcheck(
         raise AssertionError(
             "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
         )
-    listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    func, listed = of_values(func, listed, masked=masked)
+    listed = given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    check_inputs(given)
+    whole = func
+    func, listed = of_values(func, given, masked=masked)
     options = _Options(
         eps, atol, rtol, nondet_tol, check_backward_ad, check_forward_ad, check_batched_grad,
         check_batched_forward_grad, check_grad_dtypes,
     )  # fmt: skip
     try:
         _check(func, listed, options)
+        if check_backward_ad:
+            tensors = [t for t in given if _is_checked(t)]
+            check_linear(_outputs(whole, given), tensors)
+            if check_undefined_grad:
+                check_undefined(whole, given)
+        if check_forward_ad and check_undefined_grad:
+            check_undefined_forward(func, listed)
     except GradcheckError:
         if raise_exception:
             raise
@@ -127,6 +141,8 @@ def gradgradcheck(
 
     def gradients(*args: Any) -> tuple[Tensor, ...]:
         own, their = args[: len(listed)], args[len(listed) :]
+        # Forward mode gives dual numbers of leaves that do not require grad.
+        own = tuple([a.requires_grad_() if _is_checked(t) else a for a, t in zip(own, listed)])
         results = _outputs(func, own)
         checked = [arg for arg in own if _is_checked(arg)]
         found = grad(results, checked, their, create_graph=True, allow_unused=True)
@@ -168,18 +184,21 @@ def _check(func: Function, inputs: tuple[Any, ...], options: _Options) -> None:
     outputs = _outputs(func, inputs)
     if not outputs:
         _check_flat(func, inputs, checked, options.eps)
+    slopes: dict[tuple[int, str], list[Tensor]] = {}
     for number, out in enumerate(outputs):
         for part in _PARTS if out.is_complex() else _PARTS[1:]:
-            slopes = [
+            slopes[number, part] = found = [
                 _numerical(func, inputs, value, number, options.eps, part) for _, value in checked
             ]
-            if options.check_forward_ad:
-                tangents = [_forward(func, inputs, i, number, part) for i, _ in checked]
-                _compare(out, number, checked, slopes, tangents, part, options, "forward")
             if options.check_backward_ad:
-                _check_backward(out, number, checked, slopes, part, options)
+                _check_backward(out, number, checked, found, part, options)
         if options.check_batched_grad:
             _check_batched(out, [value for _, value in checked])
+    if options.check_forward_ad:
+        columns = [_forward(func, inputs, i) for i, _ in checked]
+        for (number, part), found in slopes.items():
+            tangents = [column[number][part] for column in columns]
+            _compare(outputs[number], number, checked, found, tangents, part, options, "forward")
     if options.check_batched_forward_grad:
         _check_batched_forward(func, inputs, checked)
 
@@ -233,28 +252,35 @@ def _compare(
             raise GradcheckError(_mismatch(out, number, place, slope, found, part, mode))
 
 
-def _forward(func: Function, inputs: tuple[Any, ...], at: int, number: int, part: str) -> Tensor:
-    """The Jacobian (input, output) of tangents, an element of input ``at`` at a time."""
+def _forward(func: Function, inputs: tuple[Any, ...], at: int) -> list[dict[str, Tensor]]:
+    """For each output its parts' Jacobians (input, output), by an element of input ``at`` each."""
     value: Tensor = inputs[at]
-    rows = []
+    outputs = _results(func, inputs)
+    chosen = [i for i, out in enumerate(outputs) if out.requires_grad]
+    rows: list[dict[str, list[Tensor]]] = [{part: [] for part in _PARTS} for _ in chosen]
     for place in _places(value):
-        row = _tangent(func, inputs, at, place, 1, number, part)
-        if value.is_complex():
-            row = mq.complex(row, _tangent(func, inputs, at, place, 1j, number, part))
-        rows.append(row)
-    return _stacked(rows, 0, _outputs(func, inputs)[number].numel())
+        found = _tangents(func, inputs, at, place, 1, chosen)
+        turned = _tangents(func, inputs, at, place, 1j, chosen) if value.is_complex() else None
+        for number, moved in enumerate(found):
+            for part, row in moved.items():
+                if turned is not None:
+                    row = mq.complex(row, turned[number][part])
+                rows[number][part].append(row)
+    return [
+        {part: _stacked(row, 0, outputs[i].numel()) for part, row in parts.items()}
+        for i, parts in zip(chosen, rows, strict=True)
+    ]
 
 
-def _tangent(
+def _tangents(
     func: Function,
     inputs: tuple[Any, ...],
     at: int,
     place: tuple[int, ...],
     step: complex,
-    number: int,
-    part: str,
-) -> Tensor:
-    """A part of the output's tangent where one element moves, flat."""
+    chosen: Sequence[int],
+) -> list[dict[str, Tensor]]:
+    """The parts of some outputs' tangents where one element moves, flat."""
     with dual_level():
         args = []
         for i, value in enumerate(inputs):
@@ -262,12 +288,18 @@ def _tangent(
                 tangent = mq.zeros_like(value)
                 if i == at:
                     tangent[place] = step
-                value = make_dual(value, tangent)
+                value = make_dual(value.detach(), tangent)
             args.append(value)
-        out = _outputs(func, args)[number]
-        primal, moved = unpack_dual(out)
-        moved = mq.zeros_like(primal) if moved is None else moved.detach()
-        return (getattr(moved, part) if out.is_complex() else moved).reshape(-1).clone()
+        outputs = _results(func, args)
+        return [_parts(*unpack_dual(outputs[i])) for i in chosen]
+
+
+def _parts(primal: Tensor, moved: Tensor | None) -> dict[str, Tensor]:
+    tangent = mq.zeros_like(primal) if moved is None else moved
+    flat = tangent.detach().reshape(-1)
+    if not primal.is_complex():
+        return {"real": flat.clone()}
+    return {part: getattr(flat, part).clone() for part in _PARTS}
 
 
 _BATCHED = (

@@ -28,6 +28,8 @@ def _distributions(**families: str) -> dict[str, str]:
 
 
 PACKAGES = {
+    "_C._autograd": "maquette.torch.autograd.internals",
+    "_C._functions": "maquette.torch.autograd.c_functions",
     "_C._nn": "maquette.torch._nn_functions",
     "_C._functorch": "maquette.torch._functorch.levels",
     "_decomp": "maquette.fx.decompositions",
