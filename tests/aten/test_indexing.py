@@ -270,3 +270,16 @@ def test_ends_of_slices_are_integers() -> None:
 def test_T42_shapes_are_compared_before_dtypes() -> None:
     with pytest.raises(RuntimeError, match="shape mismatch"):
         mq.arange(4)[mq.tensor([0, 1])] = mq.tensor([1.0, 2.0, 3.0])
+
+
+def test_second_derivatives_of_a_product_at_one_place_with_two_zeros():
+    # The gradient of each zero is a multiple of the other, so nothing: its derivative is not.
+    factors = mq.tensor([0.0, 0.0, 3.0], requires_grad=True)
+    start, index = mq.tensor([2.0]), mq.tensor([0, 0, 0])
+    for function in (mq.scatter_reduce, mq.index_reduce):
+        (first,) = mq.autograd.grad(
+            function(start, 0, index, factors, "prod").sum(), factors, create_graph=True
+        )
+        (second,) = mq.autograd.grad(first[0], factors)
+        assert first.tolist() == [0, 0, 0]
+        assert second.tolist() == [0, 6, 0]

@@ -394,3 +394,76 @@ def test_T67_functions_may_not_mutate_what_operators_may_not(made):
     view = made(mq.ones(2, requires_grad=True))
     with pytest.raises(RuntimeError, match="view"):
         Tripled.apply(view)
+
+
+def test_T67_results_that_are_no_tensors_have_numbers_too():
+    seen = []
+
+    class Three(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * 2, "between", y * 3
+
+        @staticmethod
+        def backward(ctx, *grads):
+            seen.append([None if g is None else g.item() for g in grads])
+            return grads[0] * 2, grads[2] * 3
+
+    x, y = ones(1), ones(1)
+    first, _, last = Three.apply(x, y)
+    assert last.output_nr == 2
+    (first + 5 * last).backward()
+    assert seen == [[1, None, 5]]
+    assert (x.grad.item(), y.grad.item()) == (2, 15)
+
+
+def test_T67_zeros_for_what_is_not_differentiable_may_be_left_out():
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            other = x.clone()
+            ctx.mark_non_differentiable(other)
+            ctx._materialize_non_diff_grads = False
+            return x.clone(), other
+
+        @staticmethod
+        def backward(ctx, grad, other):
+            assert other is None
+            return grad
+
+    Two.apply(ones(2))[0].sum().backward()
+
+
+def test_T67_a_context_keeps_what_it_saved_when_its_graph_is_gone():
+    kept = []
+
+    class Keeping(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            kept.append(ctx)
+            return grad
+
+    x = ones(2)
+    Keeping.apply(x).sum().backward(retain_graph=True)
+    assert kept[0].saved_tensors[0] is x
+
+
+def test_T67_backward_and_vjp_are_not_both_given():
+    class Both(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+        vjp = staticmethod(lambda ctx, grad: grad * 2)
+
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp'"):
+        Both.apply(ones(2)).sum().backward()

@@ -232,3 +232,86 @@ def test_T57_threads_are_allowed_and_forbidden_as_in_pytorch() -> None:
     with mq.autograd.set_multithreading_enabled(False):
         assert not is_multithreading_enabled()
     assert is_multithreading_enabled()
+
+
+def test_T24_a_saved_tensor_that_was_detached_in_place_is_refused() -> None:
+    # A second derivative would take it for a constant.
+    x = mq.tensor(1.0, requires_grad=True)
+    middle = x.clone()
+    out = middle.sin()
+    middle.detach_()
+    with pytest.raises(RuntimeError, match="detached in-place"):
+        mq.autograd.grad(out, x, create_graph=True)
+
+
+def test_T66_hooks_that_backward_enters_end_with_it() -> None:
+    packed: list[mq.Tensor] = []
+    late = mq.autograd.graph.saved_tensors_hooks(packed.append, lambda t: t)
+    x = mq.ones(2, requires_grad=True)
+    y = x.clone()
+    y.register_hook(lambda grad: late.__enter__())
+    y.sum().backward()
+    (x * x).sum()
+    assert packed == []
+
+
+def test_T66_a_pack_hook_gets_the_tensor_itself() -> None:
+    x = mq.ones(2, requires_grad=True)
+    seen: list[mq.Tensor] = []
+    with mq.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+        x.sin()
+    assert seen[0] is x
+
+
+def test_T60_an_edge_of_one_number_starts_from_one() -> None:
+    x = mq.tensor([1.0, 2.0], requires_grad=True)
+    edge = mq.autograd.graph.get_gradient_edge((x * x).sum())
+    assert mq.autograd.grad(edge, x)[0].tolist() == [2, 4]
+    several = mq.autograd.graph.get_gradient_edge(x * x)
+    with pytest.raises(RuntimeError, match="only for scalar outputs"):
+        mq.autograd.grad(several, x)
+
+
+def test_T58_hooks_before_a_node_run_where_its_gradient_is_accumulated() -> None:
+    x = mq.ones(2, requires_grad=True)
+    y = x.clone()
+    seen: list[object] = []
+    assert y.grad_fn is not None
+    y.grad_fn.register_prehook(seen.append)
+    y.sum().backward(inputs=[y])
+    assert len(seen) == 1
+
+
+def test_T60_undefined_gradients_reach_functions_as_zeros() -> None:
+    from maquette.autograd.probing_nodes import DelayedError, UndefinedGrad
+
+    x = mq.ones(2, requires_grad=True)
+    UndefinedGrad()(x * 2).sum().backward()
+    assert x.grad is None
+    with pytest.raises(RuntimeError, match="late"):
+        DelayedError("late", 1)(x).sum().backward()
+
+
+def test_T58_a_hook_on_what_backward_passes_by_is_not_run() -> None:
+    x = mq.ones(2, requires_grad=True)
+    y = mq.ones(2, requires_grad=True)
+    middle = x.clone()
+    middle.register_hook(lambda grad: pytest.fail("its gradient is not wanted"))
+    mq.autograd.grad((middle * y).sum(), y)
+
+
+def test_T59_sparse_gradients_are_added_last_first() -> None:
+    class Fixed(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: mq.Tensor, at: int) -> mq.Tensor:
+            ctx.at = at  # type: ignore[attr-defined]  # any attribute
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: object, grad: mq.Tensor) -> tuple[mq.Tensor, None]:
+            at = ctx.at  # type: ignore[attr-defined]
+            return mq.sparse_coo_tensor([[at]], [1.0], (3,)), None
+
+    x = mq.ones(3, requires_grad=True)
+    (Fixed.apply(x, 2) + Fixed.apply(x, 0)).sum().backward()
+    assert x.grad._indices().tolist() == [[2, 0]]

@@ -118,9 +118,7 @@ def test_csv_has_a_line_for_each_operator(program: str, tmp_path: pathlib.Path) 
     assert (rows[1]["module"], rows[1]["flops"]) == ("up", str(2 * 4 * 8 * 32))
 
 
-def test_a_device_shows_memory_and_time(
-    program: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_device_shows_memory_and_time(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", program, *ARGS, "--on", "h100", "--price", "2"]) == 0
     told = capsys.readouterr().out
     for text in ("On NVIDIA H100 SXM", "reserved", "nvidia-smi", "bound by launch", "a step"):

@@ -72,9 +72,7 @@ def test_expandable_segments_grow_and_do_not_fragment() -> None:
     assert grown.segments == 1
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 40 * MIB), st.integers(0, 9)), max_size=40), st.booleans()
-)
+@given(st.lists(st.tuples(st.integers(1, 40 * MIB), st.integers(0, 9)), max_size=40), st.booleans())
 def test_any_program_keeps_the_allocator_whole(
     requests: list[tuple[int, int]], expandable: bool
 ) -> None:

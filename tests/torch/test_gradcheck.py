@@ -127,3 +127,31 @@ def test_gradients_of_gradients_are_checked_in_both_modes():
     assert torch.autograd.gradgradcheck(torch.sin, leaf(), check_fwd_over_rev=True)
     with pytest.raises(AssertionError, match="at least one of"):
         torch.autograd.gradgradcheck(torch.sin, leaf(), check_rev_over_rev=False)
+
+
+def test_T62_a_backward_that_cannot_do_without_a_gradient_is_found() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y.register_hook(lambda grad: grad * 1)
+        return y
+
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    with pytest.warns(UserWarning, match="undefined gradient support"):
+        assert not torch.autograd.gradcheck(fn, x, raise_exception=False)
+    assert torch.autograd.gradcheck(fn, x, check_undefined_grad=False)
+
+
+def test_T62_a_backward_that_adds_to_its_gradient_is_found() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y.register_hook(lambda grad: grad + 1e-8)
+        return y
+
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="backward not multiplied by grad_output"):
+        torch.autograd.gradcheck(fn, x)
+
+
+def test_T62_inputs_of_single_precision_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="not a double precision"):
+        torch.autograd.gradcheck(lambda x: x * 1, torch.ones(1, requires_grad=True), atol=1e-1)

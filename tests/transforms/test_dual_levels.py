@@ -167,3 +167,101 @@ def test_T71_a_tangent_has_no_tangent_of_the_same_level():
         moved = make_dual(mq.ones(2), V.clone())
         with pytest.raises(RuntimeError, match="forward gradient at the same level"):
             make_dual(mq.ones(2), moved)
+
+
+WRITES = {
+    "copy_": lambda t, d: t.copy_(d),
+    "add_": lambda t, d: t.add_(d),
+    "mul_": lambda t, d: t.mul_(d),
+    "assignment": lambda t, d: t.__setitem__(slice(None), d),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+def test_T71_a_dual_number_may_be_written_into_a_tensor_from_outside(write):
+    target, step = mq.tensor([5.0, 6.0]), 1e-3
+
+    def function(x):
+        room = target.clone()
+        write(room, x**2)
+        return (room**2).sum()
+
+    slope = (
+        function(mq.tensor([1.0, 2.0]) + step * V) - function(mq.tensor([1.0, 2.0]) - step * V)
+    ) / (2 * step)
+    with dual_level():
+        x = make_dual(mq.tensor([1.0, 2.0]), V)
+        room = target.clone()
+        outside = unpack_dual(room).primal  # made below the level, as a tensor from outside is
+        write(outside, x**2)
+        found = unpack_dual((outside**2).sum()).tangent
+    assert mq.allclose(found, slope, 1e-2)
+
+
+def test_T71_a_view_from_outside_moves_with_its_base():
+    base = mq.zeros(2, 2)
+    view = base.t()
+    with dual_level():
+        view[0].copy_(make_dual(mq.ones(2), V))
+        assert unpack_dual(base).tangent.tolist() == [[3, 0], [4, 0]]
+        base.mul_(2)
+        assert unpack_dual(view).tangent.tolist() == [[6, 8], [0, 0]]
+    assert unpack_dual(base).tangent is None
+    assert base.tolist() == [[2, 0], [2, 0]]
+
+
+def test_T71_what_does_not_move_is_written_as_outside_of_a_level():
+    counter = mq.zeros(2)
+    with dual_level():
+        assert counter.add_(1) is counter
+        assert unpack_dual(counter).tangent is None
+    assert counter.tolist() == [1, 1]
+
+
+def test_T71_out_is_refused_where_something_moves():
+    with dual_level():
+        x = make_dual(mq.ones(2), V)
+        with pytest.raises(NotImplementedError, match="out= function"):
+            mq.add(x, x, out=mq.zeros(2))
+
+
+def test_T71_a_tangent_that_lies_otherwise_is_copied():
+    value, tangent = mq.zeros(6)[:4], mq.ones(4)
+    with dual_level():
+        dual = make_dual(value, tangent)
+        unpack_dual(dual).tangent.mul_(2)
+        assert dual.as_strided((6,), (1,), 0).shape == (6,)
+    assert tangent.tolist() == [1, 1, 1, 1]
+
+
+def test_T71_a_tangent_for_what_is_not_differentiable_is_refused():
+    class Two(mq.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * 2, x * 3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.mark_non_differentiable(output[1])
+
+        @staticmethod
+        def jvp(ctx, moved):
+            return moved * 2, moved
+
+    with dual_level(), pytest.raises(RuntimeError, match="return None at that position"):
+        Two.apply(make_dual(mq.ones(2), V))
+
+
+@pytest.mark.parametrize("returned", [lambda t: t.clone(), lambda t: t], ids=["copy", "itself"])
+def test_T71_the_tangent_of_a_view_is_a_view(returned):
+    class First(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x[:1]
+
+        @staticmethod
+        def jvp(ctx, moved):
+            return returned(moved)
+
+    with dual_level(), pytest.raises(RuntimeError, match="is returning a view"):
+        First.apply(make_dual(mq.ones(2), V))

@@ -98,9 +98,7 @@ def _start_gradient(out: Tensor | EdgeToken, grad: Grad, i: int, create_graph: b
             f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
         )
     if isinstance(out, EdgeToken):
-        return ops.aten.ones.default(  # type: ignore[no-any-return]  # a tensor
-            out.meta.shape, dtype=out.meta.dtype, device=out.meta.device
-        )
+        return ops.aten.ones.default(out.meta.shape, dtype=out.meta.dtype, device=out.meta.device)
     ones: Tensor = ops.aten.ones_like.default(out, pin_memory=False, memory_format=preserve_format)
     return ones
 

@@ -28,7 +28,6 @@ from maquette.autograd.node import (
 from maquette.autograd.saved_hooks import PackedTensor, watch
 from maquette.autograd.saved_values import RawSaved, raw_saved
 from maquette.core.meta import TensorMeta
-from maquette.dispatch import keysets as K
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE
@@ -134,9 +133,6 @@ class FunctionCtx:
         numbers = {id(o): n for n, o in enumerate(outputs)}
         self._saved = tuple([_kept(t, numbers) for t in self._to_save])
         self._to_save = ()
-        self._fixed = frozenset(
-            [i for i, o in enumerate(outputs) if o is not None and not _requires_grad(o)]
-        )
         self._dirty = self._non_differentiable = ()
 
 
@@ -147,10 +143,6 @@ def _kept(t: Grad, numbers: dict[int, int]) -> Saved | None:
     if watch.hooks:
         return PackedTensor(t, watch.hooks[-1], number)
     return SavedTensor(t) if number is None else SavedOutput(t, number)
-
-
-def _requires_grad(value: object) -> bool:
-    return isinstance(value, Tensor) and bool(value._keys & K.REQUIRES_GRAD)
 
 
 def _name(node: Node | None) -> str:
@@ -184,6 +176,10 @@ class CustomNode(Node):
         if name.startswith("_") or name == "ctx":
             raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
         return getattr(self.ctx, name)
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[RawSaved, ...]:
+        return self.ctx._raw_saved_tensors
 
     def describe(self, results: Sequence[object], sizes: list[int]) -> None:
         """Remember what `apply` must know of the results: their metas, grouping and fake mode."""
@@ -373,6 +369,9 @@ def connect(
         sizes = group(values, lists, outputs, others=True)
     if ctx._dirty:
         _check_dirty(ctx, outputs)
+    if ctx._non_differentiable:
+        fixed = [i for i, o in enumerate(outputs) if _among(o, ctx._non_differentiable)]
+        ctx._fixed = frozenset(fixed)
     results = [
         _connected(node, ctx, number, out, inputs, len(outputs) > 1)
         if isinstance(out, Tensor)
@@ -437,7 +436,7 @@ def _connected(
     return out
 
 
-def _among(out: Tensor, tensors: Sequence[object]) -> bool:
+def _among(out: object, tensors: Sequence[object]) -> bool:
     for t in tensors:
         if t is out:
             return True

@@ -278,6 +278,8 @@ class Run:
         grads: list[Grad] = held
         overriding = self.overriding
         if self.needed is not None and node not in self.needed:
+            if node not in self.captures:
+                return  # backward passes it by
             overriding.on()
             run_tensor_hooks(node, grads)
             overriding.off()
@@ -425,8 +427,8 @@ def _sum(held: Tensor, grad: Tensor) -> Tensor:
     if held.meta.shape == grad.meta.shape and _may_write(held):
         if held._differs or not grad._differs:  # a batch is not written into what has none
             return held.add_(grad)
-    if held.meta.layout is not grad.meta.layout and grad.meta.layout is strided:
-        return grad + held  # a sparse gradient is added to a dense one
+    if held.meta.layout is not strided:
+        return grad + held  # a sparse gradient is added to a dense one; indices are in this order
     return held + grad
 
 

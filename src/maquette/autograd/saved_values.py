@@ -123,8 +123,8 @@ def _reader(name: str, index: int) -> Callable[[OpNode], object]:
 
 def _raw_reader(
     index: int, saved: dict[str, Saved], watched: Callable[[], type[OpNode]]
-) -> Callable[[OpNode], RawSaved]:
-    def read(node: OpNode) -> RawSaved:
+) -> Callable[[OpNode], RawSaved | tuple[RawSaved, ...]]:
+    def read(node: OpNode) -> RawSaved | tuple[RawSaved, ...]:
         if node.saved is not None and any(len(s.names) > 1 for s in saved.values()):
             kept = _as_watched(node, saved)
             node.__class__ = watched()
@@ -133,6 +133,18 @@ def _raw_reader(
         def put(kept: tuple[object, ...]) -> None:
             node.saved = kept
 
+        members = None if node.saved is None else node.saved[index]
+        if members.__class__ is tuple:
+
+            def put_member(kept: tuple[object, ...]) -> None:
+                saved = cast("tuple[object, ...]", node.saved)
+                node.saved = (*saved[:index], kept, *saved[index + 1 :])
+
+            def held() -> tuple[object, ...] | None:
+                return None if node.saved is None else cast("tuple[object, ...]", node.saved[index])
+
+            count = len(cast("tuple[object, ...]", members))
+            return tuple([raw_saved(i, node.name(), held, put_member) for i in range(count)])
         return raw_saved(index, node.name(), lambda: node.saved, put)
 
     return read

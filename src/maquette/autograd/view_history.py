@@ -180,8 +180,8 @@ def refuse_mutation(view: Tensor, mutated: str) -> None:
         start = f"A view was created {made} and {mutated} modified inplace"
     else:
         output = f"Output {ag.output_nr} of {call_name(node)}"
-        made = _MADE_IN.get(ag.creation_meta)
-        what = "a view" if made is None else f"a view of a view, made {made}, "
+        block = _MADE_IN.get(ag.creation_meta)
+        what = "a view" if block is None else f"a view of a view made {block}"
         start = f"{output} is {what} and {mutated} modified inplace"
     raise RuntimeError(f"{start}. {_WHY[ag.creation_meta]} (the view: {view.meta})")
 

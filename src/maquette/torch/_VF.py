@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from maquette.dispatch.registry import ops
 from maquette.torch.face.forwarding import forward
 
+unique_dim = ops.aten.unique_dim
 __getattr__ = forward(__name__, "maquette")

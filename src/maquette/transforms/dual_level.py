@@ -2,8 +2,8 @@
 
 A `DualTensor` is made by the level, so a tensor from outside is never one. Where a dual number is
 written into such a tensor, the level keeps a dual of it, its stand-in: calls that are given the
-tensor, or a view of its memory, take the stand-in, until the level is left. What has no tangent is
-written on the level below, as though there were no level.
+tensor, or a view of its memory, take the stand-in, until the level is left. Calls of which nothing
+is dual run on the level below, as though there were no level.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class DualLevelInterpreter(JvpInterpreter):
         root = t if t._base is None else t._base
         self._stand_ins[id(root)] = (root, dual(root, None, self))
 
-    def is_outside(self, p: object) -> bool:
-        """Whether a value is a tensor that this level did not make and that does not move."""
-        return isinstance(p, Tensor) and not self._is_own(p) and self.known(p) is p
+    def is_dual(self, p: object) -> bool:
+        """Whether a value is a dual number of this level, or has a stand-in that is."""
+        return isinstance(p, Tensor) and (self._is_own(p) or self.known(p) is not p)
 
     def _is_own(self, p: Tensor) -> bool:
         return p.__class__ is DualTensor and cast(Wrapper, p)._interpreter is self
@@ -78,21 +78,21 @@ def _knowing_stand_ins(
     call = forward_call(op)
 
     def with_stand_ins(level: DualLevelInterpreter, params: Sequence[object]) -> object:
-        if not level._stand_ins and not written:
-            return call(level, params)
-        moving = tls.st.forward_enabled and any(
-            tangent_at(p, level) is not None for p in _flat(params)
-        )
+        flat = _flat(params)
+        if not any(level.is_dual(p) for p in flat):
+            return run_below(level, op, params)  # as outside: what it gives, views too
+        moving = tls.st.forward_enabled and any(tangent_at(p, level) is not None for p in flat)
         if moving and op.form is Form.OUT:
             raise NotImplementedError(
                 f"Trying to use forward AD with {op._opname} that does not support it because it "
                 f"is an out= function: leave out= away, and copy_() the result"
             )
-        outside = [t for t in _flat([params[i] for i in written]) if level.is_outside(t)]
+        targets = _flat([params[i] for i in written])
+        outside = [t for t in targets if isinstance(t, Tensor) and not level.is_dual(t)]
         if outside and not moving:
             return _run_outside(level, op, params)
         for t in outside:
-            level.begin_to_move(cast(Tensor, t))
+            level.begin_to_move(t)
         given = [
             tuple([level.known(t) for t in cast(tuple[object, ...], p)])
             if p.__class__ is tuple

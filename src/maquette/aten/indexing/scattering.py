@@ -427,7 +427,10 @@ def _product_grad(
     include_self: bool,
     result: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Divide the product by the factor; with one zero among the factors, only it has a gradient."""
+    """Divide the product by the factor; with one zero among the factors, only it has a gradient.
+
+    With two zeros, the gradient of each is a multiple of the other: nothing, but its derivative is.
+    """
     ones = self.new_ones(self.meta.shape)
     mine = grad * ones.scatter_reduce(dim, index, src, "prod") if include_self else grad
     zeros = (src == 0).to(grad.dtype)
@@ -437,7 +440,10 @@ def _product_grad(
     count = grad.new_zeros(grad.meta.shape).scatter_add(dim, index, zeros).gather(dim, index)
     whole = (grad * result).gather(dim, index) / nonzero
     alone = (grad * rest).gather(dim, index)
-    theirs = (src != 0).to(grad.dtype) * whole + zeros * (count == 1).to(grad.dtype) * alone
+    all_zeros = grad.new_zeros(grad.meta.shape).scatter_add(dim, index, zeros * src)
+    other = all_zeros.gather(dim, index) - src
+    one, two = (count == 1).to(grad.dtype), (count == 2).to(grad.dtype)
+    theirs = (src != 0).to(grad.dtype) * whole + zeros * alone * (one + two * other)
     return mine, theirs
 
 

@@ -97,7 +97,7 @@ def check_undefined(func: Function, inputs: Sequence[Any]) -> None:
         ]
         try:
             found = _grads(ends, tensors, [mq.zeros_like(out) for out in outputs])
-        except RuntimeError as error:
+        except Exception as error:  # whatever a hook or a Function raises that cannot take None
             _warn_of_the_check()
             raise GradcheckError(_UNDEFINED.format(error)) from error
         if any(g is not None and _dense(g).count_nonzero() for g in found):
