@@ -125,8 +125,6 @@ def backward(
     if create_graph:
         warn_once(_CYCLE)
     if inputs is None:
-        if create_graph:
-            warn_once(_CYCLE)
         run_backward(edges, grads, retain_graph=keep, create_graph=create_graph)
         return
     targets = _listed(inputs)

@@ -31,6 +31,7 @@ from maquette.tensor.sparse import CooParts, SparseStorage
 from maquette.tensor.tensor import Tensor, alias
 
 _OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
+_OF_LEAF = 2  # and while it asks for a leaf
 _by_sequence = attrgetter("sequence")
 _next_number = itertools.count().__next__
 
@@ -382,7 +383,8 @@ class Run:
                 del grad
                 self._show_leaf(leaf, grads)
                 grad = grads.pop()
-            if grad is not None and leaf.variable._autograd().grad_fn is not None:
+            state = leaf.variable._autograd()
+            if grad is not None and state.grad_fn is not None:
                 raise RuntimeError(
                     f"leaf variable has been moved into the graph interior: {leaf.variable.meta} "
                     f"was detached and then mutated by a recorded operation"
@@ -392,8 +394,12 @@ class Run:
                 meta = leaf.variable.meta
                 if grad.meta is not meta:
                     grad = conform(leaf, grad, meta, 0)
-                _accumulate_leaf(leaf, grad, self.create_graph)
-                self._show_accumulated(leaf.variable)
+                if state.grad is None:
+                    state.grad = _first_grad(grad, meta, self.create_graph)
+                else:
+                    state.grad = _accumulated(state.grad, grad)
+                if state.post_accumulate_hooks:
+                    self._show_accumulated(leaf.variable, state.post_accumulate_hooks)
             if leaf.hooks is not None and leaf.hooks.after and self.accumulate:
                 self.overriding.on()
                 run_after(leaf, [], (grad,))
@@ -401,15 +407,13 @@ class Run:
             del grad
         self.complete.clear()
 
-    def _show_accumulated(self, leaf: Tensor) -> None:
+    def _show_accumulated(self, leaf: Tensor, hooks: dict[int, Callable[..., object]]) -> None:
         """Let hooks have a leaf with its new ``.grad``."""
-        hooks = leaf._autograd().post_accumulate_hooks
-        if hooks:
-            self.overriding.on()
-            for hook in list(hooks.values()):
-                if hook(leaf) is not None:
-                    raise RuntimeError("Tensor post accumulate grad hooks should return None.")
-            self.overriding.off()
+        self.overriding.on()
+        for hook in list(hooks.values()):
+            if hook(leaf) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+        self.overriding.off()
 
     def _show_leaf(self, leaf: AccumulateGrad, grads: list[Grad]) -> None:
         """Let hooks have a leaf's gradient, and keep it where it is wanted."""
@@ -479,22 +483,18 @@ def _stretched(shape: Shape, to: Shape) -> tuple[int, ...] | None:
     return (*range(lead), *stretched)
 
 
-def _accumulate_leaf(node: AccumulateGrad, grad: Tensor, create_graph: bool) -> None:
-    leaf = node.variable
-    ag = leaf._autograd()
-    old = ag.grad
-    if old is None:
-        ag.grad = _first_grad(grad, leaf.meta, create_graph)
-    elif tls.st.grad_enabled or old.meta.layout is not grad.meta.layout is strided:
-        ag.grad = grad + old if old.meta.layout is not strided else old + grad
-    else:
-        old.add_(grad)
+def _accumulated(old: Tensor, grad: Tensor) -> Tensor:
+    """A leaf's gradient with another added to it, in place where nothing records that."""
+    if tls.st.grad_enabled or old.meta.layout is not grad.meta.layout is strided:
+        return grad + old if old.meta.layout is not strided else old + grad
+    old.add_(grad)
+    return old
 
 
 def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     """A leaf's first gradient: the tensor itself if ours alone and laid out as T59 says."""
     if grad.meta.layout is not strided:
-        ours = held_only(grad, _OURS) and _parts_alone(grad)
+        ours = held_only(grad, _OF_LEAF) and _parts_alone(grad)
         return grad if create_graph or ours else grad.clone()
     if meta.layout is not strided:
         meta = grad.meta.like()
@@ -502,7 +502,7 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     if create_graph:
         return grad if good else grad.clone()
     # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too.
-    if good and held_only(grad, _OURS):
+    if good and held_only(grad, _OF_LEAF):
         return alias(grad) if grad._ag is not None or grad._base is not None else grad
     if meta.is_dense and grad.meta.shape == meta.shape:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)

@@ -87,8 +87,7 @@ def _ask_mode(
     modes.pop()
     exclude, before = st.exclude, st.derived()
     # One change of both sets, where popping, excluding and their undoing would be four.
-    include = st.include if modes else st.include & ~_MODE_BITS
-    st.set_both(include, exclude | ABOVE_PYTHON)
+    st.set_both(before[0] if modes else before[0] & ~_MODE_BITS, exclude | ABOVE_PYTHON)
     try:
         return handler(op, types, args, kwargs)
     finally:

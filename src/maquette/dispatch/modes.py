@@ -245,7 +245,7 @@ def get_current_dispatch_mode() -> object | None:
 
 def python_classes(values: object) -> tuple[type[TensorBase], ...]:
     """The distinct classes of arguments with a ``__torch_dispatch__``, subclasses first (D98)."""
-    found = _python_classes(values) if isinstance(values, list | tuple) else _one_class(values)
+    found = _python_classes(values if isinstance(values, _SEQUENCES) else (values,))
     return distinct_classes(found) if found else ()
 
 
@@ -256,18 +256,16 @@ def _python_classes(values: Iterable[object]) -> list[type[TensorBase]]:
         cls = value.__class__
         if cls in _NO_TENSORS:
             continue
-        if cls is tuple or cls is list or isinstance(value, list | tuple):
+        if isinstance(value, TensorBase):
+            if value._class_bits & PYTHON:
+                found.append(type(value))
+        elif cls is tuple or cls is list or isinstance(value, _SEQUENCES):
             found += _python_classes(cast("Iterable[object]", value))
-        elif isinstance(value, TensorBase) and value._class_bits & PYTHON:
-            found.append(type(value))
     return found
 
 
-def _one_class(value: object) -> list[type[TensorBase]]:
-    return _python_classes((value,))
-
-
 _NO_TENSORS = frozenset((int, float, bool, str, type(None)))
+_SEQUENCES = (list, tuple)
 
 
 # --- without modes for a block ---------------------------------------------------------------

@@ -144,7 +144,11 @@ class DispatchState:
         """Replace the included and the excluded keys at once."""
         self.include = include
         self.exclude = exclude
-        self._derive()
+        known = _DERIVED.get((include, exclude, self.grad_enabled))
+        if known is None:
+            self._derive_anew()
+        else:
+            self.keep, self.effective = known
 
     def derived(self) -> tuple[int, bool, int, dict[int, int]]:
         """What follows from the sets as they are, for `set_back`."""

@@ -191,7 +191,7 @@ class FakeTensorConverter:
         else:
             on = canonical(meta.device)
             keys = self._keys_of(t, meta if on is meta.device else meta.with_device(on))
-        shared = self._storages.get(storage)
+        shared = known = self._storages.get(storage)
         if shared is None:
             nbytes = storage._nbytes if symbols is None else _bytes_of(t, meta)
             where = storage.device
@@ -201,9 +201,10 @@ class FakeTensorConverter:
         if base is not None:
             fake._base = base
             base._viewed = True
-            fake._vc = base._version_counter()
+            vc = base._vc
+            fake._vc = base._version_counter() if vc is None else vc
         elif t._vc is not None:
-            keep_counter(self._counters, t, fake)
+            keep_counter(self._counters, t, fake, alone=known is None)
         if t._is_param:
             fake._is_param = True
         elif t._is_buffer:

@@ -321,15 +321,15 @@ Counters = Memo[VersionCounter, VersionCounter]
 """The version counters of converted tensors, by those of the originals."""
 
 
-def keep_counter(counters: Counters, t: Tensor, made: Tensor) -> None:
+def keep_counter(counters: Counters, t: Tensor, made: Tensor, *, alone: bool = False) -> None:
     """Let results share a version where their originals do: a tensor and what detach() gave.
 
-    PyTorch's do not.
+    PyTorch's do not. alone: nothing of ``t``'s storage was converted before.
     """
     counter = t._vc
     if counter is None or not made._keys & ADINPLACE:
         return
-    known = counters.get(counter)
+    known = None if alone else counters.get(counter)
     if known is None:
         counters.remember(counter, made._version_counter())
     else:

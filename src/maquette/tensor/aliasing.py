@@ -20,7 +20,7 @@ from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
 from maquette.dispatch.tls import DispatchState, tls
-from maquette.tensor.history import ViewHistory, ViewVersion
+from maquette.tensor.history import VersionCounter, ViewHistory, ViewVersion
 from maquette.tensor.keys import ADINPLACE, FAMILY, keys_for_device
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.up_to_date import make_view, up_to_date
@@ -80,7 +80,8 @@ def _generated_viewing(
         "    if _vc is None:",
         f"        if not {origin}._keys & _counts:",
         "            return _r",
-        f"        _vc = {origin}._version_counter()",
+        f"        _vc = {origin}._vc = _new(_Counter)",  # `_version_counter`, written out
+        "        _vc.value = 0",
         "    _r._vc = _vc",
     ]
     if base:
@@ -91,18 +92,21 @@ def _generated_viewing(
             f"        {origin}._viewed = True",
             "    else:",
             "        _r._base = _base",
-            f"        if {origin}._ag is not None and {origin}._ag.creation_meta:",
-            f"            _remember(_r, {origin}, '')",
-            "            return _r",
         ]
         if op.facts.other_values:
-            lines += [f"    _remember(_r, {origin}, '{op._opname}')"]
+            lines += [
+                f"    _inherits = {origin}._ag is not None and {origin}._ag.creation_meta",
+                f"    _remember(_r, {origin}, '' if _base is not None and _inherits "
+                f"else '{op._opname}')",
+            ]
         else:
-            # `_remember`, written out for the two common cases: backward makes many views.
+            # `_remember`, written out for the common cases: backward makes many views.
             lines += [
                 "    _st = _tls.st",
                 "    if _st.grad_enabled:",
-                "        if _vc.value and _r._ag is None:",
+                f"        if _base is not None and {origin}._ag and {origin}._ag.creation_meta:",
+                f"            _remember(_r, {origin}, '')",
+                "        elif _vc.value and _r._ag is None:",
                 "            _r._ag = _of_written[_vc.value]",
                 "    elif _st.inference:",
                 f"        _remember(_r, {origin}, '')",
@@ -114,10 +118,12 @@ def _generated_viewing(
             ]
     space: dict[str, object] = {
         "_below": op.resolved(ks),
+        "_Counter": VersionCounter,
         "_counts": ADINPLACE,
         "_in_no_grad": _SHARED["NO_GRAD_MODE"],
         "_of_written": _SHARED[""],
         "_req": K.REQUIRES_GRAD,
+        "_new": object.__new__,
         "_remember": _remember,
         "_tls": tls,
     }

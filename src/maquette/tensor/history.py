@@ -31,13 +31,6 @@ class VersionCounter:
     value: int
 
 
-def new_counter() -> VersionCounter:
-    """A count of no writes yet; without an ``__init__`` 0.15 us less (timeit, CPython 3.11)."""
-    counter = _new(VersionCounter)
-    counter.value = 0
-    return counter
-
-
 class History:
     """What autograd remembers of a tensor: these defaults, and what says otherwise."""
 
@@ -256,8 +249,9 @@ class TensorHistory(TensorGeometry):
 
     def _version_counter(self) -> VersionCounter:
         counter = self._vc
-        if counter is None:
-            counter = self._vc = new_counter()
+        if counter is None:  # without an `__init__`: 0.15 us less (timeit, CPython 3.11)
+            counter = self._vc = _new(VersionCounter)
+            counter.value = 0
         return counter
 
     def _is_view(self) -> bool:

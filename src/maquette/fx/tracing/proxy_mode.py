@@ -113,12 +113,12 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         node_kwargs = call.named(kwargs) if kwargs else _NO_KEYWORDS
         known = None
         if plan.asks_data:
-            if not call.constant and call.inputs and self._refuses(func):
+            if call.constant and call.inputs:
+                return self._on_constants(func, args, kwargs)
+            if call.inputs and self._refuses(func):
                 self._refuse_number(func, args)
         elif call.constant and call.inputs and not plan.random:
             known = self._known_answer(func, args, kwargs)
-        if plan.asks_data and call.constant and call.inputs:
-            return self._on_constants(func, args, kwargs)
         node = self._node(plan, node_args, node_kwargs, call.inputs)
         if plan.lifts and tls.st.fake_mode is None:
             func = plan.target  # a copy: what the program writes to it is not the constant
