@@ -374,12 +374,13 @@ class MetaTensorDescriber:
         meta = t.meta
         sparse = meta.layout in SPARSE_LAYOUTS
         wrapped = isinstance(t, Wrapper) and not isinstance(t, FunctionalWrapper)
-        stored = not (sparse or wrapped or meta.layout is mkldnn)
+        wraps = is_traceable_wrapper_subclass(t)
+        rows = t.is_nested and not wraps  # of the strided layout
+        stored = not (sparse or wrapped or rows or meta.layout is mkldnn)
 
         def inner(other: Tensor) -> MetaTensorDesc:
             return self.describe_tensor(other, trace=trace)
 
-        wraps = is_traceable_wrapper_subclass(t)
         grad = safe_grad(t)
         described = MetaTensorDesc(
             id=number,
@@ -406,7 +407,7 @@ class MetaTensorDescriber:
             is_conj=t.is_conj(),
             is_neg=t.is_neg(),
             is_parameter=t._is_param,
-            stride=None if sparse else tuple(meta.strides),
+            stride=None if sparse or rows else tuple(meta.strides),
             storage_offset=meta.offset if stored else 0,
             storage=self.describe_storage(t._storage, trace=trace) if stored else None,
             base=inner(t._base) if recurse and t._base is not None else None,

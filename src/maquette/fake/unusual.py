@@ -105,6 +105,7 @@ def is_unusual(t: Tensor) -> bool:
     base = t._base
     return (
         t.meta.layout is not strided
+        or t.is_nested
         or isinstance(t, (Wrapper, FunctionalTensor))
         or is_traceable_wrapper_subclass(t)
         or (base is not None and is_unusual(base))
@@ -121,6 +122,11 @@ def convert_unusual(by: Converter, t: Tensor, symbols: Symbols | None) -> Tensor
         return by.convert(t.from_functional(), symbols)
     if is_traceable_wrapper_subclass(t):
         return _subclass(by, t, symbols)
+    if t.is_nested:
+        _refuse(
+            "strided nested tensors: make it with layout=torch.jagged, or convert the rows of "
+            "unbind() one by one"
+        )
     if t.meta.layout in SPARSE_LAYOUTS:
         return _sparse(by, t, symbols)
     if t.meta.layout is mkldnn:

@@ -1,4 +1,4 @@
-"""Jagged nested tensors: rows of different lengths in one tensor (`torch.nested`)."""
+"""Nested tensors: rows of different sizes in one tensor, jagged or strided (`torch.nested`)."""
 
 from maquette.nested.construction import (
     as_nested_tensor,
@@ -8,10 +8,12 @@ from maquette.nested.construction import (
     nested_tensor_from_jagged,
     to_padded_tensor,
 )
+from maquette.nested.strided import StridedNestedTensor
 from maquette.nested.tensor import NestedTensor
 
 __all__ = [
     "NestedTensor",
+    "StridedNestedTensor",
     "as_nested_tensor",
     "masked_select",
     "narrow",

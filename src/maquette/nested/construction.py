@@ -1,7 +1,8 @@
-"""Making nested tensors: of lists, of values and offsets, of windows; and padding them."""
+"""Making nested tensors of both layouts: of lists, values and offsets, windows; padding them."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,20 +13,22 @@ from maquette.core.dtype import int64
 from maquette.core.layout import jagged, strided
 from maquette.core.layout import layout as Layout
 from maquette.dispatch.registry import ops
+from maquette.dispatch.tls import tls
+from maquette.fake.exceptions import UnsupportedOperatorException
 from maquette.nested import operators as _operators
+from maquette.nested import strided_operators as _strided_operators
+from maquette.nested.strided import StridedNestedTensor, from_rows
 from maquette.nested.tensor import NestedTensor, carrier, from_values
 from maquette.tensor.tensor import Tensor
 
 Place = Device | str | None
 
 
-def _check_layout(layout: Layout | None, name: str) -> None:
-    if layout is None or layout is strided:
-        raise NotImplementedError(
-            f"{name}: nested tensors of layout strided are not supported; pass layout=torch.jagged"
-        )
-    if layout is not jagged:
+def _is_jagged(layout: Layout | None) -> bool:
+    """Whether a layout is jagged; None is strided. RuntimeError for any other."""
+    if layout not in (None, strided, jagged):
         raise RuntimeError(f"Specified layout is unsupported for nested tensors: {layout}")
+    return layout is jagged
 
 
 def nested_tensor(
@@ -37,11 +40,32 @@ def nested_tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A nested tensor with a copy of the rows, a leaf. layout: ``torch.jagged``."""
-    _check_layout(layout, "nested_tensor")
-    rows = [as_tensor(row, dtype=dtype).detach() for row in tensor_list]
-    made = from_list(rows, dtype, device)
+    """A nested tensor with a copy of the rows, a leaf. layout: ``torch.strided`` by default.
+
+    >>> import maquette as mq
+    >>> nested_tensor([mq.tensor([1.0, 2.0]), mq.tensor([3.0])])
+    nested_tensor([
+      tensor([1., 2.]),
+      tensor([3.])
+    ])
+    """
+    made: Tensor
+    if _is_jagged(layout):
+        rows = [as_tensor(row, dtype=dtype).detach() for row in tensor_list]
+        made = from_list(rows, dtype, device)
+    else:
+        if not isinstance(tensor_list, list):
+            raise TypeError(
+                f"Only lists (List[Tensor] and List[List...[Scalar]]) are accepted in "
+                f"nested_tensor, got {type(tensor_list).__name__}"
+            )
+        rows = [_row(row, dtype).detach() for row in tensor_list]
+        made = _strided_of(rows, dtype, device)
     return made._require_grad() if requires_grad else made
+
+
+def _row(row: Any, dtype: DType | None) -> Tensor:
+    return row if isinstance(row, Tensor) else as_tensor(row, dtype=dtype)
 
 
 def as_nested_tensor(
@@ -51,11 +75,43 @@ def as_nested_tensor(
     layout: Layout | None = None,
 ) -> Tensor:
     """A nested tensor of rows, through which gradients flow to them; a nested tensor is itself."""
-    if isinstance(ts, NestedTensor):
+    if isinstance(ts, (NestedTensor, StridedNestedTensor)):
+        if layout is not None and _is_jagged(layout) != isinstance(ts, NestedTensor):
+            raise RuntimeError(
+                "as_nested_tensor(): Converting between nested tensor layouts is not supported"
+            )
         return ts.to(device=device, dtype=dtype)
-    _check_layout(layout, "as_nested_tensor")
-    rows = list(ts.unbind(0)) if isinstance(ts, Tensor) else [as_tensor(row) for row in ts]
-    return from_list(rows, dtype, device)
+    rows = list(ts.unbind(0)) if isinstance(ts, Tensor) else [_row(row, dtype) for row in ts]
+    if _is_jagged(layout):
+        return from_list(rows, dtype, device)
+    return _strided_of(rows, dtype, device)
+
+
+def _strided_of(rows: Sequence[Tensor], dtype: DType | None, device: Place) -> StridedNestedTensor:
+    """A strided nested tensor with a copy of the rows, of the first one's dtype and device."""
+    _check_ranks(rows)
+    if tls.st.fake_mode is not None or any(row.fake_mode is not None for row in rows):
+        raise UnsupportedOperatorException("aten::_nested_tensor_from_tensor_list")
+    if not rows:
+        return StridedNestedTensor(ops.aten.empty([0], dtype=dtype, device=device), ())
+    where = rows[0].device if device is None else Device(device)
+    for row in rows:
+        if device is None and row.device != where:
+            raise RuntimeError(
+                f"Tensor on device {row.device} is not on the expected device {where}!"
+            )
+    kind = dtype or rows[0].dtype
+    return from_rows([row.to(device=where, dtype=kind) for row in rows])
+
+
+def _check_ranks(rows: Sequence[Tensor]) -> None:
+    for i, (a, b) in enumerate(itertools.pairwise(rows)):
+        if a.ndim != b.ndim:
+            raise RuntimeError(
+                f"All Tensors given to nested_tensor must have the same dimension. Found dimension "
+                f"{b.ndim} for Tensor at index {i + 1} and dimension {a.ndim} for Tensor at index "
+                f"{i}."
+            )
 
 
 def from_list(rows: Sequence[Tensor], dtype: DType | None, device: Place) -> NestedTensor:
@@ -151,7 +207,9 @@ def to_padded_tensor(
     input: Tensor, padding: float, output_size: Sequence[int] | None = None
 ) -> Tensor:
     """A dense tensor of the rows, each filled up to the longest, or to ``output_size``."""
-    assert isinstance(input, NestedTensor)
+    if isinstance(input, StridedNestedTensor):
+        return _strided_operators.padded(input, padding, output_size)
+    assert isinstance(input, NestedTensor), f"expected a nested tensor, got {input.meta}"
     return _operators.padded(input, padding, output_size)
 
 
@@ -162,8 +220,14 @@ def narrow(
     length: int | Tensor,
     layout: Layout | None = None,
 ) -> Tensor:
-    """A window of each row of a dense [rows, n, ...] tensor: a jagged view without a copy."""
-    _check_layout(layout, "narrow")
+    """A window of each row of a dense [rows, n, ...] tensor.
+
+    Jagged, it is a view without a copy; strided, start and length are numbers.
+    """
+    if not _is_jagged(layout):
+        if not isinstance(start, int) or not isinstance(length, int):
+            raise RuntimeError("start and length must be integers for the strided layout NT impl")
+        return as_nested_tensor(tensor.narrow(dim, start, length))
     if dim != 1:
         raise RuntimeError(f"narrow: jagged layout narrows dim 1, got {dim}")
     rows, extent = tensor.shape[0], tensor.shape[1]
@@ -185,3 +249,41 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
     where = mask.expand(tensor.shape)
     rows = [row[keep] for row, keep in zip(tensor.unbind(0), where.unbind(0))]
     return from_list(rows, None, None)
+
+
+def nested_tensor_from_mask(t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor:
+    """A strided nested tensor of the rows of ``t`` [rows, n, width] where ``mask`` [rows, n] holds.
+
+    mask_check: RuntimeError unless each row's True values come first.
+    """
+    if t.ndim != 3 or mask.ndim != 2 or tuple(mask.shape) != tuple(t.shape[:2]):
+        raise RuntimeError(
+            f"_nested_tensor_from_mask: expected an input [rows, n, width] and a mask [rows, n], "
+            f"got {t.meta} and {mask.meta}"
+        )
+    counts = [int(row.sum()) for row in mask.unbind(0)]
+    if mask_check and any(not bool(row[:n].all()) for row, n in zip(mask.unbind(0), counts)):
+        raise RuntimeError("Expected: Mask is left-aligned: each row's True values come first")
+    return from_rows([row[:n] for row, n in zip(t.unbind(0), counts)], t)
+
+
+def nested_from_padded(
+    padded: Tensor, cpu_nested_shape_example: Tensor, fuse_transform_0213: bool = False
+) -> Tensor:
+    """A strided nested tensor of the corners of padded rows.
+
+    cpu_nested_shape_example: int64 [rows, dimensions], the sizes of the rows. fuse_transform_0213:
+    padded is [rows, heads, n, width], its rows become [n, heads * width].
+    """
+    sizes = [tuple(size) for size in cpu_nested_shape_example.tolist()]
+    parts = list(padded.unbind(0))
+    if fuse_transform_0213:
+        parts = [part.transpose(0, 1).flatten(1) for part in parts]
+    rows = [row[tuple([slice(0, n) for n in size])] for row, size in zip(parts, sizes, strict=True)]
+    return from_rows(rows, padded)
+
+
+def nested_from_padded_and_nested_example(padded: Tensor, nt_example: Tensor) -> Tensor:
+    """A strided nested tensor of the corners of padded rows, as large as those of an example."""
+    assert isinstance(nt_example, StridedNestedTensor), f"expected a nested tensor: {nt_example}"
+    return nested_from_padded(padded, nt_example._nested_tensor_size())

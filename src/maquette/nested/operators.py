@@ -1,4 +1,4 @@
-"""Operators on nested tensors, as kernels at the key AutogradNestedTensor.
+"""Operators on jagged nested tensors.
 
 A kernel gets the parameters in schema order and speaks operators on values, so autograd, and
 whatever else follows operators, follows those. Pointwise operators share one kernel; definitions
@@ -8,55 +8,25 @@ by other operators need none; the rest is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, cast
 
 from maquette.core.dtype import dtype as DType
 from maquette.core.errors import check
-from maquette.dispatch.kernels import Kernel
-from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.operator import OpOverload, replace_fallback
-from maquette.dispatch.packet import find_packet
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
+from maquette.nested.registry import Layout, answer
 from maquette.nested.tensor import ANSWER, NestedTensor, around, from_values, values_of
 from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
 aten = ops.aten
-F = TypeVar("F", bound=Callable[..., Any])
 Dims = Sequence[int] | None
-IMPLEMENTED: dict[OpOverload, Callable[..., object]] = {}
 
 
-def nested(*names: str) -> Callable[[F], F]:
-    """Register the kernel for nested tensors of these aten overloads."""
-
-    def register(function: F) -> F:
-        for name in names:
-            base, _, which = name.partition(".")
-            packet = find_packet(f"aten::{base}")
-            assert packet is not None, name
-            op: OpOverload = getattr(packet, which or "default")
-            IMPLEMENTED[op] = function
-            op.register_for_good((DispatchKey.AutogradNestedTensor,), _kernel(function))
-        return function
-
-    return register
-
-
-def _kernel(function: Callable[..., object]) -> Kernel:
-    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
-        return lambda ks, *params: function(*params)
-
-    return Kernel(factory, python=function, speaks_operators=True)
-
-
-def answer(op: OpOverload, params: Sequence[object]) -> object:
-    """The result of an operator on nested tensors."""
-    known = IMPLEMENTED.get(op)
-    if known is not None:
-        return known(*params)
+def _last_resort(op: OpOverload, params: Sequence[object]) -> object:
+    """Pointwise operators are those on the values; what is left is refused by name."""
     if Tag.pointwise in op.tags or op._opname in _POINTWISE_TOO:
         return _pointwise(op, params)
     raise NotImplementedError(
@@ -65,12 +35,8 @@ def answer(op: OpOverload, params: Sequence[object]) -> object:
     )
 
 
-def _fallback(op: OpOverload, ks: int) -> Callable[..., object]:
-    return lambda ks, *params: answer(op, params)
-
-
+nested = Layout(NestedTensor, _last_resort)
 ANSWER[0] = answer
-replace_fallback(DispatchKey.AutogradNestedTensor, _fallback)
 
 # --- helpers ----------------------------------------------------------------------------------
 

@@ -110,6 +110,14 @@ _HERE = {
     ),
     **dict.fromkeys(
         (
+            "_nested_tensor_from_mask",
+            "_nested_from_padded",
+            "_nested_from_padded_and_nested_example",
+        ),
+        "families.nested",
+    ),
+    **dict.fromkeys(
+        (
             "sym_int",
             "sym_float",
             "sym_not",

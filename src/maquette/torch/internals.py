@@ -17,6 +17,7 @@ from maquette.core.determinism import Determinism
 from maquette.core.device import cpu, device
 from maquette.core.errors import check
 from maquette.dispatch.keysets import DispatchKeySet
+from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
     TorchFunctionState,
@@ -245,7 +246,7 @@ class _Nn:
         return found.device, found.dtype, found.non_blocking, found.format
 
     def __getattr__(self, name: str) -> object:
-        found = getattr(functional, name, None)
+        found = getattr(functional, name, None) or find_packet(f"aten::{name}")
         if found is None:
             raise AttributeError(
                 f"module 'torch._C._nn' has no attribute '{name}': maquette does not have it"
