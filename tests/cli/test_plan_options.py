@@ -104,6 +104,24 @@ def test_the_largest_batch_that_fits_is_found_and_proved(
     assert peak(largest) <= 64 * 1024 < peak(largest + 1)
 
 
+def test_another_size_is_varied_where_it_is_named(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sized = ["--args", "torch.ones(B, N)", "--symbolic", "N=8,B=1"]
+    assert main(["plan", program, *sized, "--fit", "64KiB", "--vary", "B"]) == 0
+    assert "largest B that fits into 64KiB: " in capsys.readouterr().out
+
+
+def test_the_fewest_devices_that_share_the_states_are_found(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = ["--train", "--optimizer", "adamw", "--vary", "devices"]
+    assert main(["plan", program, *ARGS, *steps, "--fit", "1GiB"]) == 0
+    assert "one device of 1GiB is enough" in capsys.readouterr().out
+    assert main(["plan", program, *ARGS, *steps, "--fit", "16"]) == 0
+    assert "no number of devices of 16 is enough" in capsys.readouterr().out
+
+
 def test_a_peak_over_the_limit_fails(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", program, *ARGS, "--fail-over", "1MiB"]) == 0
     assert main(["plan", program, *ARGS, "--fail-over", "1KiB"]) == 3
@@ -167,6 +185,9 @@ WRONG = [
     (["a.py", "--fit", "much"], "--fit: a size in bytes is like 80GiB"),
     (["a.py", "--fail-over", "8 B ytes"], "--fail-over: a size in bytes is like 80GiB"),
     (["a.py", "--fit", "1GiB"], "--fit needs --symbolic B=N"),
+    (["a.py", "--vary", "seq"], "--vary needs --fit SIZE"),
+    (["a.py", "--fit", "1GiB", "--vary", "seq"], "--vary 'seq': expected devices"),
+    (["hf:llama", "--fit", "1GiB", "--vary", "B"], "--vary 'B': expected batch, seq, devices"),
     (["a.py", "--symbolic", "B"], "--symbolic takes NAME=VALUE,NAME=VALUE, not 'B'"),
     (["a.py", "--symbolic", "B=0"], "--symbolic B=0: a size is a number from 1 on"),
     (["a.py", "--autocast", "int8"], "--autocast 'int8' is unknown: expected bf16 or fp16"),

@@ -31,6 +31,7 @@ from maquette.plan.recorder import Recorder
 from maquette.plan.report import bytes_text
 from maquette.plan.roofline import TABLE, Accelerator, accelerators
 from maquette.plan.script import MOST_STEPS, plan_script
+from maquette.plan.sharded import fewest_devices, sharded_peak
 from maquette.tensor.cuda_devices import DeviceProperties, device_assumed
 from maquette.tensor.tensor import Tensor
 from maquette.torch.saving.serialization import saves_discarded
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from maquette.cli.plan_options import Parsers
 
+_BATCH, _DEVICES = "batch", "devices"  # what --fit varies
 _AMPLE = 80 * 2**30  # bytes of a device that only --device names
 TOO_LARGE = 3  # the exit code of --fail-over
 
@@ -76,10 +78,16 @@ def _planned_model(options: argparse.Namespace) -> Answers:
     started = time.perf_counter()
     symbols = plan_options.symbols_of(options)
     form = _closed_form(options, symbols) if symbols else None
-    fit = _fit(options, symbols, form) if options.fit else None
+    budget = bytes_of("--fit", options.fit) if options.fit else 0
+    varied = _varied(options, symbols) if options.fit else ""
+    fit = None
+    if varied not in ("", _DEVICES):
+        fit = _fit(options, symbols, varied, budget, form)
     made, about = _plan(options, symbols)
     found = Answers(options, made, about, time.perf_counter() - started, symbols)
-    found.form, found.fit = form, fit
+    found.form, found.fit, found.varied = form, fit, varied
+    if varied == _DEVICES:
+        found.devices = fewest_devices(lambda n: sharded_peak(made, n), budget)
     if options.advise:
         others = advise(options, made, about.model, lambda o: _plan(o, symbols)[0])
         found.others = advice_table(others, made)
@@ -176,28 +184,48 @@ def _closed_form(options: argparse.Namespace, symbols: dict[str, int]) -> Closed
         return None
 
 
-def _fit(options: argparse.Namespace, symbols: dict[str, int], form: ClosedForm | None) -> Fit:
-    budget = bytes_of("--fit", options.fit)
-    name = next(iter(symbols), "batch")
-    if not symbols and not str(options.file).startswith(("hf:", "timm:")):
-        raise CommandError("--fit needs --symbolic B=N, and --args in which B stands", 2)
+def _varied(options: argparse.Namespace, symbols: Mapping[str, int]) -> str:
+    """What ``--fit`` varies: ``--vary``, or the first name of ``--symbolic``, or the batch."""
+    name = options.vary or next(iter(symbols), _BATCH)
+    possible = [*symbols, _DEVICES]
+    if not symbols and str(options.file).startswith("hf:"):
+        possible = [_BATCH, "seq", _DEVICES]
+    elif not symbols and str(options.file).startswith("timm:"):
+        possible = [_BATCH, _DEVICES]
+    if name in possible:
+        return str(name)
+    if not symbols and not options.vary:
+        raise CommandError(
+            "--fit needs --symbolic B=N, and --args in which B stands (or --vary devices)", 2
+        )
+    raise CommandError(f"--vary {name!r}: expected {', '.join(possible)}", 2)
+
+
+def _fit(
+    options: argparse.Namespace,
+    symbols: dict[str, int],
+    name: str,
+    budget: int,
+    form: ClosedForm | None,
+) -> Fit:
+    """The largest ``name`` that fits, which the plan that is shown has from then on."""
 
     def peak(number: int) -> int:
-        if symbols:
+        if name in symbols:
             return _plan(options, {**symbols, name: number})[0].peak_bytes
-        changed = argparse.Namespace(**{**vars(options), "batch": number})
+        changed = argparse.Namespace(**{**vars(options), name: number})
         return _plan(changed, symbols)[0].peak_bytes
 
-    start = symbols.get(name, options.batch)
+    start = symbols.get(name) or getattr(options, name, None) or 1
     if form is not None:
         others = {other: size for other, size in symbols.items() if other != name}
         start = max(form.largest(name, budget, **others), 1)
     fit = largest_that_fits(peak, budget, start=start)
     if fit.largest:
-        if symbols:
+        if name in symbols:
             symbols[name] = fit.largest
         else:
-            options.batch = fit.largest
+            setattr(options, name, fit.largest)
     return fit
 
 

@@ -48,7 +48,7 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--batch", type=int, default=1, metavar="N", help="hf:, timm: batch (1)")
     group.add_argument("--seq", type=int, metavar="N", help="hf: tokens (at most 2048)")
     group.add_argument(
-        "--symbolic", metavar="B=8,S=1024", help="names for --args; the first is what --fit varies"
+        "--symbolic", metavar="B=8,S=1024", help="names for --args; --fit varies the first"
     )
 
 
@@ -77,7 +77,12 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_answers(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--fit", metavar="80GiB", help="the largest batch (or name) that fits")
+    group.add_argument("--fit", metavar="80GiB", help="the largest batch (or --vary) that fits")
+    group.add_argument(
+        "--vary",
+        metavar="NAME",
+        help="with --fit: batch, seq, a name of --symbolic, or devices (the fewest, fully sharded)",
+    )
     group.add_argument("--advise", action="store_true", help="plan other ways that need less")
     group.add_argument("--fail-over", metavar="80GiB", help="exit code 3 if the peak is larger")
     group.add_argument("--on", metavar="GPU", help="its allocator's memory, and time by roofline")
@@ -112,6 +117,8 @@ def check(options: argparse.Namespace) -> None:
         raise CommandError("--checkpoint needs --train", 2)
     if options.lora and not options.train:
         raise CommandError("--lora needs --train", 2)
+    if options.vary and not options.fit:
+        raise CommandError("--vary needs --fit SIZE", 2)
     if options.accumulate > 1 and not options.train:
         raise CommandError("--accumulate needs --train", 2)
     if options.on is None and (options.price or options.devices or options.expandable):
@@ -128,7 +135,7 @@ def check(options: argparse.Namespace) -> None:
 # What a script decides itself.
 _OF_A_MODEL = (
     "file module model args kwargs seq symbolic dtype train loss optimizer optimizer_args autocast "
-    "checkpoint lora generate fit advise"
+    "checkpoint lora generate fit vary advise"
 )
 
 

@@ -27,6 +27,7 @@ from maquette.plan.report import (
     print_report,
 )
 from maquette.plan.roofline import Accelerator, bound
+from maquette.plan.sharded import MOST_DEVICES, Devices
 from maquette.plan.step import tensors_in
 from maquette.plan.trace import write_trace
 
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Answers:
-    """What was asked and found. old: the plan of ``--diff``; others: the table of ``--advise``."""
+    """What was asked and found.
+
+    varied: what ``--fit`` varied: ``fit`` has the answer, or ``devices`` where it was their number.
+    old: the plan of ``--diff``; others: the table of ``--advise``.
+    """
 
     options: argparse.Namespace
     plan: Plan
@@ -46,7 +51,9 @@ class Answers:
     symbols: Mapping[str, int]
     on: Accelerator | None = None
     form: ClosedForm | None = None
+    varied: str = ""
     fit: Fit | None = None
+    devices: Devices | None = None
     old: dict[str, object] | None = None
     others: Table | None = None
 
@@ -67,7 +74,9 @@ def print_answers(found: Answers) -> None:
         for note in [*about.notes, *_remarks(made)]:
             console.print(f"[dim]note: {note}[/dim]")
         if found.fit is not None:
-            console.print(f"\n{_fit_text(options, found.symbols, found.fit)}")
+            console.print(f"\n{_fit_text(options, found.varied, found.fit)}")
+        if found.devices is not None:
+            console.print(f"\n{_devices_text(options, found.devices)}")
         seconds = f"{found.seconds:.1f} s"
         console.print(f"\nplanned in {seconds} with fake tensors: no data was allocated")
 
@@ -130,8 +139,7 @@ def _changes(options: argparse.Namespace, old: dict[str, object], made: Plan) ->
         raise CommandError(f"--diff {options.diff}: {error}", 2) from None
 
 
-def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit) -> str:
-    name = next(iter(symbols), "batch")
+def _fit_text(options: argparse.Namespace, name: str, fit: Fit) -> str:
     if not fit.largest:
         least = bytes_text(fit.next_peak_bytes)
         return f"{name} = 1 does not fit into {options.fit}: it needs {least}"
@@ -139,6 +147,23 @@ def _fit_text(options: argparse.Namespace, symbols: Mapping[str, int], fit: Fit)
         f"largest {name} that fits into {options.fit}: [bold]{fit.largest}[/bold] "
         f"({bytes_text(fit.peak_bytes)}; {name} = {fit.largest + 1} needs "
         f"{bytes_text(fit.next_peak_bytes)})"
+    )
+
+
+def _devices_text(options: argparse.Namespace, found: Devices) -> str:
+    least = bytes_text(found.peak_bytes)
+    if not found.fewest:
+        return (
+            f"no number of devices of {options.fit} is enough: fully sharded over "
+            f"{MOST_DEVICES:,}, each still needs {least} for its own batch and the blocks that are "
+            f"whole for a while"
+        )
+    if found.fewest == 1:
+        return f"one device of {options.fit} is enough ({least})"
+    return (
+        f"fewest devices of {options.fit} each, fully sharded, every one with this batch: "
+        f"[bold]{found.fewest}[/bold] ({least}; {found.fewest - 1} need "
+        f"{bytes_text(found.peak_with_one_less)} each)"
     )
 
 
