@@ -329,20 +329,23 @@ def zeros(meta: TensorMeta, mode: object | None) -> Tensor:
 
 
 class recording_off:  # named as the function it stands for
-    """Grad mode off for a ``with`` block: what a user's forward does leaves no graph."""
+    """Grad mode and forward mode off for a block: what a user's forward does leaves no graph."""
 
     # A class: entering and leaving a generator's context costs 0.9 us more (timeit, CPython 3.11).
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "_forward")
 
     def __enter__(self) -> None:
         st = tls.st
-        self._before = st.grad_enabled
+        self._before, self._forward = st.grad_enabled, st.forward_enabled
+        st.forward_enabled = False
         if self._before:
             st.set_grad_enabled(False)
 
     def __exit__(self, *exc: object) -> None:
+        st = tls.st
+        st.forward_enabled = self._forward
         if self._before:
-            tls.st.set_grad_enabled(True)
+            st.set_grad_enabled(True)
 
 
 # --- outputs ---------------------------------------------------------------------------------

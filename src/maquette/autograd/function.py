@@ -131,6 +131,23 @@ class Function:
         return cls.backward if cls.vjp is Function.vjp else _two_backwards
 
 
+class _SingleLevelFunction(Function):  # torch's name
+    """A function that no transform is asked about: what rules of transforms record with.
+
+    Under transforms, `apply` runs where `enable_single_level_autograd_function` lets it alone.
+    """
+
+    @classmethod
+    def apply(cls, *args: object, **kwargs: object) -> object:
+        """Call the function."""
+        if tls.st.transforms and not tls.st.single_level_function:
+            raise RuntimeError(
+                f"{cls.__name__}.apply: a _SingleLevelFunction runs under transforms only in a "
+                f"block of enable_single_level_autograd_function; derive from Function instead"
+            )
+        return super().apply(*args, **kwargs)
+
+
 def _bound(
     cls: type[Function], args: tuple[object, ...], kwargs: dict[str, object], split: bool
 ) -> tuple[object, ...]:
@@ -232,5 +249,6 @@ __all__ = [
     "Function",
     "FunctionCtx",
     "InplaceFunction",
+    "_SingleLevelFunction",
     "once_differentiable",
 ]

@@ -177,6 +177,7 @@ def _generated(cls: Cls, in_dims: Any, info: VmapInfo) -> tuple[Cls, list[Any]]:
     out_dims: list[Any] = [None]
     saved_dims: list[Any] = [()]
     forward_dims: list[Any] = [()]
+    shapes: list[Any] = [()]
 
     def at_new_level(part: Callable[..., Any], dims: Any, values: Any) -> tuple[Any, Any]:
         level = VmapInterpreter(info.batch_size, info.randomness)
@@ -187,6 +188,7 @@ def _generated(cls: Cls, in_dims: Any, info: VmapInfo) -> tuple[Cls, list[Any]]:
     class Generated(Function):
         @staticmethod
         def forward(*values: Any, **kwargs: Any) -> Any:
+            shapes[0] = [_example_shape(v, d) for v, d in zip(values, in_dims)]
             output, out_dims[0] = at_new_level(cls.forward, in_dims, values)
             return output
 
@@ -222,9 +224,8 @@ def _generated(cls: Cls, in_dims: Any, info: VmapInfo) -> tuple[Cls, list[Any]]:
             )
             found = found if isinstance(found, tuple) else (found,)
             dims = dims if isinstance(dims, tuple) else (dims,)
-            return tuple(
-                [reduced(g, d, want, info.batch_size) for g, d, want in zip(found, dims, in_dims)]
-            )
+            each = zip(found, dims, in_dims, shapes[0])
+            return tuple([reduced(g, d, want, info.batch_size, s) for g, d, want, s in each])
 
         @staticmethod
         def jvp(ctx: FunctionCtx, *tangents: Any) -> Any:
@@ -243,10 +244,32 @@ def _generated(cls: Cls, in_dims: Any, info: VmapInfo) -> tuple[Cls, list[Any]]:
     return Generated, out_dims
 
 
-def reduced(grad: Any, dim: int | None, wanted: int | None, size: int) -> Any:
-    """A gradient with its batch where the input has it; summed up where the input has none."""
+def _example_shape(t: Any, dim: int | None) -> tuple[Any, ...] | None:
+    """The shape of one example of what may be a tensor."""
+    if not isinstance(t, Tensor):
+        return None
+    return tuple([n for i, n in enumerate(t.shape) if i != dim])
+
+
+def reduced(
+    grad: Any,
+    dim: int | None,
+    wanted: int | None,
+    size: int,
+    shape: Sequence[int] | None = None,
+) -> Any:
+    """A gradient with its batch where the input has it; summed up where the input has none.
+
+    shape: of an example of the input, which the gradient may have more or larger dimensions than.
+    """
     if not isinstance(grad, Tensor):
         return grad
+    if shape is not None and wanted is not None:
+        given = _example_shape(grad, dim) or ()
+        if given != tuple(shape):
+            ones = [1] * (len(given) - len(shape))
+            front = operators.sum_to_size(reduced(grad, dim, 0, size), [size, *ones, *shape])
+            return operators.movedim(front.reshape([size, *shape]), 0, wanted)
     if wanted is None:
         return grad if dim is None else grad.sum(dim)
     if dim is None:

@@ -10,6 +10,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.pytree import tree_flatten, tree_map
 from maquette.dispatch.guards import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
+from maquette.dispatch.modes import disable_current_modes
 from maquette.dispatch.operator import OpOverload, replace_fallback
 from maquette.dispatch.overrides import enable_python_dispatcher, no_python_dispatcher
 from maquette.dispatch.schemas.matching import normalise
@@ -73,7 +74,12 @@ def _on_fakes(op: OpOverload, params: tuple[object, ...]) -> object:
         m = t.meta
         return empty_strided(m.shape, m.strides, dtype=m.dtype, device=m.device)
 
-    with temporarily_clear_interpreter_stack(), suspend_functionalization(), mode:
+    with (
+        temporarily_clear_interpreter_stack(),
+        disable_current_modes(),
+        suspend_functionalization(),
+        mode,
+    ):
         args, kwargs = normalise(op._schema, tuple([tree_map(fake, p) for p in params]))
         try:
             return op(*args, **kwargs)

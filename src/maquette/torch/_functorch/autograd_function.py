@@ -62,9 +62,5 @@ def reductify_leaf(
     if grad_input_bdim is None and input_bdim is None:
         return grad_input
     shape = target_shape_without_bdim_to_reduce_to
-    if shape is not None and input_bdim is not None:
-        front = reduced(grad_input, grad_input_bdim, 0, batch_size)
-        found: Tensor = front.sum_to_size(batch_size, *shape).movedim(0, input_bdim)
-        return found
-    made: Tensor = reduced(grad_input, grad_input_bdim, input_bdim, batch_size)
+    made: Tensor = reduced(grad_input, grad_input_bdim, input_bdim, batch_size, shape)
     return made

@@ -28,7 +28,8 @@ def stack_module_state(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Parameters and buffers of like modules, each stacked along a new first dimension.
 
-    Raises RuntimeError unless all are of one class and one mode.
+    Raises RuntimeError unless all are of one class and one mode, and parameters of a name all
+    require grad or none does.
     """
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
@@ -45,7 +46,13 @@ def stack_module_state(
     buffers = [dict(model.named_buffers()) for model in models]
     stacked = {}
     for name, first in parameters[0].items():
-        together = mq.stack([members[name] for members in parameters])
+        each = [members[name] for members in parameters]
+        if len({parameter.requires_grad for parameter in each}) > 1:
+            raise RuntimeError(
+                "stack_module_state: Expected the parameters of all models to have the same "
+                f".requires_grad; those named {name!r} have {[p.requires_grad for p in each]}"
+            )
+        together = mq.stack(each)
         stacked[name] = together.detach().requires_grad_(first.requires_grad)
     return stacked, {name: mq.stack([b[name] for b in buffers]) for name in buffers[0]}
 
