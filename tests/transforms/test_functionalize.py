@@ -386,3 +386,64 @@ def test_D81_a_wrong_shape_rule_is_told_where_it_is_called():
         with enable_crossref_functionalize(), pytest.raises(AssertionError, match=r"d81\.first"):
             through_key(program, reapply_views=True)(mq.ones(2))
     assert called == ["after"]
+
+
+def test_D81_the_comparison_leaves_nothing_in_a_trace():
+    def program(x):
+        y = x.view(4, 2)
+        y.add_(1)
+        return [x * x]
+
+    x = mq.ones(2, 4)
+    plain = make_fx(through_key(program, reapply_views=True))(x.clone())
+    with enable_crossref_functionalize():
+        checked = make_fx(through_key(program, reapply_views=True))(x.clone())
+    assert checked.code == plain.code
+
+
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+def test_statistics_that_batch_norm_mutates_unsaid_are_seen_through_views(remove):
+    def program(x, mean, var):
+        view = mean.view(-1)
+        out = mq.nn.functional.batch_norm(x, mean, var, training=True)
+        return out, view + 1, var * 2
+
+    x = mq.randn(4, 3, 5)
+    expected = program(x, *(given := [mq.zeros(3), mq.ones(3)]))
+    found = functionalize(program, remove=remove)(x, *(mine := [mq.zeros(3), mq.ones(3)]))
+    for a, b in zip([*expected, *given], [*found, *mine], strict=True):
+        assert mq.equal(a, b)
+
+
+def test_statistics_of_batch_norm_are_copied_back_where_a_trace_ends():
+    def program(x, mean, var):
+        return mq.nn.functional.batch_norm(x, mean, var, training=True)
+
+    traced = make_fx(functionalize(program))(mq.randn(4, 3), mq.zeros(3), mq.ones(3))
+    targets = [str(n.target) for n in traced.graph.nodes]
+    assert "aten._native_batch_norm_legit_functional.default" in targets
+    assert targets.count("aten.copy_.default") == 2
+
+
+def test_a_gradient_goes_through_functionalized_batch_norm():
+    def loss(x, mean, var):
+        out = mq.nn.functional.batch_norm(x, mean, var, training=True)
+        return (out**3).sum()
+
+    x = mq.randn(4, 3, 5, dtype=mq.float64)
+    stats = [mq.zeros(3, dtype=mq.float64), mq.ones(3, dtype=mq.float64)]
+    found = mq.func.grad(functionalize(loss))(x, *[s.clone() for s in stats])
+    assert mq.allclose(found, mq.func.grad(loss)(x, *stats))
+
+
+def test_functionalized_batch_norm_is_batched_without_a_loop():
+    operator = mq.ops.aten._native_batch_norm_legit_functional.default
+
+    def program(x, mean, var):
+        return operator(x, None, None, mean, var, True, 0.1, 1e-5)
+
+    x, mean, var = mq.randn(2, 4, 3), mq.zeros(3), mq.ones(3)
+    found = mq.func.vmap(program, in_dims=(0, None, None))(x, mean, var)
+    for i in range(2):
+        for a, b in zip(found, program(x[i], mean, var), strict=True):
+            assert mq.allclose(a[i], b, atol=1e-6)

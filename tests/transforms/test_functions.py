@@ -6,6 +6,7 @@ import pytest
 import maquette as mq
 from maquette.autograd import Function
 from maquette.transforms import grad, jvp, vmap
+from maquette.transforms.forward_ad import _is_fwd_grad_enabled
 
 
 class Cube(Function):
@@ -94,3 +95,41 @@ def test_T71_what_a_transform_needs_is_named():
         vmap(Bare.apply)(mq.ones(2))
     with pytest.raises(NotImplementedError, match="Square: You must implement the jvp"):
         jvp(Square.apply, (mq.tensor(2.0),), (mq.ones(()),))
+
+
+class Spread(Function):
+    """Its gradient is larger than its input by a dimension."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.expand(3, *x.shape).clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output): ...
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_gradient_that_broadcasts_is_summed_for_each_example(dim):
+    x = mq.randn(4, 4)
+    found = mq.func.vmap(mq.func.grad(lambda row: Spread.apply(row).sum()), in_dims=dim)(x)
+    assert mq.equal(found, mq.full((4, 4), 6.0))
+
+
+def test_forward_mode_is_off_inside_forward():
+    seen = []
+
+    class Asks(Function):
+        @staticmethod
+        def forward(ctx, x):
+            seen.append(_is_fwd_grad_enabled())
+            return x * x
+
+    Asks.apply(mq.ones(2, requires_grad=True))
+    assert seen == [False]
+    assert _is_fwd_grad_enabled()

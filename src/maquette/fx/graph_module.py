@@ -440,8 +440,12 @@ def _name_line(module: GraphModule, error: Exception) -> None:
     code = type(module).forward.__code__
     at = found = error.__traceback__
     while at is not None:
-        if not at.tb_frame.f_code.co_filename.startswith((_OWN_FILES, "<maquette")):
-            found = at  # the innermost frame that is not of this package
+        frame = at.tb_frame
+        own = frame.f_code.co_filename.startswith((_OWN_FILES, "<maquette"))
+        if not own or (
+            frame.f_code.co_name == "forward" and isinstance(frame.f_locals.get("self"), Module)
+        ):
+            found = at  # the innermost frame of a module, or that is not of this package
         at = at.tb_next
     if found is None or found.tb_frame.f_code is not code:
         return

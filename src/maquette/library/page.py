@@ -421,9 +421,22 @@ class OperatorPage(functools.partial[Any]):
         self.facts.scatters_into = view.op
         return self
 
-    def writes_undeclared(self, *arguments: str) -> OperatorPage:
-        """Name arguments that are mutated though the schema, PyTorch's, does not say so."""
+    def writes_undeclared(
+        self, *arguments: str, declared: Callable[..., OperatorPage | None] | None = None
+    ) -> OperatorPage:
+        """Name arguments that are mutated though the schema, PyTorch's, does not say so.
+
+        ``declared(*parameters)`` gives the page of the form with the same parameters whose schema
+        does, None for a call that mutates nothing: functionalization goes by that form.
+        """
         self.facts.undeclared_writes = arguments
+        if declared is not None:
+
+            def declared_form(*params: object) -> OpOverload | None:
+                page = declared(*params)
+                return None if page is None else page.op
+
+            self.facts.declared_form = declared_form
         return self
 
     def hides_aliases(self) -> OperatorPage:

@@ -278,7 +278,7 @@ def _elements(elem: SchemaType, value: object) -> Iterable[object] | None:
     if isinstance(value, TensorBase) and elem.kind in ("int", "symint"):
         tensor = cast(_Readable, value)
         return tensor.tolist() if tensor.ndim == 1 else None
-    if isinstance(value, TensorBase) and elem.kind == "optional" and elem.params[0].kind == "tensor":
+    if isinstance(value, TensorBase) and elem.written == "Tensor?":
         return list(cast(Iterable[object], value))  # indices: its rows, or its numbers
     return None
 

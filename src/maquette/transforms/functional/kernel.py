@@ -14,7 +14,7 @@ from typing import Any
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import epoch, remember
 from maquette.core.strides import contiguous_strides, overlaps
-from maquette.dispatch.forms import FunctionalCall, Return, returns_of
+from maquette.dispatch.forms import Form, FunctionalCall, Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
@@ -60,6 +60,8 @@ def _handler(op: OpOverload) -> Handler:
         return _composite(op)
     if op.facts.body is not None:
         return _seen_through(op, op.facts.body)
+    if op.facts.declared_form is not None and op.form is Form.FUNCTIONAL:
+        return _by_declared_form(op, op.facts.declared_form)
     if not op._schema.is_mutable:
         kinds = returns_of(op)
         return _viewing(op) if any(r.kind == "view" for r in kinds) else _functional(op)
@@ -180,6 +182,19 @@ def _seen_through(op: OpOverload, body: Callable[..., object]) -> Handler:
     def handler(owner: Owner, params: Params) -> object:
         args, kwargs = normalise(schema, params)
         return body(*args, **kwargs)
+
+    return handler
+
+
+def _by_declared_form(op: OpOverload, form: Callable[..., OpOverload | None]) -> Handler:
+    """What mutates without saying so, by the form that says it where something is mutated."""
+    handlers: dict[OpOverload | None, Handler] = {None: _functional(op)}
+
+    def handler(owner: Owner, params: Params) -> object:
+        declared = form(*params)
+        if declared not in handlers:
+            handlers[declared] = functionalized(declared)  # type: ignore[arg-type]  # None is there
+        return handlers[declared](owner, params)
 
     return handler
 

@@ -17,6 +17,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only
 from maquette.aten.nn.norm.batch_norm_batching import (
+    functional_batching,
     native_batch_norm_backward_batching,
     native_batch_norm_batching,
     no_stats_batching,
@@ -286,7 +287,16 @@ def _no_bytes(xp: ModuleType, **given: object) -> tuple[Array]:
 
 
 _form(native_batch_norm)
-native_batch_norm.writes_undeclared("running_mean", "running_var")
+
+
+def _declared(*params: Any) -> OperatorPage | None:
+    """In training, the running statistics that there are are brought up to date."""
+    given = dict(zip(_PARAMETERS, params))
+    tracked = given["running_mean"] is not None and given["running_var"] is not None
+    return _legit if given["training"] and tracked else None
+
+
+native_batch_norm.writes_undeclared("running_mean", "running_var", declared=_declared)
 native_batch_norm.batching(native_batch_norm_batching)
 _form(_legit)
 _legit.batching(native_batch_norm_batching)
@@ -300,6 +310,9 @@ _form(_no_update, _reserve, _no_bytes, training=False)
 @_legit_functional.shape
 def _legit_functional_shape(*params: Any) -> tuple[TensorMeta, ...]:
     return *batch_norm_metas(*params[:6]), params[3].like(), params[4].like()
+
+
+_legit_functional.batching(functional_batching)
 
 
 @_legit_functional.kernel
@@ -518,14 +531,22 @@ def _norm_tangent(
     return affine_tangent(normalized, input_t * rstd, scale, moving), None, None
 
 
-def _differentiated(page: OperatorPage, more: int = 0, **fixed: Any) -> None:
-    """Gradient and tangent of a form; fixed: as in `_form`; more: the results behind the three."""
+def _differentiated(
+    page: OperatorPage,
+    more: int = 0,
+    statistics: tuple[str, str] = ("running_mean", "running_var"),
+    **fixed: Any,
+) -> None:
+    """Gradient and tangent of a form; fixed: as in `_form`; more: the results behind the three.
+
+    statistics: what the gradient, which asks for them outside of training, takes them from.
+    """
     running = ("running_mean", "running_var", "training")
     needs = ("grad", "input", "weight", "result1", "result2", *running, "eps", "needs")
     needed = [name for name in needs if name not in fixed]
 
     @page.derivative("input", "weight", "bias")
-    @naming(*needed)
+    @naming(*[dict(zip(running, statistics)).get(name, name) for name in needed])
     def batch_norm_grad(*values: Any) -> object:
         return _norm_grad(**dict(zip(needed, values, strict=True)), **fixed)
 
@@ -543,7 +564,8 @@ def _differentiated(page: OperatorPage, more: int = 0, **fixed: Any) -> None:
 
 _differentiated(native_batch_norm)
 _differentiated(_legit)
-_differentiated(_legit_functional, 2)
+# Programs copy the new statistics over the old, which backward could not then ask for.
+_differentiated(_legit_functional, 2, ("result3", "result4"))
 _differentiated(_legit_no_stats, running_mean=None, running_var=None)
 _differentiated(_legit_no_training, training=False)
 _differentiated(_with_update, 1, training=True)

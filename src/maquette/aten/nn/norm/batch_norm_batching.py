@@ -65,6 +65,17 @@ def native_batch_norm_batching(
     return (out, *split), 0
 
 
+def functional_batching(
+    info: VmapInfo, in_dims: Any, *params: Any
+) -> tuple[tuple[Tensor, ...], int]:
+    """The new statistics are results: each example has its own."""
+    before, stats, after = params[:3], params[3:5], params[5:]
+    own = [to_front(s, d, info.batch_size).clone() for s, d in zip(stats, in_dims[3:5])]
+    dims = (*in_dims[:3], 0, 0)
+    results, _ = native_batch_norm_batching(info, dims, *before, *own, *after)
+    return (*results, *own), 0
+
+
 def no_stats_batching(
     info: VmapInfo,
     in_dims: Any,
