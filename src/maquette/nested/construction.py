@@ -91,7 +91,7 @@ def _strided_of(rows: Sequence[Tensor], dtype: DType | None, device: Place) -> S
     """A strided nested tensor with a copy of the rows, of the first one's dtype and device."""
     _check_ranks(rows)
     if tls.st.fake_mode is not None or any(row.fake_mode is not None for row in rows):
-        raise UnsupportedOperatorException("aten::_nested_tensor_from_tensor_list")
+        raise UnsupportedOperatorException("aten._nested_tensor_from_tensor_list.default")
     if not rows:
         return StridedNestedTensor(ops.aten.empty([0], dtype=dtype, device=device), ())
     where = rows[0].device if device is None else Device(device)

@@ -76,6 +76,8 @@ PACKAGES = {
         "weibull",
     ),
     "fft": "maquette.torch.families.fft",
+    "export": "maquette.torch.tracing.export",
+    "export.dynamic_shapes": "maquette.torch.tracing.dims",
     "functional": "maquette.api.functions",
     "fx": "maquette.fx",
     "fx._compatibility": "maquette.fx.compatibility",
