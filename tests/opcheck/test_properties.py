@@ -295,3 +295,40 @@ def test_LX18_a_failing_check_asserts_with_the_report(ns):
     assert check.__name__ == f"{ns}::op-fake.shape"
     with pytest.raises(AssertionError, match=r"expected\s+result 0: shape"):
         check()
+
+
+def test_LX3_narrow_dtypes_and_memory_formats_are_tried():
+    assert caught("bfloat16_is_read_as_integers", "calls.narrow")
+    assert caught("fake_ignores_the_memory_format", "fake.strides")
+    assert caught("writes_before_it_refuses", "writes.undeclared")
+
+
+def test_LX13_LX14_calls_leave_nothing_behind():
+    assert caught("refusal_leaves_a_setting", "calls.after others")
+    assert caught("keeps_its_inputs_alive", "calls.keeps inputs")
+    assert caught("returns_a_table_that_it_keeps", "calls.results kept")
+    assert caught("ignores_the_generator", "calls.generator")
+    assert caught("leaves_numpys_errors_off", "calls.settings")
+
+
+def test_LX10_LX11_LX12_backward_runs_over_fakes():
+    assert caught("backward_fixes_a_size", "symbolic.backward")
+    assert caught("gradient_is_brought_to_cpu", "derivative.device")
+    assert caught("backward_of_a_linear_operator_is_detached", "derivative.second")
+
+
+def test_LX15_costs_are_held_to_the_products_and_to_what_is_read():
+    assert caught("cost_counts_half_of_a_product", "cost.counted")
+    assert caught("cost_reads_elements_not_bytes", "cost.bytes read")
+
+
+def test_L28_parameters_stand_in_the_schemas_order():
+    assert caught("kernel_takes_its_numbers_in_another_order", "schema.names")
+
+
+def test_L76_what_out_held_is_no_input():
+    assert caught("out_form_adds_to_what_was_there", "writes.out read")
+
+
+def test_P24_equal_symbols_are_equal_sizes():
+    assert caught("one_symbol_for_two_sizes_of_data", "symbolic.range")

@@ -68,6 +68,7 @@ def _families(sample: Sample) -> list[Iterator[Recipe]]:
         values(base),
         broadcasts(base),
         scalars(sample),
+        laid_out_dtypes(base),
         optionals(sample),
         lists(base),
         twice(sample),
@@ -195,6 +196,22 @@ def dtypes(base: Recipe) -> Iterator[Recipe]:
                     yield base.with_tensor(i, f"tensor {i} is {dtype}", dtype=dtype)
 
 
+def laid_out_dtypes(base: Recipe) -> Iterator[Recipe]:
+    """Other dtypes that are not contiguous either: kernels take other paths for both.
+
+    Integers in place of floats are for properties of ``any_class``.
+    """
+    for dtype, kinds in (("int64", _FLOATS), ("bfloat16", _FLOATS), ("float32", _WHOLE)):
+        members = _of_kinds(base, kinds)
+        changed = base
+        for i in members:
+            shape = base.tensors()[i].shape
+            layout = "transposed" if len(shape) > 1 else "sliced" if shape else "plain"
+            changed = changed.with_tensor(i, dtype=dtype, layout=layout)
+        if members:
+            yield Recipe(changed.values, f"tensors are {dtype}; tensors are not contiguous")
+
+
 def _of_kinds(base: Recipe, kinds: tuple[str, ...]) -> list[int]:
     return [i for i, t in enumerate(base.tensors()) if t.dtype in kinds]
 
@@ -275,7 +292,8 @@ def scalars(sample: Sample) -> Iterator[Recipe]:
         if isinstance(value, tuple) and value and all(type(v) is int for v in value):
             yield from _numbers_in_list(base, argument.name, value)
             continue
-        if argument.name not in given and argument.kwarg_only:
+        left_out = argument.name not in given and argument.kwarg_only
+        if left_out and argument.type.base.kind not in ("bool", "float", "memory_format"):
             continue
         for other in _other_numbers(sample, argument, value):
             if repr(other) != repr(value):
@@ -296,6 +314,9 @@ def _other_numbers(sample: Sample, argument: Argument, value: Any) -> Iterable[A
         return (0.0, -1.0, 0.5, 1e30, 2.0)
     if kind == "scalar":
         return (0, 2, 0.5, -1.0, 3, 2.5, 2**31, 1e30)
+    if kind == "memory_format":
+        torch = sample.op.on.torch
+        return (torch.channels_last, torch.contiguous_format, torch.preserve_format)
     if kind == "dtype" and value is not None:
         return [sample.op.on.dtype(d) for d in ("float64", "float32", "int64")]
     return ()

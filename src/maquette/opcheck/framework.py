@@ -28,6 +28,7 @@ class Framework:
     vmap: Callable[..., Any]
     jvp: Callable[..., Any]
     functionalize: Callable[..., Any]
+    autocast: Callable[..., Any]
     make_fx: Callable[..., Any]
     FakeTensorMode: Callable[..., Any]
     FakeTensor: type
@@ -77,7 +78,7 @@ def dtype_name(t: Any) -> str:
 @functools.cache
 def maquette_framework() -> Framework:
     """maquette's own parts."""
-    from maquette import api, fake, fx, transforms  # noqa: F401, PLC0415
+    from maquette import amp, api, fake, fx, transforms  # noqa: F401, PLC0415
     from maquette.dispatch.modes import TorchDispatchMode  # noqa: PLC0415
     from maquette.dispatch.operator import OpOverload  # noqa: PLC0415
     from maquette.dispatch.packet import OpOverloadPacket  # noqa: PLC0415
@@ -91,6 +92,7 @@ def maquette_framework() -> Framework:
         vmap=transforms.vmap,
         jvp=transforms.jvp,
         functionalize=transforms.functionalize,
+        autocast=amp.autocast,
         make_fx=fx.make_fx,
         FakeTensorMode=fake.FakeTensorMode,
         FakeTensor=fake.FakeTensor,
@@ -132,6 +134,7 @@ def torch_framework() -> Framework:
         vmap=torch.func.vmap,
         jvp=torch.func.jvp,
         functionalize=torch.func.functionalize,
+        autocast=torch.autocast,
         make_fx=importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx,
         FakeTensorMode=fake.FakeTensorMode,
         FakeTensor=fake.FakeTensor,

@@ -1,7 +1,7 @@
 """What a fake says of a result, held to what the real call gave (L118).
 
-Each difference names its fact: "count", "kind", "shape", "dtype", "device", "strides", "offset",
-"requires_grad", "bits" (conjugate, negative) or "aliasing".
+Each difference names its fact: "count", "kind", "number", "shape", "dtype", "device", "strides",
+"offset", "requires_grad", "bits" (conjugate, negative) or "aliasing".
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def _in_structure(on: Framework, where: str, real: Any, fake: Any) -> Iterator[D
             yield from _in_structure(on, f"{where}[{i}]", r, f)
     elif on.is_tensor(real) != on.is_tensor(fake) or (real is None) != (fake is None):
         yield Difference("kind", where, _kind(real), _kind(fake))
+    elif isinstance(real, int) and type(fake) is type(real) and real != fake:
+        yield Difference("number", where, str(real), str(fake))
 
 
 def _kind(value: object) -> str:

@@ -16,6 +16,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.schemas.parser import parse_schema
 from maquette.dispatch.schemas.schema import Argument, FunctionSchema
 from maquette.opcheck.framework import Framework, framework_of
+from maquette.opcheck.settings import restored, settings_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,12 @@ class CheckedOperator:
     opdef: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.overload(*args, **kwargs)
+        before = settings_of(self.on.torch)
+        try:
+            return self.overload(*args, **kwargs)
+        finally:
+            if settings_of(self.on.torch) != before:
+                restored(self.on.torch, before)  # `Trial.real` tells of it
 
     @property
     def name(self) -> str:

@@ -117,6 +117,7 @@ class Sample:
     pool: Sequence[Array]
     strides: Sequence[tuple[int, ...]]
     devices: Sequence[str]
+    bases: dict[TensorRecipe, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def build(self, recipe: Recipe, device: str = "") -> tuple[list[Any], dict[str, Any]]:
         """The arguments that a recipe makes: positional ones, and those by keyword."""
@@ -153,7 +154,8 @@ def sample_of(op: CheckedOperator, args: Sequence[Any], kwargs: Any) -> Sample:
         seen.append(value)
         twins = [i for i, t in enumerate(seen) if t is value]
         share = 0 if len(twins) == 1 else shared.setdefault(twins[0], twins[0] + 1)
-        layout = "plain" if value.is_contiguous() else "sample"
+        kept = not value.is_contiguous() and not _overlaps(value.shape, value.stride())
+        layout = "sample" if kept else "plain"
         return TensorRecipe(
             tuple(value.shape), dtype_name(value), layout, pool=len(pool) - 1, share=share,
             requires_grad=value.requires_grad,
@@ -167,6 +169,16 @@ def sample_of(op: CheckedOperator, args: Sequence[Any], kwargs: Any) -> Sample:
 
 def _shared(values: Any, number: int, share: int) -> Any:
     return list(Recipe(tuple(values)).with_tensor(number, share=share).values)
+
+
+def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements may share memory: then no element can be changed alone."""
+    reached = 0
+    for s, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if s <= reached:
+            return True
+        reached += s * (n - 1)
+    return False
 
 
 class _Maker:
@@ -191,22 +203,34 @@ class _Maker:
         return made
 
     def _tensor(self, t: TensorRecipe) -> Any:
-        torch = self.on.torch
-        values = self.on.from_array(values_of(t, self.sample.pool), t.dtype)
         device = self.device or self.sample.devices[t.pool]
-        with torch.no_grad():
-            made = _laid_out(torch, values, t, self.sample.strides[t.pool])
+        with self.on.torch.no_grad():
+            made = self._base(t).clone()
+            if t.layout == "conjugate":
+                made = self.on.torch._conj(made)
+            elif t.layout != "plain":
+                made = made.as_strided(t.shape, *strides_of(t, self.sample.strides[t.pool]))
             if device != "cpu":
                 made = made.to(device)
         made = made.detach()
         return made.requires_grad_() if t.requires_grad and t.floating else made
 
+    def _base(self, t: TensorRecipe) -> Any:
+        """The memory that a recipe's tensor lies in, made once; callers are given copies."""
+        known = replace(t, requires_grad=False, share=0) if t.requires_grad or t.share else t
+        bases = self.sample.bases
+        if known not in bases:
+            values = self.on.from_array(values_of(t, self.sample.pool), t.dtype)
+            bases[known] = _laid_out(self.on.torch, values, t, self.sample.strides[t.pool])
+        return bases[known]
+
 
 def _laid_out(torch: Any, values: Any, t: TensorRecipe, sample_strides: tuple[int, ...]) -> Any:
+    """The memory that holds values in a layout, as a tensor of one dim; plain values themselves."""
     if t.layout == "plain":
         return values
     if t.layout == "conjugate":
-        return torch._conj(torch._conj_physical(values))
+        return torch._conj_physical(values)
     strides, offset = strides_of(t, sample_strides)
     extent = sum((n - 1) * s for n, s in zip(t.shape, strides)) + 1 if t.numel else 0
     base = torch.full((offset + extent + 2,), 7, dtype=values.dtype)
@@ -216,7 +240,7 @@ def _laid_out(torch: Any, values: Any, t: TensorRecipe, sample_strides: tuple[in
         made[part].copy_(values[part])
     else:
         made.copy_(values)
-    return made
+    return base
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:

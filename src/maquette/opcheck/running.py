@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from maquette.opcheck.copies import tensors_in
 from maquette.opcheck.deriving import Where, derived
 from maquette.opcheck.operators import CheckedOperator
 from maquette.opcheck.properties import PROPERTIES, Problem, Property
-from maquette.opcheck.recipes import Recipe, Sample, code_of, sample_of
+from maquette.opcheck.recipes import Recipe, Sample, code_of, leaves, sample_of
 from maquette.opcheck.report import Finding, OpReport
+from maquette.opcheck.settings import restored, settings_of
 from maquette.opcheck.shrinking import shrunk
 from maquette.opcheck.trials import Trial, place_of
 from maquette.opcheck.utilities import without_data
@@ -34,6 +38,8 @@ class Limits(NamedTuple):
 
 
 DEFAULT_LIMITS = Limits()
+# Elements of a result: a call whose fake says more is not made.
+MOST_RESULTS = 1_000_000
 
 
 class Clock:
@@ -104,8 +110,9 @@ def _why_none(op: CheckedOperator, args: Sequence[Any], kwargs: Mapping[str, Any
 
 @contextlib.contextmanager
 def _quiet(op: CheckedOperator) -> Iterator[None]:
-    """Without warnings, and with the random generator as it was afterwards."""
+    """Without warnings, and with the random generators as they were afterwards."""
     state = op.on.torch.get_rng_state()
+    others = np.random.get_state(), random.getstate()  # the global ones
     # PyTorch's loop under vmap warns past Python's filters.
     functorch = op.on.torch._C._functorch if op.on.name == "torch" else None
     logged = logging.root.manager.disable
@@ -118,6 +125,8 @@ def _quiet(op: CheckedOperator) -> Iterator[None]:
             yield
         finally:
             op.on.torch.set_rng_state(state)
+            np.random.set_state(others[0])
+            random.setstate(others[1])
             if functorch is not None:
                 functorch._set_vmap_fallback_warning_enabled(True)
                 logging.disable(logged)
@@ -176,7 +185,7 @@ class _Examination:
             if late or self.report.inputs >= self.limits.inputs:
                 break
             trial = Trial(self.sample, recipe)
-            if not self._meant(trial):
+            if not self._meant(trial) or _is_too_large(trial):
                 continue
             trials.append(trial)
             if trial.accepted:
@@ -200,15 +209,19 @@ class _Examination:
 
     def _try(self, p: Property, trial: Trial) -> bool:
         """Whether the property said anything of the input."""
-        if p.id in self.failed or not p.suits(trial):
+        if p.id in self.failed or (trial.crossed and not p.any_class) or not p.suits(trial):
             return False
         self.report.checks += 1
         self.counts[p.id] = self.counts.get(p.id, 0) + 1
+        settings = settings_of(trial.on.torch)
         try:
             problem = p.check(trial)
         except Exception as error:  # noqa: BLE001  # a check that fails itself is no finding
             self.report.errors[p.id] = f"{type(error).__name__}: {error} ({trial.recipe.label})"
             return True
+        finally:
+            if settings_of(trial.on.torch) != settings:
+                restored(trial.on.torch, settings)  # a graph called the operator
         if problem is not None:
             self.failed[p.id] = (problem, trial)
         return True
@@ -241,7 +254,11 @@ class _Examination:
         for p in self.active:
             if p.id in self.failed or not trials:
                 continue
-            found = p.conclude(trials)
+            try:
+                found = p.conclude(trials)
+            except Exception as error:  # noqa: BLE001  # a check that fails itself is no finding
+                self.report.errors[p.id] = f"{type(error).__name__}: {error}"
+                continue
             if type(p).conclude is not Property.conclude:
                 self.report.checks += 1
                 self.counts[p.id] = self.counts.get(p.id, 0) + 1
@@ -297,6 +314,15 @@ class _Examination:
             line=line,
             label=trial.recipe.label,
         )
+
+
+def _is_too_large(trial: Trial) -> bool:
+    """Whether a large number among the arguments makes results that nobody asks for."""
+    numbers = [v for _, v in leaves(trial.recipe) if isinstance(v, (int, float))]
+    if not any(abs(n) >= 10_000 for n in numbers) or trial.fake.error is not None:
+        return False
+    sizes = [n for t in tensors_in(trial.fake.result, trial.on) for n in [t.numel()]]
+    return any(type(n) is int and n > MOST_RESULTS for n in sizes)
 
 
 def _spread(trials: Sequence[Trial]) -> list[Trial]:

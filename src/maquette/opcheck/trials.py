@@ -19,6 +19,7 @@ from maquette.opcheck.copies import (
 from maquette.opcheck.metadata import Difference, differences
 from maquette.opcheck.operators import CheckedOperator, bound
 from maquette.opcheck.recipes import Recipe, Sample, TensorRecipe
+from maquette.opcheck.settings import draw_once, other_generators, restored, settings_of
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Observed:
     before: Sequence[tuple[str, Any, Snapshot | None]]
     result: Any = None
     error: Exception | None = None
-    drew: bool = False
+    drew: str = ""
     changed: str = ""
 
 
@@ -83,16 +84,22 @@ class Trial:
         torch = self.on.torch
         if self.op.random:
             torch.manual_seed(1)
-        state, settings = torch.get_rng_state(), _settings(torch)
+        else:
+            draw_once(torch)  # what an earlier call seeded is not what this one finds
+        state, settings = torch.get_rng_state(), settings_of(torch)
+        others = other_generators()
         try:
             with torch.no_grad():
-                seen.result = self.op(*args, **kwargs)
+                seen.result = self.op.overload(*args, **kwargs)
                 left_on = torch.is_grad_enabled()
             seen.changed = "grad mode is on" if left_on else ""
         except Exception as error:  # noqa: BLE001  # whatever a kernel raises is its refusal
             seen.error = error
-        seen.changed = seen.changed or _restored(torch, settings)
-        seen.drew = not torch.equal(torch.get_rng_state(), state)
+        seen.changed = seen.changed or restored(torch, settings)
+        if not torch.equal(torch.get_rng_state(), state):
+            seen.drew = "it drew numbers"
+        elif others != other_generators():
+            seen.drew = "it used or seeded the generator of NumPy or of Python"
         return seen
 
     @property
@@ -156,23 +163,18 @@ class Trial:
     def tensors(self) -> list[TensorRecipe]:
         return self.recipe.tensors()
 
+    @functools.cached_property
+    def crossed(self) -> bool:
+        """Whether floating tensors of the sample are all integers here.
+
+        A kernel may take these by chance: what is expected then is safety, not a right answer.
+        """
+        floating = any(t.floating for t in self.sample.recipe.tensors())
+        return floating and not any(t.floating for t in self.tensors())
+
     def results(self) -> list[Any]:
         """The tensors of the real result."""
         return tensors_in(self.real.result, self.on)
-
-
-def _settings(torch: Any) -> tuple[bool, Any]:
-    return torch.is_grad_enabled(), torch.get_default_dtype()
-
-
-def _restored(torch: Any, before: tuple[bool, Any]) -> str:
-    """What a call changed of the settings, which are put back."""
-    grad, dtype = _settings(torch)
-    torch.set_grad_enabled(before[0])
-    if dtype != before[1]:
-        torch.set_default_dtype(before[1])
-        return f"the default dtype is {dtype}"
-    return "" if grad == before[0] else f"grad mode is {'on' if grad else 'off'}"
 
 
 def without_grad(recipe: Recipe) -> Recipe:

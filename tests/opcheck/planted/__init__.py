@@ -6,14 +6,19 @@ that maquette and PyTorch share, so that both libraries' checks can be held to t
 """
 
 from planted import (  # noqa: F401  # they fill the table
+    backwards,
+    batches,
     calls,
+    contracts,
     derivatives,
     fakes,
     formulas,
+    layouts,
     memory,
     rules,
     settings,
     shapes,
+    sizes,
 )
 from planted.planting import DEFECTS, Defect, Planter
 

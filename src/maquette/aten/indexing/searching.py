@@ -147,7 +147,8 @@ def searchsorted_batching(
     if sorter is not None and sorter.meta.ndim == rank:
         sorter = to_front(sorter, None, info.batch_size)
     if rank == 1:
-        found = aten.searchsorted(line, x.reshape(info.batch_size, -1), sorter=sorter, **kwargs)
+        flat = x.reshape(info.batch_size, prod(x.shape[1:]))
+        found = aten.searchsorted(line, flat, sorter=sorter, **kwargs)
         return found.view(x.shape), 0
     return aten.searchsorted(line, x, sorter=sorter, **kwargs), 0
 
@@ -182,7 +183,7 @@ def bucketize_batching(
         return aten.bucketize(self, boundaries, **kwargs), in_dims[0]
     x = to_front(self, in_dims[0], info.batch_size)
     line = to_front(boundaries, in_dims[1])
-    found = aten.searchsorted(line, x.reshape(info.batch_size, -1), **kwargs)
+    found = aten.searchsorted(line, x.reshape(info.batch_size, prod(x.shape[1:])), **kwargs)
     return found.view(x.shape), 0
 
 

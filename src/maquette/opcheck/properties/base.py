@@ -25,7 +25,8 @@ class Property:
     """One statement about every input of an operator.
 
     ``id`` is stable and names it in reports; ``spec`` the requirement; ``hint`` how failing it is
-    mended. A property that is ``dear`` sees only the first ``limit`` inputs that suit it.
+    mended. A property that is ``dear`` sees only the first ``limit`` inputs that suit it. One of
+    ``any_class`` sees integers in place of the sample's floats too.
     """
 
     id = ""
@@ -33,6 +34,7 @@ class Property:
     hint = ""
     dear = False
     limit = 200
+    any_class = False
 
     def why_not(self, sample: Sample) -> str:
         """Why this does not apply to the operator; "" where it does."""

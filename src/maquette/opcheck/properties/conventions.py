@@ -13,7 +13,7 @@ from maquette.opcheck.trials import Trial, place_of
 
 
 class LeavesSettings(Property):
-    """A call leaves grad mode and the default dtype as they were."""
+    """A call leaves grad mode, the default dtype and device, and NumPy's settings as they were."""
 
     id = "calls.settings"
     spec = "LX13, P45"
@@ -22,7 +22,7 @@ class LeavesSettings(Property):
     def check(self, trial: Trial) -> Problem | None:
         if not trial.real.changed:
             return None
-        return Problem("grad mode and the default dtype as before the call", trial.real.changed)
+        return Problem("settings as before the call", trial.real.changed)
 
 
 class RequiresNoGrad(Property):
@@ -85,4 +85,36 @@ def _differing(trial: Trial, part: str) -> Iterator[tuple[str, Any, Any]]:
             yield argument.name, mine, theirs
 
 
-CONVENTIONS: tuple[Property, ...] = (LeavesSettings(), RequiresNoGrad(), DefaultsAgree())
+class NamesInOrder(Property):
+    """Kernel and fake name their parameters in the schema's order: arguments come by position."""
+
+    id = "schema.names"
+    spec = "L28"
+    hint = "arguments are passed by position: give the parameters the schema's order"
+
+    def why_not(self, sample: Sample) -> str:
+        return "built-in" if sample.op.builtin else ""
+
+    def conclude(self, trials: Sequence[Trial]) -> tuple[Problem, Trial] | None:
+        declared = [a.name for a in trials[0].op.schema.arguments if not a.kwarg_only]
+        for part in ("kernel", "fake"):
+            function = trials[0].op.function(part)
+            try:
+                found = inspect.signature(function).parameters.values() if function else []
+            except (TypeError, ValueError):
+                continue
+            named = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+            names = [p.name for p in found if p.kind not in named]
+            if names != declared and sorted(names) == sorted(declared):
+                expected = f"the parameters {', '.join(declared)} in the {part}"
+                line = place_of(function)
+                return Problem(expected, ", ".join(names), part, line), trials[0]
+        return None
+
+
+CONVENTIONS: tuple[Property, ...] = (
+    LeavesSettings(),
+    RequiresNoGrad(),
+    DefaultsAgree(),
+    NamesInOrder(),
+)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from maquette.opcheck.copies import map_tensors, tensors_in
 from maquette.opcheck.properties.base import Problem, Property
+from maquette.opcheck.properties.calls import compared
 from maquette.opcheck.properties.symbols import _hint, symbolic
 from maquette.opcheck.recipes import Sample
 from maquette.opcheck.trials import Trial, author_line
@@ -157,8 +160,115 @@ class SymbolicCost(CostRule):
         return None
 
 
+class CostCounts(CostRule):
+    """FLOPs are about those of the products that the kernel calls."""
+
+    id = "cost.counted"
+    dear = True
+    limit = 6
+    hint = "count a multiplication and an addition for each term: 2 * n * k * m for a product"
+
+    def why_not(self, sample: Sample) -> str:
+        known = super().why_not(sample) or ("built-in" if sample.op.builtin else "")
+        if known:
+            return known
+        opaque = sample.op.function("kernel") is None or sample.op.overload.array_kernel is not None
+        return "its kernel calls no operators" if opaque else ""
+
+    def check(self, trial: Trial) -> Problem | None:
+        kernel = trial.op.function("kernel")
+        args, kwargs = trial.arguments()
+        counter = _counter(trial)
+        try:
+            with trial.on.torch.no_grad(), counter:
+                kernel(*args, **kwargs)  # type: ignore[misc]
+            said = _cost_of_metas(trial).flops
+        except Exception:  # noqa: BLE001  # told by another property
+            return None
+        elements = sum(t.numel for t in trial.tensors()) + sum(t.numel() for t in trial.results())
+        least, most = counter.flops, 4 * counter.flops + 100 * elements
+        if not counter.flops or 0.9 * least <= said <= most:
+            return None
+        return Problem(f"about {least} flops, those of the products it calls", str(said), "cost")
+
+
+def _counter(trial: Trial) -> Any:
+    """A mode that adds up what the products called in it cost."""
+    from maquette.library.costs import cost_of  # noqa: PLC0415
+
+    class Counter(trial.on.mode_type):  # type: ignore[name-defined]
+        flops = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            if func.facts.cost is not None:
+                flops = cost_of(func, args, kwargs or {}, result).flops
+                size = sum(t.numel() for t in tensors_in(result, trial.on))
+                self.flops += flops if flops > size else 0  # products, not elementwise operators
+            return result
+
+    return Counter()
+
+
+class CostReads(CostRule):
+    """At least the bytes of the tensors that results depend on as a whole are read."""
+
+    id = "cost.bytes read"
+    dear = True
+    limit = 4
+    hint = "bytes are elements times itemsize; leave bytes_read out to have those of all operands"
+
+    def why_not(self, sample: Sample) -> str:
+        op = sample.op
+        known = super().why_not(sample) or ("a view" if op.views else "")
+        return known or ("its results are random" if op.random else "")
+
+    def suits(self, trial: Trial) -> bool:
+        return trial.accepted and any(t.floating and t.numel > 1 for t in trial.tensors())
+
+    def check(self, trial: Trial) -> Problem | None:
+        try:
+            said = _cost_of_metas(trial).bytes_read
+        except Exception:  # noqa: BLE001  # told by another property
+            return None
+        flat = tensors_in(trial.arguments(), trial.on)
+        used = [i for i, t in enumerate(flat) if t.numel() and self._all_matter(trial, i)]
+        least = sum(flat[i].numel() * flat[i].element_size() for i in used)
+        if said >= least:
+            return None
+        return Problem(f"at least the {least} bytes that results depend on read", str(said), "cost")
+
+    def _all_matter(self, trial: Trial, number: int) -> bool:
+        """Whether NaN in the first, a middle and the last element each change a result."""
+        t = tensors_in(trial.arguments(), trial.on)[number]
+        if not t.is_floating_point() or 0 in t.stride():
+            return False
+        for at in {0, t.numel() // 2, t.numel() - 1}:
+            args, kwargs = trial.arguments()
+            place = np.unravel_index(at, tuple(t.shape))
+            changed = tensors_in((args, kwargs), trial.on)[number]
+            changed[tuple([int(i) for i in place])] = float("nan")
+            try:
+                with trial.on.torch.no_grad():
+                    found = trial.op(*args, **kwargs)
+            except Exception:  # noqa: BLE001  # it looks at values
+                return False
+            if not compared(trial, trial.real.result, found):
+                return False
+        return True
+
+
 def _fixes(guard: Any) -> bool:
     return str(getattr(guard, "expr", guard)).startswith("Eq(")
 
 
-COSTS: tuple[Property, ...] = (CostThere(), CostWritesResults(), CostGrows(), SymbolicCost())
+COSTS: tuple[Property, ...] = (
+    CostThere(),
+    CostWritesResults(),
+    CostGrows(),
+    SymbolicCost(),
+    CostCounts(),
+    CostReads(),
+)

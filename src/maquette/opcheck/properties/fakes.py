@@ -23,11 +23,14 @@ class FakeFact(Property):
         self.id = id
         self.facts = facts
         self.hint = hint
+        self.any_class = id in ("fake.shape", "fake.strides", "fake.offset", "fake.aliasing")
 
     def suits(self, trial: Trial) -> bool:
         return trial.accepted and trial.fake.error is None
 
     def check(self, trial: Trial) -> Problem | None:
+        if trial.crossed and any(d.fact == "dtype" for d in trial.fake_differences):
+            return None
         for d in trial.fake_differences:
             if d.fact in self.facts:
                 return Problem(f"{d.where}: {d.fact} {d.real}", d.fake, "fake")
@@ -179,12 +182,12 @@ class FakeFollowsDevice(Property):
     def check(self, trial: Trial) -> Problem | None:
         if any(t.device.type != "cpu" for t in trial.results()):
             return None
-        for device in ("cuda", "meta") if trial.on.name == "maquette" else ("cuda",):
+        for device in ("cuda:1", "meta") if trial.on.name == "maquette" else ("cuda:0",):
             fake = trial.faked(static=True, device=device)
             if fake.error is not None:
                 continue
             for i, t in enumerate(tensors_in(fake.result, trial.on)):
-                if t.device.type != device:
+                if str(t.device) != device:
                     return Problem(f"result {i} on {device}, as the inputs", str(t.device), "fake")
         return None
 
@@ -306,6 +309,11 @@ FAKES: tuple[Property, ...] = (
         "fake.strides",
         ["strides"],
         "empty_like(x) keeps strides, x.new_empty(shape) is contiguous: do as the kernel does",
+    ),
+    FakeFact(
+        "fake.number",
+        ["number"],
+        "compute a number from sizes; one of data by get_ctx().new_dynamic_size()",
     ),
     FakeFact("fake.offset", ["offset"], "the kernel's result starts elsewhere in its storage"),
     FakeFact("fake.aliasing", ["aliasing"], "return a view where the kernel does, and only there"),

@@ -33,14 +33,18 @@ class SecondDerivative(Derivative):
         leaves, outputs = recorded(d)
         incoming = cotangents([d.on.array(o) for o in outputs])
         weights = [np.asarray(w) for w in cotangents(d.points, 7)]
+        given = [t.requires_grad_() for t in as_tensors(d, incoming, outputs)]
         try:
-            grads = gradients(d, leaves, outputs, as_tensors(d, incoming, outputs),
-                               create_graph=True)  # fmt: skip
-            twice = self._second(d, leaves, grads, weights)
+            grads = gradients(d, leaves, outputs, given, create_graph=True)
+            twice = self._second(d, leaves, grads, weights, given)
         except Exception:  # noqa: BLE001  # it says so, as it may
             return None
         if trial.op.builtin and any(g is None for g in grads):
             return None  # PyTorch has no derivative for that argument
+        problem = self._of_incoming(d, leaves, outputs, twice[len(leaves) :], weights)
+        if problem is not None:
+            return problem
+        twice = twice[: len(leaves)]
         slope = self._slope(d, incoming, weights)
         if slope is None:
             return None
@@ -57,10 +61,41 @@ class SecondDerivative(Derivative):
         leaves: Sequence[Any],
         grads: Sequence[Any],
         weights: Sequence[Array],
+        incoming: Sequence[Any],
     ) -> list[Array]:
-        given = [(g, w) for g, w in zip(grads, weights, strict=True) if g is not None]
-        outs = [g for g, _ in given]
-        return arrays(d, gradients(d, leaves, outs, as_tensors(d, [w for _, w in given], outs)))
+        """Derivatives of the weighted gradients by the inputs, then by the incoming gradients."""
+        pairs = [(g, w) for g, w in zip(grads, weights, strict=True) if g is not None]
+        outs = [g for g, _ in pairs]
+        by = [*leaves, *incoming]
+        found = gradients(d, by, outs, as_tensors(d, [w for _, w in pairs], outs))
+        return [
+            np.zeros(tuple(t.shape)) if g is None else d.on.array(g)
+            for g, t in zip(found, by, strict=True)
+        ]
+
+    def _of_incoming(
+        self,
+        d: Differentiable,
+        leaves: Sequence[Any],
+        outputs: Sequence[Any],
+        found: Sequence[Array],
+        weights: Sequence[Array],
+    ) -> Problem | None:
+        """A gradient is linear in the incoming one: its derivative is the gradient itself."""
+        others = cotangents([d.on.array(o) for o in outputs], 9)
+        fresh, outs = recorded(d)
+        whole = arrays(d, gradients(d, fresh, outs, as_tensors(d, others, outs)))
+        expected = sum(inner(w, g) for w, g in zip(weights, whole, strict=True))
+        here = sum(
+            inner(f, o)
+            for f, o, out in zip(found, others, outputs, strict=True)
+            if out.requires_grad
+        )
+        if close(expected, here, 1.0):
+            return None
+        what = "along a random incoming gradient, or an error"
+        got = f"{here:.6g}" + (" (no error)" if here == 0 else "")
+        return Problem(f"a second derivative of {expected:.6g} {what}", got, "backward")
 
     def _slope(
         self, d: Differentiable, incoming: Sequence[Array], weights: Sequence[Array]

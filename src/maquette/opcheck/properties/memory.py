@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+from maquette.opcheck.closeness import how_they_differ
 from maquette.opcheck.copies import same_storage, snapshot, tensors_in, what_changed
 from maquette.opcheck.line_search import line_that_writes
-from maquette.opcheck.properties.base import Problem, Property
-from maquette.opcheck.recipes import Sample
-from maquette.opcheck.trials import Trial, author_line
+from maquette.opcheck.properties.base import OfValues, Problem, Property
+from maquette.opcheck.recipes import Recipe, Sample, TensorRecipe
+from maquette.opcheck.trials import Trial, author_line, without_grad
 from maquette.opcheck.utilities import may_be_written, undeclared_aliases
 
 
@@ -16,11 +19,15 @@ class UndeclaredWrite(Property):
     """What the schema does not say is written keeps its bytes, sizes and strides."""
 
     id = "writes.undeclared"
+    any_class = True
     spec = "L116, LX7"
     hint = (
         "declare the argument written ((a!) in the schema, its name in mutates_args), or write to "
         "a copy: x = x.clone()"
     )
+
+    def suits(self, trial: Trial) -> bool:
+        return not trial.refused_result  # a call that refuses writes nothing either
 
     def check(self, trial: Trial) -> Problem | None:
         real = trial.real
@@ -109,6 +116,7 @@ class UndeclaredAlias(Property):
     """Results share memory only where the schema says so."""
 
     id = "aliases.undeclared"
+    any_class = True
     spec = "L116, L75"
     hint = "return a copy (result.clone()), or declare the view: Tensor(a) x -> Tensor(a)"
 
@@ -155,11 +163,23 @@ class ResultsFit(Property):
     hint = "return what the schema declares: None for (), a tuple for several results"
 
     def suits(self, trial: Trial) -> bool:
-        return trial.refused_result == "misfits"
+        return trial.accepted or trial.refused_result == "misfits"
 
     def check(self, trial: Trial) -> Problem | None:
-        got = (str(trial.real.error).splitlines() or [""])[0]
-        return Problem(f"results that fit {trial.op.schema}", got)
+        expected = f"results that fit {trial.op.schema}"
+        if trial.real.error is not None:
+            return Problem(expected, (str(trial.real.error).splitlines() or [""])[0])
+        declared, result = trial.op.returns, trial.real.result
+        results = list(result) if len(declared) > 1 else [result]
+        for i, (value, d) in enumerate(zip(results, declared, strict=False)):
+            kinds = _KINDS.get(d.type.base.kind)
+            if d.type.kind != "list" and kinds and not isinstance(value, kinds):
+                return Problem(expected, f"a {type(value).__name__} as result {i}")
+        return None
+
+
+# Numbers of Python; bool is none of them where a number is declared.
+_KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (float, int), "bool": (bool,)}
 
 
 class DeclaredView(Property):
@@ -217,6 +237,7 @@ class RightWhenShared(Property):
     """A written argument leaves what is beside it in its storage alone."""
 
     id = "writes.beside"
+    any_class = True
     spec = "LX7"
     hint = "write through the view (x.copy_(...)), not over its whole storage"
 
@@ -240,6 +261,44 @@ class RightWhenShared(Property):
         return None
 
 
+class OutIsNotRead(OfValues):
+    """What an ``out`` argument held before the call is no input."""
+
+    id = "writes.out read"
+    spec = "L76"
+    dear = True
+    limit = 12
+    hint = "write the whole result into out (out.copy_(result)), whatever out held"
+
+    def why_not(self, sample: Sample) -> str:
+        outs = any(a.is_out for a in sample.op.schema.arguments)
+        return super().why_not(sample) or ("" if outs else "there is no out argument")
+
+    def check(self, trial: Trial) -> Problem | None:
+        outs = {a.name for a in trial.op.schema.arguments if a.is_out}
+
+        def changed(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple([changed(v) for v in value])
+            return replace(value, values="normal", seed=31) if _is_recipe(value) else value
+
+        values = [(n, changed(v) if n in outs else v) for n, v in trial.recipe.values]
+        try:
+            found = trial.call(without_grad(Recipe(tuple(values), trial.recipe.label)))
+        except Exception as error:  # noqa: BLE001  # told as what it is
+            return Problem("a result whatever out held", f"{type(error).__name__}: {error}")
+        pairs = zip(trial.results(), tensors_in(found, trial.on), strict=False)
+        for i, (e, g) in enumerate(pairs):
+            text = how_they_differ(trial.on, e, g)
+            if text:
+                return Problem(f"result {i} whatever out held", text)
+        return None
+
+
+def _is_recipe(value: object) -> bool:
+    return isinstance(value, TensorRecipe)
+
+
 def _beside(data: bytes, t: object) -> bytes:
     import numpy as np  # noqa: PLC0415
 
@@ -258,6 +317,7 @@ MEMORY: tuple[Property, ...] = (
     UnusedWrite(),
     RightWhenShared(),
     WritesRequiringGrad(),
+    OutIsNotRead(),
     UndeclaredAlias(),
     ResultsFit(),
     DeclaredView(),

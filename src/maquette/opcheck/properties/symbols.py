@@ -44,7 +44,7 @@ class SymbolicEqualsReal(Property):
         hinted = [_Hinted(t) for t in tensors_in(found.result, trial.on)]
         for i, (real, fake) in enumerate(zip(trial.results(), hinted, strict=False)):
             if not all(a == b or b is None for a, b in zip(real.shape, fake.shape, strict=False)):
-                return Problem(f"result {i}: shape {list(real.shape)}", f"{fake.shown}", "fake")
+                return Problem(f"result {i}: shape {list(real.shape)}", fake.shown(), "fake")
         kinds = [d for d in differences(trial.on, trial.real.result, found.result, inputs,
                                         found.inputs) if d.fact in ("count", "kind", "dtype",
                                                                    "device")]  # fmt: skip
@@ -65,7 +65,11 @@ class _Hinted:
 
     def __init__(self, t: Any) -> None:
         self.shape = [_hint(n) for n in t.shape]
-        self.shown = f"[{', '.join(map(str, t.shape))}] with hints {self.shape}"
+        self._sizes = t.shape
+
+    def shown(self) -> str:
+        """The sizes in symbols, for a message: SymPy writes them."""
+        return f"[{', '.join(map(str, self._sizes))}] with hints {self.shape}"
 
 
 def _hint(n: Any) -> int | None:
@@ -179,7 +183,7 @@ def _guard_line(found: Faked, trial: Trial) -> str:
 
 
 class RangesHold(Property):
-    """A size that depends on data lies in the range that the fake gave it."""
+    """A size that depends on data lies in the fake's range, and each such size is one number."""
 
     id = "symbolic.range"
     spec = "P25, LX11"
@@ -190,6 +194,7 @@ class RangesHold(Property):
 
     def check(self, trial: Trial) -> Problem | None:
         fakes = tensors_in(trial.fake.result, trial.on)
+        known: dict[str, int] = {}
         for i, (real, fake) in enumerate(zip(trial.results(), fakes, strict=False)):
             for d, (n, symbol) in enumerate(zip(real.shape, fake.shape, strict=False)):
                 if type(symbol) is int:
@@ -198,6 +203,10 @@ class RangesHold(Property):
                 if not least <= n <= most:
                     got = f"a symbol from {least} to {most}"
                     return Problem(f"result {i}: a range with size {n} at dim {d}", got, "fake")
+                if known.setdefault(str(symbol), n) != n:
+                    expected = f"result {i}: another symbol for size {n} at dim {d}"
+                    got = f"{symbol}, which is {known[str(symbol)]} elsewhere in the results"
+                    return Problem(expected, got, "fake")
         return None
 
 

@@ -37,6 +37,8 @@ def native_batch_norm_batching(
 ) -> Any:
     size = info.batch_size
     values = _as_channels(x, in_dims[0], size)
+    # Named, as -1 says nothing where the batch is empty.
+    channels = to_front(x, in_dims[0], size).shape[2]
     stats = [running_mean, running_var]
     if training and any(s is not None and d is None for s, d in zip(stats, in_dims[3:5])):
         raise RuntimeError(
@@ -55,13 +57,13 @@ def native_batch_norm_batching(
             if s is not None and new is not None:
                 front = to_front(s, d)
                 front.copy_(new.reshape(front.shape))
-    out = out.unflatten(1, (size, -1)).movedim(1, 0)
+    out = out.unflatten(1, (size, channels)).movedim(1, 0)
     ones = [1] * (out.meta.ndim - 3)
     for factor, d, act in ((weight, in_dims[1], aten.mul), (bias, in_dims[2], aten.add)):
         if factor is not None:
             f = to_front(factor, d, size)
-            out = act(out, f.reshape(size, 1, -1, *ones))
-    split = [t.reshape(size, -1) if t.numel() else t.reshape(size, 0) for t in (mean, rstd)]
+            out = act(out, f.reshape(size, 1, channels, *ones))
+    split = [t.reshape(size, channels if training else 0) for t in (mean, rstd)]
     return (out, *split), 0
 
 
