@@ -168,23 +168,27 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _check_same(when: str, old: Tensor, new: Tensor) -> None:
-    for aspect in ("dtype", "device"):
+def _changed(old: Tensor, new: Tensor, *aspects: str) -> Iterator[tuple[str, object, object]]:
+    """Those of some attributes that two tensors differ in, with both values."""
+    for aspect in aspects:
         before, after = getattr(old, aspect), getattr(new, aspect)
         if before != after:
-            raise ValueError(f"{when}, it may not change the {aspect}: {before} became {after}")
+            yield aspect, before, after
+
+
+def _check_same(when: str, old: Tensor, new: Tensor) -> None:
+    for aspect, before, after in _changed(old, new, "dtype", "device"):
+        raise ValueError(f"{when}, it may not change the {aspect}: {before} became {after}")
 
 
 def _check_kept(doing: str, old: Tensor, new: object) -> None:
     if not isinstance(new, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {_kind(new)}.")
-    for aspect in ("dtype", "shape"):
-        before, after = getattr(old, aspect), getattr(new, aspect)
-        if before != after:
-            raise ValueError(
-                f"{doing} may not change the {aspect} of the tensor, unless the `unsafe` flag is "
-                f"enabled: {before} became {after}"
-            )
+    for aspect, before, after in _changed(old, new, "dtype", "shape"):
+        raise ValueError(
+            f"{doing} may not change the {aspect} of the tensor, unless the `unsafe` flag is "
+            f"enabled: {before} became {after}"
+        )
 
 
 def register_parametrization(
@@ -235,13 +239,11 @@ def _check_link(name: str, value: Tensor, parametrization: Module) -> None:
     back: Any = parametrization.right_inverse(result)
     if not isinstance(back, Tensor):
         raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {_kind(back)}")
-    for aspect in ("dtype", "shape"):
-        wanted, found = getattr(value, aspect), getattr(back, aspect)
-        if wanted != found:
-            raise ValueError(
-                f"The tensor returned by parametrization.right_inverse must have the same {aspect} "
-                f"as module.{name}, unless the `unsafe` flag is enabled: {found}, not {wanted}"
-            )
+    for aspect, wanted, found in _changed(value, back, "dtype", "shape"):
+        raise ValueError(
+            f"The tensor returned by parametrization.right_inverse must have the same {aspect} "
+            f"as module.{name}, unless the `unsafe` flag is enabled: {found}, not {wanted}"
+        )
 
 
 def _chains(module: Module) -> ModuleDict:

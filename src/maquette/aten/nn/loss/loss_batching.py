@@ -21,12 +21,17 @@ def reduced(op: OpOverload) -> Rule:
     at = names.index("reduction")
 
     def rule(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
-        given = _expanded(info, in_dims, args)
-        given[at] = NONE
-        losses = op(*given)
+        losses = op(*_element_by_element(info, in_dims, args, at))
         return _reduced(losses, args[at]), 0
 
     return rule
+
+
+def _element_by_element(info: VmapInfo, in_dims: Any, args: Any, reduction_at: int) -> list[Any]:
+    """The call that reduces nothing, of tensors that are all batched."""
+    given = _expanded(info, in_dims, args)
+    given[reduction_at] = NONE
+    return given
 
 
 def _expanded(info: VmapInfo, in_dims: Any, args: Any) -> list[Any]:
@@ -50,9 +55,7 @@ def reduced_backward(op: OpOverload) -> Rule:
     at = names.index("reduction")
 
     def rule(info: VmapInfo, in_dims: Any, *args: Any) -> Any:
-        given = _expanded(info, in_dims, args)
-        given[at] = NONE
-        grads = op(*given)
+        grads = op(*_element_by_element(info, in_dims, args, at))
         if args[at] == MEAN:
             count = grads[0].numel() if grads.shape[0] else 1
             grads = grads / count
