@@ -52,6 +52,7 @@ from maquette.torch.distributions.multivariate import (
     MultivariateNormal,
     Wishart,
 )
+from maquette.torch.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from maquette.torch.distributions.transformed import (
     Gumbel,
     HalfCauchy,
@@ -61,8 +62,6 @@ from maquette.torch.distributions.transformed import (
     LogisticNormal,
     LogNormal,
     Pareto,
-    RelaxedBernoulli,
-    RelaxedOneHotCategorical,
     TransformedDistribution,
     Weibull,
 )

@@ -90,13 +90,18 @@ class Distribution:
         """The distribution with its parameters expanded to a larger batch, without copying."""
         made = self._get_checked_instance(Distribution, _instance)
         shape = Size(batch_shape)
-        for name, value in self.__dict__.items():
-            if isinstance(value, Tensor) and name in self.own_dims:
-                own = value.shape[value.dim() - self.own_dims[name] :]
-                value = value.expand((*shape, *own))  # the expanded one
-            made.__dict__[name] = value
+        made.__dict__.update(self.__dict__ | self._expanded_parameters(shape))
         made._batch_shape, made._event_shape = shape, self._event_shape
         return made
+
+    def _expanded_parameters(self, batch_shape: Shape) -> dict[str, Tensor]:
+        """The parameters that `own_dims` names, those that are there."""
+        found = {}
+        for name, dims in self.own_dims.items():
+            value = self.__dict__.get(name)
+            if isinstance(value, Tensor):
+                found[name] = value.expand((*batch_shape, *value.shape[value.dim() - dims :]))
+        return found
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         own = "__init__" in vars(type(self)) and type(self) is not cls

@@ -29,12 +29,12 @@ _ODDS = {"probs": constraints.unit_interval, "logits": constraints.real}
 _SHARES = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
 
-def _check_one(probs: object, logits: object) -> None:
+def check_one(probs: object, logits: object) -> None:
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
 
 
-class _Binary(Distribution):
+class Binary(Distribution):
     """Of a probability, given as itself or as the logarithm of its odds."""
 
     own_dims = {"probs": 0, "logits": 0, "total_count": 0}
@@ -56,7 +56,7 @@ class _Binary(Distribution):
         return self._param.size()
 
     def _set(self, probs: Value | None, logits: Value | None, count: Value | None = None) -> None:
-        _check_one(probs, logits)
+        check_one(probs, logits)
         name, given = ("probs", probs) if logits is None else ("logits", logits)
         assert given is not None
         if count is None:
@@ -76,7 +76,7 @@ class _Binary(Distribution):
         return self._param.new(*args, **kwargs)
 
 
-class Bernoulli(_Binary, ExponentialFamily):
+class Bernoulli(Binary, ExponentialFamily):
     """1 with probability probs, else 0."""
 
     arg_constraints = _ODDS
@@ -144,7 +144,7 @@ def _counted(count: int, like: Tensor, batch: Shape, expand: bool, kind: Any = N
     return values.expand((-1, *batch)) if expand else values
 
 
-class Geometric(_Binary):
+class Geometric(Binary):
     """How many failures there are before the first success of probability probs."""
 
     arg_constraints = _ODDS
@@ -207,7 +207,7 @@ class Geometric(_Binary):
         )
 
 
-class Binomial(_Binary):
+class Binomial(Binary):
     """How many of total_count trials succeed."""
 
     arg_constraints = {"total_count": constraints.nonnegative_integer, **_ODDS}
@@ -277,7 +277,7 @@ class Binomial(_Binary):
         return _counted(1 + total, self._param, self._batch_shape, expand)
 
 
-class NegativeBinomial(_Binary):
+class NegativeBinomial(Binary):
     """How many successes there are before total_count failures."""
 
     arg_constraints = {
@@ -400,7 +400,7 @@ class Categorical(Distribution):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        _check_one(probs, logits)
+        check_one(probs, logits)
         if probs is not None:
             if probs.dim() < 1:
                 raise ValueError("`probs` parameter must be at least one-dimensional.")

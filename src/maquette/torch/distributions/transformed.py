@@ -14,7 +14,6 @@ from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
 from maquette.torch.distributions.base import Distribution, Shape
 from maquette.torch.distributions.continuous import Cauchy, Exponential, Normal, Uniform
-from maquette.torch.distributions.discrete import Categorical
 from maquette.torch.distributions.gammas import Gamma
 from maquette.torch.distributions.independent import Independent
 from maquette.torch.distributions.transforms import (
@@ -22,20 +21,17 @@ from maquette.torch.distributions.transforms import (
     ComposeTransform,
     ExpTransform,
     PowerTransform,
-    SigmoidTransform,
     StickBreakingTransform,
     Transform,
 )
 from maquette.torch.distributions.utils import (
     Value,
     broadcast_all,
-    clamp_probs,
     euler_constant,
-    lazy_property,
-    logits_to_probs,
-    probs_to_logits,
     summed,
 )
+
+_HERE = __name__.rpartition(".")[0]
 
 
 class TransformedDistribution(Distribution):
@@ -82,7 +78,8 @@ class TransformedDistribution(Distribution):
         """The distribution with its base expanded."""
         made: Any = _instance
         if made is None:
-            known = type(self).__module__ == __name__  # a user's class has parameters of its own
+            # A user's class has parameters of its own.
+            known = type(self).__module__.startswith(f"{_HERE}.")
             kind = type(self)
             made = (
                 kind.__new__(kind) if known else self._get_checked_instance(TransformedDistribution)
@@ -95,7 +92,14 @@ class TransformedDistribution(Distribution):
         cut = len(shape) - len(self.base_dist.event_shape)
         made.base_dist = self.base_dist.expand(shape[:cut])
         made._batch_shape, made._event_shape = Size(batch_shape), self._event_shape
+        if self.own_dims:
+            made.__dict__.update(self._expanded_parameters(made._batch_shape))
+            made.transforms = made._parts()
         return made
+
+    def _parts(self) -> list[Transform]:
+        """The transforms, where they are made of parameters of this class."""
+        return self.transforms
 
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Any:
@@ -376,25 +380,22 @@ class Gumbel(TransformedDistribution):
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
+    own_dims = {"loc": 0, "scale": 0}
 
     def __init__(self, loc: Value, scale: Value, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         info = finfo(self.loc.dtype)
         low = mq.full_like(self.loc, info.tiny)
         base = Uniform(low, mq.full_like(self.loc, 1 - info.eps), validate_args=validate_args)
-        parts = [
+        super().__init__(base, self._parts(), validate_args=validate_args)
+
+    def _parts(self) -> list[Transform]:
+        return [
             ExpTransform().inv,
             AffineTransform(loc=0, scale=-mq.ones_like(self.scale)),
             ExpTransform().inv,
             AffineTransform(loc=self.loc, scale=-self.scale),
         ]
-        super().__init__(base, parts, validate_args=validate_args)
-
-    def expand(self, batch_shape: Shape, _instance: object = None) -> Any:
-        """The distribution with its parameters expanded."""
-        made = super().expand(batch_shape, _instance)
-        made.loc, made.scale = self.loc.expand(batch_shape), self.scale.expand(batch_shape)
-        return made
 
     def log_prob(self, value: Tensor) -> Tensor:
         """y - exp(y) - log scale, of y = (loc - value) / scale."""
@@ -432,19 +433,15 @@ class Pareto(TransformedDistribution):
     """scale * exp(x / alpha), x exponential: a tail that falls as a power."""
 
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
+    own_dims = {"alpha": 0, "scale": 0}
 
     def __init__(self, scale: Value, alpha: Value, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
         base = Exponential(self.alpha, validate_args=validate_args)
-        parts = [ExpTransform(), AffineTransform(loc=0, scale=self.scale)]
-        super().__init__(base, parts, validate_args=validate_args)
+        super().__init__(base, self._parts(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Shape, _instance: object = None) -> Any:
-        """The distribution with its parameters expanded."""
-        made = super().expand(batch_shape, _instance)
-        made.scale, made.alpha = self.scale.expand(batch_shape), self.alpha.expand(batch_shape)
-        made.transforms = [ExpTransform(), AffineTransform(loc=0, scale=made.scale)]
-        return made
+    def _parts(self) -> list[Transform]:
+        return [ExpTransform(), AffineTransform(loc=0, scale=self.scale)]
 
     @property
     def mean(self) -> Tensor:
@@ -478,6 +475,7 @@ class Weibull(TransformedDistribution):
 
     arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
     support = constraints.positive
+    own_dims = {"scale": 0, "concentration": 0, "concentration_reciprocal": 0}
 
     def __init__(
         self, scale: Value, concentration: Value, validate_args: bool | None = None
@@ -490,15 +488,6 @@ class Weibull(TransformedDistribution):
     def _parts(self) -> list[Transform]:
         power = PowerTransform(exponent=self.concentration_reciprocal)
         return [power, AffineTransform(loc=0, scale=self.scale)]
-
-    def expand(self, batch_shape: Shape, _instance: object = None) -> Any:
-        """The distribution with its parameters expanded."""
-        made = super().expand(batch_shape, _instance)
-        made.scale = self.scale.expand(batch_shape)
-        made.concentration = self.concentration.expand(batch_shape)
-        made.concentration_reciprocal = made.concentration.reciprocal()
-        made.transforms = made._parts()
-        return made
 
     @property
     def mean(self) -> Tensor:
@@ -532,6 +521,7 @@ class Kumaraswamy(TransformedDistribution):
         "concentration0": constraints.positive,
     }
     support = constraints.unit_interval
+    own_dims = {"concentration1": 0, "concentration0": 0}
 
     def __init__(
         self, concentration1: Value, concentration0: Value, validate_args: bool | None = None
@@ -547,14 +537,6 @@ class Kumaraswamy(TransformedDistribution):
             AffineTransform(loc=1.0, scale=-1.0),
             PowerTransform(exponent=self.concentration1.reciprocal()),
         ]
-
-    def expand(self, batch_shape: Shape, _instance: object = None) -> Any:
-        """The distribution with its parameters expanded."""
-        made = super().expand(batch_shape, _instance)
-        made.concentration1 = self.concentration1.expand(batch_shape)
-        made.concentration0 = self.concentration0.expand(batch_shape)
-        made.transforms = made._parts()
-        return made
 
     def _moment(self, n: int) -> Tensor:
         a = 1 + n / self.concentration1
@@ -584,181 +566,3 @@ class Kumaraswamy(TransformedDistribution):
         a, b = self.concentration1, self.concentration0
         harmonic = mq.digamma(b + 1) + euler_constant
         return (1 - b.reciprocal()) + (1 - a.reciprocal()) * harmonic - mq.log(a) - mq.log(b)
-
-
-# --- relaxed ones --------------------------------------------------------------------------------
-
-
-class LogitRelaxedBernoulli(Distribution):
-    """The logit of a relaxed Bernoulli number: (logits + a logistic number) / temperature."""
-
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
-    support = constraints.real
-    has_rsample = True
-    own_dims = {"probs": 0, "logits": 0, "_param": 0}
-
-    def __init__(
-        self,
-        temperature: Tensor,
-        probs: Value | None = None,
-        logits: Value | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        self.temperature = temperature
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.probs = broadcast_all(probs)[0]
-        else:
-            assert logits is not None
-            self.logits = broadcast_all(logits)[0]
-        self._param: Tensor = self.probs if probs is not None else self.logits
-        super().__init__(self._param.shape, validate_args=validate_args)
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """The logarithm of the odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """The probability."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """Of the parameter that was given."""
-        return self._param.size()
-
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        """Draws, which gradients pass."""
-        shape = self._extended_shape(sample_shape)
-        probs = clamp_probs(self.probs.expand(shape))
-        u = clamp_probs(mq.rand(shape, dtype=probs.dtype, device=probs.device))
-        logits = u.log() - (-u).log1p() + probs.log() - (-probs).log1p()
-        return logits / self.temperature
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density."""
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
-        off = logits - value.mul(self.temperature)
-        return self.temperature.log() + off - 2 * off.exp().log1p()
-
-
-class _Relaxed(TransformedDistribution):
-    """Of a temperature, and probabilities or logits that the base has."""
-
-    @property
-    def temperature(self) -> Tensor:
-        """How far from discrete."""
-        found: Tensor = self.base_dist.temperature
-        return found
-
-    @property
-    def logits(self) -> Tensor:
-        """The base's."""
-        found: Tensor = self.base_dist.logits
-        return found
-
-    @property
-    def probs(self) -> Tensor:
-        """The base's."""
-        found: Tensor = self.base_dist.probs
-        return found
-
-
-class RelaxedBernoulli(_Relaxed):
-    """A number in (0, 1) that is nearly 0 or 1 at low temperature (Maddison, Jang, 2016)."""
-
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
-    support = constraints.unit_interval
-
-    def __init__(
-        self,
-        temperature: Tensor,
-        probs: Value | None = None,
-        logits: Value | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        base = LogitRelaxedBernoulli(temperature, probs, logits)
-        super().__init__(base, SigmoidTransform(), validate_args=validate_args)
-
-
-class ExpRelaxedCategorical(Distribution):
-    """The logarithms of relaxed one-hot vectors."""
-
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.real_vector
-    has_rsample = True
-
-    def __init__(
-        self,
-        temperature: Tensor,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        self._categorical = Categorical(probs, logits)
-        self.temperature = temperature
-        shape = self._categorical.param_shape
-        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
-
-    def expand(self, batch_shape: Shape, _instance: object = None) -> Any:
-        """The distribution with its parameters expanded."""
-        made = super().expand(batch_shape, _instance)
-        made._categorical = self._categorical.expand(batch_shape)
-        return made
-
-    @property
-    def param_shape(self) -> Size:
-        """Of the shares."""
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Tensor:
-        """Logarithms of the shares."""
-        found: Tensor = self._categorical.logits
-        return found
-
-    @property
-    def probs(self) -> Tensor:
-        """The shares."""
-        found: Tensor = self._categorical.probs
-        return found
-
-    def rsample(self, sample_shape: Shape = ()) -> Tensor:
-        """Logarithms of shares of logits with Gumbel noise, over the temperature."""
-        shape = self._extended_shape(sample_shape)
-        u = clamp_probs(mq.rand(shape, dtype=self.logits.dtype, device=self.logits.device))
-        scores = (self.logits - (-(u.log())).log()) / self.temperature
-        return scores - scores.logsumexp(dim=-1, keepdim=True)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density."""
-        count = self._categorical._num_events
-        if self._validate_args:
-            self._validate_sample(value)
-        logits, value = broadcast_all(self.logits, value)
-        powers = mq.full_like(self.temperature, float(count)).lgamma()
-        scale = powers - self.temperature.log().mul(-(count - 1))
-        score = logits - value.mul(self.temperature)
-        return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + scale
-
-
-class RelaxedOneHotCategorical(_Relaxed):
-    """Shares that are nearly a one-hot vector at low temperature."""
-
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.simplex
-
-    def __init__(
-        self,
-        temperature: Tensor,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
-        super().__init__(base, ExpTransform(), validate_args=validate_args)

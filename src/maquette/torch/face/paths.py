@@ -71,9 +71,9 @@ PACKAGES = {
         divergence="kl",
         gammas="beta chi2 dirichlet fishersnedecor gamma studentT",
         multivariate="lkj_cholesky lowrank_multivariate_normal multivariate_normal wishart",
+        relaxed="relaxed_bernoulli relaxed_categorical",
         transformed="gumbel half_cauchy half_normal inverse_gamma kumaraswamy log_normal "
-        "logistic_normal pareto relaxed_bernoulli relaxed_categorical transformed_distribution "
-        "weibull",
+        "logistic_normal pareto transformed_distribution weibull",
     ),
     "fft": "maquette.torch.families.fft",
     "export": "maquette.torch.tracing.export",
