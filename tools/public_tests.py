@@ -52,7 +52,7 @@ REPLACEMENTS = (
     (r"only_for=(\(?)['\"]privateuse1['\"],?", r"only_for=\1'cpu'"),
     (r"(['\"])(?:npu|privateuse1)(?::\d+)?\1", r"\1cpu\1"),
     (r"(['\"])npu:\{\}\1", r"\1cpu\1"),
-    (r"\.npu\((?=[^)]*\))[^)]*\)", ".cpu()"),
+    (r"\.npu\((?:[^()]|\([^()]*\))*\)", ".cpu()"),
     (r"\btorch_npu\.npu\b|\btorch\.npu\b", "torch.cuda"),
     (r"torch\.cuda\.get_device_name\([^)]*\)", "'cpu'"),
 )
@@ -109,7 +109,7 @@ def _run_process(
     request = {
         "side": side.name,
         "file": str(copy),
-        "folders": [str(file.parent), side.packages],
+        "folders": [str(copy.parent), str(file.parent), side.packages],
         "only": only,
         "names": names,
         "skip": [outcome.test for outcome in done],

@@ -123,3 +123,21 @@ def test_native_batch_norm_legit_records_the_result_not_the_statistics() -> None
     out, *_ = mq.ops.aten._native_batch_norm_legit(x, None, None, mean, var, True, 0.1, 1e-5)
     assert out.requires_grad
     assert not mean.requires_grad
+
+
+@pytest.mark.parametrize("moving", [("mean",), ("variance",), ("mean", "variance")])
+def test_evaluation_moves_with_the_running_statistics(moving):
+    x, step = mq.tensor([[1.0, 2.0], [3.0, 5.0]]), 1e-3
+    at = {"mean": mq.tensor([0.5, 1.0]), "variance": mq.tensor([2.0, 3.0])}
+    weight, bias = mq.tensor([1.0, 2.0]), mq.zeros(2)
+
+    def function(*values):
+        found = at | dict(zip(moving, values, strict=True))
+        return mq.batch_norm(
+            x, weight, bias, found["mean"], found["variance"], False, 0.1, 1e-5, False
+        )
+
+    values = [at[name] for name in moving]
+    _, tangent = mq.func.jvp(function, tuple(values), tuple(mq.ones_like(v) for v in values))
+    ends = [function(*[v + sign * step for v in values]) for sign in (1, -1)]
+    assert mq.allclose(tangent, (ends[0] - ends[1]) / (2 * step), 1e-2)

@@ -108,6 +108,9 @@ def saved_properties(
     made: dict[str, Any] = {}
     for index, (name, value) in enumerate(saved.items()):
         made[f"_saved_{name}"] = property(_reader(name, index))
+        if name.endswith("_meta"):
+            argument = name.removesuffix("_meta")
+            made[f"_saved_{argument}_sym_sizes"] = property(_size_reader(argument, index))
         if value.tensor:
             made[f"_raw_saved_{name}"] = property(_raw_reader(index, saved, watched))
     return made
@@ -118,6 +121,15 @@ def _reader(name: str, index: int) -> Callable[[OpNode], object]:
         return node.__class__.open_saved(node)[index]
 
     read.__doc__ = f"What the node saved of {name}."
+    return read
+
+
+def _size_reader(name: str, index: int) -> Callable[[OpNode], object]:
+    def read(node: OpNode) -> object:
+        meta = node.__class__.open_saved(node)[index]
+        return None if meta is None else getattr(meta, "shape", None)
+
+    read.__doc__ = f"The sizes that {name} had."
     return read
 
 

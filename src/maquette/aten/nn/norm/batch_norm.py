@@ -514,8 +514,10 @@ def _norm_tangent(
     running_var: Grad,
     training: bool,
     eps: float,
+    running_mean_t: Grad = None,
+    running_var_t: Grad = None,
 ) -> tuple[Tensor, Grad, Grad]:
-    """Tangents of the result and of the statistics used; running statistics do not move."""
+    """Tangents of the result and of the statistics used; in training, running ones are not used."""
     channels = [1] * input.meta.ndim
     channels[1] = input.meta.shape[1]
     parameters = (weight, weight_t, bias_t)
@@ -528,7 +530,12 @@ def _norm_tangent(
         return out_t, mean_t.reshape(-1), rstd_t.reshape(-1)
     rstd = (variance + eps).rsqrt().reshape(channels)
     normalized = (input - mean.reshape(channels)) * rstd
-    return affine_tangent(normalized, input_t * rstd, scale, moving), None, None
+    if running_mean_t is not None:
+        input_t = input_t - running_mean_t.reshape(channels)
+    moved = input_t * rstd
+    if running_var_t is not None:
+        moved = moved - normalized * rstd * rstd * running_var_t.reshape(channels) / 2
+    return affine_tangent(normalized, moved, scale, moving), None, None
 
 
 def _differentiated(
@@ -552,6 +559,7 @@ def _differentiated(
 
     moving = ("input", "input_t", "weight", "weight_t", "bias_t", *running, "eps")
     moved = [name for name in moving if name not in fixed]
+    moved += [f"{name}_t" for name in running[:2] if name not in fixed]
 
     @page.tangent
     @naming(*moved)
