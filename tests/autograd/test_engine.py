@@ -292,3 +292,39 @@ def test_T63_an_interrupt_during_backward_leaves_grad_mode_as_it_was(monkeypatch
         loss.backward()
     assert mq.is_grad_enabled()
     assert (x * x).requires_grad
+
+
+CONSTANT = {
+    "nll_loss": lambda w: mq.nn.functional.nll_loss(mq.ones(2, 3), mq.tensor([0, 1]), weight=w),
+    "binary_cross_entropy": lambda w: mq.nn.functional.binary_cross_entropy(
+        mq.full((3,), 0.5), mq.full((3,), 0.5), weight=w
+    ),
+    "multi_margin_loss": lambda w: mq.nn.functional.multi_margin_loss(
+        mq.ones(2, 3), mq.tensor([0, 1]), weight=w
+    ),
+    "native_batch_norm": lambda w: mq.nn.functional.batch_norm(mq.ones(2, 3), w, mq.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_T18_an_argument_without_a_formula_may_not_require_grad(name: str) -> None:
+    # It would be taken for a constant, and its gradient silently missing.
+    weight = mq.ones(3)
+    CONSTANT[name](weight)
+    with pytest.raises(RuntimeError, match=f"'{name}.*' is not differentiable with respect to"):
+        CONSTANT[name](weight.requires_grad_())
+
+
+@pytest.mark.parametrize("function", [mq.igamma, mq.special_zeta])
+def test_T18_a_derivative_that_nobody_knows_is_told_in_backward(function: Callable[..., Tensor]) -> None:
+    first, other = mq.full((2,), 1.5).requires_grad_(), mq.ones(2)
+    with pytest.raises(NotImplementedError, match="is not implemented"):
+        function(first, other).sum().backward()
+    function(first.detach(), other.requires_grad_()).sum().backward()
+    assert other.grad is not None
+
+
+def test_T18_weights_of_counts_have_no_gradient_and_say_so() -> None:
+    counts = mq.bincount(mq.tensor([0, 1, 1]), weights=mq.ones(3).requires_grad_())
+    with pytest.raises(RuntimeError, match="bincount is not implemented"):
+        counts.sum().backward()

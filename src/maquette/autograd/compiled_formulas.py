@@ -75,6 +75,14 @@ class DerivativePlan:
         self.dead_bit = len(self.wrt) if len(self.wrt) > 1 else 0
         self.lists = [i for i in self.wrt if "[]" in arguments[i].type.written]
         self.written = [i for i, a in enumerate(arguments) if a.is_write]
+        # Arguments that may not require grad, since no formula says their gradient. Operators that
+        # only formulas call are given what the forward call computed, too, which is no constant.
+        self.constant = [
+            i
+            for i, a in enumerate(arguments)
+            if a.type.written in ("Tensor", "Tensor?")
+            and not (a.is_write or a.name in covered or op._opname.endswith("_backward"))
+        ]
         returns = op._schema.returns
         self.one_output = len(returns) == 1 and "[]" not in returns[0].type.written
         saved = [n for r in self.rules for n in r.needs]

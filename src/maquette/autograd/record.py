@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import NoReturn, cast
 
 from maquette.autograd.anomaly import remember_call
 from maquette.autograd.compiled_formulas import DerivativePlan
@@ -89,6 +89,7 @@ def _recording(
     early = not plan.saves_result
 
     def kernel(ks: int, *params: object) -> object:
+        _check_constants(plan, params)
         node = make_node(op, plan, params, 0)
         if node is not None and early:
             # Before the call, as in PyTorch: hooks that have had enough of it stop it here.
@@ -110,7 +111,13 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
     names = [f"p{i}" for i in range(len(plan.arguments))]
     passed = ", ".join(names)
     ks &= BELOW
-    lines = [f"def _kernel(_ks, {passed}):", f"    _r = _below({ks}, {passed})"]
+    lines = [f"def _kernel(_ks, {passed}):"]
+    for i in plan.constant:
+        number = f"p{i} is not None and p{i}.__class__ not in _NUMBERS and "
+        exact = plan.arguments[i].type.written == "Tensor" and not op.takes_numbers
+        lines += [f"    if {'' if exact else number}p{i}._keys & _req:"]
+        lines += [f"        _refuse(_plan, {i})"]
+    lines += [f"    _r = _below({ks}, {passed})"]
     single = plan.one_output
     if single:
         lines += [
@@ -139,6 +146,7 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "_gather": _gather,
         "_history": set_history,
         "_histories": _histories,
+        "_refuse": refuse_constant,
         "_req": K.REQUIRES_GRAD,
         "_new": object.__new__,
         "_nowhere": NOWHERE,
@@ -262,6 +270,7 @@ def _recording_write(
     place = set_history if relays else rebase_history
 
     def kernel(ks: int, *params: object) -> object:
+        _check_constants(plan, params)
         targets = [params[i] for i in plan.written]
         if op._schema.arguments[plan.written[0]].is_out:
             _refuse_out(op, params)
@@ -291,6 +300,21 @@ def _recording_write(
         return result
 
     return kernel
+
+
+def _check_constants(plan: DerivativePlan, params: Sequence[object]) -> None:
+    for i in plan.constant:
+        p = params[i]
+        if isinstance(p, Tensor) and p._keys & K.REQUIRES_GRAD:
+            refuse_constant(plan, i)
+
+
+def refuse_constant(plan: DerivativePlan, i: int) -> NoReturn:
+    """Refuse an argument that requires grad and of which no gradient is known."""
+    raise RuntimeError(
+        f"The function '{plan.op._opname}' is not differentiable with respect to argument "
+        f"'{plan.names[i]}'. This input cannot have requires_grad True: detach() it."
+    )
 
 
 def _refuse_out(op: OpOverload, params: Sequence[object]) -> None:

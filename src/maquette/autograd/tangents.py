@@ -121,7 +121,12 @@ def _elementwise(
         _refuse(op, rule.wrt)
     tangent = ops.aten.expand(tangent, result.meta.shape)
     values = values | {"grad": ops.aten.conj(tangent) if is_complex else tangent}
-    answer = rule.function(*[values[name] for name in rule.needs])
+    try:
+        answer = rule.function(*[values[name] for name in rule.needs])
+    except NotImplementedError as error:
+        raise NotImplementedError(
+            f"Trying to use forward AD with {op._opname} that does not support it: {error}"
+        ) from error
     if answer is None:
         return []
     return [ops.aten.conj(answer) if is_complex else answer]

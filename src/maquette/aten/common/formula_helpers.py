@@ -5,6 +5,8 @@ They speak operators, so they work under every transform; a value may be a tenso
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from maquette.aten.common.operators import aten
 from maquette.tensor.tensor import Tensor
 
@@ -22,6 +24,11 @@ def conj(value: Value) -> Value:
 def no_slope(grad: Tensor) -> Tensor:
     """The gradient of a function that is flat: zeros."""
     return aten.zeros_like(grad)
+
+
+def not_implemented(what: str) -> NoReturn:
+    """The derivative that nobody knows how to compute; ``what`` names it as PyTorch does."""
+    raise NotImplementedError(f"the derivative for '{what}' is not implemented.")
 
 
 def real_part(value: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
+from maquette.aten.common.formula_helpers import not_implemented
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -196,8 +197,14 @@ def gamma_density(self: Tensor, other: Tensor) -> Tensor:
     return ((self - 1) * other.log() - other - lgamma(self)).exp()
 
 
-igamma.derivative(other=lambda grad, self, other: grad * gamma_density(self, other))
-igammac.derivative(other=lambda grad, self, other: -grad * gamma_density(self, other))
+igamma.derivative(
+    self=lambda grad: not_implemented("igamma: input"),
+    other=lambda grad, self, other: grad * gamma_density(self, other),
+)
+igammac.derivative(
+    self=lambda grad: not_implemented("igammac: input"),
+    other=lambda grad, self, other: -grad * gamma_density(self, other),
+)
 
 
 # --- Bessel and Airy ------------------------------------------------------------------
@@ -348,9 +355,12 @@ def zeta(overload: str, arguments: str) -> OperatorPage:
 special_zeta = zeta("", "Tensor self, Tensor other")
 special_zeta.describe("The Hurwitz zeta function of `self`, from `other` on.")
 special_zeta.derivative(
-    other=lambda grad, self, other: grad * -self * special_zeta(self + 1, other)
+    self=lambda grad: not_implemented("zeta"),
+    other=lambda grad, self, other: grad * -self * special_zeta(self + 1, other),
 )
-zeta("other_scalar", "Tensor self, Scalar other").node_name("SpecialZetaBackward2")
+special_zeta_at_number = zeta("other_scalar", "Tensor self, Scalar other")
+special_zeta_at_number.node_name("SpecialZetaBackward2")
+special_zeta_at_number.derivative(self=lambda grad: not_implemented("zeta"))
 special_zeta_of_number = zeta("self_scalar", "Scalar self, Tensor other")
 special_zeta_of_number.node_name("SpecialZetaBackward1")
 special_zeta_of_number.derivative(

@@ -320,9 +320,6 @@ def bincount_kernel(xp: ModuleType, self: Array, weights: Array | None, minlengt
     return counted.astype(xp.float32 if weights.dtype == xp.float32 else xp.float64)
 
 
-bincount.nondifferentiable()
-
-
 one_hot = define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", tags=DYNAMIC)
 one_hot.describe(
     "A last dimension of `num_classes` with 1 at each element's number and 0 elsewhere: int64."

@@ -309,6 +309,6 @@ histogramdd_edges.composite(
     )
 )
 
+_bin_edges.nondifferentiable()
 for _page in (histogram, histogram_edges, _bin_edges, _from_counts, _from_edges):
-    _page.nondifferentiable()
     _page.cost(lambda self, *rest: Cost(flops=self.numel))
