@@ -407,6 +407,7 @@ def load_file(path: str) -> types.ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[TEST_FILE] = module
+    sys.modules[os.path.splitext(os.path.basename(path))[0]] = module  # files import themselves
     spec.loader.exec_module(module)
     module._loaded = True  # type: ignore[attr-defined]  # from here on nothing is stood in for
     return module

@@ -316,7 +316,9 @@ def test_T18_an_argument_without_a_formula_may_not_require_grad(name: str) -> No
 
 
 @pytest.mark.parametrize("function", [mq.igamma, mq.special_zeta])
-def test_T18_a_derivative_that_nobody_knows_is_told_in_backward(function: Callable[..., Tensor]) -> None:
+def test_T18_a_derivative_that_nobody_knows_is_told_in_backward(
+    function: Callable[..., Tensor],
+) -> None:
     first, other = mq.full((2,), 1.5).requires_grad_(), mq.ones(2)
     with pytest.raises(NotImplementedError, match="is not implemented"):
         function(first, other).sum().backward()

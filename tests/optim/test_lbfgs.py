@@ -1,5 +1,7 @@
 """L-BFGS: where it arrives, what it calls, and the line search's conditions."""
 
+import math
+
 import pytest
 
 import maquette as mq
@@ -100,3 +102,9 @@ def test_a_found_point_meets_both_conditions(first_step):
     point, _ = strong_wolfe(evaluate, start, first_step, reach=1.0, tolerance=1e-9)
     assert point.loss <= start.loss + DECREASE * point.step * start.slope
     assert abs(point.slope) <= CURVATURE * abs(start.slope)
+
+
+def test_a_first_gradient_of_zero_is_no_error():
+    x = mq.ones(2)
+    optimizer = optim.LBFGS([x], tolerance_grad=-math.inf)
+    assert optimizer.step(lambda: mq.tensor([10])).item() == 10

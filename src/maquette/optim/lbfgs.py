@@ -98,7 +98,8 @@ class LBFGS(Optimizer):
             lr = _paths.number(group["lr"])
             step = lr
             if state["n_iter"] == 1:
-                step = min(1.0, 1.0 / float(grad.abs().sum())) * lr
+                size = float(grad.abs().sum())
+                step = lr / size if size > 1 else lr
             memory.d, memory.t = direction, step
             slope = float(grad.dot(direction))
             if slope > -group["tolerance_change"]:

@@ -331,11 +331,11 @@ def sparse_mask_kernel(self: Tensor, mask: Tensor) -> Tensor:
     return with_values(mask, found)
 
 
-@sparse_mask.derivative("self")
-def sparse_mask_gradient(grad: Tensor, mask: Tensor, self_meta: TensorMeta) -> tuple[Tensor]:
-    # A gradient may reach places that the mask leaves out (`to_dense(masked_grad=False)`).
+@sparse_mask.derivative("self", "mask")
+def sparse_mask_gradient(grad: Tensor, mask: Tensor, self_meta: TensorMeta) -> tuple[Tensor, None]:
+    # The mask's values are not looked at. A gradient may reach places that the mask leaves out (`to_dense(masked_grad=False)`).
     masked: Tensor = grad.sparse_mask(mask)
-    return (masked.to_dense() if self_meta.layout is strided else masked,)
+    return masked.to_dense() if self_meta.layout is strided else masked, None
 
 
 @for_coo("_sparse_mask_projection")
