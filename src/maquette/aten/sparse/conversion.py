@@ -333,7 +333,8 @@ def sparse_mask_kernel(self: Tensor, mask: Tensor) -> Tensor:
 
 @sparse_mask.derivative("self", "mask")
 def sparse_mask_gradient(grad: Tensor, mask: Tensor, self_meta: TensorMeta) -> tuple[Tensor, None]:
-    # The mask's values are not looked at. A gradient may reach places that the mask leaves out (`to_dense(masked_grad=False)`).
+    # The values of the mask are not looked at. A gradient may reach places that it leaves out
+    # (`to_dense(masked_grad=False)`).
     masked: Tensor = grad.sparse_mask(mask)
     return masked.to_dense() if self_meta.layout is strided else masked, None
 
