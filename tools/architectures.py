@@ -1,6 +1,7 @@
 """Run the models of `transformers`, `timm` and `torchvision`, on maquette and on PyTorch; compare.
 
-    python tools/architectures.py [--peer PYTHON] [--library NAME] [--keep FOLDER] [NAME ...]
+    python tools/architectures.py [--peer PYTHON] [--library NAME] [--keep FOLDER]
+                                  [--limit SECONDS] [NAME ...]
 
 Needs the library beside maquette, and none of PyTorch: each architecture is built small (its own
 configuration made so by `small_configurations.py`, or a small image), runs forward and backward,
@@ -15,21 +16,24 @@ from __future__ import annotations
 import argparse
 import collections
 import importlib
+import inspect
 import json
 import logging
 import os
 import subprocess
 import sys
+import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from small_configurations import small
+from small_configurations import configurations
 
 TOLERANCE = 2e-4
-_CHUNK = 40  # architectures a process: what libraries keep of each adds up
+_CHUNK = 120  # architectures a process: what libraries keep of each adds up
 _FAKE = ("fake cpu", "fake cuda")
+_RUNS = "runs"
 
 
 # --- the models of each library: names, and a model with its inputs ------------------------------
@@ -63,12 +67,23 @@ def _model(library: str, name: str, T: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _of_timm(name: str, T: Any) -> tuple[Any, dict[str, Any]]:
+    """A model of timm for images of 64 pixels, or 96, where it takes them; or else its own size."""
     timm: Any = importlib.import_module("timm")
-    options: dict[str, Any] = {"num_classes": 3}
     given = timm.get_pretrained_cfg(name)
-    size = given.input_size if given is not None else (3, 224, 224)
-    model = timm.create_model(name, **options)
-    return model, {"x": T.randn(1, *size)}
+    own = given.input_size if given is not None else (3, 224, 224)
+    refused: Exception | None = None
+    for side in (64, 96, own[-1]):
+        options = {} if side == own[-1] or not given.fixed_input_size else {"img_size": side}
+        try:
+            model = timm.create_model(name, num_classes=3, **options).eval()
+            image = T.randn(1, own[0], side, side)
+            with T.no_grad():
+                model(image)
+        except Exception as error:  # noqa: BLE001  # the next size, or the first one's error
+            refused = refused or error
+            continue
+        return model, {"x": image}
+    raise refused or ValueError("no size is known")
 
 
 def _of_torchvision(name: str, T: Any) -> tuple[Any, dict[str, Any]]:
@@ -102,15 +117,65 @@ _HEADS = (
 )
 
 
+_SOUND_MASKS = ("input_features_mask", "feature_attention_mask", "padding_mask")
+
+
 def _of_transformers(name: str, T: Any) -> tuple[Any, dict[str, Any]]:
+    """The first small model of the type, and the first inputs, that go through its forward."""
     tf: Any = importlib.import_module("transformers")
-    config = small(tf.CONFIG_MAPPING[name])
+    refused: Exception | None = None
+    for config in configurations(tf.CONFIG_MAPPING[name]):
+        try:
+            model = _headed(tf, config).eval()
+            for inputs in _choices(model, config, T):
+                return model, inputs
+        except Exception as error:  # noqa: BLE001  # the next choice, or the first one's error
+            refused = refused or error
+    raise refused or ValueError("no configuration is known")
+
+
+def _headed(tf: Any, config: Any) -> Any:
     for head in _HEADS:
         kind = getattr(tf, head)
         if type(config) in kind._model_mapping.keys():
-            model = kind.from_config(config)
-            return model, _inputs(model, config, T)
+            return kind.from_config(config)
     raise ValueError("no class of models takes this configuration")
+
+
+def _choices(model: Any, config: Any, T: Any) -> Iterator[dict[str, Any]]:
+    """The inputs that the model takes: its main one alone, or with the others that it names."""
+    main = _inputs(model, config, T)
+    named = inspect.signature(model.forward).parameters
+    both = {n: make() for n, make in _others(config, T).items() if n in named and n not in main}
+    masks = {n: T.ones(1, 128).long() for n in _SOUND_MASKS if n in named}
+    refused: Exception | None = None
+    for inputs in (main, {**main, **both}, {**main, **masks}):
+        try:
+            with T.no_grad():
+                model(**inputs)
+        except Exception as error:  # noqa: BLE001  # the next choice, or the first one's error
+            refused = refused or error
+            continue
+        yield inputs
+        return
+    raise refused or ValueError("no inputs are known")
+
+
+def _others(config: Any, T: Any) -> dict[str, Callable[[], Any]]:
+    """What models of text, images and sound take besides their main input."""
+    seen = getattr(config, "vision_config", None)
+    side = getattr(seen, "image_size", None) or getattr(config, "image_size", None) or 32
+    height, width = side if isinstance(side, (list, tuple)) else (side, side)
+    channels = getattr(seen or config, "num_channels", 3) or 3
+    width_of = getattr(config, "hidden_size", 32)
+    return {
+        "input_ids": lambda: T.randint(3, 90, (2, 8)),
+        "decoder_input_ids": lambda: T.randint(3, 90, (2, 8)),
+        "pixel_values": lambda: T.randn(2, channels, height, width),
+        "query_embeds": lambda: T.randn(2, 8, width_of),
+        "bbox": lambda: T.zeros(2, 8, 4).long(),
+        "input_features": lambda: T.randn(2, 80, 128),
+    }
 
 
 def _inputs(model: Any, config: Any, T: Any) -> dict[str, Any]:
@@ -124,10 +189,6 @@ def _inputs(model: Any, config: Any, T: Any) -> dict[str, Any]:
         given = {"input_ids": ids}
         if getattr(config, "is_encoder_decoder", False):
             given["decoder_input_ids"] = ids
-        both = {"vision_config", "text_config"} <= set(vars(config))
-        if both and hasattr(model, "get_image_features") and "CLIP" in type(model).__name__:
-            part = config.vision_config.image_size
-            given["pixel_values"] = T.randn(2, 3, part, part)
         if "CausalLM" in type(model).__name__ or "Seq2Seq" in type(model).__name__:
             given["labels"] = ids
         return given
@@ -147,9 +208,28 @@ def _inputs(model: Any, config: Any, T: Any) -> dict[str, Any]:
         if getattr(config, "is_encoder_decoder", False):
             given["decoder_input_ids"] = ids[:1]
         return given
+    if main == "past_values":
+        return _series(config, T)
     if main in ("inputs_embeds", "hidden_states", "embeddings"):
         return {main: T.randn(1, 8, config.hidden_size)}
     raise ValueError(f"no small input is known for {main}")
+
+
+def _series(config: Any, T: Any) -> dict[str, Any]:
+    """Past and future values of a forecaster."""
+    length = getattr(config, "context_length", None) or 32
+    if not hasattr(config, "lags_sequence"):
+        width = getattr(config, "num_input_channels", None)
+        return {"past_values": T.randn(1, length, width) if width else T.randn(1, length)}
+    past, future = length + max(config.lags_sequence), config.prediction_length
+    features = config.num_time_features
+    return {
+        "past_values": T.randn(1, past),
+        "past_time_features": T.randn(1, past, features),
+        "past_observed_mask": T.ones(1, past),
+        "future_values": T.randn(1, future),
+        "future_time_features": T.randn(1, future, features),
+    }
 
 
 # --- what is compared ----------------------------------------------------------------------------
@@ -216,19 +296,47 @@ def _counters(T: Any) -> tuple[Any, Any]:
 
 
 def _fake(library: str, name: str, T: Any, device: str) -> object:
-    """The FLOPs of forward and backward with tensors that have no data."""
-    fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode()
-    flops = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+    """The FLOPs of forward and backward with tensors that have no data.
+
+    A model that reads data while it is built, or is built on the cpu whatever the device is, is
+    built with data and made fake then; sizes that data decide are symbols.
+    """
+    fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode
+    symbols = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     try:
-        with fake, T.device(device):
-            model, inputs = _model(library, name, T)
-            if "targets" not in inputs:
-                model.eval()
-            with flops:
-                _loss(model(**inputs)).backward()
+        with fake(), T.device(device):
+            return _fake_flops(*_model(library, name, T))
     except Exception as error:  # noqa: BLE001  # compared, and listed
-        return f"{type(error).__name__}: {str(error).splitlines()[:1]}"[:240]
-    return flops.get_total_flops()
+        refused = f"{type(error).__name__}: {str(error).splitlines()[:1]}"[:240]
+    try:
+        model, inputs = _model(library, name, T)
+        with fake(shape_env=symbols.ShapeEnv()) as mode:
+            _made_fake(model, mode, T)
+            given = {k: mode.from_tensor(v).to(device) for k, v in inputs.items()}
+            return _fake_flops(model.to(device), given)
+    except Exception as error:  # noqa: BLE001  # compared, and listed
+        return f"{refused}; {type(error).__name__}: {str(error).splitlines()[:1]}"[:360]
+
+
+def _fake_flops(model: Any, inputs: dict[str, Any]) -> object:
+    flops = importlib.import_module("torch.utils.flop_counter").FlopCounterMode(display=False)
+    if "targets" not in inputs:
+        model.eval()
+    with flops:
+        _loss(model(**inputs)).backward()
+    counted = flops.get_total_flops()
+    return counted if isinstance(counted, int) else f"{_RUNS}, {counted} by sizes in data"
+
+
+def _made_fake(model: Any, mode: Any, T: Any) -> None:
+    """Put fakes in the place of a model's parameters and buffers, shared ones shared."""
+    made: dict[int, Any] = {}
+    for module in model.modules():
+        for name, found in [*module._parameters.items(), *module._buffers.items()]:
+            if found is not None:
+                if id(found) not in made:
+                    made[id(found)] = mode.from_tensor(found)
+                setattr(module, name, made[id(found)])
 
 
 def _loss(output: Any) -> Any:
@@ -268,6 +376,8 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]
         given = ours.get(aspect)
         if aspect == "fake cuda" and isinstance(given, int):
             continue  # attention of cuda counts its own products; it ran
+        if aspect in _FAKE and str(given).startswith(_RUNS):
+            continue
         if isinstance(expected, float) and isinstance(given, float):
             if given == expected or abs(given - expected) <= TOLERANCE * max(1.0, abs(expected)):
                 continue
@@ -291,16 +401,34 @@ def _answers(python: str, given: argparse.Namespace, names: list[str], side: str
     if kept is not None and kept.exists():
         known = dict(json.loads(line) for line in kept.read_text().splitlines())
     missing = [name for name in names if name not in known]
-    for start in range(0, len(missing), _CHUNK):
+    while missing:
         flags = ["--answers", side, "--library", given.library]
-        command = [python, str(Path(__file__).resolve()), *flags, *missing[start : start + _CHUNK]]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        lines = [line for line in done.stdout.splitlines() if line.startswith('["')]
-        known.update(json.loads(line) for line in lines)
-        if kept is not None:
-            with kept.open("a") as file:
-                file.writelines(f"{line}\n" for line in lines)
-    return {name: known.get(name, {"error": "the process died"}) for name in names}
+        command = [python, str(Path(__file__).resolve()), *flags, *missing[:_CHUNK]]
+        for name, aspects in _answered(command, missing[:_CHUNK], given.limit):
+            missing.remove(name)
+            known[name] = aspects
+            if kept is not None:
+                with kept.open("a") as file:
+                    file.write(f"{json.dumps([name, aspects])}\n")
+    return {name: known[name] for name in names}
+
+
+def _answered(
+    command: list[str], names: list[str], limit: float
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """The answers of a process as they come, until it ends or takes too long for one."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for name in names:
+            timer = threading.Timer(limit, process.kill)
+            timer.start()
+            line = next((line for line in process.stdout if line.startswith('["')), "")
+            late = not timer.is_alive()
+            timer.cancel()
+            if not line:
+                yield name, {"error": f"took more than {limit:g} s" if late else "the process died"}
+                return
+            yield name, json.loads(line)[1]
 
 
 def main() -> int:
@@ -312,6 +440,7 @@ def main() -> int:
         "--library", default="transformers", choices=("transformers", "timm", "torchvision")
     )
     parser.add_argument("--keep", metavar="FOLDER", help="keep answers there, and use those kept")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one, 120 unless told")
     parser.add_argument("--answers", choices=("ours", "theirs"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")

@@ -1,15 +1,15 @@
 """Configurations of `transformers` made small: each field by what its name says it is.
 
-What is here: `small`, which builds any configuration class with two layers, widths of some 32 and a
-vocabulary of 99, its parts (a text and a vision configuration) alike. A class takes the fields that
-it has. The idea: public configurations name their fields so alike that a dozen patterns shrink
-hundreds of them.
+What is here: `configurations`, which builds any configuration class with two layers, widths of some
+32 and a vocabulary of 99, its parts (a text and a vision configuration) alike. A class takes the
+fields that it has. The idea: public configurations name their fields so alike that a dozen patterns
+shrink hundreds of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 # The first pattern that a field's name matches says its largest value.
@@ -78,9 +78,17 @@ _KEPT = frozenset(
 )
 
 
-def small(kind: Any) -> Any:
-    """A small configuration of the class ``kind``."""
-    return kind(**fields(kind))
+def configurations(kind: Any) -> Iterator[Any]:
+    """Small configurations of the class ``kind``, for models that refuse the first one."""
+    given = fields(kind)
+    yield kind(**given)
+    heads = given.get("num_attention_heads")
+    if heads and given.get("num_key_value_heads") not in (None, heads):
+        yield kind(**{**given, "num_key_value_heads": heads})
+    if "head_dim" in given:
+        yield kind(**{**given, "head_dim": 8})
+    if given.get("num_hidden_layers") == 2:
+        yield kind(**{**given, "num_hidden_layers": 4})
 
 
 def fields(kind: Any) -> dict[str, object]:

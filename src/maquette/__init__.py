@@ -100,6 +100,7 @@ tensor = _functions.tensor
 # Imported when first asked for: names here, and the module that each is or is in.
 _PACKAGES = {
     "amp": "maquette.amp",
+    "array_api": "maquette.array_api",
     "compile": "maquette.compile",
     "func": "maquette.torch.func",
     "fx": "maquette.fx",

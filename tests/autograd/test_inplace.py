@@ -4,6 +4,7 @@ import pytest
 
 import maquette as mq
 from maquette import Tensor
+from maquette.dispatch.modes import TorchDispatchMode
 
 
 def leaf(*values: float) -> Tensor:
@@ -281,3 +282,45 @@ def test_T26_whole_numbers_seen_by_a_function_of_views_may_be_written() -> None:
     seen.copy_(leaf(5.0, 6.0))
     assert seen.tolist() == [5, 6]
     assert not seen.requires_grad
+
+
+def _written(function):
+    names = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = mq.ones(3, requires_grad=True)
+    y = x * 2
+    with Watch():
+        function(y)
+    y.sum().backward()
+    return names, x.grad.tolist()
+
+
+def test_what_is_written_is_not_copied_where_no_gradient_asks_for_it():
+    mask = mq.tensor([1.0, 0.0, 1.0])
+    assert _written(lambda y: y.mul_(mask)) == (["aten.mul_.Tensor"], [2.0, 0.0, 2.0])
+
+
+def test_what_is_written_is_copied_where_a_gradient_asks_for_it():
+    other = mq.full((3,), 5.0, requires_grad=True)
+    names, gradient = _written(lambda y: y.mul_(other))
+    assert names == ["aten.clone.default", "aten.mul_.Tensor"]
+    assert (gradient, other.grad.tolist()) == ([10.0] * 3, [2.0] * 3)
+
+
+def test_nothing_is_copied_where_nothing_requires_grad():
+    names = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = mq.ones(3)
+    with Watch():
+        x.mul_(mq.ones(3))
+    assert "aten.clone.default" not in names

@@ -7,6 +7,7 @@ import pytest
 
 import maquette as mq
 from maquette import nn
+from maquette.dispatch.modes import TorchDispatchMode
 from maquette.nn.utils import parametrizations, parametrize
 
 
@@ -234,3 +235,19 @@ def test_a_spectral_norm_of_before_there_was_v_is_loaded():
     other = nn.utils.spectral_norm(nn.Linear(3, 3))
     other.load_state_dict(old)
     assert mq.allclose(other.eval()(mq.ones(1, 3)), layer.eval()(mq.ones(1, 3)), atol=1e-4)
+
+
+def test_weight_norm_calls_one_operator_for_the_first_and_last_dimension():
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    for dim in (0, 2):
+        layer = parametrizations.weight_norm(nn.Conv1d(4, 4, 3), dim=dim)
+        with Watch():
+            layer.weight  # noqa: B018  # computed when it is read
+    assert seen.count("aten._weight_norm_interface.default") == 2
+    assert not any("vector_norm" in name for name in seen)

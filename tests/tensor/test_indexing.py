@@ -5,6 +5,7 @@ import pytest
 
 import maquette as mq
 from maquette import Tensor
+from maquette.dispatch.modes import TorchDispatchMode
 
 
 def numbered(*shape: int) -> Tensor:
@@ -157,3 +158,43 @@ def test_T47_nothing_is_written_at_false() -> None:
     a = mq.zeros(2)
     a[False] = 5.0
     assert a.tolist() == [0.0, 0.0]
+
+
+# --- what modes see of a write --------------------------------------------------------
+
+
+def _seen(index: object, value: object) -> list[str]:
+    """The operators of ``x[index] = value``, with overloads."""
+    names: list[str] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(str(func).removeprefix("aten."))
+            return func(*args, **(kwargs or {}))
+
+    x = mq.zeros(3, 3)
+    with Watch():
+        x[index] = value
+    return names
+
+
+@pytest.mark.parametrize("index", [..., slice(None)])
+def test_writing_a_number_lifts_it_and_fills(index):
+    assert _seen(index, 1.0) == ["lift_fresh.default", "fill_.Tensor"]
+
+
+def test_a_number_is_lifted_before_the_views_are_made():
+    assert _seen(0, 1) == ["lift_fresh.default", "select.int", "fill_.Tensor"]
+
+
+def test_a_number_is_copied_to_a_single_element():
+    names = ["lift_fresh.default", "select.int", "select.int", "copy_.default"]
+    assert _seen((0, 1), 1) == names
+
+
+def test_writing_at_true_fills_the_whole():
+    assert _seen(True, 1) == ["lift_fresh.default", "unsqueeze.default", "fill_.Tensor"]
+
+
+def test_a_number_under_a_mask_is_lifted_and_put():
+    assert _seen(mq.ones(3, 3) > 0, 1.0) == ["lift_fresh.default", "index_put_.default"]

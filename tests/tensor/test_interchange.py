@@ -69,7 +69,7 @@ def test_T52_what_cannot_be_handed_over_says_why() -> None:
 
 
 def test_T52_the_namespace_is_the_package() -> None:
-    assert mq.ones(2).__array_namespace__() is mq
+    assert mq.ones(2).__array_namespace__() is mq.array_api
 
 
 def test_T52_cuda_array_interface_is_for_cuda() -> None:

@@ -109,3 +109,12 @@ def test_the_gradients_of_a_deformable_convolution_are_those_of_its_steps(use_ma
     found = deform_conv2d_backward(given, *(a.detach() for a in arguments), *steps)
     for mine, theirs in zip(found, expected, strict=True):
         assert mq.allclose(mine, mq.zeros_like(mine) if theirs is None else theirs)
+
+
+@pytest.mark.parametrize("name", ["_C", "_C_stable"])
+def test_both_names_of_the_extension_are_stood_in_for(name, tmp_path):
+    folder = tmp_path / "torchvision"
+    folder.mkdir()
+    (folder / f"{name}.so").write_bytes(b"linked against PyTorch")
+    mq.ops.load_library(folder / f"{name}.so")
+    assert mq.ops.torchvision._cuda_version() == -1

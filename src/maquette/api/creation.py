@@ -14,7 +14,7 @@ from typing import SupportsIndex, TypeAlias
 import numpy as np
 
 from maquette.api.from_schema import default_device, given_dtype, requiring_grad
-from maquette.aten.factory.factories import empty
+from maquette.aten.factory.factories import empty, scalar_tensor_kernel, scalar_tensor_shape
 from maquette.aten.view.views import lift_fresh
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
@@ -117,6 +117,14 @@ def _lifted(array: Array, device: Place) -> Tensor:
     made = lift_fresh(carrier)
     assert isinstance(made, Tensor)
     return made
+
+
+def number(value: complex, dtype: DType) -> Tensor:
+    """A number as a tensor of the cpu without dimensions, lifted as `tensor` lifts its data."""
+    scalar_tensor_shape(value, dtype, None, None, None)  # checks that the number fits
+    with np.errstate(all="ignore"):
+        array = scalar_tensor_kernel(np, value, dtype)
+    return _lifted(array, cpu)
 
 
 # --- arrays of Python data -----------------------------------------------------------

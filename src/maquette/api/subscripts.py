@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from maquette.api.creation import tensor
+from maquette.api.creation import number, tensor
 from maquette.aten.factory.factories import scalar_tensor
 from maquette.aten.indexing import index as indexing
 from maquette.aten.view import views
 from maquette.aten.view.views import expand
 from maquette.core.dtype import bool_, int64, uint8
-from maquette.core.fitting import computing_type
+from maquette.core.dtype import dtype as DType
 from maquette.core.symbols import expect_true, is_true, node_of, plain
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.keysets import TORCH_FUNCTION
@@ -62,14 +62,25 @@ def setitem(self: Tensor, index: object, value: object) -> None:
         )
     if index is False:
         return
+    if not isinstance(value, Tensor):
+        value = _number(value, self.dtype)
+    if index is True:
+        _write(_unsqueeze(self, 0), value)
+        return
     view, found = _applied(self, _items(index))
     if not found:
         _write(view, value)
         return
-    given = value if isinstance(value, Tensor) else scalar_tensor(value, dtype=self.dtype)
-    indices = _listed(view, found)
-    assert isinstance(given, Tensor)
-    indexing.index_put_(view, indices, _without_leading_ones(given))
+    indexing.index_put_(view, _listed(view, found), _without_leading_ones(value))
+
+
+def _number(value: object, dtype: DType) -> Tensor:
+    """What is written where a number is given: a tensor of its own, before any view is made."""
+    if node_of(value) is not None:
+        made = scalar_tensor(value, dtype=dtype)
+        assert isinstance(made, Tensor)
+        return made
+    return number(value, dtype)  # type: ignore[arg-type]  # a number
 
 
 def _offered(name: str, self: Tensor, *rest: object) -> object:
@@ -79,17 +90,8 @@ def _offered(name: str, self: Tensor, *rest: object) -> object:
     return NO_OVERRIDE
 
 
-def _write(target: Tensor, value: object) -> None:
-    if not isinstance(value, Tensor):
-        recorded = target.requires_grad and tls.st.grad_enabled  # nodes are named for the overload
-        if recorded or computing_type(target.dtype) is not target.dtype:
-            # Assigning rounds to infinity what does not fit in 16 bits; `fill_` refuses it.
-            value = scalar_tensor(value, dtype=target.dtype)
-        if recorded and not target.meta.shape:
-            target.copy_(value)
-        else:
-            target.fill_(value)
-    elif value.meta.shape == target.meta.shape:
+def _write(target: Tensor, value: Tensor) -> None:
+    if value.meta.shape == target.meta.shape:
         target.copy_(value)
     elif value.meta.ndim == 0 and value.is_cpu:
         target.fill_(value)

@@ -87,7 +87,6 @@ class DerivativePlan:
         self.one_output = len(returns) == 1 and "[]" not in returns[0].type.written
         saved = [n for r in self.rules for n in r.needs]
         self.saves_result = any(n.startswith("result") for n in saved)
-        self.saves_written = any(self.names[i] in saved for i in self.written)
         self.classes: dict[int, type[OpNode]] = {}
         self.watched_twin: DerivativePlan | None = None
         self._check_names()
@@ -201,6 +200,7 @@ class _Maker:
         made.open_saved = staticmethod(self._late(made, "open_saved", self._open_saved_source))
         made.plain = self.plan.one_output
         made.saves_tensors = any(s.tensor for s in self.saved.values())
+        made.saves_written = any(self.plan.names[i] in self.saved for i in self.plan.written)
         made.save = staticmethod(self._function("_save", self._save_source()))
 
         def formulas(node: OpNode, grads: list[Grad]) -> list[Grad]:

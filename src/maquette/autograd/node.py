@@ -248,6 +248,7 @@ class OpNode(Node, History):
     op: ClassVar[OpOverload]
     label: ClassVar[str]
     saves_tensors: ClassVar[bool]
+    saves_written: ClassVar[bool]  # values that stood where it writes
     save: ClassVar[Callable[..., tuple[object, ...]]]
     open_saved: ClassVar[Callable[[OpNode], tuple[object, ...]]]
     formulas: Callable[[list[Grad]], list[Grad]]

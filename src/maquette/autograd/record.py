@@ -278,14 +278,14 @@ def _recording_write(
             # Whole numbers have no history: what their memory is a view of does not matter.
             if isinstance(target, Tensor) and _can_have_history(target):
                 check_inplace(op._opname, target)
+        node = make_node(op, plan, params, len(targets))
         kept: Sequence[object] = params
-        if plan.saves_written:
+        if node is not None and node.saves_written:
             # The formulas need the values that were there before the write.
             kept = [p.clone() if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[attr-defined]  # tensors
         elif relays:
             # Formulas ask for the geometry before the write too.
             kept = [alias(p) if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[arg-type]  # tensors
-        node = make_node(op, plan, params, len(targets))
         early = not plan.saves_result
         if node is not None and early:
             # Before the write, so that operands over the same memory are known to have changed.

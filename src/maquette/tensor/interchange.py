@@ -205,8 +205,18 @@ def _writable(array: Array) -> Array:
 
 
 def array_namespace(self: Tensor, *, api_version: str | None = None) -> ModuleType:
-    """The functions on arrays like this one: the package itself (PyTorch has no such method)."""
-    return sys.modules["maquette"]
+    """The array API standard's functions on arrays like this one (PyTorch has no such method)."""
+    if api_version is not None and not "2021.12" <= api_version <= "2024.12":
+        raise ValueError(
+            f"__array_namespace__: expected a version of the standard up to 2024.12, got "
+            f"{api_version!r}"
+        )
+    return cast(ModuleType, sys.modules["maquette"].array_api)
+
+
+def to_device(self: Tensor, device: object, /, *, stream: object = None) -> Tensor:
+    """The array on a device, by the array API standard's name for `to`."""
+    return self.to(device)
 
 
 def cuda_array_interface(self: Tensor) -> dict[str, object]:
@@ -223,6 +233,7 @@ for _method_name, _method in (
     ("__dlpack__", dlpack),
     ("__dlpack_device__", dlpack_device),
     ("__array_namespace__", array_namespace),
+    ("to_device", to_device),
     ("__cuda_array_interface__", property(cuda_array_interface)),
 ):
     setattr(Tensor, _method_name, _method)

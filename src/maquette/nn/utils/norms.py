@@ -15,7 +15,8 @@ def norm_except_dim(weight: Tensor, dim: int | None) -> Tensor:
 
 def weight_normed(direction: Tensor, length: Tensor, dim: int | None) -> Tensor:
     """`direction` scaled to `length` along `dim`."""
-    return direction * (length / norm_except_dim(direction, dim))
+    normed: Tensor = mq._weight_norm(direction, length, -1 if dim is None else dim)
+    return normed
 
 
 def matrix_of(weight: Tensor, dim: int) -> Tensor:

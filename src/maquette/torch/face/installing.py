@@ -100,7 +100,8 @@ def _second_name(fullname: str, target: str) -> ModuleSpec:
     return ModuleSpec(fullname, loader, is_package=True)
 
 
-ops.stand_ins["torchvision/_C"] = f"{_FACE}.families.vision_ops"
+for _extension in ("_C", "_C_stable"):  # its name until torchvision 0.28, and since
+    ops.stand_ins[f"torchvision/{_extension}"] = f"{_FACE}.families.vision_ops"
 
 _OUTSIDE = _Installed(_REAL)
 _INSIDE = Finder(_FACE)

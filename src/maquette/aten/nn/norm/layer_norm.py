@@ -333,7 +333,7 @@ def rms_norm_parts(
     if x.dtype is not float64:
         eps = float(np.float32(eps))  # PyTorch adds it in the type it computes in
     dims = _trailing(input.meta.ndim, normalized_shape)
-    rstd = x.pow(2).mean(dims, True).add_(eps).rsqrt()
+    rstd = aten.add_.Scalar(x.pow(2).mean(dims, True), eps).rsqrt()
     out = x * rstd
     if weight is not None:
         out = out * weight
