@@ -1,0 +1,249 @@
+"""Kernels with data, one thread each: ``python benchmarks/kernels.py [--only TEXT] [--json OUT]``.
+
+Every row runs one statement on PyTorch and on maquette in turn, in this process, on equal data, and
+tells the least of several times of each and their ratio: how many times faster maquette is. The
+rows are the operators that models spend their time in, and two whole training steps. Needs
+PyTorch: run it in the environment that ``make peer`` makes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # read when NumPy and PyTorch are imported
+
+GOAL = 0.3
+MILLION = 1_000_000
+
+# What the statements name, made on each side by the same seed, which gives the same numbers.
+SETUP = """
+T.manual_seed(0)
+x = T.randn(1_000, 1_000)
+y = T.randn(1_000, 1_000)
+flat = T.randn(1_000_000)
+positive = x.abs() + 0.1
+whole = T.randint(0, 1_000, (1_000_000,))
+index = T.randint(0, 1_000, (1_000, 1_000))
+rows = T.randint(0, 1_000, (4_096,))
+table = T.randn(1_000, 256)
+tall = T.randn(64, 512, 256)
+weight, bias = T.randn(256), T.randn(256)
+square = T.randn(256, 256)
+image = T.randn(8, 32, 56, 56)
+kernel, depthwise = T.randn(64, 32, 3, 3), T.randn(32, 1, 3, 3)
+scale, shift = T.rand(32), T.rand(32)
+classes = T.randint(0, 1_000, (1_000,))
+q, k, v = (T.randn(4, 8, 256, 64) for _ in range(3))
+sequence = T.randn(64, 16, 128)
+lstm, gru = T.nn.LSTM(128, 128), T.nn.GRU(128, 128)
+wave = T.randn(64, 4_096)
+F = T.nn.functional
+"""
+
+STATEMENTS = {
+    "add": "x + y",
+    "mul, a number": "x * 2.5",
+    "exp": "x.exp()",
+    "tanh": "x.tanh()",
+    "sigmoid": "x.sigmoid()",
+    "relu": "x.relu()",
+    "gelu": "F.gelu(flat)",
+    "gelu, tanh": "F.gelu(flat, approximate='tanh')",
+    "silu": "F.silu(flat)",
+    "softplus": "F.softplus(flat)",
+    "erf": "flat.erf()",
+    "pow": "positive ** 1.7",
+    "where": "T.where(x > 0, x, y)",
+    "clamp": "x.clamp(-1, 1)",
+    "sum": "x.sum()",
+    "sum, rows": "x.sum(1)",
+    "sum, columns": "x.sum(0)",
+    "mean": "x.mean(1)",
+    "var": "x.var(1)",
+    "max": "x.max(1)",
+    "argmax": "x.argmax(1)",
+    "logsumexp": "x.logsumexp(1)",
+    "softmax": "x.softmax(1)",
+    "log_softmax": "x.log_softmax(1)",
+    "norm": "x.norm()",
+    "cumsum": "x.cumsum(1)",
+    "cumprod": "x.cumprod(1)",
+    "cummax": "x.cummax(1)",
+    "sort": "x.sort(1)",
+    "topk": "x.topk(10, 1)",
+    "kthvalue": "x.kthvalue(10, 1)",
+    "median": "x.median(1)",
+    "unique": "whole.unique()",
+    "bincount": "whole.bincount()",
+    "gather": "x.gather(1, index)",
+    "scatter_add": "T.zeros(1_000, 1_000).scatter_add(1, index, x)",
+    "index_select": "table.index_select(0, rows)",
+    "index_add": "table.index_add(0, rows[:512], table[:512])",
+    "embedding": "F.embedding(rows, table)",
+    "mask": "x[x > 0]",
+    "cat": "T.cat([x, y], 1)",
+    "transpose, copied": "x.t().contiguous()",
+    "mm": "square @ square",
+    "bmm": "T.bmm(tall[:8], tall[:8].transpose(1, 2))",
+    "linear": "F.linear(tall, square, weight)",
+    "layer_norm": "F.layer_norm(tall, (256,), weight, bias)",
+    "rms_norm": "F.rms_norm(tall, (256,), weight)",
+    "batch_norm": "F.batch_norm(image, scale.clone(), shift.clone(), scale, shift, True)",
+    "group_norm": "F.group_norm(image, 8, scale, shift)",
+    "conv2d": "F.conv2d(image, kernel, padding=1)",
+    "conv2d, depthwise": "F.conv2d(image, depthwise, padding=1, groups=32)",
+    "max_pool2d": "F.max_pool2d(image, 2)",
+    "avg_pool2d": "F.avg_pool2d(image, 2)",
+    "interpolate": "F.interpolate(image, scale_factor=2, mode='bilinear')",
+    "attention": "F.scaled_dot_product_attention(q, k, v)",
+    "attention, causal": "F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+    "cross_entropy": "F.cross_entropy(x, classes)",
+    "LSTM": "lstm(sequence)",
+    "GRU": "gru(sequence)",
+    "fft": "T.fft.rfft(wave)",
+    "rand": "T.rand(1_000_000)",
+    "randn": "T.randn(1_000_000)",
+    "randperm": "T.randperm(1_000_000)",
+    "dropout": "F.dropout(x, 0.1, True)",
+    "multinomial": "positive.multinomial(10, True)",
+    "layer_norm, trained": "_train(F.layer_norm, tall, (256,), weight, bias)",
+    "gelu, trained": "_train(F.gelu, flat)",
+    "softmax, trained": "_train(F.softmax, x, 1)",
+    "conv2d, trained": "_train(F.conv2d, image, kernel)",
+    "tiny GPT, a step": "_gpt()",
+    "small CNN, a step": "_cnn()",
+}
+
+# What some statements call, written once for both sides.
+PROGRAMS = """
+def _train(function, x, *rest):
+    leaf = x.detach().requires_grad_()
+    function(leaf, *rest).sum().backward()
+    return leaf.grad
+
+
+class _Block(T.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = T.nn.LayerNorm(128), T.nn.LayerNorm(128)
+        self.mixed, self.out = T.nn.Linear(128, 384), T.nn.Linear(128, 128)
+        self.up, self.down = T.nn.Linear(128, 512), T.nn.Linear(512, 128)
+
+    def forward(self, x):
+        q, k, v = (
+            p.unflatten(-1, (4, 32)).transpose(1, 2)
+            for p in self.mixed(self.first(x)).chunk(3, -1)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.second(x))))
+
+
+T.manual_seed(1)
+_gpt_model = T.nn.Sequential(
+    T.nn.Embedding(256, 128), *[_Block() for _ in range(4)], T.nn.Linear(128, 256)
+)
+_gpt_optimizer = T.optim.AdamW(_gpt_model.parameters(), lr=1e-3)
+_tokens = T.randint(0, 256, (8, 129))
+_cnn_model = T.nn.Sequential(
+    T.nn.Conv2d(3, 16, 3, padding=1), T.nn.BatchNorm2d(16), T.nn.ReLU(), T.nn.MaxPool2d(2),
+    T.nn.Conv2d(16, 32, 3, padding=1), T.nn.BatchNorm2d(32), T.nn.ReLU(), T.nn.MaxPool2d(2),
+    T.nn.Flatten(), T.nn.Linear(2048, 10),
+)
+_cnn_optimizer = T.optim.SGD(_cnn_model.parameters(), lr=0.01, momentum=0.9)
+_pictures, _kinds = T.randn(32, 3, 32, 32), T.randint(0, 10, (32,))
+
+
+def _gpt():
+    _gpt_optimizer.zero_grad()
+    loss = F.cross_entropy(_gpt_model(_tokens[:, :-1]).flatten(0, 1), _tokens[:, 1:].flatten())
+    loss.backward()
+    _gpt_optimizer.step()
+    return loss
+
+
+def _cnn():
+    _cnn_optimizer.zero_grad()
+    loss = F.cross_entropy(_cnn_model(_pictures), _kinds)
+    loss.backward()
+    _cnn_optimizer.step()
+    return loss
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row: the least seconds of both sides, and how many times faster maquette is."""
+
+    name: str
+    maquette_s: float
+    pytorch_s: float
+
+    @property
+    def ratio(self) -> float:
+        return self.pytorch_s / self.maquette_s
+
+
+def prepared(torch: Any, statements: dict[str, str]) -> dict[str, Callable[[], object]]:
+    """The rows as functions of no arguments, on one side."""
+    space: dict[str, Any] = {"T": torch}
+    exec(SETUP + PROGRAMS, space)
+    return {name: eval(f"lambda: {text}", space) for name, text in statements.items()}
+
+
+def least_seconds(run: Callable[[], object], *, budget: float) -> float:
+    """The least CPU time of a call, of at least 3 calls and as many as ``budget`` seconds allow."""
+    run()
+    best, spent, calls = float("inf"), 0.0, 0
+    while calls < 3 or spent < budget:
+        before = time.process_time()
+        run()
+        took = time.process_time() - before
+        best, spent, calls = min(best, took), spent + took, calls + 1
+    return best
+
+
+def main() -> int:
+    """Measure and print; 1 where a row is below the goal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--budget", type=float, default=0.2, help="seconds a row and side (0.2)")
+    parser.add_argument("--json", type=pathlib.Path, help="write the rows to this file")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError:
+        print("PyTorch is not installed here: run this in the environment of `make peer`")
+        return 2
+    torch.set_num_threads(1)
+    import maquette.torch
+
+    chosen = {n: s for n, s in STATEMENTS.items() if options.only in n}
+    ours, theirs = prepared(maquette.torch, chosen), prepared(torch, chosen)
+    print(f"{'':24}{'maquette':>12}{'PyTorch':>12}{'ratio':>8}{'goal':>7}")
+    found = []
+    for name in chosen:
+        seconds = [least_seconds(side[name], budget=options.budget) for side in (ours, theirs)]
+        row = Measured(name, *seconds)
+        found.append(row)
+        goal = 0.8 if name.endswith("a step") else GOAL
+        told = "" if row.ratio >= goal else "  BELOW"
+        times = f"{seconds[0] * 1e3:9.2f} ms{seconds[1] * 1e3:9.2f} ms"
+        print(f"{name:24}{times}{row.ratio:7.2f}x{goal:6.1f}x{told}", flush=True)
+    if options.json:
+        rows = [{**asdict(row), "ratio": row.ratio} for row in found]
+        options.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
