@@ -32,12 +32,51 @@ def shapes(*tensors: Any) -> list[str]:
     return [str(tuple(t.shape)) for t in tensors]
 
 
-def test_F69_without_permission_the_shape_cannot_be_told() -> None:
-    env = ShapeEnv(allow_dynamic_output_shape_ops=False)
-    for mode in (mq.FakeTensorMode(), mq.FakeTensorMode(shape_env=env)):
-        x = mode.from_tensor(mq.ones(3), static_shapes=True)
-        with pytest.raises(DynamicOutputShapeException, match="nonzero"):
-            x.nonzero()
+JAGGED = [mq.tensor([0, 2, 5])]
+OF_UNKNOWN_SHAPE = {
+    "nonzero": lambda x, i, f: x.nonzero(),
+    "argwhere": lambda x, i, f: x.argwhere(),
+    "where": lambda x, i, f: mq.where(x > 0),
+    "unique": lambda x, i, f: x.unique(),
+    "unique_dim": lambda x, i, f: mq.unique(x, dim=0),
+    "unique_consecutive": lambda x, i, f: mq.unique_consecutive(x),
+    "masked_select": lambda x, i, f: x.masked_select(x > 0),
+    "bool mask": lambda x, i, f: x[x > 0],
+    "uint8 mask": lambda x, i, f: x[x.to(mq.uint8)],
+    "repeat_interleave": lambda x, i, f: x.repeat_interleave(i, 0),
+    "bincount": lambda x, i, f: i.bincount(),
+    "packed": lambda x, i, f: mq.ops.aten._pack_padded_sequence(x.unsqueeze(2), i, False),
+    "jagged": lambda x, i, f: mq.ops.aten._padded_dense_to_jagged_forward(x, list(map(f, JAGGED))),
+}
+
+
+@pytest.mark.parametrize("name", OF_UNKNOWN_SHAPE)
+@pytest.mark.parametrize("env", [None, ShapeEnv(allow_dynamic_output_shape_ops=False)])
+def test_F69_without_permission_the_shape_cannot_be_told(name: str, env: ShapeEnv | None) -> None:
+    f = mq.FakeTensorMode(shape_env=env, static_shapes=True).from_tensor
+    with pytest.raises(DynamicOutputShapeException, match="aten"):
+        OF_UNKNOWN_SHAPE[name](f(mq.ones(2, 2)), f(mq.tensor([2, 1])), f)
+
+
+@pytest.mark.parametrize("name", OF_UNKNOWN_SHAPE)
+def test_F69_with_an_environment_it_is_a_symbol(name: str, ms: mq.FakeTensorMode) -> None:
+    f = lambda t: ms.from_tensor(t, static_shapes=True)  # noqa: E731
+    found = OF_UNKNOWN_SHAPE[name](f(mq.ones(2, 2)), f(mq.tensor([2, 1])), f)
+    first = found[0] if isinstance(found, tuple) else found
+    assert first.shape[0].node.expr.free_symbols
+
+
+def test_F69_known_shapes_need_no_permission() -> None:
+    f = mq.FakeTensorMode().from_tensor
+    x, i, mask = f(mq.ones(4, 5)), f(mq.tensor([1, 0])), f(mq.ones(4, 5)) > 0
+    assert x[i].shape == (2, 5)
+    assert x.nonzero_static(size=3).shape == (3, 2)
+    assert x.masked_scatter(mask, x).shape == (4, 5)
+    assert x.index_put((mask,), f(mq.tensor(1.0))).shape == (4, 5)
+    times = f(mq.tensor([1, 0, 2, 1]))
+    assert x.repeat_interleave(times, 0, output_size=4).shape == (4, 5)
+    aten = mq.ops.aten
+    assert aten._padded_dense_to_jagged_forward(x, [f(mq.arange(5))], 7).shape == (7,)
 
 
 def test_F70_without_permission_the_value_cannot_be_told() -> None:

@@ -69,6 +69,7 @@ from maquette.aten.elementwise import binary_functions as _binary_functions  # n
 from maquette.aten.elementwise import special_functions as _special_functions  # noqa: F401
 from maquette.aten.indexing import index as _index  # noqa: F401
 from maquette.aten.indexing import gathering as _gathering  # noqa: F401
+from maquette.aten.indexing import packing as _packing  # noqa: F401
 from maquette.aten.indexing import uniqueness as _uniqueness  # noqa: F401
 from maquette.aten.indexing import searching as _searching  # noqa: F401
 from maquette.aten.indexing import scattering as _scattering  # noqa: F401

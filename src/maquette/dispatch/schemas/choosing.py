@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 from maquette.core.device import device
 from maquette.core.dtype import dtype
 from maquette.core.layout import layout, memory_format
+from maquette.core.symbols import is_true
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schemas.schema import FunctionSchema
@@ -139,7 +140,7 @@ def _refined(value: object) -> object:
     cls = type(value)
     if isinstance(value, TensorBase):
         tensor = cast(_Sized, value)
-        return (cls, tensor.numel() == 1, tensor.ndim == 1, tensor.dtype)
+        return (cls, is_true(tensor.numel() == 1), tensor.ndim == 1, tensor.dtype)
     if isinstance(value, list | tuple):
         return (cls, frozenset(map(type, value)))
     if isinstance(value, int):

@@ -18,7 +18,7 @@ import numpy as np
 from maquette.core.device import device
 from maquette.core.dtype import all_dtypes, dtype
 from maquette.core.layout import all_layouts, all_memory_formats, layout, memory_format
-from maquette.core.symbols import node_of
+from maquette.core.symbols import is_true, node_of
 from maquette.dispatch.abstract import TensorBase
 from maquette.dispatch.schemas.types import SchemaType, fits_script_type
 
@@ -80,7 +80,7 @@ def _symbol_type(value: object) -> type | None:
 def _item(value: TensorBase) -> object:
     """The number in a tensor of one element."""
     tensor = cast(_Readable, value)
-    if tensor.numel() != 1:
+    if not is_true(tensor.numel() == 1):
         raise Mismatch("only a tensor of one element stands for a number")
     return tensor.item()
 
