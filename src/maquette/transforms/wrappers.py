@@ -101,6 +101,17 @@ class Wrapper(Tensor):
 Wrapper._class_bits = 0
 
 
+def wants_derivative(t: Tensor | None) -> bool:
+    """Whether a derivative may be wanted of what is computed from ``t``, by its level or one below.
+
+    What an operator decides by ``requires_grad`` it decides by this: inside of vmap and
+    functionalization the tensor that requires grad is a value.
+    """
+    while t is not None and not t.requires_grad:
+        t = t._value if isinstance(t, Wrapper) else None
+    return t is not None
+
+
 class BatchedTensor(Wrapper):
     """A tensor of which vmap hides dimension ``_bdim``."""
 
@@ -298,4 +309,5 @@ __all__ = [
     "hidden",
     "revived",
     "tracked",
+    "wants_derivative",
 ]

@@ -18,6 +18,11 @@ def unsafe_index_put(self: Any, indices: Any, values: Any, accumulate: bool) -> 
     return aten.index_put(self, list(indices), values, accumulate)
 
 
+@decomposes("embedding", wide=False, core=False)
+def embedding(weight: Any, indices: Any, *options: Any) -> Any:
+    return aten.index(weight, [indices])
+
+
 @decomposes("max_unpool2d", wide=False)
 def max_unpool2d(self: Any, indices: Any, output_size: Ints) -> Any:
     return _unpooled(self, indices, output_size, 2)
@@ -90,4 +95,4 @@ def col2im(
 by_vmap("_unsafe_masked_index", "_unsafe_masked_index_put_accumulate", wide=False)
 by_vmap("index_add", "embedding_dense_backward")
 by_vmap("index_copy", "index_fill.int_Scalar", "index_fill.int_Tensor", "take", wide=False)
-by_vmap("embedding", "index_select", wide=False, core=False)
+by_vmap("index_select", wide=False, core=False)

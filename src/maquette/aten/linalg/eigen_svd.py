@@ -31,6 +31,7 @@ from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import wants_derivative
 
 Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Array, ...]
@@ -192,7 +193,7 @@ def svd_out_composite(
 
 def singular_values(A: Tensor, driver: str | None = None) -> Tensor:
     """Singular values alone; vectors are made only where a gradient will need them."""
-    values: Tensor = _linalg_svd(A, False, A.requires_grad, driver=driver)[1]
+    values: Tensor = _linalg_svd(A, False, wants_derivative(A), driver=driver)[1]
     return values
 
 
@@ -433,7 +434,7 @@ linalg_eigh_out.composite(
 
 def hermitian_values(self: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues alone; vectors are made only where a gradient will need them."""
-    values: Tensor = _linalg_eigh(self, UPLO, self.requires_grad)[0]
+    values: Tensor = _linalg_eigh(self, UPLO, wants_derivative(self))[0]
     return values
 
 

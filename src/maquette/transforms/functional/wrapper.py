@@ -96,6 +96,12 @@ class FunctionalWrapper(Wrapper):
             self._generation = storage.generation
         return self._value
 
+    def tolist(self) -> object:
+        """The numbers, as nested lists."""
+        value = self.sync()
+        with self.owner().beneath():
+            return value.tolist()
+
     def replace(self, new: Tensor) -> None:
         """Take another value, in the dtype of this tensor; the memory does not know of it yet."""
         if new.meta.dtype is not self.meta.dtype:

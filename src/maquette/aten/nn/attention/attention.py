@@ -24,6 +24,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.keys import keys_for_device
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import wants_derivative
 
 attention = define(
     "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, "
@@ -176,7 +177,7 @@ def _efficient_biased(
     is_causal: bool,
     scale: float | None,
 ) -> Tensor:
-    grads = is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    grads = is_grad_enabled() and any(map(wants_derivative, (query, key, value)))
     bias = None if mask is None else _aligned_bias(mask, query, key)
     out: Tensor = efficient(query, key, value, bias, grads, dropout_p, is_causal, scale=scale)[0]
     return out

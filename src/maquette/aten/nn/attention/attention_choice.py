@@ -20,6 +20,7 @@ from maquette.core.remembered import remembered
 from maquette.core.symbols import is_true
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import wants_derivative
 
 HALVES = (float16, bfloat16)
 
@@ -121,7 +122,7 @@ def fused_sdp_choice_cpu(
 ) -> int:
     """Flash attention where nothing is dropped, and its mask fits."""
     mask = None if attn_mask is None else attn_mask.meta
-    learns = attn_mask is not None and attn_mask.requires_grad
+    learns = wants_derivative(attn_mask)
     metas = (query.meta, key.meta, value.meta)
     return _on_cpu(allowed(), *metas, mask, learns, dropout_p > 0.0, enable_gqa)
 

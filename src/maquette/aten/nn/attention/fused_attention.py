@@ -8,9 +8,12 @@ in `attention.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.batching_forms import to_front
 from maquette.aten.nn.attention.attention_kernels import attend, attend_backward
 from maquette.core.dtype import dtype, float32, float64, int64, uint64
 from maquette.core.errors import check, check_not_implemented
@@ -20,6 +23,7 @@ from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Metas = tuple[TensorMeta | None, ...]
 
@@ -195,6 +199,39 @@ def flash_cpu_gradients(
     )
 
 
+def _folded(info: VmapInfo, in_dims: Any, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors with vmap's batch in their own first dimension."""
+    return [to_front(t, d, info.batch_size).flatten(0, 1) for t, d in zip(tensors, in_dims)]
+
+
+def _folded_mask(info: VmapInfo, mask: Tensor | None) -> Tensor | None:
+    """A mask, which has no batch of vmap's here, for as many samples."""
+    if mask is None or mask.meta.ndim == 2 or is_true(mask.shape[0] == 1):
+        return mask
+    whole: Tensor = to_front(mask, None, info.batch_size).flatten(0, 1)
+    return whole
+
+
+@flash_cpu.batching
+def flash_cpu_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    samples = query.meta.shape[0 if in_dims[0] != 0 else 1]
+    given = _folded(info, in_dims, (query, key, value))
+    mask = _folded_mask(info, attn_mask)
+    results = flash_cpu(*given, dropout_p, is_causal, attn_mask=mask, scale=scale)
+    return tuple([t.unflatten(0, (info.batch_size, samples)) for t in results]), 0
+
+
 flash_cpu.nondifferentiable(1)
 flash_cpu.cost(attention_cost)
 
@@ -231,6 +268,22 @@ def flash_cpu_backward_kernel(
     return attend_backward(
         xp, grad_out, query, key, value, out, logsumexp, attn_mask, is_causal, scale
     )[:3]
+
+
+@flash_cpu_backward.batching
+def flash_cpu_backward_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    *params: Any,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    tensors, (dropout_p, is_causal) = params[:6], params[6:]
+    samples = tensors[1].meta.shape[0 if in_dims[1] != 0 else 1]
+    given = _folded(info, in_dims, tensors)
+    mask = _folded_mask(info, attn_mask)
+    results = flash_cpu_backward(*given, dropout_p, is_causal, attn_mask=mask, scale=scale)
+    return tuple([t.unflatten(0, (info.batch_size, samples)) for t in results]), 0
 
 
 flash_cpu_backward.cost(attention_backward_cost)

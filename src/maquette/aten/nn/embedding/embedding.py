@@ -10,6 +10,7 @@ from typing import Any
 
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import combined_at, data_says
+from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.operators import aten
 from maquette.core.device_rules import any_elsewhere
 from maquette.core.dtype import int32, int64
@@ -19,6 +20,7 @@ from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 
 def check_indices(name: str, indices: TensorMeta) -> None:
@@ -112,9 +114,36 @@ def embedding_weight_gradient(
     )
 
 
-@embedding.batching_decomposition
-def embedding_batching(weight: Tensor, indices: Tensor, *options: Any) -> Tensor:
-    return aten.index.Tensor(weight, [indices])
+@embedding.batching
+def embedding_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    options = (scale_grad_by_freq, sparse)
+    of_weight, of_indices = in_dims[:2]
+    if of_weight is None:
+        return embedding(weight, indices, padding_idx, *options), of_indices
+    size = info.batch_size
+    tables = to_front(weight, of_weight)
+    beside = tables.movedim(0, 1).flatten(1)  # one table, of the rows of all tables side by side
+    if of_indices is None:
+        out = embedding(beside, indices, padding_idx, *options)
+        return out.unflatten(-1, (size, -1)), indices.meta.ndim
+    index = to_front(indices, of_indices)
+    ones = [1] * (index.meta.ndim - 1)
+    member = aten.arange(size, device=index.device).reshape([size, *ones])
+    rows = aten.index.Tensor(tables, [member, index])
+    if padding_idx < 0:
+        return rows, 0
+    # Read by the operator itself, which lets tangents through and keeps the gradient.
+    padding = embedding(beside[padding_idx : padding_idx + 1], index.new_zeros(()), 0)
+    padding = padding.reshape([size, *ones, -1])
+    return aten.where((index == padding_idx).unsqueeze(-1), padding, rows), 0
 
 
 embedding_dense_backward = define(

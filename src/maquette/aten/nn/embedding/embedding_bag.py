@@ -23,6 +23,7 @@ from maquette.core.symbols import expect_true, is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import wants_derivative
 
 SUM, MEAN, MAX = 0, 1, 2
 Metas = tuple[TensorMeta, ...]
@@ -484,7 +485,7 @@ def embedding_bag_composite(
             ),
         )
         padding = padding_idx + rows if padding_idx < 0 else padding_idx
-    page = _embedding_bag if weight.requires_grad else _embedding_bag_forward_only
+    page = _embedding_bag if wants_derivative(weight) else _embedding_bag_forward_only
     return page(
         weight,
         indices,

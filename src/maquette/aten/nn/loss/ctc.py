@@ -8,12 +8,14 @@ one, or by two between different labels.
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at, from_host, to_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.likelihood import MEAN, SUM
 from maquette.aten.view.constants import constant
@@ -22,6 +24,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
 
 Lengths = tuple[int, ...]
 
@@ -320,6 +323,50 @@ def _ctc_loss_grad(
             zero_infinity,
         ),
     )
+
+
+def _as_samples(size: int, probs: Tensor, d: int | None, targets: Tensor, t: int | None) -> Any:
+    """Frames [T, size * N, C] and the targets of as many samples, one set after the other."""
+    frames = to_front(probs, d, size).movedim(0, 1).flatten(1, 2)
+    return frames, to_front(targets, t, size).flatten(0, 1)
+
+
+@_ctc_loss.batching
+def ctc_loss_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    *rest: Any,
+) -> Any:
+    size = info.batch_size
+    given = _as_samples(size, log_probs, in_dims[0], targets, in_dims[1])
+    results = _ctc_loss(*given, tuple(input_lengths) * size, tuple(target_lengths) * size, *rest)
+    return tuple([r.unflatten(0, (size, -1)) for r in results]), 0
+
+
+@_ctc_loss_backward.batching
+def ctc_loss_backward_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    losses: Tensor,
+    log_alpha: Tensor,
+    *rest: Any,
+) -> Any:
+    size = info.batch_size
+    frames, labels = _as_samples(size, log_probs, in_dims[1], targets, in_dims[2])
+    each = ((grad, in_dims[0]), (losses, in_dims[5]), (log_alpha, in_dims[6]))
+    by_loss, *saved = [to_front(t, d, size).flatten(0, 1) for t, d in each]
+    lengths = (tuple(input_lengths) * size, tuple(target_lengths) * size)
+    found = _ctc_loss_backward(by_loss, frames, labels, *lengths, *saved, *rest)
+    return found.unflatten(1, (size, -1)), 1
 
 
 _ctc_loss.nondifferentiable(1)
