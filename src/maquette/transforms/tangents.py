@@ -145,7 +145,7 @@ def dual_of(primal: Tensor, tangent: Tensor, level: Interpreter) -> DualTensor:
             f"a primal of dtype {kind}"
         )
     if not (kind.is_floating_point or kind.is_complex):
-        raise RuntimeError(
+        raise ValueError(
             f"Expected primal to be floating point or complex, got {kind}: nothing else has a "
             "tangent"
         )

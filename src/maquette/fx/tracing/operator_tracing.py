@@ -273,7 +273,12 @@ class _MakeFx:
             return None
         found = detect_fake_mode(args)
         if self.tracing_mode == "fake":
-            return found or FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs)
+            # Sizes are numbers; what only data could tell is a symbol, as in the symbolic mode.
+            return found or FakeTensorMode(
+                allow_non_fake_inputs=self.allow_non_fake_inputs,
+                shape_env=symbolic.ShapeEnv(),
+                static_shapes=True,
+            )
         if found is not None:
             assert found.shape_env is not None, (
                 "make_fx: shape_env should be set if tracing with 'symbolic'; the arguments are "

@@ -24,6 +24,7 @@ from maquette.dispatch.operator import OpOverload, keys_of, set_fallback
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE, FAKE
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.explaining import note_place
 from maquette.transforms.functional.kernel import Handler, functionalized
 from maquette.transforms.functional.wrapper import (
     FUNCTIONALIZE,
@@ -258,7 +259,11 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
                 return made[id(t)]
 
             inner: Any = each(Tensor, into, (args, kwargs))
-            out = func(*inner[0], **inner[1])
+            try:
+                out = func(*inner[0], **inner[1])
+            except Exception as error:
+                note_place(error, "functionalize", func)
+                raise
             given = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)]
             with level.lower():
                 for t in given:
