@@ -204,3 +204,8 @@ def test_relations_are_each_others_complement(a: object, b: object) -> None:
     unordered = x.isnan() | y.isnan()
     assert (x < y).logical_xor(x >= y).logical_or(unordered).all().item()
     assert (x == y).logical_not().equal(x != y)
+
+
+def test_polygamma_of_a_large_order_is_infinite():
+    assert mq.polygamma(70_000, mq.tensor([1.0, 0.5])).tolist() == [-np.inf, -np.inf]
+    assert mq.polygamma(200, mq.tensor([1.0])).item() == -np.inf

@@ -139,3 +139,16 @@ def test_ctc_loss_without_a_path_is_infinite_unless_zeroed() -> None:
     target = mq.tensor([[1, 1]])  # a blank must stand between: three frames at least
     assert mq.ctc_loss(logs, target, (2,), (2,)).item() == float("inf")
     assert mq.ctc_loss(logs, target, (2,), (2,), zero_infinity=True).item() == 0
+
+
+def test_binary_cross_entropy_takes_no_weight_larger_than_the_losses():
+    with pytest.raises(RuntimeError, match=r"output with shape \[1\] doesn't match .* \[5\]"):
+        mq.ops.aten.binary_cross_entropy(mq.rand(1), mq.rand(1), mq.rand(5))
+    assert mq.ops.aten.binary_cross_entropy(mq.rand(2, 5), mq.rand(2, 5), mq.rand(5)).ndim == 0
+
+
+def test_huber_loss_backward_means_over_its_input_where_the_target_is_larger():
+    op = mq.ops.aten.huber_loss_backward.default
+    args = mq.ones(()), mq.ones(()), mq.tensor([1.0, 2.0]), 1, 8.0
+    rule = mq.fx.decompositions.global_decomposition_table["post_autograd"][op]
+    assert op(*args).tolist() == rule(*args).tolist() == [0.0, -1.0]

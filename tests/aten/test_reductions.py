@@ -193,3 +193,9 @@ def test_gradients_keep_the_precision_of_their_points() -> None:
     points = mq.tensor([0.0, 1e-7, 1.0], dtype=mq.float64)
     expected = np.gradient(values.double().numpy(), points.numpy())
     np.testing.assert_allclose(mq.gradient(values, spacing=[points])[0].numpy(), expected, 1e-9)
+
+
+@pytest.mark.parametrize("x", [mq.ones(()), mq.ones(3), mq.ones(1)])
+def test_the_tangent_of_a_deviation_of_zero_is_zero_as_its_gradient_is(x):
+    _, tangent = mq.func.jvp(lambda t: mq.std(t, correction=0), (x,), (2 * mq.ones_like(x),))
+    assert tangent.item() == 0.0

@@ -174,3 +174,12 @@ def test_the_weight_of_one_row_is_told_without_a_reduction():
     op = mq.ops.aten.nll_loss_forward
     total = vmap(lambda x, t: op(x, t, None, 0, -100))(rows, target)[1]
     assert total.tolist() == [op(x, t, None, 0, -100)[1].item() for x, t in zip(rows, target)]
+
+
+def test_vmap_of_an_empty_batch_knows_the_channels_and_the_values():
+    norm = mq.func.vmap(
+        lambda x, w: mq.nn.functional.batch_norm(x, None, None, w, training=True), randomness="same"
+    )
+    assert norm(mq.rand(0, 4, 3), mq.rand(0, 3)).shape == (0, 4, 3)
+    found = mq.func.vmap(mq.bucketize)(mq.rand(0, 4, 2), mq.rand(0, 5))
+    assert found.shape == (0, 4, 2)

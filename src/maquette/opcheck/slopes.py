@@ -101,7 +101,7 @@ class Differentiable:
             above, below = self.moved(step, which), self.moved(-step, which)
             if [a.shape for a in above] != [b.shape for b in below]:
                 return None
-            if not _smooth(above, here, below, step):
+            if not _smooth(above, here, below, step) or _lost(here, step):
                 return None
             with np.errstate(all="ignore"):
                 found.append(
@@ -112,6 +112,12 @@ class Differentiable:
             if not np.isfinite(a).all() or not np.allclose(a, b, 1e-4, 1e-5 * scale):
                 return None
         return found[0]
+
+
+def _lost(values: Sequence[Array], step: float) -> bool:
+    """Whether values are so large that a step is lost in their rounding."""
+    largest = max([np.abs(v[np.isfinite(v)]).max(initial=0) for v in values], default=0.0)
+    return bool(largest * 1e-16 / step > 1e-4)
 
 
 def _smooth(above: Any, here: Any, below: Any, step: float) -> bool:

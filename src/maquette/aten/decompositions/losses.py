@@ -51,7 +51,8 @@ def huber_loss(self: Any, target: Any, reduction: int, delta: float) -> Any:
 
 @decomposes("huber_loss_backward")
 def huber_loss_backward(grad: Any, self: Any, target: Any, reduction: int, delta: float) -> Any:
-    return spread(grad * aten.clamp(self - target, -delta, delta), self - target, reduction)
+    # A mean divides by the elements of `self`, also where the target is larger.
+    return spread(grad * aten.clamp(self - target, -delta, delta), self, reduction)
 
 
 @decomposes("mse_loss")

@@ -113,7 +113,8 @@ def polygamma_kernel(xp: ModuleType, n: int, self: Array) -> Array:
         return digamma_kernel(xp, x)
     if n == 1:
         return trigamma_array(xp, x)
-    return (-1.0) ** (n + 1) * math.gamma(n + 1) * zeta_kernel(xp, xp.asarray(n + 1, x.dtype), x)
+    factorial = math.gamma(n + 1) if n < 171 else math.inf  # 171! is above all doubles
+    return (-1.0) ** (n + 1) * factorial * zeta_kernel(xp, xp.asarray(n + 1, x.dtype), x)
 
 
 polygamma.cost(elementwise_cost(4))

@@ -119,8 +119,10 @@ def deviation_grad(
     correction: Number | None,
     keepdim: bool,
 ) -> Tensor:
-    """By way of the variance; zero where the deviation is zero."""
-    by_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
+    """By way of the variance; zero where the deviation is zero, in tangents too."""
+    still = result == 0
+    # Not masked after the division alone: its derivative by grad would be 0 * inf.
+    by_variance = (grad / (result * 2).masked_fill(still, 1)).masked_fill(still, 0)
     return variance_grad(by_variance, self, dim, correction, keepdim)
 
 

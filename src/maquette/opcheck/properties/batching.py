@@ -98,6 +98,8 @@ class VmapIsLoop(OfValues):
         line = author_line(error, [rule])
         if pattern.batch == 0 and not line:
             return None
+        if trial.op.builtin and "data-dependent control flow" in str(error):
+            return None  # a batch of such data cannot be one call
         if rule is None or (not line and isinstance(error, (NotImplementedError,))):
             return None  # without a rule, what has none says so
         if trial.op.builtin and not line and isinstance(error, RuntimeError):

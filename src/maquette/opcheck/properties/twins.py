@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from maquette.opcheck.closeness import how_they_differ
 from maquette.opcheck.copies import tensors_in
 from maquette.opcheck.operators import CheckedOperator, checked
@@ -162,7 +164,7 @@ class DecompositionEqualsKernel(OfValues):
         if len(found) != len(results):
             return Problem(f"{len(results)} results", str(len(found)), "decomposition")
         for i, (e, g) in enumerate(zip(results, found, strict=True)):
-            loose = (1e-2, 1e-2) if _narrow(trial) else (1e-4, 1e-4)
+            loose = (1e-2, 1e-2 * _largest(trial, e)) if _narrow(trial) else (1e-4, 1e-4)
             problem = how_they_differ(trial.on, e, g, *loose)
             if problem:
                 return Problem(f"result {i} as the kernel's", problem, "decomposition")
@@ -172,6 +174,12 @@ class DecompositionEqualsKernel(OfValues):
                 return Problem(f"result {i}: strides {tuple(e.stride())}", f"{tuple(g.stride())}",
                                "decomposition")  # fmt: skip
         return None
+
+
+def _largest(trial: Trial, t: Any) -> float:
+    """The largest number of a tensor: what cancels is as wrong as what was added up."""
+    values = np.abs(trial.on.array(t)).reshape(-1)
+    return max(1.0, float(values[np.isfinite(values)].max(initial=0)))
 
 
 def _decompositions(op: CheckedOperator) -> list[Any]:

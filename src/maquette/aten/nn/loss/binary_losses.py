@@ -49,6 +49,15 @@ def binary_cross_entropy_shape(
 ) -> TensorMeta:
     operands = [m for m in (self, target, weight) if m is not None]
     both = elementwise(operands, self.dtype, op_name="binary_cross_entropy")
+    losses = elementwise(operands[:2], self.dtype, op_name="binary_cross_entropy").shape
+    check(
+        both.shape == losses,
+        lambda: (
+            f"output with shape {list(losses)} doesn't match the broadcast shape "
+            f"{list(both.shape)}: binary_cross_entropy multiplies losses by a weight that "
+            f"broadcasts to them; got weight {weight}"
+        ),
+    )
     for other in operands[1:]:
         check(
             other.dtype is self.dtype,
