@@ -83,3 +83,16 @@ def test_an_override_is_said_to_stand_over_another(shown):
         (page,) = json.loads(shown("aten.cosh.default", "--json"))
     assert page["kernels"]["CPU"].endswith(", over 1 earlier")
     assert page["registered"]["CPU"][1] == "its page"
+
+
+def test_a_module_is_imported_whose_operators_are_asked_for(shown, tmp_path):
+    file = tmp_path / "loaded_ops.py"
+    file.write_text(
+        "from maquette.library import custom_op\n"
+        "import maquette as mq\n"
+        '@custom_op("loaded_ops_test::twice", mutates_args=())\n'
+        "def twice(x: mq.Tensor) -> mq.Tensor:\n"
+        "    return x * 2\n"
+    )
+    page = shown("loaded_ops_test.*", "--load", str(file))
+    assert "loaded_ops_test::twice(Tensor x) -> Tensor" in page

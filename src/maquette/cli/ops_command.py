@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from maquette.cli.errors import CommandError
 from maquette.cli.operator_page import page_of
+from maquette.cli.program import load, load_module
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import all_overloads, ops
 
@@ -30,12 +31,21 @@ def add_parser(commands: Parsers) -> None:
         "glob of names. More than twelve are listed.",
     )
     parser.add_argument("pattern", nargs="?", default="*", help="such as 'aten.mm*' or 'add'")
+    parser.add_argument(
+        "--load", action="append", default=[], metavar="MODULE",
+        help="import a module, or FILE.py, whose operators are asked for; may be given often",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the operators that fit the pattern; in full if they are few."""
+    for name in options.load:
+        if name.endswith(".py"):
+            load(name)
+        else:
+            load_module(name)
     found = chosen(options.pattern)
     few = len(found) <= _MOST_PAGES
     if options.json:
@@ -53,7 +63,8 @@ def chosen(pattern: str) -> list[OpOverload]:
     found = [o for o in all_overloads() if _fits(o, pattern)]
     if not found:
         raise CommandError(
-            f"no operator is called '{pattern}'; define one with "
+            f"no operator is called '{pattern}'; import the module that defines it by "
+            f"--load MODULE, or define one with "
             f"maquette.library.define('ns::name', '(Tensor x) -> Tensor')"
         )
     return sorted(found, key=str)

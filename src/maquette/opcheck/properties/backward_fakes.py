@@ -111,8 +111,9 @@ class BackwardFixesNoSize(BackwardOverFakes):
 
     def check(self, trial: Trial) -> Problem | None:
         forward = symbolic(trial)
-        if forward.error is not None:
-            return None
+        sizes = [n for t in tensors_in(trial.fake.result, trial.on) for n in t.shape]
+        if forward.error is not None or any(type(n) is not int for n in sizes):
+            return None  # of sizes of data nobody can tell how they broadcast
         # With gradients sizes are traced from anew: other names, equal numbers.
         before = [n for _, n in _fixing(forward)]
         try:
