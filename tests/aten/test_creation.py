@@ -344,3 +344,18 @@ def test_more_numbers_than_a_float_counts_are_not_permuted() -> None:
 def test_all_deviations_are_checked() -> None:
     with pytest.raises(RuntimeError, match="all elements of std"):
         mq.normal(mq.tensor(0.0), mq.tensor(-1.0))
+
+
+@pytest.mark.parametrize("name", ["tril_indices", "triu_indices"])
+@pytest.mark.parametrize("offset", [-9, -2, -1, 0, 1, 2, 9])
+def test_a_triangle_has_as_many_positions_as_its_shape_rule_counts(name: str, offset: int) -> None:
+    make = getattr(mq, name)
+    for rows, columns in ((3, 4), (4, 3), (0, 2), (2, 0), (3, 3)):
+        real = make(rows, columns, offset)
+        with mq.FakeTensorMode():
+            assert make(rows, columns, offset).shape == real.shape
+
+
+def test_a_huge_triangle_is_counted_at_once() -> None:
+    with mq.FakeTensorMode():
+        assert mq.tril_indices(2**28, 2**28).shape == (2, 2**27 * (2**28 + 1))

@@ -182,3 +182,10 @@ def test_a_meta_prints_in_short_and_in_full() -> None:
     assert repr(meta) == (
         "TensorMeta(float32, shape=(2, 3), strides=(3, 1), offset=0, device='cpu')"
     )
+
+
+def test_a_view_has_fewer_elements_than_a_64_bit_number_counts() -> None:
+    one = TensorMeta.of(float32, (1, 1))
+    assert one.view((2**62, 1), (0, 1)).numel == 2**62
+    with pytest.raises(RuntimeError, match=r"numel: integer multiplication overflow.*4\]"):
+        one.view((2**62, 4), (0, 0))

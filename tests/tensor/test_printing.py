@@ -141,3 +141,17 @@ def test_F6_a_known_value_never_prints() -> None:
 def test_F6_a_fake_takes_no_format_spec() -> None:
     with mq.FakeTensorMode(), pytest.raises(TypeError, match="format"):
         f"{mq.ones(()):.2f}"
+
+
+def test_a_subclass_says_what_stands_for_the_values() -> None:
+    class Wrapping(mq.Tensor):
+        def __repr__(self) -> str:
+            return super().__repr__(tensor_contents="inner=1")
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None) -> object:
+            raise NotImplementedError
+
+    made = mq.Tensor._make_wrapper_subclass(Wrapping, (2,), dtype=mq.int32, requires_grad=False)
+    assert repr(made) == "Wrapping(inner=1, dtype=torch.int32)"
+    assert mq.ones(2).__repr__(tensor_contents="abc") == "tensor(abc)"

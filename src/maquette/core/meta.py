@@ -263,6 +263,11 @@ def _intern(
         if not _is_plain(shape, strides, offset):
             cls = _SymbolicMeta
     meta = _make(cls, dtype, shape, strides, offset, device, layout)
+    if cls is TensorMeta and 0 in strides:  # a larger storage would be refused in its own words
+        check(
+            meta.numel < _TOO_MANY,
+            lambda: f"numel: integer multiplication overflow, sizes={list(shape)}",
+        )
     entry = _Entry(meta, _forget)
     entry.key = key
     while True:

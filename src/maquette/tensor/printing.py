@@ -253,13 +253,18 @@ def array_of(t: Tensor) -> Array | None:
     return array
 
 
-def tensor_text(t: Tensor) -> str:
-    """What ``repr`` of a tensor gives."""
-    if t.fake_mode is not None:
+def tensor_text(t: Tensor, contents: str | None = None) -> str:
+    """What ``repr`` of a tensor gives. contents: stands in the place of the values."""
+    if t.fake_mode is not None and contents is None:
         return _fake_text(t)
     name = "tensor" if type(t) in (Tensor, Parameter) else type(t).__name__
     heading = "Parameter containing:\n" if isinstance(t, Parameter) else ""
-    return heading + _text(t, f"{name}(", array_of(t))
+    if contents is None:
+        return heading + _text(t, f"{name}(", array_of(t))
+    prefix, width = f"{name}(", _options[0].linewidth
+    return heading + _with_suffixes(
+        prefix + contents, _suffixes(t, np.empty(0)), len(prefix), width
+    )
 
 
 def _fake_text(t: Tensor) -> str:

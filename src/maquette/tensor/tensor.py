@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -211,9 +211,17 @@ class Tensor(TensorHistory):
             )
         return bool((self == element).any().item())
 
-    def __repr__(self) -> str:
-        printer = PRINTER[0]
-        return object.__repr__(self) if printer is None else printer(self)
+    if TYPE_CHECKING:  # classes of users take no tensor_contents
+
+        def __repr__(self) -> str: ...
+
+    else:
+
+        def __repr__(self, *, tensor_contents: str | None = None) -> str:
+            printer = PRINTER[0]
+            if printer is None:
+                return object.__repr__(self)
+            return printer(self, tensor_contents)
 
     def __format__(self, spec: str) -> str:
         if self.meta.ndim == 0 and self.fake_mode is None and not self.is_meta:
@@ -276,7 +284,7 @@ class Tensor(TensorHistory):
 _DEFAULT_FUNCTION = getattr(Tensor.__torch_function__, "__func__", None)
 # What higher layers fill in (an import would run upward).
 TENSOR_CONSTRUCTOR: list[Callable[..., Tensor] | None] = [None]
-PRINTER: list[Callable[[Tensor], str] | None] = [None]
+PRINTER: list[Callable[[Tensor, str | None], str] | None] = [None]
 SUBCLASSED: list[Callable[[type], None]] = []
 """What is told of each subclass that has a ``__torch_function__`` of its own."""
 

@@ -448,6 +448,14 @@ eye_m_out.kernel(lambda xp, n, m, out: write(xp, out, _eye(xp, n, m, None)))
 _TRIANGLE_OPTIONS = OPTIONS.replace("ScalarType? dtype=None", "ScalarType? dtype=4")
 
 
+def _on_or_below(row: int, col: int, offset: int) -> int:
+    """How many elements of a matrix are on a diagonal or below it."""
+    first = min(max(-offset, 0), row)  # the first row that has one
+    whole = min(max(col - offset - 1, first), row)  # the first that has as many as it can
+    growing = (whole - first) * (first + whole + 2 * offset + 1) // 2  # one more in each row
+    return growing + (row - whole) * col
+
+
 def _triangle(name: str, indices: Callable[..., tuple[Array, Array]]) -> OperatorPage:
     page = define(f"aten::{name}(int row, int col, int offset=0, *, {_TRIANGLE_OPTIONS}) -> Tensor")
 
@@ -463,8 +471,8 @@ def _triangle(name: str, indices: Callable[..., tuple[Array, Array]]) -> Operato
     ) -> TensorMeta:
         check(row >= 0, lambda: f"row must be non-negative, got{row}")
         check(col >= 0, lambda: f"col must be non-negative, got{col}")
-        below = sum(min(max(r + offset + 1, 0), col) for r in range(row))
-        above = row * col - sum(min(max(r + offset, 0), col) for r in range(row))
+        below = _on_or_below(row, col, offset)
+        above = row * col - _on_or_below(row, col, offset - 1)
         count = below if name == "tril_indices" else above
         return new_meta(name, (2, count), dtype or int64, layout, device)
 
