@@ -51,6 +51,57 @@ def _by_bits(mask: Array, a: Array, b: Array) -> Array:
     return found.view(a.dtype)
 
 
+def clipped(xp: ModuleType, x: Array, low: Array | None, high: Array | None) -> Array:
+    """``minimum(maximum(x, low), high)``, NaN kept: numbers as bounds at once (2.7 to 0.5 ms)."""
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if xp is np and x.dtype.kind == "f" and x.size >= SMALL and all(b.ndim == 0 for b in bounds):
+        below = -np.inf if low is None else low[()]
+        above = np.inf if high is None else high[()]
+        if below <= above:
+            return np.clip(x, x.dtype.type(below), x.dtype.type(above))
+    if low is not None:
+        x = xp.maximum(x, low)
+    return x if high is None else xp.minimum(x, high)
+
+
+def taken_along(xp: ModuleType, array: Array, index: Array, axis: int) -> Array:
+    """``xp.take_along_axis`` of positions from 0; of rows in flat memory (9 to 5 ms)."""
+    last = axis in (-1, array.ndim - 1)
+    if xp is np and last and index.size >= SMALL and array.flags.c_contiguous:
+        if array.shape[:-1] == index.shape[:-1]:
+            return np.take(array.reshape(-1), _row_places(array.shape, index))
+    found: Array = xp.take_along_axis(array, index, axis)
+    return found
+
+
+def _row_places(shape: tuple[int, ...], index: Array) -> Array:
+    """Where positions in the rows of a row-major array of a shape are in its memory."""
+    rows = np.arange(0, index.size // index.shape[-1] * shape[-1], shape[-1])
+    return index + rows.reshape(*index.shape[:-1], 1)
+
+
+def least_places(xp: ModuleType, x: Array, k: int, axis: int, *, largest: bool) -> Array | None:
+    """Where the ``k`` smallest or largest elements of each line are, in any order.
+
+    Without sorting the rest (80 to 7 ms for 10 of 1,000); NaN counts as the largest. None where
+    sorting is as good: few elements, or another library's.
+    """
+    size = x.shape[axis]
+    if xp is not np or x.size < SMALL or not 0 < k <= size // 2:
+        return None
+    cut = size - k if largest else k - 1
+    order = np.argpartition(x, cut, axis=axis)
+    ends = slice(cut, None) if largest else slice(0, k)
+    return order[(*[slice(None)] * (axis % x.ndim), ends)]
+
+
+def place_of_rank(xp: ModuleType, x: Array, rank: int, axis: int) -> Array | None:
+    """Where the element of a rank from 0 is in each line; None where sorting is as good."""
+    if xp is not np or x.size < SMALL:
+        return None
+    return np.take(np.argpartition(x, rank, axis=axis), rank, axis=axis)
+
+
 def compressed(xp: ModuleType, array: Array, mask: Array) -> Array:
     """``array[mask]`` for a mask of the array's shape (12.5 to 0.8 ms)."""
     if xp is np and array.size >= SMALL and array.flags.c_contiguous and mask.flags.c_contiguous:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.common.large_arrays import clipped
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -137,9 +138,8 @@ def clamp_kernel(
 ) -> Array:
     bounds = [bound for bound in (low, high) if bound is not None]
     x, *cast = promoted(xp, self, *bounds)
-    if low is not None:
-        x = xp.maximum(x, cast[0])
-    return x if high is None else xp.minimum(x, cast[-1])
+    least, most = None if low is None else cast[0], None if high is None else cast[-1]
+    return clipped(xp, x, least, most)
 
 
 def inside(self: Tensor, low: Tensor | Number | None, high: Tensor | Number | None) -> Tensor:

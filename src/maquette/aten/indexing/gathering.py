@@ -13,7 +13,7 @@ from typing import Any
 from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along_like, wrapped
-from maquette.aten.common.large_arrays import compressed
+from maquette.aten.common.large_arrays import compressed, taken_along
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import resized
@@ -195,7 +195,7 @@ def gather_kernel(xp: ModuleType, self: Array, dim: int, index: Array, sparse_gr
     axis = dim % source.ndim
     in_range(index, axis, source.shape[axis])
     part = source[window(where.shape, axis)]
-    taken: Array = xp.take_along_axis(part, where.astype(xp.int64), axis)
+    taken = taken_along(xp, part, where.astype(xp.int64), axis)
     return taken.reshape(index.shape)
 
 

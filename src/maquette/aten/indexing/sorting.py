@@ -15,6 +15,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import running, stable_argsort
 from maquette.aten.common.axes import Array, check_reducible, reduced
 from maquette.aten.common.batching_forms import along, over_all
+from maquette.aten.common.large_arrays import least_places, place_of_rank, taken_along
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
 from maquette.core.broadcast import wrap_dim
@@ -51,7 +52,7 @@ def sorted_arrays(xp: ModuleType, self: Array, dim: int, descending: bool) -> tu
     if not self.ndim:
         return self.copy(), xp.zeros((), xp.int64)
     order = order_of(xp, self, dim, descending)
-    return xp.take_along_axis(self, order, dim), order
+    return taken_along(xp, self, order, dim), order
 
 
 def _sort_metas(self: TensorMeta, dim: int) -> Pair:
@@ -157,6 +158,10 @@ def topk_shape(self: TensorMeta, k: int, dim: int, largest: bool, sorted: bool) 
 def topk_kernel(
     xp: ModuleType, self: Array, k: int, dim: int, largest: bool, sorted: bool
 ) -> tuple[Array, Array]:
+    places = least_places(xp, wide(self), k, dim, largest=largest) if self.ndim else None
+    if places is not None:
+        values, order = sorted_arrays(xp, taken_along(xp, self, places, dim), dim, largest)
+        return values, taken_along(xp, places, order, dim)
     values, order = sorted_arrays(xp, self, dim, largest)
     if not self.ndim:
         return values, order
@@ -236,8 +241,9 @@ def kthvalue_shape(self: TensorMeta, k: int, dim: int, keepdim: bool) -> Pair:
 def kthvalue_kernel(
     xp: ModuleType, self: Array, k: int, dim: int, keepdim: bool
 ) -> tuple[Array, Array]:
-    order = order_of(xp, self, dim, False) if self.ndim else self
-    where = xp.take(order, k - 1, axis=dim) if self.ndim else order
+    where = place_of_rank(xp, wide(self), k - 1, dim) if self.ndim else self
+    if where is None:
+        where = xp.take(order_of(xp, self, dim, False), k - 1, axis=dim)
     return _pick(xp, self, where, dim, keepdim)
 
 
@@ -249,6 +255,10 @@ refuse_overlap(kthvalue.variants[0], "self")
 
 def _median_position(xp: ModuleType, x: Array, axis: int, skip_nan: bool) -> Array:
     """Where the lower median of each line is; with NaN in the line, where the first NaN is."""
+    if x.shape[axis] and not (x.dtype.kind == "f" and xp.isnan(x).any()):
+        where = place_of_rank(xp, wide(x), (x.shape[axis] - 1) // 2, axis)
+        if where is not None:
+            return where
     order = order_of(xp, x, axis, False)
     x = wide(x)
     missing = xp.isnan(x) if x.dtype.kind == "f" else xp.zeros(x.shape, bool)

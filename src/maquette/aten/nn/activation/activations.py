@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from maquette.aten.common.large_arrays import chosen
+from maquette.aten.common.large_arrays import chosen, clipped
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.arithmetic import mul
 from maquette.aten.elementwise.pointwise import (
@@ -70,7 +70,7 @@ def relu_result(kind: dtype) -> dtype:
 
 relu = unary(
     "relu",
-    lambda xp, self: xp.maximum(self, 0),
+    lambda xp, self: clipped(xp, self, xp.asarray(0, self.dtype), None),
     result=relu_result,
     tags=CORE_POINTWISE,
     variants=[Variant.INPLACE],
