@@ -254,6 +254,11 @@ class Backend:
         """The special functions on its arrays, with SciPy's names."""
         return _SpecialFunctions(self)
 
+    @cached_property
+    def fourier(self) -> Any:
+        """Fourier transforms of its arrays, with the names and parameters of ``numpy.fft``."""
+        return self.namespace.fft
+
     def refusal(self, kind: str) -> NotImplementedError:
         """The error for a dtype that the library has no arrays of, by its name."""
         return NotImplementedError(

@@ -36,6 +36,7 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "exp_in",
+    "fourier",
     "from_host",
     "into_on_host",
     "is_array",
@@ -154,6 +155,11 @@ def exp_in(xp: ModuleType, array: Array) -> Array:
         return array
     found: Array = xp.exp(array)
     return found
+
+
+def fourier(xp: ModuleType) -> Any:
+    """The Fourier transforms of an array library, with the names of NumPy's ``numpy.fft``."""
+    return backend_for(xp).fourier
 
 
 def eigh(xp: ModuleType, A: Array, UPLO: str) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import fourier
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.batching_forms import along
 from maquette.aten.view.copies import write_out
@@ -88,17 +89,28 @@ def _transformed(xp: ModuleType, x: Array, dims: Ints, *, forward: bool) -> Arra
     """The transform without any scale."""
     if not x.size:
         return x
+    transforms = fourier(xp)
     if forward:
-        return xp.fft.fftn(x, axes=dims, norm="backward")
-    return xp.fft.ifftn(x, axes=dims, norm="forward")
+        found: Array = transforms.fftn(x, axes=dims, norm="backward")
+    else:
+        found = transforms.ifftn(x, axes=dims, norm="forward")
+    return found
+
+
+def _scaled(x: Array, normalization: int, sizes: Sequence[int]) -> Array:
+    """A transform's result by its scale, which is the result itself where there is none."""
+    if normalization == PLAIN and x.size:
+        return x
+    scaled: Array = x * x.real.dtype.type(_scale(normalization, sizes))
+    return scaled
 
 
 @_fft_c2c.kernel
 def c2c_kernel(xp: ModuleType, self: Array, dim: Ints, normalization: int, forward: bool) -> Array:
     if not dim:
         return self.copy()
-    scale = _scale(normalization, [self.shape[d] for d in dim])
-    return _transformed(xp, self, dim, forward=forward) * self.real.dtype.type(scale)
+    sizes = [self.shape[d] for d in dim]
+    return _scaled(_transformed(xp, self, dim, forward=forward), normalization, sizes)
 
 
 _fft_c2c.linear(
@@ -132,11 +144,11 @@ def r2c_shape(self: TensorMeta, dim: Ints, normalization: int, onesided: bool) -
 def r2c_kernel(xp: ModuleType, self: Array, dim: Ints, normalization: int, onesided: bool) -> Array:
     last, rest = dim[-1], dim[:-1]
     if onesided:
-        half = xp.fft.rfft(self, axis=last, norm="backward")
+        half = fourier(xp).rfft(self, axis=last, norm="backward")
     else:
-        half = xp.fft.fft(self, axis=last, norm="backward")
+        half = fourier(xp).fft(self, axis=last, norm="backward")
     whole = _transformed(xp, half, rest, forward=True) if rest else half
-    return whole * self.dtype.type(_scale(normalization, [self.shape[d] for d in dim]))
+    return _scaled(whole, normalization, [self.shape[d] for d in dim])
 
 
 @_fft_r2c.linear("self")
@@ -180,9 +192,8 @@ def c2r_kernel(
 ) -> Array:
     last, rest = dim[-1], dim[:-1]
     whole = _transformed(xp, self, rest, forward=False) if rest else self
-    out = xp.fft.irfft(whole, last_dim_size, axis=last, norm="forward")
-    sizes = [*[self.shape[d] for d in rest], last_dim_size]
-    return out * out.dtype.type(_scale(normalization, sizes))
+    out = fourier(xp).irfft(whole, last_dim_size, axis=last, norm="forward")
+    return _scaled(out, normalization, [*[self.shape[d] for d in rest], last_dim_size])
 
 
 @_fft_c2r.linear("self")
