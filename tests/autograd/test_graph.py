@@ -315,3 +315,9 @@ def test_T59_sparse_gradients_are_added_last_first() -> None:
     x = mq.ones(3, requires_grad=True)
     (Fixed.apply(x, 2) + Fixed.apply(x, 0)).sum().backward()
     assert x.grad._indices().tolist() == [[2, 0]]
+
+
+def test_T66_nodes_show_the_sizes_that_their_formulas_need() -> None:
+    x = mq.ones(2, 3, requires_grad=True)
+    assert x.sum(0).grad_fn._saved_self_sym_sizes == (2, 3)
+    assert x.view(6).grad_fn._saved_self_sym_sizes == (2, 3)

@@ -120,3 +120,21 @@ def test_T51_numpy_scalars_are_numbers(call: Callable[..., Tensor], kind: type[n
     expected = call(t, int if issubclass(kind, np.integer) else float)
     found = call(t, kind)
     assert (found.dtype, found.tolist()) == (expected.dtype, expected.tolist())
+
+
+def test_what_a_tensor_is_made_of_is_not_deleted() -> None:
+    x = mq.ones(2)
+    for name in ("data", "requires_grad"):
+        with pytest.raises(RuntimeError, match="is not allowed"):
+            delattr(x, name)
+
+
+def test_data_is_not_set_to_another_layout() -> None:
+    x = mq.ones(2)
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        x.data = mq.ones(2).to_sparse()
+
+
+def test_each_name_that_dir_lists_is_there() -> None:
+    x = mq.ones(2, 2, dtype=mq.complex64)
+    assert [name for name in dir(x) if not hasattr(x, name)] == []

@@ -155,3 +155,18 @@ def test_T62_a_backward_that_adds_to_its_gradient_is_found() -> None:
 def test_T62_inputs_of_single_precision_are_warned_of() -> None:
     with pytest.warns(UserWarning, match="not a double precision"):
         torch.autograd.gradcheck(lambda x: x * 1, torch.ones(1, requires_grad=True), atol=1e-1)
+
+
+def test_T62_a_sparse_gradient_of_a_dense_input_is_found() -> None:
+    class Sparse(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: object, grad: torch.Tensor) -> torch.Tensor:
+            return grad.to_sparse()
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match="grad is incorrect layout"):
+        torch.autograd.gradcheck(Sparse.apply, x)

@@ -28,7 +28,7 @@ from maquette.autograd.node import (
 )
 from maquette.autograd.node_names import node_name
 from maquette.autograd.saved_hooks import PackedTensor, watch
-from maquette.autograd.saved_values import saved_properties, unsaved_properties
+from maquette.autograd.saved_values import linked_sizes, saved_properties, unsaved_properties
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
 from maquette.dispatch.generated import generate
@@ -196,6 +196,7 @@ class _Maker:
         shown = unsaved_properties(self.plan.rules) | saved_properties(
             self.saved, self._watched_class
         )
+        shown |= linked_sizes({n: int(m[2:]) for n, m in self.linked.items() if n in self.needed})
         made: Any = type(kind, (OpNode,), {"__slots__": (), "op": op, "label": label, **shown})
         made.open_saved = staticmethod(self._late(made, "open_saved", self._open_saved_source))
         made.plain = self.plan.one_output

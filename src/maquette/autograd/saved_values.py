@@ -124,6 +124,25 @@ def _reader(name: str, index: int) -> Callable[[OpNode], object]:
     return read
 
 
+def linked_sizes(places: dict[str, int]) -> dict[str, Any]:
+    """Properties for sizes that formulas need and that a node's links have anyway.
+
+    places: by the name that formulas have for a meta, the number of the link.
+    """
+    return {
+        f"_saved_{name.removesuffix('_meta')}_sym_sizes": property(_link_reader(name, place))
+        for name, place in places.items()
+    }
+
+
+def _link_reader(name: str, place: int) -> Callable[[OpNode], object]:
+    def read(node: OpNode) -> object:
+        return node.links[3 * place + 2].shape
+
+    read.__doc__ = f"The sizes that {name.removesuffix('_meta')} had."
+    return read
+
+
 def _size_reader(name: str, index: int) -> Callable[[OpNode], object]:
     def read(node: OpNode) -> object:
         meta = node.__class__.open_saved(node)[index]

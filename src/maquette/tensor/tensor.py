@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from maquette.core.device import device
 from maquette.core.dtype import from_numpy_dtype
+from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.warned import warn_once
 from maquette.dispatch import keysets as K
@@ -47,6 +48,9 @@ _new = object.__new__
 _PYTHON = K.functionality_bits(DispatchKey.Python) | K.functionality_bits(
     DispatchKey.PythonTLSSnapshot
 )
+
+
+_UNDELETED = ("data", "requires_grad", "grad_fn", "_grad_fn", "_backward_hooks")
 
 
 class Tensor(TensorHistory):
@@ -136,6 +140,11 @@ class Tensor(TensorHistory):
                 f"data set to a tensor that requires gradients must be floating point or complex "
                 f"dtype, got {kind}"
             )
+        if (value.meta.layout is strided) is not (self.meta.layout is strided):
+            raise RuntimeError(
+                f"data set to a tensor of an incompatible tensor type: {value.meta} in the place "
+                f"of {self.meta}; one is sparse and the other is not"
+            )
         adopt(self, value)
 
     def as_subclass(self, cls: type[T]) -> T:
@@ -146,6 +155,15 @@ class Tensor(TensorHistory):
             return cast(T, _as_subclass(self, cls))
 
     # --- Python protocol -------------------------------------------------------------
+
+    def __delattr__(self, name: str) -> None:
+        if name in _UNDELETED:
+            raise RuntimeError(f"Deleting tensor attribute {name} is not allowed: a tensor has it")
+        super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        left = {"_viewed", "volatile"} | (set() if self.is_cuda else {"__cuda_array_interface__"})
+        return sorted(set(super().__dir__()) - left)
 
     def __hash__(self) -> int:
         return id(self)

@@ -20,6 +20,7 @@ from maquette.torch.autograd.gradcheck_conventions import (
     check_linear,
     check_undefined,
     check_undefined_forward,
+    dense_of,
 )
 from maquette.torch.autograd.sparse_gradcheck import of_values
 from maquette.transforms import vmap
@@ -332,7 +333,8 @@ def _check_batched_forward(
         def moved(direction: Tensor, at: int = at) -> tuple[Tensor, ...]:
             with dual_level():
                 args = list(inputs)
-                args[at] = make_dual(args[at].detach(), direction)
+                args = [a.detach() if _is_checked(a) else a for a in args]
+                args[at] = make_dual(args[at], direction)
                 pairs = [unpack_dual(out) for out in _results(func, args)]
                 return tuple(mq.zeros_like(p) if t is None else t for p, t in pairs)
 
@@ -386,7 +388,8 @@ def _analytical(
                 raise GradcheckError(
                     f"Gradient has dtype mismatch: {g.dtype} for an input of {value.dtype}"
                 )
-            row.append((mq.zeros_like(value) if g is None else g.detach()).reshape(-1))
+            flat = mq.zeros_like(value) if g is None else dense_of(g.detach())
+            row.append(flat.reshape(-1))
     return [_stacked(row, 1, value.numel()) for row, value in zip(rows, inputs, strict=True)]
 
 

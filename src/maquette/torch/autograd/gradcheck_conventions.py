@@ -68,11 +68,12 @@ def check_linear(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
                     )
         if g.shape != t.shape or g.dtype is not t.dtype:
             raise GradcheckError(f"grad is {g.meta} for an input of {t.meta}")
-        if _dense(g).count_nonzero():
+        if dense_of(g).count_nonzero():
             raise GradcheckError("backward not multiplied by grad_output")
 
 
-def _dense(t: Tensor) -> Tensor:
+def dense_of(t: Tensor) -> Tensor:
+    """A tensor in the strided layout."""
     dense: Tensor = t if t.layout is strided else t.detach().to_dense()
     return dense
 
@@ -100,7 +101,7 @@ def check_undefined(func: Function, inputs: Sequence[Any]) -> None:
         except Exception as error:  # whatever a hook or a Function raises that cannot take None
             _warn_of_the_check()
             raise GradcheckError(_UNDEFINED.format(error)) from error
-        if any(g is not None and _dense(g).count_nonzero() for g in found):
+        if any(g is not None and dense_of(g).count_nonzero() for g in found):
             _warn_of_the_check()
             raise GradcheckError(
                 "Expected all input grads to be undefined or zero when all output grads are "
@@ -155,4 +156,5 @@ __all__ = [
     "check_linear",
     "check_undefined",
     "check_undefined_forward",
+    "dense_of",
 ]
