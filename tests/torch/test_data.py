@@ -108,3 +108,55 @@ def test_data_sets_are_combined() -> None:
 def test_tensors_of_one_data_set_are_equally_long() -> None:
     with pytest.raises(AssertionError, match="Size mismatch"):
         TensorDataset(torch.ones(2), torch.ones(3))
+
+
+def test_a_seed_gives_pytorchs_order():
+    torch.manual_seed(0)
+    assert [list(b) for b in data.DataLoader(range(12), batch_size=4, shuffle=True)] == [
+        [6, 11, 9, 8],
+        [2, 1, 4, 5],
+        [3, 10, 7, 0],
+    ]
+    assert torch.rand(1).item() == pytest.approx(0.3074, abs=1e-4)
+    torch.manual_seed(0)
+    assert list(data.RandomSampler(range(12), num_samples=17))[10:] == [3, 8, 7, 0, 11, 5, 10]
+    torch.manual_seed(0)
+    drawn = list(data.RandomSampler(range(12), replacement=True, num_samples=40))
+    assert drawn[:4] + drawn[32:] == [6, 2, 8, 9, 8, 8, 6, 10, 8, 7, 9, 1]
+
+
+def test_passes_over_one_sampler_do_not_disturb_each_other():
+    sampler = data.RandomSampler(range(6))
+    torch.manual_seed(0)
+    first = iter(sampler)
+    head = next(first)
+    torch.manual_seed(0)
+    second = iter(sampler)
+    assert [next(second) for _ in range(6)] == [head, *first]
+
+
+def test_replacement_is_a_bool():
+    with pytest.raises(TypeError, match="replacement should be a boolean"):
+        data.RandomSampler(range(3), replacement=0)
+
+
+def test_data_sets_side_by_side_are_asked_for_several_samples_at_once():
+    class Many(data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitems__(self, indices):
+            return [10 * i for i in indices]
+
+    sets = data.StackDataset(Many(), list("abcd"))
+    assert sets.__getitems__([0, 2]) == [(0, "a"), (20, "c")]
+
+
+def test_a_subset_of_a_subset_is_sliced():
+    whole = data.TensorDataset(torch.arange(5))
+    inner = data.Subset(data.Subset(whole, [4, 3, 2, 1]), [0, 2, 3])
+    assert inner[1:][0].tolist() == [2, 1]
+
+
+def test_a_loader_is_annotated_with_what_it_gives():
+    assert data.DataLoader[int] is not None

@@ -7,11 +7,14 @@ to which name holds a temporary how long, for a memory plan counts that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
 from maquette.api import functions as mq
+from maquette.autograd import enable_grad
+from maquette.autograd.saved_hooks import saved_tensors_hooks
 from maquette.core import dtype as dtypes
 from maquette.nn.utils.foreach import FOREACH_DEVICES, prefers_lists
 from maquette.tensor import Tensor
@@ -32,7 +35,7 @@ def path_of(group: Group, params: Sequence[Tensor], grads: Sequence[Tensor] = ()
 
     Sparse gradients, if there may be any among ``grads``, are used a tensor at a time.
     """
-    if any(grad.is_sparse for grad in grads):
+    if group.get("differentiable") or any(grad.is_sparse for grad in grads):
         return Path.SINGLE
     foreach, fused = group["foreach"], group.get("fused")
     if fused:
@@ -46,12 +49,44 @@ def check_options(name: str, options: Group) -> None:
     """Refuse what no way can do: options that exclude each other, or that we do not have."""
     if options.get("fused") and options["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-    for missing in ("capturable", "differentiable"):
-        if options.get(missing):
-            raise NotImplementedError(
-                f"{name}({missing}=True) is not supported: the step would have to run on the "
-                "device, or under autograd. Leave it out."
-            )
+    if options.get("differentiable") and (options.get("fused") or options["foreach"]):
+        raise RuntimeError(
+            f"{name}: differentiable=True does not go with `fused` or `foreach`: the step is "
+            f"recorded a tensor at a time"
+        )
+    if options.get("capturable"):
+        raise NotImplementedError(
+            f"{name}(capturable=True) is not supported: the step would have to run on the device. "
+            f"Leave it out."
+        )
+
+
+@contextmanager
+def recorded_step() -> Iterator[None]:
+    """For a step of a differentiable optimizer: autograd records it.
+
+    Steps mutate what they have computed with, so copies are saved for backward.
+    """
+    with enable_grad(), saved_tensors_hooks(_copied, _as_kept):
+        yield
+
+
+def _copied(t: Tensor) -> Tensor:
+    copy: Tensor = t.clone()
+    return copy
+
+
+def _as_kept(kept: object) -> Tensor:
+    assert isinstance(kept, Tensor)
+    return kept
+
+
+def write_larger(into: Tensor, other: Tensor, group: Group) -> None:
+    """Write the larger of two elements into the first tensor; out= is not recorded."""
+    if group.get("differentiable"):
+        into.copy_(mq.maximum(into, other))
+    else:
+        mq.maximum(into, other, out=into)
 
 
 def check_learning_rate(lr: float | Tensor) -> None:
@@ -89,7 +124,12 @@ def step_dtype() -> dtypes.dtype:
 
 
 def number(value: float | Tensor) -> float:
-    """A Python number, read from a tensor if need be."""
+    """A Python number, read from a tensor if need be; one that requires grad has none to give."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise NotImplementedError(
+            "a rate that requires grad is not supported: steps are recorded for parameters and "
+            "their gradients. detach() it"
+        )
     return float(value) if isinstance(value, Tensor) else value
 
 

@@ -148,7 +148,7 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
         root = bias_correction2**0.5
         if group["amsgrad"]:
             largest = lists.max_exp_avg_sqs[i]
-            mq.maximum(largest, exp_avg_sq, out=largest)
+            _paths.write_larger(largest, exp_avg_sq, group)
             denom = (largest.sqrt() / root).add_(group["eps"])
         else:
             denom = (exp_avg_sq.sqrt() / root).add_(group["eps"])

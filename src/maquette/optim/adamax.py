@@ -60,7 +60,7 @@ class Adamax(Collecting):
         mean, largest = state["exp_avg"], state["exp_inf"]
         grad = decayed(grad, param, group)
         mean.lerp_(grad, 1 - beta1)
-        mq.maximum(largest.mul_(beta2), grad.abs().add_(group["eps"]), out=largest)
+        _paths.write_larger(largest.mul_(beta2), grad.abs().add_(group["eps"]), group)
         correction = 1 - beta1 ** _paths.number(state["step"])
         param.addcdiv_(mean, largest, value=-_paths.number(group["lr"]) / correction)
 

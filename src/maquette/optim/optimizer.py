@@ -19,6 +19,7 @@ from maquette.autograd import enable_grad, no_grad
 from maquette.nn.base.hooks import Hook, RemovableHandle
 from maquette.nn.utils.foreach import grouped
 from maquette.optim import own_steps
+from maquette.optim._paths import recorded_step
 from maquette.optim.own_steps import (
     ParamsT,
     _default_to_fused_or_foreach,
@@ -111,7 +112,7 @@ class Optimizer(SavedState):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         self._set_params(param_group)
         for parameter in param_group["params"]:
-            _check_optimizable(parameter)
+            _check_optimizable(parameter, differentiable=bool(self.defaults.get("differentiable")))
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(
@@ -163,13 +164,16 @@ class Optimizer(SavedState):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient, in place and outside autograd.
 
+        With ``differentiable`` the update is recorded: gradients go through it to what it was
+        computed from, and parameters may not be leaves.
+
         closure: computes the loss and gradients anew; its result is returned.
         """
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
+        with recorded_step() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
                 self._update(group)
         return loss
@@ -211,13 +215,13 @@ class Optimizer(SavedState):
         return "\n".join(lines) + "\n)"
 
 
-def _check_optimizable(parameter: object) -> None:
+def _check_optimizable(parameter: object, *, differentiable: bool) -> None:
     if not isinstance(parameter, Tensor):
         raise TypeError(
             "optimizer can only optimize Tensors, but one of the params is "
             f"{type(parameter).__name__}"
         )
-    if not (parameter.is_leaf or getattr(parameter, "retains_grad", False)):
+    if not (differentiable or parameter.is_leaf or getattr(parameter, "retains_grad", False)):
         raise ValueError("can't optimize a non-leaf Tensor; optimize the leaves it came from.")
 
 

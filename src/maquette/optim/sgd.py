@@ -88,7 +88,8 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
         if momentum != 0:
             buffer = lists.buffers[i]
             if buffer is None:
-                buffer = grad.detach().clone()
+                # PyTorch detaches it in a differentiable step too, and loses its gradient.
+                buffer = (grad if group["differentiable"] else grad.detach()).clone()
                 lists.buffers[i] = buffer
             else:
                 buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])

@@ -23,7 +23,7 @@ def default_collate(batch: Sequence[object]) -> object:
         return mq.stack(cast("list[Tensor]", list(batch)))
     if isinstance(first, np.ndarray):
         return mq.stack([mq.as_tensor(array) for array in batch])
-    if isinstance(first, np.generic):
+    if isinstance(first, np.generic) and not isinstance(first, str | bytes):
         return mq.as_tensor(np.asarray(batch))
     if isinstance(first, float):
         return mq.tensor(batch, dtype=float64)

@@ -6,7 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from maquette.api import functions as mq
 from maquette.tensor.tensor import Tensor
@@ -63,7 +63,11 @@ class StackDataset(Dataset[object]):
 
     def __init__(self, *args: Sized, **kwargs: Sized) -> None:
         if bool(args) == bool(kwargs):
-            raise ValueError("expected data sets, all by position or all by keyword")
+            raise ValueError(
+                "Supported either all datasets by position, as a tuple, or all by keyword, as a dict"
+                if args
+                else "At least one dataset should be passed"
+            )
         self.datasets: tuple[Sized, ...] | dict[str, Sized] = args or kwargs
         lengths = {len(d) for d in (args or kwargs.values())}
         if len(lengths) > 1:
@@ -74,9 +78,31 @@ class StackDataset(Dataset[object]):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
+    def __getitems__(self, indices: list[int]) -> list[object]:
+        """Several samples: each data set is asked for all of them at once, if it can be."""
+        sets = self.datasets
+        columns = [
+            _samples(d, indices) for d in (sets.values() if isinstance(sets, dict) else sets)
+        ]
+        if isinstance(sets, dict):
+            return [dict(zip(sets, row, strict=True)) for row in zip(*columns, strict=True)]
+        return list(zip(*columns, strict=True))
+
     def __len__(self) -> int:
         sets = self.datasets
         return len(next(iter(sets.values() if isinstance(sets, dict) else sets)))
+
+
+def _samples(dataset: Any, indices: list[int]) -> Sequence[object]:
+    """The samples of a data set at some indices."""
+    if not callable(getattr(dataset, "__getitems__", None)):
+        return [dataset[index] for index in indices]
+    found: Sequence[object] = dataset.__getitems__(indices)
+    if len(found) != len(indices):
+        raise ValueError(
+            f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(found)}"
+        )
+    return found
 
 
 class ConcatDataset(Dataset[object]):
@@ -126,8 +152,15 @@ class Subset(Dataset[object]):
         self.dataset = dataset
         self.indices = indices
 
-    def __getitem__(self, index: int) -> object:
+    def __getitem__(self, index: int | slice | list[int]) -> object:
+        """One sample; of a list of places, or a slice, what the data set has for several."""
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
         return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> Sequence[object]:
+        """Several samples."""
+        return _samples(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -11,6 +11,7 @@ import itertools
 import multiprocessing
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from types import GenericAlias
 from typing import Any, cast
 
 from maquette.api import functions as mq
@@ -37,6 +38,8 @@ class DataLoader:
     each with its number. persistent_workers: they stay from one iteration to the next. in_order:
     False gives batches as they come. Raises ValueError for options that contradict each other.
     """
+
+    __class_getitem__ = classmethod(GenericAlias)  # DataLoader[T], as annotations have it
 
     _done_init = False
 

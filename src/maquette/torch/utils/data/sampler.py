@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Generic, TypeVar
 
 from maquette.api import functions as mq
-from maquette.core.dtype import float64
+from maquette.core.dtype import float64, int64
+from maquette.tensor.generator import Generator
 from maquette.tensor.tensor import Tensor
 
+_AT_ONCE = 32  # how many indices are drawn together with replacement: part of what a seed gives
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -46,6 +48,10 @@ class RandomSampler(Sampler[int]):
         num_samples: int | None = None,
         generator: object | None = None,
     ) -> None:
+        if not isinstance(replacement, bool):
+            raise TypeError(
+                f"replacement should be a boolean value, but got replacement={replacement}"
+            )
         if num_samples is not None and num_samples <= 0:
             raise ValueError(f"num_samples should be a positive integer, but got {num_samples}")
         self.data_source = data_source
@@ -60,14 +66,18 @@ class RandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         size, wanted = len(self.data_source), self.num_samples
-        if self.replacement:
-            drawn = mq.randint(0, size, (wanted,), generator=self.generator)
-            yield from drawn.tolist()
-            return
+        generator = self.generator
+        if generator is None:
+            # One draw a pass, as in PyTorch: what else is drawn between two samples does not matter.
+            generator = Generator().manual_seed(int(mq.empty((), dtype=int64).random_().item()))
         while wanted > 0:
-            order = mq.randperm(size, generator=self.generator).tolist()
-            yield from order[:wanted]
-            wanted -= size
+            if self.replacement:
+                count = min(wanted, _AT_ONCE)
+                drawn = mq.randint(0, size, (count,), generator=generator).tolist()
+            else:
+                drawn = mq.randperm(size, generator=generator).tolist()
+            yield from drawn[:wanted]
+            wanted -= len(drawn)
 
     def __len__(self) -> int:
         return self.num_samples
