@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import maquette.torch as torch
+from maquette.torch.utils import data
 from maquette.torch.utils.data import (
     BatchSampler,
     ConcatDataset,

@@ -64,7 +64,7 @@ class StackDataset(Dataset[object]):
     def __init__(self, *args: Sized, **kwargs: Sized) -> None:
         if bool(args) == bool(kwargs):
             raise ValueError(
-                "Supported either all datasets by position, as a tuple, or all by keyword, as a dict"
+                "Supported either all datasets by position (a tuple), or all by keyword (a dict)"
                 if args
                 else "At least one dataset should be passed"
             )
@@ -81,9 +81,8 @@ class StackDataset(Dataset[object]):
     def __getitems__(self, indices: list[int]) -> list[object]:
         """Several samples: each data set is asked for all of them at once, if it can be."""
         sets = self.datasets
-        columns = [
-            _samples(d, indices) for d in (sets.values() if isinstance(sets, dict) else sets)
-        ]
+        listed = sets.values() if isinstance(sets, dict) else sets
+        columns = [_samples(dataset, indices) for dataset in listed]
         if isinstance(sets, dict):
             return [dict(zip(sets, row, strict=True)) for row in zip(*columns, strict=True)]
         return list(zip(*columns, strict=True))
@@ -154,9 +153,10 @@ class Subset(Dataset[object]):
 
     def __getitem__(self, index: int | slice | list[int]) -> object:
         """One sample; of a list of places, or a slice, what the data set has for several."""
+        several: Any = self.dataset
         if isinstance(index, list):
-            return self.dataset[[self.indices[i] for i in index]]
-        return self.dataset[self.indices[index]]
+            return several[[self.indices[i] for i in index]]
+        return several[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> Sequence[object]:
         """Several samples."""

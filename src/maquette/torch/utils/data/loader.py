@@ -39,7 +39,10 @@ class DataLoader:
     False gives batches as they come. Raises ValueError for options that contradict each other.
     """
 
-    __class_getitem__ = classmethod(GenericAlias)  # DataLoader[T], as annotations have it
+    @classmethod
+    def __class_getitem__(cls, item: object) -> GenericAlias:
+        """``DataLoader[T]``, as annotations have it."""
+        return GenericAlias(cls, item)
 
     _done_init = False
 

@@ -68,7 +68,7 @@ class RandomSampler(Sampler[int]):
         size, wanted = len(self.data_source), self.num_samples
         generator = self.generator
         if generator is None:
-            # One draw a pass, as in PyTorch: what else is drawn between two samples does not matter.
+            # One draw a pass, as in PyTorch: what is drawn between two samples does not matter.
             generator = Generator().manual_seed(int(mq.empty((), dtype=int64).random_().item()))
         while wanted > 0:
             if self.replacement:
