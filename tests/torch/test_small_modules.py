@@ -76,3 +76,8 @@ def test_sequences_out_of_order_are_refused_in_pytorchs_words() -> None:
     """Finding 59."""
     with pytest.raises(RuntimeError, match="You can pass `enforce_sorted=False`"):
         nn.utils.rnn.pack_padded_sequence(torch.ones(2, 2), torch.tensor([1, 2]))
+
+
+def test_settings_of_mkldnn_hold_for_a_block():
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert torch.nn.functional.grad is torch.nn.grad

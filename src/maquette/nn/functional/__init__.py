@@ -3,6 +3,7 @@
 Each name is PyTorch's, with its signature and its defaults. Names only; the code is in the files.
 """
 
+from maquette.nn import grad
 from maquette.nn.functional.activation import (
     celu,
     celu_,
@@ -164,6 +165,7 @@ from maquette.nn.functional.unpooling import max_unpool1d, max_unpool2d, max_unp
 offer(globals())
 
 __all__ = [
+    "grad",
     "celu", "celu_", "elu", "elu_", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid",
     "hardswish", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "log_softmax", "logsigmoid",
     "mish", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid",

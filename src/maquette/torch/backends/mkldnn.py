@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+enabled = True
+deterministic = False
+allow_tf32 = True
+
 
 def is_available() -> bool:
     """False."""
     return False
+
+
+@contextmanager
+def flags(
+    enabled: bool = False,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
+    fp32_precision: str = "none",
+) -> Iterator[None]:
+    """Nothing for the block."""
+    yield

@@ -119,7 +119,7 @@ class WeightedRandomSampler(Sampler[int]):
         drawn = mq.multinomial(
             self.weights, self.num_samples, self.replacement, generator=self.generator
         )
-        return iter(drawn.tolist())
+        yield from drawn.tolist()
 
     def __len__(self) -> int:
         return self.num_samples
