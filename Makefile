@@ -90,6 +90,7 @@ docs: $(DOCS_READY) ## build the site, with the API pages, in docs/_build
 
 bench: $(PEER_READY) ## measure the budgets against PyTorch in the same run
 	$(PEER)/bin/python benchmarks/bench.py $(BENCH_FLAGS)
+	$(PEER)/bin/python benchmarks/kernels.py
 
 peer: $(PEER_READY) ## compare behaviour with PyTorch itself
 	$(PEER)/bin/python tools/peer.py $(PYTEST_FLAGS)
