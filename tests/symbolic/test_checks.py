@@ -189,3 +189,13 @@ def test_F105_a_symbol_that_no_result_shows_is_an_error() -> None:
     with env.ignore_fresh_unbacked_symbols():
         env.create_unbacked_symint()
     assert compute_unbacked_bindings(env, 3) is None
+
+
+def test_a_hint_that_falls_back_stays_within_what_is_known() -> None:
+    env = ShapeEnv()
+    u = env.create_unbacked_symint()
+    check(u >= 3)
+    check(u <= 9)
+    given = (None, 5, 100, 1)
+    assert [env.optimization_hint(u.node.expr, n) for n in given] == [9, 5, 9, 3]
+    assert env.optimization_hint((u * 2 + 1).node.expr, 4) == 9

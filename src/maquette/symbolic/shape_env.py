@@ -198,10 +198,20 @@ class ShapeEnv(SymbolMaker):
         return self.refuse(form) if hint is None else hint
 
     def optimization_hint(self, expr: Any, fallback: int | None = None) -> int:
-        """A value to optimise for: the hint, with ``fallback`` for every unbacked symbol."""
-        form = self.form_of(expr)
+        """A value to optimise for: the hint, with ``fallback`` for every unbacked symbol.
+
+        Of what a symbol is known to be between, the nearest to ``fallback`` is taken.
+        """
         value = int(config_fallback if fallback is None else fallback)
-        return int(value_of(form, lambda s: self.hints.get(s, value)))
+
+        def value_for(symbol: Symbol) -> Numeric:
+            hint = self.hints.get(symbol)
+            if hint is not None:
+                return hint
+            known = self.facts.range_of(symbol)
+            return min(max(value, known.lower), known.upper)
+
+        return int(value_of(self.form_of(expr), value_for))
 
     # --- deciding -------------------------------------------------------------------------
 
