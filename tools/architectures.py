@@ -66,23 +66,39 @@ def _model(library: str, name: str, T: Any) -> tuple[Any, dict[str, Any]]:
     return _of_torchvision(name, T)
 
 
+# What timm's families are made small by, where their classes take it: the first that goes through.
+_SHALLOW: tuple[dict[str, Any], ...] = (
+    {"img_size": 64, "depth": 2},
+    {"img_size": 64, "depths": (1, 1, 1, 1)},
+    {"depth": 2},
+    {"depths": (1, 1, 1, 1)},
+    {"layers": (1, 1, 1, 1)},
+    {"img_size": 64},
+    {},
+)
+
+
 def _of_timm(name: str, T: Any) -> tuple[Any, dict[str, Any]]:
-    """A model of timm for images of 64 pixels, or 96, where it takes them; or else its own size."""
+    """A model of timm, shallow where its class takes that, for the smallest image that it takes."""
     timm: Any = importlib.import_module("timm")
     given = timm.get_pretrained_cfg(name)
     own = given.input_size if given is not None else (3, 224, 224)
     refused: Exception | None = None
-    for side in (64, 96, own[-1]):
-        options = {} if side == own[-1] or not given.fixed_input_size else {"img_size": side}
+    for options in _SHALLOW:
         try:
             model = timm.create_model(name, num_classes=3, **options).eval()
-            image = T.randn(1, own[0], side, side)
-            with T.no_grad():
-                model(image)
-        except Exception as error:  # noqa: BLE001  # the next size, or the first one's error
+        except Exception as error:  # noqa: BLE001  # the next options, or the first one's error
             refused = refused or error
             continue
-        return model, {"x": image}
+        for side in (64, own[-1]):
+            image = T.randn(1, own[0], side, side)
+            try:
+                with T.no_grad():
+                    model(image)
+            except Exception as error:  # noqa: BLE001  # the next size
+                refused = refused or error
+                continue
+            return model, {"x": image}
     raise refused or ValueError("no size is known")
 
 

@@ -38,6 +38,7 @@ from maquette.tensor import Tensor
 Group = dict[str, Any]
 Params = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
 Step = Callable[..., Any]
+_params_t = ParamsT  # its older name, which programs still import
 
 required = object()  # the default of an option that each group must be given
 
