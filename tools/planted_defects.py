@@ -28,6 +28,7 @@ sys.path.insert(0, str(TESTS))
 
 
 from maquette.opcheck import OpReport, opcheck  # noqa: E402
+from maquette.opcheck.settings import restored, settings_of  # noqa: E402
 
 planted: Any = importlib.import_module("planted.planting")
 DEFECTS: Sequence[Any] = importlib.import_module("planted").DEFECTS
@@ -63,6 +64,7 @@ def examined(defect: Any, check: Any, planter: Any) -> Outcome:
     seconds = 0.0
     for wrong in (True, False):
         p = planter()
+        settings = settings_of(p.torch)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             op, args, kwargs = defect.plant(p, wrong)
@@ -72,6 +74,8 @@ def examined(defect: Any, check: Any, planter: Any) -> Outcome:
             except Exception as error:  # noqa: BLE001  # told as what was found
                 found.append((f"{type(error).__name__}: {error}"[:90],))
             seconds += time.perf_counter() - started
+            if settings_of(p.torch) != settings:
+                restored(p.torch, settings)  # else the checks after it run on another device
         p.close()
     return Outcome(defect.name, found[0], found[1], seconds)
 

@@ -78,6 +78,12 @@ class GradientFollowsDevice(BackwardOverFakes):
     spec = "LX12, P19"
     hint = "make tensors of the backward from grad or from what was saved (grad.new_zeros(...))"
 
+    def why_not(self, sample: Sample) -> str:
+        on = sample.op.on
+        if on.name == "torch" and not on.torch.cuda.is_available():
+            return "PyTorch's engine ends the process where CUDA is not there"
+        return super().why_not(sample)
+
     def check(self, trial: Trial) -> Problem | None:
         device = "cuda:1" if trial.on.name == "maquette" else "cuda:0"
         try:
