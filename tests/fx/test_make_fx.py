@@ -244,3 +244,19 @@ def test_lazy_bits_are_resolved_in_the_graph_as_in_the_run(program, mode):
     x = mq.tensor([1 + 2j, 3 - 1j])
     found = fx.make_fx(program, tracing_mode=mode)(x)(x)
     assert found.resolve_conj().resolve_neg().tolist() == program(x).resolve_conj().tolist()
+
+
+def test_fake_mode_gives_symbols_for_what_only_data_could_tell():
+    def program(x):
+        return x * x.sum().item(), x.nonzero() + 1
+
+    traced = fx.make_fx(program, tracing_mode="fake")(mq.ones(3))
+    other = mq.tensor([2.0, 0.0, 3.0])
+    for found, expected in zip(traced(other), program(other), strict=True):
+        assert mq.equal(found, expected)
+    assert traced.graph.find_nodes(op="placeholder")[0].meta["val"].shape == (3,)
+
+
+def test_fake_mode_refuses_branches_on_data_and_names_the_line():
+    with pytest.raises(RuntimeError, match=r"data-dependent(.|\n)*test_make_fx\.py"):
+        fx.make_fx(lambda x: x if x.sum() > 0 else -x, tracing_mode="fake")(mq.ones(3))

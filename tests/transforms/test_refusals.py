@@ -5,7 +5,7 @@ import pytest
 import maquette as mq
 from maquette.torch._C import _functorch as levels
 from maquette.torch._functorch.vmap import restore_vmap
-from maquette.transforms import grad, jvp, vjp, vmap
+from maquette.transforms import functionalize, grad, jvp, vjp, vmap
 from maquette.transforms.loop import fallback
 
 
@@ -107,3 +107,16 @@ def test_T69_dimensions_are_merged_and_split():
     merged = levels.reshape_dim_into(0, 1, x)
     assert mq.equal(merged, x.movedim(0, 1).reshape(3, 8))
     assert mq.equal(levels.reshape_dim_outof(1, 2, merged), merged.view(3, 2, 4))
+
+
+def test_functionalize_names_the_function_and_the_line():
+    outside = mq.zeros(4)
+
+    def program(x):
+        return outside.add_(x)
+
+    with pytest.raises(RuntimeError, match="'self'") as caught:
+        functionalize(program)(mq.ones(4))
+    (note,) = caught.value.__notes__
+    assert "inside of functionalize(program)" in note
+    assert "return outside.add_(x)" in note

@@ -19,7 +19,7 @@ def lazy_format_graph_code(
 
     def text() -> str:
         shown = gm.print_readable(print_output=False, **kwargs)
-        return f"TRACED GRAPH\n {title} {gm.forward.__code__.co_filename} {shown}"
+        return f"TRACED GRAPH\n ===== {title} =====\n {gm.forward.__code__.co_filename} {shown}"
 
     return LazyText(text)
 
