@@ -98,6 +98,7 @@ def _recording(
         if node is not None:
             outputs = outputs_of(result)
             node.count = len(outputs)
+            node.context = tls.st.node_context  # as modes that saw the call have left it
             _histories(outputs, node, plan)
             if not early:
                 node.saved = node.save(result, *params)

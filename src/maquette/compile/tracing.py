@@ -19,7 +19,9 @@ from maquette.dispatch.modes import TorchDispatchMode, disable_current_modes
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.dispatch.tags import Tag
+from maquette.fake.detecting import detect_fake_mode
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
+from maquette.fake.mode import FakeTensorMode
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Node
 from maquette.fx.tracing.operator_tracing import make_fx
@@ -128,9 +130,9 @@ def functional_graph(function: Callable[..., Any], tensors: Sequence[Any]) -> Tr
             return function(*given)
 
     try:
-        module = make_fx(
-            context.functionalize(rewritten), tracing_mode="fake", _allow_non_fake_inputs=True
-        )(*tensors)
+        # A mode without symbols for what only data decides.
+        with detect_fake_mode(tensors) or FakeTensorMode(allow_non_fake_inputs=True):
+            module = make_fx(context.functionalize(rewritten), tracing_mode="fake")(*tensors)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         raise CompileError(_needs_data(error)) from error
     except RuntimeError as error:

@@ -8,7 +8,7 @@ through `functionalize`, which leaves neither writes nor views.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from maquette.opcheck.copies import Copier, map_tensors, tensors_in
 from maquette.opcheck.framework import Framework
@@ -110,14 +110,23 @@ def traced_runs(
 def traced(program: Program, *, dynamic: bool) -> Callable[..., Any]:
     """The functionalized graph of a program."""
     on = program.op.on
-    mode = "symbolic" if dynamic else "fake"
     flat = _inputs(on, program.tensors)
     on.torch.manual_seed(0)
-    graph = on.make_fx(lambda *ts: program(*ts), tracing_mode=mode)(*flat)
+    graph = _graph(on, lambda *ts: program(*ts), flat, dynamic=dynamic)
     if on.name == "torch" and program.op.written and not program.op.builtin:
         return graph  # its `functionalize` refuses these operators
-    inner = on.functionalize(lambda *ts: graph(*ts))
-    return on.make_fx(inner, tracing_mode=mode)(*flat)
+    return _graph(on, on.functionalize(lambda *ts: graph(*ts)), flat, dynamic=dynamic)
+
+
+def _graph(
+    on: Framework, function: Callable[..., Any], inputs: Sequence[Any], *, dynamic: bool
+) -> Callable[..., Any]:
+    """A function's graph over symbolic sizes, or over sizes that are numbers, all of them."""
+    if dynamic:
+        return cast(Callable[..., Any], on.make_fx(function, tracing_mode="symbolic")(*inputs))
+    static = on.FakeTensorMode()  # without an environment, so that no size may be a symbol
+    fakes = [static.from_tensor(t) if isinstance(t, on.torch.Tensor) else t for t in inputs]
+    return cast(Callable[..., Any], on.make_fx(function, tracing_mode="fake")(*fakes))
 
 
 def _run(on: Framework, function: Callable[..., Any], tensors: Sequence[Any]) -> list[Any]:

@@ -90,6 +90,11 @@ def _transformed(xp: ModuleType, x: Array, dims: Ints, *, forward: bool) -> Arra
     if not x.size:
         return x
     transforms = fourier(xp)
+    if len({d % x.ndim for d in dims}) < len(dims):
+        # Along one dimension more than once, which not every library does in one call.
+        for dim in dims:
+            x = _transformed(xp, x, (dim,), forward=forward)
+        return x
     if forward:
         found: Array = transforms.fftn(x, axes=dims, norm="backward")
     else:

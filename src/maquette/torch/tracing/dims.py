@@ -249,7 +249,7 @@ def declare(
     >>> rows = Dim("rows", min=2)
     >>> given = declare({"x": mq.ones(4, 3), "y": mq.ones(4)}, {"x": {0: rows}, "y": {0: rows}})
     >>> given.fakes["x"].shape, given.fakes["y"].shape
-    (torch.Size([s0, 3]), torch.Size([s0]))
+    (torch.Size([s0, 3]), torch.Size([s1]))
     """
     mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False)) if mode is None else mode
     env: Any = mode.shape_env
