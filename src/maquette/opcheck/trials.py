@@ -170,7 +170,8 @@ class Trial:
         A kernel may take these by chance: what is expected then is safety, not a right answer.
         """
         floating = any(t.floating for t in self.sample.recipe.tensors())
-        return floating and not any(t.floating for t in self.tensors())
+        given = self.tensors()  # none, where a list is empty
+        return floating and bool(given) and not any(t.floating for t in given)
 
     def results(self) -> list[Any]:
         """The tensors of the real result."""

@@ -226,7 +226,8 @@ def fake_of_an_average_of_integers(p, wrong):
     def fake(x):
         return x.new_empty(()) if wrong else kernel(x)
 
-    return p.custom("(Tensor x) -> Tensor", kernel, fake), (p.x(),), {}
+    whole = p.torch.tensor([[1, 2, 3], [4, 5, 6]])
+    return p.custom("(Tensor x) -> Tensor", kernel, fake), (whole,), {}
 
 
 @defect("P18", "fake.dtype")
