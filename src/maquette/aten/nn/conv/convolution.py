@@ -9,16 +9,24 @@ samples at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from math import prod
 from types import ModuleType
 
-from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, own_convolutions, product_at
 from maquette.aten.nn.conv.convolution_batching import (
     convolution_backward_batching,
     convolution_batching,
 )
-from maquette.aten.nn.conv.sliding_windows import cropped, expanded, fold, padded, reach, windows
+from maquette.aten.nn.conv.sliding_windows import (
+    cropped,
+    expanded,
+    fold,
+    padded,
+    reach,
+    windows,
+)
 from maquette.core.dtype import bool_, float64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import c_name
@@ -37,6 +45,8 @@ Geometry = tuple[Ints, Ints, Ints]
 
 #: Elements of window columns held at once; 4 million float32 are 16 MiB.
 _COLUMNS_AT_ONCE = 1 << 22
+#: Elements of a result to which many arrays are added in turn, so that it stays in the cache.
+_ELEMENTS_IN_CACHE = 1 << 17
 
 
 # --- shapes -----------------------------------------------------------------------------------
@@ -216,9 +226,9 @@ def _by_group(x: Array, groups: int) -> Array:
     return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
 
 
-def _samples(batch: int, elements_each: int) -> Iterator[slice]:
+def _samples(batch: int, elements_each: int, most: int = _COLUMNS_AT_ONCE) -> Iterator[slice]:
     """Slices of a batch, so that the columns of each stay within bounds."""
-    step = max(1, _COLUMNS_AT_ONCE // max(1, elements_each))
+    step = max(1, most // max(1, elements_each))
     for start in range(0, batch, step):
         yield slice(start, min(batch, start + step))
 
@@ -241,6 +251,43 @@ def _weight_matrix(weight: Array, groups: int) -> Array:
     return weight.reshape(groups, weight.shape[0] // groups, -1)
 
 
+def _by_channel_product(
+    xp: ModuleType, x: Array, weight: Array, places: Ints, geometry: Geometry
+) -> Array:
+    """`correlate` by steps of one where each group is one channel: elementwise, without columns.
+
+    Planes are taken as rows of numbers, in which every element of the window sees all places by one
+    shift; what a place sees beyond the end of its line is cut off in the end.
+    """
+    _, padding, dilation = geometry
+    channels, size = x.shape[1], weight.shape[2:]
+    factors = weight.reshape(1, channels, -1, *size)
+    lines = [p - 1 + reach(k, d) for p, k, d in zip(places, size, dilation)]
+    lines[0] += 1  # the last shifts reach into one line more
+    after = [n - p - space for n, p, space in zip(lines, padding, x.shape[2:])]
+    pitch = [prod(lines[d + 1 :]) for d in range(len(lines))]
+    length = places[0] * pitch[0]
+    out = xp.empty((x.shape[0], channels, factors.shape[2], *places), x.dtype)
+    for part in _samples(x.shape[0], channels * length, _ELEMENTS_IN_CACHE):
+        around = padded(xp, x[part], padding, after)
+        flat = around.reshape(*around.shape[:2], 1, -1)
+        total: Array | None = None
+        for at in product(*map(range, size)):
+            start = sum(i * d * n for i, d, n in zip(at, dilation, pitch))
+            element: Index = (..., *at)
+            more = flat[..., start : start + length] * factors[element][..., None]
+            total = more if total is None else _added(total, more)
+        assert total is not None
+        whole = total.reshape(*total.shape[:3], places[0], *lines[1:])
+        out = assigned_at(xp, out, part, cropped(whole, [0] * len(places), places))
+    return out.reshape(x.shape[0], weight.shape[0], *places)
+
+
+def _added(total: Array, more: Array) -> Array:
+    total += more
+    return total
+
+
 def correlate(
     xp: ModuleType, x: Array, weight: Array, places: Ints, geometry: Geometry, groups: int
 ) -> Array:
@@ -248,6 +295,9 @@ def correlate(
     own = own_convolutions(xp)
     if own is not None and x.size and weight.size:
         return own.correlate(wide(x), wide(weight), places, geometry, groups)
+    by_one = all(s == 1 for s in geometry[0])
+    if weight.shape[1] == 1 and groups > 1 and by_one and x.size and weight.size:
+        return _by_channel_product(xp, wide(x), wide(weight), places, geometry)
     matrix, grouped = _weight_matrix(wide(weight), groups), _by_group(wide(x), groups)
     out = xp.empty((x.shape[0], groups, matrix.shape[1], prod(places)), matrix.dtype)
     for part in _samples(x.shape[0], groups * matrix.shape[2] * prod(places)):

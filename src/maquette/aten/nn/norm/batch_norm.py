@@ -23,12 +23,12 @@ from maquette.aten.nn.norm.batch_norm_batching import (
     no_stats_batching,
 )
 from maquette.aten.nn.norm.moments import (
-    affine,
     affine_tangent,
     check_floating,
     input_gradient,
     moments,
     moments_tangent,
+    normalized_affine,
     parameter_dtype,
     second_gradients,
 )
@@ -168,8 +168,8 @@ def normalized_arrays(
             unbiased = variance.reshape(-1) * (count / np.float64(count - 1))
             moved_var = _moved(running_var, unbiased, momentum)
         # What is saved is what normalizes: statistics of 16 bits are rounded first.
-        parameters = (weight, bias, running_mean, running_var)
-        kind = next((p.dtype for p in parameters if p is not None), input.dtype)
+        given = (weight, bias, running_mean, running_var)
+        kind = next((p.dtype for p in given if p is not None), input.dtype)
         mean, rstd = (s.astype(kind).astype(x.dtype) for s in (mean, rstd))
         saved = mean.reshape(-1), rstd.reshape(-1)
     else:
@@ -179,9 +179,8 @@ def normalized_arrays(
         rstd = 1 / xp.sqrt(_by_channel(wide(running_var), x.ndim) + x.dtype.type(eps))
         saved = xp.empty(0, x.dtype), xp.empty(0, x.dtype)
         moved_mean, moved_var = running_mean, running_var
-    out = affine(
-        (x - mean) * rstd, _maybe_by_channel(weight, x.ndim), _maybe_by_channel(bias, x.ndim)
-    )
+    parameters = [_maybe_by_channel(p, x.ndim) for p in (weight, bias)]
+    out = normalized_affine(x, mean, rstd, *parameters)
     return out, *saved, moved_mean, moved_var
 
 

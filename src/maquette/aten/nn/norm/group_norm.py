@@ -10,16 +10,18 @@ from types import ModuleType
 from typing import Any
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only, check_sizes
+from maquette.aten.common.large_arrays import BLOCK
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
-    affine,
     affine_tangent,
     check_floating,
     input_gradient,
     moments,
     moments_tangent,
+    normalized_affine,
     parameter_dtype,
     second_gradients,
 )
@@ -99,6 +101,10 @@ def _by_channel(parameter: Array | None) -> Array | None:
     return None if parameter is None else parameter.reshape(1, -1, 1)
 
 
+def _in_groups(parameter: Array | None, group: int) -> Array | None:
+    return None if parameter is None else parameter.reshape(1, group, -1, 1)
+
+
 @native_group_norm.kernel
 def native_group_norm_kernel(
     xp: ModuleType,
@@ -113,10 +119,22 @@ def native_group_norm_kernel(
 ) -> tuple[Array, Array, Array]:
     HxW = max(HxW, 0)  # any number is right where there are no images or channels
     x = wide(input).reshape(N, group, C // group * HxW)
-    mean, _, rstd = moments(xp, x, (2,), eps)
-    normalized = ((x - mean) * rstd).reshape(N, C, HxW)
-    out = affine(normalized, _by_channel(weight), _by_channel(bias)).reshape(input.shape)
-    return out, mean.reshape(N, group), rstd.reshape(N, group)
+    parameters = [_in_groups(p, group) for p in (weight, bias)]
+    out, statistics = xp.empty(x.shape, x.dtype), []
+    for part in _cached_slices(N, C * HxW):
+        mean, _, rstd = moments(xp, x[part], (2,), eps)
+        rows = x[part].reshape(mean.shape[0], group, C // group, HxW)
+        scaled = normalized_affine(rows, mean[..., None], rstd[..., None], *parameters)
+        out = assigned_at(xp, out, part, scaled.reshape(mean.shape[0], *x.shape[1:]))
+        statistics.append((mean[:, :, 0], rstd[:, :, 0]))
+    means, rstds = zip(*statistics, strict=True)
+    return out.reshape(input.shape), xp.concatenate(means), xp.concatenate(rstds)
+
+
+def _cached_slices(samples: int, elements_each: int) -> list[slice]:
+    """Slices of a batch, at least one, that stay in the cache between the passes over them."""
+    step = max(1, BLOCK * 4 // max(1, elements_each))
+    return [slice(i, min(i + step, samples)) for i in range(0, max(samples, 1), step)]
 
 
 @native_group_norm.derivative("input", "weight", "bias")

@@ -66,8 +66,9 @@ def moments(
     count = x.dtype.type(prod(x.shape[a] for a in axes))
     with np.errstate(divide="ignore", invalid="ignore"):  # over no elements: NaN
         mean = total(xp, x, axes, True) / count
-        centered = x - mean
-        variance = total(xp, centered * centered, axes, True) / count
+        squares = x - mean
+        squares *= squares
+        variance = total(xp, squares, axes, True) / count
         return mean, variance, 1 / xp.sqrt(variance + x.dtype.type(eps))
 
 
@@ -88,6 +89,20 @@ def affine(x: Array, weight: Array | None, bias: Array | None) -> Array:
     if weight is not None:
         x = x * wide(weight)
     return x if bias is None else x + wide(bias)
+
+
+def normalized_affine(
+    x: Array, mean: Array, rstd: Array, weight: Array | None, bias: Array | None
+) -> Array:
+    """``(x - mean) * rstd * weight + bias`` as one product and one sum, as PyTorch computes it.
+
+    The statistics and parameters must broadcast together to few numbers, as for channels.
+    """
+    scale = rstd if weight is None else rstd * wide(weight)
+    shift = -mean * scale
+    out = x * scale
+    out += shift if bias is None else shift + wide(bias)
+    return out
 
 
 def second_gradients(
