@@ -20,9 +20,7 @@ UNSEEN = {"aten.detach.default"}
 OTHERWISE = {
     "isfinite": "the order of two operands, and of truth values no product",
     "kl_div": "the order of two operands",
-    "rms_norm": "numbers are added as numbers in C++",
     "cosine_similarity": "one operand at a time",
-    "set item": "a number is filled in as a number",
     "vmap": "a dimension is added by unsqueeze, not by view",
     "amax grad": "a dimension is added by unsqueeze, not by view",
     "gather grad": "new zeros are added to in place",
