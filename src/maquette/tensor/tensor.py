@@ -156,11 +156,6 @@ class Tensor(TensorHistory):
 
     # --- Python protocol -------------------------------------------------------------
 
-    def __delattr__(self, name: str) -> None:
-        if name in _UNDELETED:
-            raise RuntimeError(f"Deleting tensor attribute {name} is not allowed: a tensor has it")
-        super().__delattr__(name)
-
     def __dir__(self) -> list[str]:
         left = {"_viewed", "volatile"} | (set() if self.is_cuda else {"__cuda_array_interface__"})
         return sorted(set(super().__dir__()) - left)
@@ -416,3 +411,18 @@ def adopt(t: Tensor, value: Tensor) -> None:
     t._storage = value._storage
     t._data = value._data
     t._keys = (value._keys & NOT_INHERITED) | keep
+
+
+def _undeletable(name: str) -> Callable[[Tensor], None]:
+    def refuse(t: Tensor) -> None:
+        raise RuntimeError(f"Deleting tensor attribute {name} is not allowed: a tensor has it")
+
+    return refuse
+
+
+# By the properties, not by `__delattr__`, with which Python would store every attribute of every
+# tensor through a slower path: `a + b` on fakes would take 3.5 instead of 1.6 us.
+for _name in _UNDELETED:
+    _property = getattr(Tensor, _name, None)
+    if isinstance(_property, property):
+        setattr(Tensor, _name, _property.deleter(_undeletable(_name)))
