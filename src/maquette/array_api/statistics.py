@@ -7,6 +7,7 @@ dimensions an ``axis`` names; no axis at all leaves the elements as they are.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 
 from maquette.api import functions as mq
 from maquette.array_api.data_types import DType
@@ -101,9 +102,7 @@ def cumulative_sum(
     include_initial: bool = False,
 ) -> Tensor:
     """The sums of the elements so far; with ``include_initial`` from 0."""
-    axis = _one_axis(x, axis)
-    found = mq.cumsum(x, axis, dtype=dtype or _summed(x.dtype))
-    return _after(found, axis, 0) if include_initial else found
+    return _running(mq.cumsum, x, axis, dtype, 0 if include_initial else None)
 
 
 def cumulative_prod(
@@ -115,23 +114,27 @@ def cumulative_prod(
     include_initial: bool = False,
 ) -> Tensor:
     """The products of the elements so far; with ``include_initial`` from 1."""
-    axis = _one_axis(x, axis)
-    found = mq.cumprod(x, axis, dtype=dtype or _summed(x.dtype))
-    return _after(found, axis, 1) if include_initial else found
+    return _running(mq.cumprod, x, axis, dtype, 1 if include_initial else None)
 
 
-def _one_axis(x: Tensor, axis: int | None) -> int:
-    if axis is not None:
-        return axis
-    if x.ndim != 1:
-        raise ValueError(f"expected an axis for an array of {x.ndim} dimensions, got None")
-    return 0
-
-
-def _after(found: Tensor, axis: int, number: int) -> Tensor:
+def _running(
+    scan: Callable[..., Tensor],
+    x: Tensor,
+    axis: int | None,
+    dtype: DType | None,
+    initial: int | None,
+) -> Tensor:
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"expected an axis for an array of {x.ndim} dimensions, got None")
+        axis = 0
+    found = scan(x, axis, dtype=dtype or _summed(x.dtype))
+    if initial is None:
+        return found
     shape = list(found.shape)
     shape[axis] = 1
-    return mq.cat([mq.full(shape, number, dtype=found.dtype, device=found.device), found], axis)
+    first = mq.full(shape, initial, dtype=found.dtype, device=found.device)
+    return mq.cat([first, found], axis)
 
 
 def diff(
