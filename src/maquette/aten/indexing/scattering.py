@@ -16,10 +16,12 @@ from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along, along_like
 from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_positions, in_range, sized
+from maquette.aten.reduction.linear_recurrence import products_before
 from maquette.core.broadcast import wrap_dim
-from maquette.core.dtype import from_numpy_dtype
+from maquette.core.dtype import bool_, from_numpy_dtype
 from maquette.core.errors import check
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
@@ -386,7 +388,7 @@ def reduce_grad(
     elif reduce == "mean":
         mine, theirs = _mean_grad(grad, dim, index, include_self)
     elif reduce == "prod":
-        mine, theirs = _product_grad(grad, self, dim, index, part, include_self, result)
+        mine, theirs = _product_grad(grad, self, dim, index, part, include_self)
     else:
         mine, theirs = _extreme_grad(grad, self, dim, index, part, include_self, result)
     if not include_self:
@@ -425,26 +427,34 @@ def _product_grad(
     index: Tensor,
     src: Tensor,
     include_self: bool,
-    result: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Divide the product by the factor; with one zero among the factors, only it has a gradient.
-
-    With two zeros, the gradient of each is a multiple of the other: nothing, but its derivative is.
-    """
-    ones = self.new_ones(self.meta.shape)
-    mine = grad * ones.scatter_reduce(dim, index, src, "prod") if include_self else grad
-    zeros = (src == 0).to(grad.dtype)
-    base = self if include_self else self.scatter(dim, index, 1)
-    nonzero = src.masked_fill(src == 0, 1)
-    rest = base.scatter_reduce(dim, index, nonzero, "prod")
-    count = grad.new_zeros(grad.meta.shape).scatter_add(dim, index, zeros).gather(dim, index)
-    whole = (grad * result).gather(dim, index) / nonzero
-    alone = (grad * rest).gather(dim, index)
-    all_zeros = grad.new_zeros(grad.meta.shape).scatter_add(dim, index, zeros * src)
-    other = all_zeros.gather(dim, index) - src
-    one, two = (count == 1).to(grad.dtype), (count == 2).to(grad.dtype)
-    theirs = (src != 0).to(grad.dtype) * whole + zeros * alone * (one + two * other)
+    """For each factor the product of the others that go to its place: no division, any zeros."""
+    mine = grad
+    if include_self:
+        mine = grad * self.new_ones(self.meta.shape).scatter_reduce(dim, index, src, "prod").conj()
+    if not src.meta.numel:
+        return mine, src
+    theirs = grad.gather(dim, index) * _products_of_others(src, index, dim).conj()
+    if include_self:
+        theirs = theirs * self.gather(dim, index).conj()
     return mine, theirs
+
+
+def _products_of_others(src: Tensor, index: Tensor, dim: int) -> Tensor:
+    """For each source the product of the other ones of its place: in their order by place."""
+    if not src.meta.ndim:
+        return src.new_ones(())
+    dim = wrap_dim(dim, src.meta.ndim)
+    places, order = index.sort(stable=True, dim=dim)
+    factors = src.gather(dim, order)
+    n = src.meta.shape[dim]
+    edge = aten.zeros_like(places.narrow(dim, 0, 1), dtype=bool_)
+    as_before = aten.eq(places.narrow(dim, 1, n - 1), places.narrow(dim, 0, n - 1))
+    before = products_before(factors, aten.cat([edge, as_before], dim), dim)
+    from_end = aten.cat([edge, as_before.flip((dim,))], dim)
+    behind = products_before(factors.flip((dim,)), from_end, dim).flip((dim,))
+    found: Tensor = aten.zeros_like(src).scatter(dim, order, before * behind)
+    return found
 
 
 for _page in scatter_reduce:

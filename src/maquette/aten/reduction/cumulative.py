@@ -11,6 +11,7 @@ from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.operators import aten
+from maquette.aten.reduction.linear_recurrence import recurrence_from_end
 from maquette.aten.reduction.min_max import check_ordered
 from maquette.aten.reduction.sums import (
     cast,
@@ -99,22 +100,18 @@ cumsum.batching(along)
 
 
 def cumprod_grad(grad: Tensor, self: Tensor, dim: int, result: Tensor) -> Tensor:
-    """The derivative by each factor, exact with zeros among them, without looking at data.
-
-    Before the first zero it is ``reversed_sum(grad * result) / self``; at the first zero the
-    products that leave it out; behind it nothing.
-    """
+    """The product before each factor times the sum of what it stands in: no division, any zeros."""
     if not self.meta.ndim or self.meta.numel <= 1 or self.meta.shape[dim] == 1:
         return grad
+    dim = wrap_dim(dim, self.meta.ndim)
     x, y = (self.conj(), result.conj()) if self.is_complex() else (self, result)
-    zero = x == 0
-    zeros_so_far = zero.cumsum(dim)
-    before, first = zeros_so_far == 0, zero.logical_and(zeros_so_far == 1)
-    ahead = reversed_sum(y * grad, dim) / x.masked_fill(zero, 1)
-    without = x.masked_fill(first, 1).cumprod(dim)
-    at_first = reversed_sum(without * grad, dim)
-    nothing = grad.new_zeros((), dtype=ahead.dtype)
-    found: Tensor = aten.where(before, ahead, aten.where(first, at_first, nothing))
+    one = x.new_ones(tuple(1 if d == dim else s for d, s in enumerate(x.meta.shape)))
+    before = aten.cat([one, y.narrow(dim, 0, x.meta.shape[dim] - 1)], dim)
+    behind = recurrence_from_end(x, grad, dim)
+    # Behind a zero nothing counts, however large the products there are.
+    found: Tensor = aten.where(
+        before.eq(0).logical_and(behind.isfinite().logical_not()), 0, before * behind
+    )
     return found
 
 
