@@ -2,9 +2,11 @@
 
 import copy
 import functools
+import inspect
 import math
 import operator
 import pickle
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -233,3 +235,34 @@ def test_a_proxy_of_another_trace_is_refused_with_its_line():
     fx.symbolic_trace(lambda x: kept.append(x + 1))
     with pytest.raises(fx.proxy.TraceError, match=r"Proxy\(add\) of another.*test_tracing.py"):
         fx.symbolic_trace(lambda x: x + kept[0])
+
+
+def test_annotations_of_functions_and_modules_are_classes() -> None:
+    texts = [
+        f"{name}: {parameter}"
+        for name in dir(mq.nn.functional)
+        if isinstance(function := getattr(mq.nn.functional, name), types.FunctionType)
+        and not name.startswith("_")
+        for parameter in inspect.signature(function).parameters.values()
+        if isinstance(parameter.annotation, str)
+    ]
+    assert texts == []
+    assert inspect.signature(mq.nn.functional.softmax).parameters["input"].annotation is mq.Tensor
+    assert inspect.signature(mq.nn.Linear.forward).return_annotation is mq.Tensor
+
+
+def test_annotations_are_written_as_pytorch_writes_them() -> None:
+    def f(
+        a: int | None,
+        b: list[int | None],
+        c: tuple[int, ...],
+        d: dict[str, mq.Tensor] | None,
+        e: mq.dtype | None,
+    ) -> int | None:
+        return a
+
+    code = fx.symbolic_trace(f).code
+    assert (
+        "a : int|NoneType, b : list[int|NoneType], c : tuple[int,_], "
+        "d : dict[str,torch.Tensor]|NoneType, e : torch.dtype|NoneType" in code
+    )

@@ -269,11 +269,14 @@ class _Writer:
         """An annotation as code."""
         if value == ():
             return "()"
-        text = type_text(value)
+        if value is ...:
+            return self.add_global("_", value)
         origin = typing.get_origin(value)
         arguments = typing.get_args(value)
-        if origin is None or (isinstance(value, types.UnionType) and "|" in text):
-            return self.add_global(text, value)
+        if isinstance(value, types.UnionType):
+            return "|".join(map(self.type_text, arguments))
+        if origin is None:
+            return self.add_global(type_text(value), value)
         if isinstance(value, typing._GenericAlias):  # type: ignore[attr-defined]  # not `list[int]`
             origin = _TYPING_NAMES.get(origin, origin)
         name = self.add_global(type_text(origin), origin)

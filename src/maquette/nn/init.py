@@ -5,8 +5,6 @@ scales follow Glorot and Bengio 2010 (`xavier_*`), He et al. 2015 (`kaiming_*`) 
 (`orthogonal_`); fan_in and fan_out count the inputs and outputs of one element of the layer.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import warnings

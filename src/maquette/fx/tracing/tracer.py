@@ -35,6 +35,8 @@ from maquette.tensor.tensor import Tensor
 _orig_module_call: Callable[..., Any] = Module.__call__
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _proxyable_classes: dict[type, None] = {}
+# Methods, (class, name), whose calls traces record; PyTorch's name for the list.
+_wrapped_methods_to_patch = Patcher._methods
 
 
 # --- placeholders for concrete arguments -----------------------------------------------------

@@ -1,6 +1,8 @@
 """`torch.nn.functional`: the stateless half of `nn`, split by what each file knows.
 
 Each name is PyTorch's, with its signature and its defaults. Names only; the code is in the files.
+Annotations here and in `nn.modules` are classes, not text (no ``from __future__ import
+annotations``): programs read them, and traced graphs write them, as they do PyTorch's.
 """
 
 from maquette.nn import grad

@@ -3,8 +3,6 @@
 `size_average` and `reduce` are older than `reduction`; where given they decide, with a warning.
 """
 
-from __future__ import annotations
-
 import warnings
 
 from maquette.library.advice import advised

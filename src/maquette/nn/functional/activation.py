@@ -5,8 +5,6 @@ not: the arithmetic and its derivative (pages in `maquette.aten`). The names of 
 PyTorch's; `inplace=True` overwrites `input` and returns it.
 """
 
-from __future__ import annotations
-
 import warnings
 
 from maquette.api import functions as mq

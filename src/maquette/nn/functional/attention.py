@@ -6,8 +6,6 @@ fused operator (`scaled_dot_product_attention` in `maquette.aten`). Inside, sequ
 the same temporaries.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Sequence

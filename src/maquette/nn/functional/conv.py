@@ -3,8 +3,6 @@
 Each name is an operator; the shapes are PyTorch's: (batch, channels, *space), the batch optional.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from maquette.api import functions as mq

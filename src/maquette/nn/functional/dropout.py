@@ -4,8 +4,6 @@ The random mask and the rescaling are operators. Lives here: the check of `p`, t
 each form takes.
 """
 
-from __future__ import annotations
-
 import warnings
 
 from maquette.api import functions as mq

@@ -4,8 +4,6 @@ The products themselves are operators; what lives here is what comes before one:
 padding index, renormalizing touched rows, choosing how bags are laid out.
 """
 
-from __future__ import annotations
-
 import warnings
 
 from maquette.api import functions as mq

@@ -4,8 +4,6 @@ Losses over pairs and triplets of embeddings are in `ranking.py`. `reduction` is
 'sum'; the old flags `size_average` and `reduce` are read for the sake of old programs.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

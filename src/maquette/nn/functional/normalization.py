@@ -4,8 +4,6 @@ What lives here: refusing a training batch whose statistics would be of one valu
 that are composed of other operators (`normalize`, `local_response_norm`). The rest are operators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from maquette.api import functions as mq

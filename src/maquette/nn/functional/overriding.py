@@ -3,8 +3,6 @@
 So a handler, or a trace, sees ``cross_entropy`` and not the operators that it is made of.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

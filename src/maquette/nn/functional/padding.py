@@ -1,7 +1,5 @@
 """Padding of borders."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from maquette.api import functions as mq

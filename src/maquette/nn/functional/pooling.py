@@ -5,8 +5,6 @@ returns indices and one that does not, `None` sizes of the adaptive forms, and t
 of the fractional ones. What undoes a max-pooling is in `unpooling.py`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The max-poolings that always return indices: `max_pool2d_with_indices` and its like."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from maquette.nn.functional import pooling

@@ -3,8 +3,6 @@
 Losses against a target value or class are in `loss.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from maquette.api import functions as mq

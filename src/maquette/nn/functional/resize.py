@@ -4,8 +4,6 @@ Lives here: what `size` and `scale_factor` mean and which operator a mode and a 
 sampling is the operators'.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import TypeVar

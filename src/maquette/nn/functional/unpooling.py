@@ -4,8 +4,6 @@ Lives here: the size of what was pooled, which pooling forgets in part, and the 
 is given. Putting values back is the operators' work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from maquette.api import functions as mq

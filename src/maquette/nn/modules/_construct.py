@@ -1,7 +1,5 @@
 """What layer constructors share: parameters to be filled, sizes per dimension, printed forms."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from maquette.api import functions as mq

@@ -3,8 +3,6 @@
 Each layer keeps the arguments of the function of `nn.functional` that it calls.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import ClassVar

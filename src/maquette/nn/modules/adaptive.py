@@ -3,8 +3,6 @@
 Grave, Joulin, Cissé, Grangier, Jégou 2017. Classes must be numbered by falling frequency.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple

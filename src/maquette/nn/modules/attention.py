@@ -1,7 +1,5 @@
 """Multi-head attention as a layer: the parameters; the arithmetic is `nn.functional`'s."""
 
-from __future__ import annotations
-
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn import init

@@ -4,8 +4,6 @@
 they are loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -191,7 +189,7 @@ class SyncBatchNorm(_BatchNorm):
         return made
 
     @classmethod
-    def _like(cls, module: _BatchNorm, process_group: object) -> SyncBatchNorm:
+    def _like(cls, module: _BatchNorm, process_group: object) -> "SyncBatchNorm":
         made = cls(
             module.num_features, module.eps, module.momentum, module.affine,
             module.track_running_stats, process_group,

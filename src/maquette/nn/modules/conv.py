@@ -4,8 +4,6 @@ The classes of one dimension each only say how many dimensions there are and whi
 sizes, parameters, initial values and the printed form are the common base's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

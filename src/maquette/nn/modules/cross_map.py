@@ -5,8 +5,6 @@ the sum, stays in it, and the gradient takes its sums over a window of its own. 
 trained weights of old models depend on them.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from maquette.api import functions as mq

@@ -1,7 +1,5 @@
 """Distances between vectors."""
 
-from __future__ import annotations
-
 from maquette.nn import functional as F
 from maquette.nn.base import Module
 from maquette.tensor import Tensor

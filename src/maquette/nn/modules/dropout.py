@@ -1,7 +1,5 @@
 """Dropout layers: they act in training only."""
 
-from __future__ import annotations
-
 from maquette.nn import functional as F
 from maquette.nn.base import Module
 from maquette.nn.functional.dropout import check_probability

@@ -1,7 +1,5 @@
 """Normalization of each channel of each sample over its space."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import MutableMapping
 from typing import Any

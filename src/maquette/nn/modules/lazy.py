@@ -5,8 +5,6 @@ state dict that it loads, gives them shapes; then it is a layer of the ordinary 
 object becomes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Dense layers, and the layer that does nothing."""
 
-from __future__ import annotations
-
 import math
 
 from maquette.core.dtype import dtype as dtype_

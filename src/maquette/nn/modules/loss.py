@@ -1,7 +1,5 @@
 """Losses as layers: each keeps the options of the function of `nn.functional` that it calls."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The tables of hooks on all modules stand here under PyTorch's private names. Pro
 one by an empty dictionary take its hooks away.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from types import ModuleType

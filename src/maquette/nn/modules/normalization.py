@@ -3,8 +3,6 @@
 Normalization by the batch, with running statistics, is in `batchnorm.py` and `instancenorm.py`.
 """
 
-from __future__ import annotations
-
 from maquette.core.dtype import dtype as dtype_
 from maquette.nn import functional as F
 from maquette.nn import init

@@ -1,7 +1,5 @@
 """Pooling layers: maxima, means and norms of windows, of given or of adapted size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar
 

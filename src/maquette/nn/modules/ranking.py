@@ -1,7 +1,5 @@
 """Losses over pairs and triplets of vectors, as layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from maquette.nn import functional as F

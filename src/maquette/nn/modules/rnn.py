@@ -5,8 +5,6 @@ The layers own parameters and check and arrange their arguments; the steps are t
 ``weight_hh_l0``, ``bias_ih_l0``, ``bias_hh_l0``, with ``_reverse`` for the second direction.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of vectors looked up by index: single rows, and bags of rows reduced to one."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from maquette.api import functions as mq

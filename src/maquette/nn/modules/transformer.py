@@ -4,8 +4,6 @@ Different from PyTorch: in evaluation there is no fused kernel for an encoder la
 tensor for padded batches; results are the same.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

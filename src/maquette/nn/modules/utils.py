@@ -1,7 +1,5 @@
 """PyTorch's private helpers for sizes, which model files import by these names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, MutableMapping
 from itertools import repeat
 from typing import Any

@@ -1,7 +1,5 @@
 """Dimensions joined and split."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from maquette.nn.base import Module

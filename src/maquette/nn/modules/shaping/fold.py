@@ -1,7 +1,5 @@
 """Images taken apart into columns of blocks, and put together again."""
 
-from __future__ import annotations
-
 from maquette.nn import functional as F
 from maquette.nn.base import Module
 from maquette.nn.modules._construct import Sizes, described

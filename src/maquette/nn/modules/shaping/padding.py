@@ -1,7 +1,5 @@
 """Padding layers: by a constant, by reflection, by the border, or round in a circle."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from maquette.nn import functional as F

@@ -1,7 +1,5 @@
 """Channels exchanged for pixels, and back."""
 
-from __future__ import annotations
-
 from maquette.nn import functional as F
 from maquette.nn.base import Module
 from maquette.nn.modules._construct import described

@@ -1,7 +1,5 @@
 """Layers that undo a max-pooling, and max-pooling over windows that begin at random."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 

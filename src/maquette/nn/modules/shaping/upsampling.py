@@ -1,7 +1,5 @@
 """Images resized."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from maquette.nn import functional as F
