@@ -229,3 +229,10 @@ def test_a_trace_with_constants_runs_with_fakes():
 def test_lifting_keeps_tangents(name):
     lift = getattr(mq.ops.aten, name)
     assert mq.func.jvp(lift, (mq.ones(2),), (mq.ones(2),))[1].tolist() == [1, 1]
+
+
+def test_the_inverse_root_of_a_complex_zero_is_infinite() -> None:
+    for length in (1, 9):
+        found = mq.rsqrt(mq.zeros(length, dtype=mq.complex64))[0].item()
+        assert isinstance(found, complex)
+        assert (found.real, math.isnan(found.imag)) == (math.inf, True)

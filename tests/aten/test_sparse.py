@@ -310,3 +310,27 @@ def test_what_a_mask_leaves_out_gets_no_gradient(layout: mq.layout) -> None:
     x.sparse_mask(mask).to_dense(masked_grad=False).sum().backward()
     assert x.grad is not None
     assert x.grad.to_dense().tolist() == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("first", [*LAYOUTS, "strided"])
+@pytest.mark.parametrize("second", LAYOUTS)
+def test_a_gradient_through_a_conversion_has_the_layout_of_what_was_converted(
+    first: str, second: str
+) -> None:
+    x = dense() if first == "strided" else in_layout(first, dense())
+    x.requires_grad_()
+    made = in_layout(second, x)
+    given = in_layout(second, dense() * 3)
+    (grad,) = mq.autograd.grad(made, x, given)
+    assert grad.layout is x.layout
+    assert grad.to_dense().tolist() == (dense() * 3).tolist()
+    if first in ("sparse_bsr", "sparse_bsc"):
+        assert grad.values().shape == x.values().shape
+
+
+def test_a_compressed_gradient_of_another_layout_is_refused() -> None:
+    x = coo(requires_grad=True)
+    with pytest.raises(
+        RuntimeError, match=r"expected layout torch\.sparse_coo but got torch\.sparse_"
+    ):
+        (x * 2).backward(coo().to_sparse_csr())

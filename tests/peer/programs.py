@@ -290,6 +290,7 @@ METADATA: dict[str, Operation] = {
     "resize_same_": lambda T, x, y, p: x.resize_(x.shape),
     "set_grad_none": lambda T, x, y, p: setattr(x, "grad", None),
 }
+SHAPED_IN_PLACE = ("t_", "transpose_", "unsqueeze_", "squeeze_", "squeeze_dim_", "as_strided_")
 OPERATIONS = OUT_OF_PLACE | VIEWS | KINDS | INPLACE | METADATA
 # What is asked of a run, not of a tensor alone: `Run` has a method for each.
 ACTIONS = (
@@ -360,6 +361,7 @@ class Run:
                     )  # else PyTorch counts its own writes
                 # PyTorch's nodes know the old sizes of what changes without being recorded.
                 need(step["op"] not in METADATA or self.torch.is_grad_enabled())
+                need(step["op"] not in SHAPED_IN_PLACE or not self.has_other_views(x))
                 if step["op"] in OPERATIONS:
                     made = OPERATIONS[step["op"]](self.torch, x, y, step["p"])
                 else:
@@ -372,6 +374,14 @@ class Run:
         self.keep(name, made)
         if self.program.get("watch"):
             self.seen[name] = self.look_at_all()
+
+    def has_other_views(self, x: Tensor) -> bool:
+        """Whether ``x`` has views of another dtype or sign.
+
+        PyTorch gives them gradients of the shape that ``x`` has later: refused, or turned.
+        """
+        views = [t for t in self.tensors.values() if t._base is x]
+        return any(t.dtype is not x.dtype or t.is_neg() or t.is_conj() for t in views)
 
     def check_mutation(self, x: Tensor, y: Tensor) -> None:
         """Leave out mutations that are no reference, for PyTorch has no one rule for them."""

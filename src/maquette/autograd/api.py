@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from maquette.autograd.engine import run_backward
+from maquette.autograd.engine import check_layout, run_backward
 from maquette.autograd.grad_mode import set_grad_enabled
 from maquette.autograd.gradient_edges import EdgeToken, GradientEdge
 from maquette.autograd.hooks import RemovableHandle, TensorHook
@@ -78,6 +78,8 @@ def _start_gradient(out: Tensor | EdgeToken, grad: Grad, i: int, create_graph: b
                 f"Mismatch in shape: grad_output[{i}] has a shape of {grad.shape} and output[{i}] "
                 f"has a shape of {out.shape}."
             )
+        if grad.meta.layout is not out.meta.layout:
+            check_layout(grad, out.meta, "The backward was given an", i)
         if out.meta.dtype.is_complex is not grad.meta.dtype.is_complex:
             raise RuntimeError(
                 "For complex Tensors, both grad_output and output are required to have the same "

@@ -19,7 +19,7 @@ from maquette.autograd.anomaly import apply_checked, is_anomaly_enabled
 from maquette.autograd.hooks import run_after, run_before, run_prehooks, run_tensor_hooks
 from maquette.autograd.node import NOWHERE, AccumulateGrad, Edge, Grad, Node
 from maquette.autograd.saved_hooks import watch
-from maquette.core.layout import strided
+from maquette.core.layout import sparse_coo, strided
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
@@ -455,6 +455,8 @@ def _may_write(t: Tensor) -> bool:
 def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
     """Sum a broadcast gradient to its input's shape, cast it to its dtype; else an error."""
     given = grad.meta
+    if given.layout is not meta.layout:
+        check_layout(grad, meta, f"Function {node.name()} returned an", index)
     if given.shape != meta.shape:
         dims = _stretched(meta.shape, given.shape)
         if dims is None:
@@ -471,6 +473,15 @@ def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
             grad = grad.real
         grad = grad.to(meta.dtype)
     return grad
+
+
+def check_layout(grad: Tensor, meta: TensorMeta, who: str, index: int) -> None:
+    """Refuse a compressed gradient of what has another layout."""
+    if grad.meta.layout not in (strided, sparse_coo, meta.layout):
+        raise RuntimeError(
+            f"{who} invalid gradient at index {index} - expected layout {meta.layout} but got "
+            f"{grad.meta.layout}; convert it with to_dense() or to_sparse(layout=...)"
+        )
 
 
 @remembered

@@ -90,7 +90,7 @@ sqrt = unary("sqrt", lambda xp, self: xp.sqrt(self), takes=FLOATING, tags=CORE_P
 sqrt.describe("The square root; NaN of negative numbers.")
 sqrt.derivative(self=lambda grad, result: grad / (2 * conj(result)))
 rsqrt = unary(
-    "rsqrt", lambda xp, self: xp.reciprocal(xp.sqrt(self)), takes=FLOATING, tags=CORE_POINTWISE
+    "rsqrt", lambda xp, self: xp.divide(1, xp.sqrt(self)), takes=FLOATING, tags=CORE_POINTWISE
 )
 rsqrt.describe("One divided by the square root of each element.")
 rsqrt.autocast(cuda="float32")

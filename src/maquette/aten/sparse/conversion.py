@@ -121,6 +121,8 @@ def to_sparse_composite(
     ):
         _check_conversion(self, wanted, blocksize, dense_dim)
         return self
+    if self.meta.layout in BLOCKED:
+        return _of_blocks(self, wanted, blocksize, dense_dim, block_of(self))
     found: Tensor = _to_sparse(self, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
     return found
 
@@ -251,6 +253,30 @@ _to_sparse.explicit(_to_sparse_any)
 for_sparse("_to_sparse")(_to_sparse_any)
 _to_sparse_dim.explicit(_to_sparse_by_dim)
 for_sparse("_to_sparse.sparse_dim")(_to_sparse_by_dim)
+
+
+_of_blocks = define(
+    "maquette::to_sparse_of_blocks(Tensor self, Layout layout, int[2]? blocksize, int? dense_dim, "
+    "int[2] own) -> Tensor"
+)
+_of_blocks.describe(
+    "A tensor of blocks of size `own` in another layout. Its gradient has such blocks again: what "
+    "a tensor's metadata tells is not their size."
+)
+_of_blocks.node_name("ToSparseBackward0")
+
+
+@for_sparse("maquette::to_sparse_of_blocks")
+def _of_blocks_kernel(
+    self: Tensor, layout: Layout, blocksize: Block, dense_dim: int | None, own: Block
+) -> Tensor:
+    return _to_sparse_any(self, layout, blocksize, dense_dim)
+
+
+@_of_blocks.linear("self")
+def _of_blocks_gradient(grad: Tensor, self_meta: TensorMeta, own: Block) -> tuple[Tensor]:
+    found: Tensor = grad.to_sparse(layout=self_meta.layout, blocksize=own)
+    return (found,)
 
 
 def to_sparse_gradient(grad: Tensor, self_meta: TensorMeta) -> Tensor:
