@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import io
 import json
+import multiprocessing
 import sys
 import time
 import warnings
@@ -75,9 +76,24 @@ def examined(defect: Any, check: Any, planter: Any) -> Outcome:
                 found.append((f"{type(error).__name__}: {error}"[:90],))
             seconds += time.perf_counter() - started
             if settings_of(p.torch) != settings:
-                restored(p.torch, settings)  # else the checks after it run on another device
+                restored(p.torch, settings)  # else the twin is checked on another device
         p.close()
     return Outcome(defect.name, found[0], found[1], seconds)
+
+
+def apart(defect: Any, check: Any, planter: Any) -> Outcome:
+    """`examined` in a process of its own: what PyTorch's modes are left in ends with it."""
+    context = multiprocessing.get_context("fork")
+    mine, its = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: its.send(examined(defect, check, planter)))
+    process.start()
+    its.close()
+    try:
+        return mine.recv()
+    except EOFError:
+        return Outcome(defect.name, ("the process ended",), (), 0.0)
+    finally:
+        process.join()
 
 
 def chosen(names: Sequence[str], on: str) -> list[Any]:
@@ -105,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for title, check in checks.items():
         results[title] = []
         for d in defects:
-            outcome = examined(d, check, planter)
+            outcome = (apart if options.on == "torch" else examined)(d, check, planter)
             results[title].append(outcome)
             if options.show:
                 print(f"{d.spec:5} {d.name}: {', '.join(outcome.caught) or 'MISSED'}", flush=True)
