@@ -120,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     results: dict[str, list[Outcome]] = {}
     for title, check in checks.items():
         results[title] = []
+        if options.on == "torch" and defects:
+            examined(defects[0], check, planter)  # what the processes to come have in common
         for d in defects:
             outcome = (apart if options.on == "torch" else examined)(d, check, planter)
             results[title].append(outcome)

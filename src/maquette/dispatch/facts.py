@@ -43,6 +43,8 @@ class OperatorFacts:
     ``unbacked(new, *parameters)``: the same where only data could tell, with numbers that ``new``
     makes: `size`, `integer`, `real`, `truth`. ``memoised``: whether the same tensor gives the same.
     ``body(*arguments)``: what functionalization and traces run in the place of the operator.
+    ``functionalization(op, owner, parameters)``: what functionalization does with a call, where
+    schema and functional twin do not tell.
     ``through_others(*arguments)``: the operator by others, where only data could tell.
     ``kernel(xp, *parameters)``: arrays of the namespace ``xp`` to arrays of the results.
     ``derivatives``: formulas, slopes, and which arguments it is linear in (`autograd.formulas`).
@@ -78,6 +80,7 @@ class OperatorFacts:
     unbacked: Callable[..., object] | None = None
     memoised = False
     body: Callable[..., object] | None = None
+    functionalization: Callable[..., object] | None = None
     through_others: Callable[..., object] | None = None
     kernel: Callable[..., object] | None = None
     derivatives: Derivatives | None = None

@@ -444,6 +444,15 @@ class OperatorPage(functools.partial[Any]):
         self.facts.hides_aliases = True
         return self
 
+    def functionalization(self, handler: Callable[..., object]) -> OperatorPage:
+        """Have functionalization call ``handler(op, owner, parameters)`` in the operator's place.
+
+        For what gives a tensor other memory, which neither schema nor functional twin says.
+        """
+        self.facts.functionalization = handler
+        self.facts.changed()
+        return self
+
     def bits_for_handlers(self) -> OperatorPage:
         """Let Python handlers, as tracers, see calls with the lazy bits of their arguments.
 

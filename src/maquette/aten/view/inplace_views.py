@@ -20,6 +20,7 @@ from maquette.tensor.aliasing import alias_kernel
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.up_to_date import tell_requires_grad
+from maquette.transforms.functional.memory import detached
 from maquette.transforms.wrappers import BatchedTensor
 
 
@@ -122,3 +123,4 @@ def _forget_history(t: Tensor) -> None:
 
 for _key in (DispatchKey.Autograd, DispatchKey.ADInplaceOrView):
     detach_.op.register(_key, Kernel(_detached))
+detach_.functionalization(detached)

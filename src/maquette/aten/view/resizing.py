@@ -29,6 +29,7 @@ from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, adopt, from_storage
 from maquette.tensor.typed_storage import TypedStorage
+from maquette.transforms.functional.memory import given_memory, resized
 from maquette.transforms.wrappers import BatchedTensor, hidden
 
 Ints = tuple[int, ...]
@@ -292,5 +293,7 @@ set__storage_offset = _set_page(
 )
 for _page in (set__tensor, set_, set__tensor_offset, set__storage, set__storage_offset):
     _page.overlap_allowed()
+    _page.functionalization(given_memory)
+resize_.functionalization(resized)
 
 __all__ = ["resize_", "resize_as_", "set_"]

@@ -48,6 +48,7 @@ from maquette.library.page import OperatorPage, define
 from maquette.tensor.aliasing import alias_kernel
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.functional.memory import lifted
 from maquette.transforms.pointwise import VmapInfo
 
 Ints = tuple[int, ...]
@@ -493,6 +494,7 @@ lift_fresh = define("aten::lift_fresh(Tensor(a) self) -> Tensor(a)").without_bas
 lift_fresh.describe("The tensor as transforms and modes see it; it was just made.")
 lift_fresh.batching(same_shape)
 lift_fresh.hides_aliases()
+lift_fresh.functionalization(lifted)
 lift = define("aten::lift(Tensor self) -> Tensor")
 lift.describe("The tensor as transforms and modes see it.")
 lift.batching(same_shape)

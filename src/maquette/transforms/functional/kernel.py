@@ -2,8 +2,8 @@
 
 `functionalized` gives an operator's handler ``(owner, params)``, by its form: composite operators
 are taken apart, functional ones run on values, in-place, ``out=`` and mutable ones through their
-functional twin, views are remembered as steps. Everything is read off schemas and pages; only
-`set_`, `resize_`, `detach_` and `lift_fresh` have a handler of their own.
+functional twin, views are remembered as steps. Everything is read off schemas and pages; a page may
+give a handler of its own (`memory.py` has those of `set_`, `resize_`, `detach_`, `lift_fresh`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from typing import Any
 
 from maquette.core.meta import TensorMeta
 from maquette.core.remembered import epoch, remember
-from maquette.core.strides import contiguous_strides, overlaps
+from maquette.core.strides import overlaps
 from maquette.dispatch.forms import Form, FunctionalCall, Return, returns_of
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
-from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, from_storage
-from maquette.tensor.typed_storage import TypedStorage
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.storage import (
-    FunctionalStorage,
     ViewStep,
     seen_from,
-    storage_of,
 )
 from maquette.transforms.functional.wrapper import (
     FunctionalWrapper,
@@ -46,10 +42,10 @@ Handler = Callable[[Owner, Params], object]
 
 def functionalized(op: OpOverload) -> Handler:
     """The handler of an operator."""
-    own = _OWN.get(op.name().partition(".")[0])
+    facts = op.facts
+    own = facts.functionalization
     if own is not None:
         return lambda owner, params: own(op, owner, params)
-    facts = op.facts
     if facts.conjugate_refusal or facts.negative_refusal:
         return _refusing_bits(op, _handler(op))
     return _handler(op)
@@ -243,7 +239,7 @@ def _viewing(op: OpOverload) -> Handler:
         step = ViewStep(op, values_of(params[1:], owner), -1, origin.meta, owner.copies)
         same = origin._value.meta is origin.meta and not step.copies and by_value
         metas = None if shape is None or same else shape(params)
-        result = _first_look(origin, step, owner)
+        result = first_look(origin, step, owner)
         if not isinstance(result, (list, tuple)):
             return view_wrapper(origin, result, _meta_or(metas, result), step)
         known = metas if isinstance(metas, (list, tuple)) else [None] * len(result)
@@ -259,7 +255,7 @@ def _meta_or(meta: Any, value: Tensor) -> TensorMeta:
     return meta if isinstance(meta, TensorMeta) else value.meta
 
 
-def _first_look(origin: FunctionalWrapper, step: ViewStep, owner: Owner) -> Any:
+def first_look(origin: FunctionalWrapper, step: ViewStep, owner: Owner) -> Any:
     """What a view operator gives for a value that may be out of date: the view is, too, then."""
     *before, last = steps_with(origin, step)
     if len(before) < len(origin._steps):
@@ -278,7 +274,7 @@ def _relaying(op: OpOverload, view: OpOverload) -> Handler:
         step = ViewStep(view, given, -1, target.meta, owner.copies)
         assert op.shape_rule is not None
         meta = op.shape_rule(*_metas(params))
-        target._value = _first_look(target, step, owner)
+        target._value = first_look(target, step, owner)
         relay(target, step, meta)
         return target
 
@@ -306,7 +302,7 @@ def _mutating(op: OpOverload, twin: FunctionalCall | None) -> Handler:
     def handler(owner: Owner, params: Params) -> object:
         for t in tensors_of([params[i] for i in mutated]):
             if not is_functional(t, owner):
-                _refuse_mixed(op, t, params, owner)
+                refuse_mixed(op, t, params, owner)
                 return owner.call(op, values_of(params, owner))
             if t._steps and not t.meta.is_dense:
                 _refuse_overlap(op, t)
@@ -347,7 +343,7 @@ def _is_plain(op: OpOverload, twin: FunctionalCall) -> bool:
     return same and single and op._schema.arguments[twin.mutated[0]].type.kind == "tensor"
 
 
-def _refuse_mixed(op: OpOverload, at: Any, params: Params, owner: Owner) -> None:
+def refuse_mixed(op: OpOverload, at: Any, params: Params, owner: Owner) -> None:
     """Refuse to mutate ``at``, which is not functionalized, with what is."""
     if not any(is_functional(t, owner) for t in tensors_of(params)):
         return
@@ -428,114 +424,4 @@ def _unlisted(p: Any) -> Any:
     return list(p) if p.__class__ is tuple else p
 
 
-# --- operators with a handler of their own ------------------------------------------------------
-
-
-def _lift_fresh(op: OpOverload, owner: Owner, params: Params) -> object:
-    """A tensor made from Python data enters the program: a copy that no view reaches."""
-    (made,) = params
-    if is_functional(made, owner):
-        return made
-    return wrap(owner.call(operators.lift_fresh_copy.default, (revived(made),)), owner)  # type: ignore[arg-type]  # a tensor
-
-
-def _detach_(op: OpOverload, owner: Owner, params: Params) -> object:
-    """Only autograd changes, and that lies above."""
-    return params[0] if is_functional(params[0], owner) else owner.call(op, params)
-
-
-def _resize_(op: OpOverload, owner: Owner, params: Params) -> object:
-    """Within its memory a tensor becomes a view; a larger one gets memory of its own."""
-    target, size, memory_format = params
-    if not is_functional(target, owner):
-        return owner.call(op, values_of(params, owner))
-    count = 1
-    for s in size:
-        count *= s
-    room = target._storage._nbytes // target.meta.itemsize - target.meta.offset
-    strides = contiguous_strides(tuple(size))
-    if memory_format is None and count <= room:
-        if tuple(size) != target.meta.shape:
-            view = operators.as_strided.default
-            step = ViewStep(
-                view, (tuple(size), strides, target.meta.offset), -1, target.meta, owner.copies
-            )
-            target._value = _first_look(target, step, owner)
-            relay(target, step, view.shape_rule(target.meta, *step.params))
-        return target
-    if target._steps:
-        raise RuntimeError(
-            f"{op}: Attempted to resize a view tensor to a larger size. This is not allowed in the "
-            f"functionalization pass: {target.meta} to {list(size)}"
-        )
-    new = owner.call(operators.resize.default, (target.sync(), size, memory_format))
-    assert isinstance(new, Tensor)
-    target._value, target.meta = new, new.meta
-    target._storage = storage_of(new, new.meta)
-    target._generation = 0
-    target._metadata_changed = True
-    return target
-
-
-def _set_(op: OpOverload, owner: Owner, params: Params) -> object:
-    """The wrapper gets the memory of another, or of a storage."""
-    target, *rest = params
-    if not is_functional(target, owner):
-        _refuse_mixed(op, [target], params, owner)
-        return owner.call(op, values_of(params, owner))
-    if not rest:
-        _adopt(target, wrap(owner.call(operators.set.default, (target.sync(),)), owner))  # type: ignore[arg-type]  # a tensor
-    elif isinstance(rest[0], Tensor):
-        source = rest[0] if is_functional(rest[0], owner) else wrap(rest[0], owner)
-        if source.meta.dtype is not target.meta.dtype:
-            raise RuntimeError(
-                f"Could not set tensor of type {source.meta.dtype} to a tensor of type "
-                f"{target.meta.dtype}"
-            )
-        _adopt(target, source)
-        if len(rest) > 1:
-            _place(target, owner, *rest[1:])
-    else:
-        _adopt(target, _over(rest[0], target.meta, owner))
-        if len(rest) > 1:
-            _place(target, owner, *rest[1:])
-    return target
-
-
-def _adopt(target: FunctionalWrapper, source: FunctionalWrapper) -> None:
-    target._storage, target._steps = source._storage, source._steps
-    target._generation, target._value = source._generation, source._value
-    target.meta, target._lazy = source.meta, source._lazy
-    target._storage_changed = target._metadata_changed = True
-
-
-def _over(storage: object, like: TensorMeta, owner: Owner) -> FunctionalWrapper:
-    """A wrapper of all of a storage."""
-    raw = storage.untyped() if isinstance(storage, TypedStorage) else storage
-    if isinstance(raw, FunctionalStorage):
-        made = wrap(raw.base, owner)
-        made._storage, made._generation = raw, raw.generation
-        if raw.updates:
-            made._generation = -1
-        return made
-    assert isinstance(raw, UntypedStorage)
-    count = raw.nbytes() // like.itemsize
-    return wrap(from_storage(raw, TensorMeta.of(like.dtype, (count,), (1,), 0, raw.device)), owner)
-
-
-def _place(target: FunctionalWrapper, owner: Owner, offset: int, size: Any, stride: Any) -> None:
-    view = operators.as_strided.default
-    strides = tuple(stride) or contiguous_strides(tuple(size))
-    step = ViewStep(view, (tuple(size), strides, offset), -1, target.meta, owner.copies)
-    target._value = _first_look(target, step, owner)
-    relay(target, step, view.shape_rule(target.meta, *step.params))
-
-
-_OWN: dict[str, Callable[[OpOverload, Owner, Params], object]] = {
-    "aten::lift_fresh": _lift_fresh,
-    "aten::detach_": _detach_,
-    "aten::resize_": _resize_,
-    "aten::set_": _set_,
-}
-
-__all__ = ["functionalized", "tensors_of", "values_of"]
+__all__ = ["first_look", "functionalized", "refuse_mixed", "relay", "tensors_of", "values_of"]
