@@ -51,7 +51,7 @@ $(DOCS_READY): $(READY)
 $(PEER_READY): pyproject.toml
 	$(call make_environment,$(PEER))
 	$(PEER)/bin/python -m pip install --quiet $(TORCH_FLAGS) '$(TORCH)'
-	$(PEER)/bin/python -m pip install --quiet --editable '.[dev]'
+	$(PEER)/bin/python -m pip install --quiet --editable '.[dev,fast]'
 	@touch $@
 
 setup: $(READY) ## make .venv with maquette and the developers' tools

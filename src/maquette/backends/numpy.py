@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import importlib
+import importlib.util
 import threading
 from collections.abc import Callable
 from functools import cached_property
@@ -75,6 +76,13 @@ class NumpyBackend(Backend):
     def fourier(self) -> ModuleType:
         """SciPy's, which take several rows at once (64 of 4,096 float32: 9.1 to 0.9 ms)."""
         return importlib.import_module("scipy.fft")
+
+    @cached_property
+    def loops(self) -> ModuleType | None:  # type: ignore[override]  # found when it is asked for
+        """Loops compiled by Numba, where it is installed (the extra ``fast``)."""
+        if importlib.util.find_spec("numba") is None:
+            return None
+        return importlib.import_module("maquette.backends.loops")
 
     def copy_to(self, target: Array, values: Array) -> None:
         run_kernel(self.runner, numpy.copyto, target, values, casting="unsafe")

@@ -16,6 +16,7 @@ import numpy as np
 
 from maquette.core.device import device
 from maquette.core.meta import TensorMeta
+from maquette.core.ownership import held_only
 from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
 from maquette.dispatch.call import NUMBERS
@@ -269,8 +270,38 @@ def settle(op: OpOverload, meta: TensorMeta, result: object) -> tuple[UntypedSto
             f"{array.shape}; one of the two is wrong"
         )
     backend.check_dtype(meta.dtype)
+    if _is_own(meta, array):
+        return UntypedStorage(meta.storage_bytes, meta.device, array.base), array
     memory, data = backend.laid_out(meta, array)
     return UntypedStorage(meta.storage_bytes, meta.device, memory), data
+
+
+def _is_own(meta: TensorMeta, array: Array) -> bool:
+    """Whether an array is all of some memory that nobody else holds, laid out as the meta says.
+
+    A kernel's last step is often a reshape; without this its result would be copied (32 images of
+    16 x 32 x 32 float32: 0.9 ms of a convolution's 3.8, benchmarks/kernels.py).
+    """
+    if array.__class__ is not np.ndarray or array.base.__class__ is not np.ndarray:
+        return False
+    size = array.itemsize
+    return (
+        array.dtype is meta.dtype.numpy
+        and array.nbytes == array.base.nbytes == meta.storage_bytes
+        and array.base.base is None
+        and array.strides == tuple([s * size for s in meta.strides])
+        and array.flags.writeable
+        and held_only(array.base, 1)
+    )
+
+
+def _lent(results: object) -> object:
+    """A kernel's results as views, so that memory which a result owned is held by that alone."""
+    if results.__class__ is tuple or results.__class__ is list:
+        return [_lent(r) for r in results]
+    if results.__class__ is np.ndarray and results.base is None:
+        return results[...]
+    return results
 
 
 def fresh_from(op: OpOverload, meta: TensorMeta, result: object, keys: int | None = None) -> Tensor:
@@ -376,7 +407,7 @@ def _general(op: OpOverload, kinds: list[Return], backend: Backend) -> Callable[
     def kernel(ks: int, *params: object) -> object:
         outcome = lookup(op, params)
         resize_outputs(op, kinds, outcome, params)
-        results = run_kernel(quiet, array_kernel, xp, *arrays_of(params))
+        results = _lent(run_kernel(quiet, array_kernel, xp, *arrays_of(params)))
         return build(op, kinds, outcome, params, results, fresh_from, view_of)
 
     return kernel

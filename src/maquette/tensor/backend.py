@@ -118,6 +118,9 @@ class Backend:
     convolutions: Convolutions | None = None
     """Convolutions of the library's own; None: they are products of windows with the weight."""
 
+    loops: ModuleType | None = None
+    """Compiled loops over large arrays (`maquette.backends.loops`); None: there are none."""
+
     array_type: type
     namespace: ModuleType
     runner: Runner = PlainRunner()

@@ -23,7 +23,40 @@ SMALL = 4096  # elements below which the plain functions are as fast
 BLOCK = 1 << 14  # elements that stay in a core's cache between the passes over them
 WIDE_ROW = 64  # elements from which a row is added at once
 
+# Elements from which a compiled loop is called: the first call imports, and may compile.
+LARGE = 1 << 14
+
 _BITS = {4: np.int32, 8: np.int64}
+
+
+def loops_for(xp: ModuleType, *arrays: Array | None) -> ModuleType | None:
+    """The compiled loops (`maquette.backends.loops`) for arrays of which the first is large.
+
+    None where another library computes, Numba is not installed, or an array that is given is not of
+    single precision.
+    """
+    first = arrays[0]
+    if xp is not np or first is None or first.size < LARGE:
+        return None
+    if any(a is not None and a.dtype != np.float32 for a in arrays):
+        return None
+    return backend_for(xp).loops
+
+
+def loops_of_places(xp: ModuleType, count: int, *arrays: Array) -> ModuleType | None:
+    """The compiled loops for ``count`` positions in arrays of one type of numbers.
+
+    None where `loops_for` gives None, and where there are few positions.
+    """
+    if xp is not np or count < LARGE:
+        return None
+    kind = arrays[0].dtype
+    if kind.name not in _LOOPED or any(a.dtype != kind for a in arrays):
+        return None
+    return backend_for(xp).loops
+
+
+_LOOPED = frozenset("float32 float64 int8 int16 int32 int64 uint8 complex64 complex128".split())
 
 
 def chosen(xp: ModuleType, mask: Array, a: Any, b: Any) -> Array:
@@ -66,12 +99,38 @@ def clipped(xp: ModuleType, x: Array, low: Array | None, high: Array | None) -> 
 
 def taken_along(xp: ModuleType, array: Array, index: Array, axis: int) -> Array:
     """``xp.take_along_axis`` of positions from 0; of rows in flat memory (9 to 5 ms)."""
-    last = axis in (-1, array.ndim - 1)
-    if xp is np and last and index.size >= SMALL and array.flags.c_contiguous:
-        if array.shape[:-1] == index.shape[:-1]:
-            return np.take(array.reshape(-1), _row_places(array.shape, index))
+    if _is_by_rows(xp, array, index, axis):
+        loops = loops_of_places(xp, index.size, array)
+        if loops is not None:
+            taken: Array = loops.taken_from_rows(array, index)
+            return taken
+        return np.take(array.reshape(-1), _row_places(array.shape, index))
     found: Array = xp.take_along_axis(array, index, axis)
     return found
+
+
+def _is_by_rows(xp: ModuleType, array: Array, index: Array, axis: int) -> bool:
+    """Whether positions are in the rows of a row-major array, and worth another way."""
+    last = axis in (-1, array.ndim - 1)
+    if not (xp is np and last and index.size >= SMALL and array.flags.c_contiguous):
+        return False
+    return array.shape[:-1] == index.shape[:-1]
+
+
+def added_along(xp: ModuleType, target: Array, index: Array, values: Array, axis: int) -> bool:
+    """Add values at positions from 0 along an axis of ``target``, the last one: in flat memory.
+
+    False where that is no gain: then nothing was done.
+    """
+    if not _is_by_rows(xp, target, index, axis):
+        return False
+    loops = loops_of_places(xp, index.size, target, values)
+    if loops is not None:
+        loops.add_to_rows(target, index, values)
+    else:
+        places = _row_places(target.shape, index)
+        np.add.at(target.reshape(-1), places.reshape(-1), values.reshape(-1))
+    return True
 
 
 def _row_places(shape: tuple[int, ...], index: Array) -> Array:
@@ -136,16 +195,29 @@ def _add_rows(target: Array, index: Array, values: Any) -> None:
     given = np.broadcast_to(np.asarray(values, target.dtype), index.shape + target.shape[1:])
     given = given.reshape(rows.size, *target.shape[1:])
     width = target[0].size if target.shape[0] else 0
-    if width >= WIDE_ROW:
-        for row, value in zip(rows.tolist(), given, strict=True):
-            target[row] += value
-    elif target.flags.c_contiguous and width:
-        count = target.shape[0]
-        starts = np.where(rows < 0, rows + count, rows) * width
-        at = starts[:, None] + np.arange(width)
-        np.add.at(target.reshape(-1), at.reshape(-1), given.reshape(-1))
+    if target.flags.c_contiguous and width:
+        _add_flat_rows(target.reshape(len(target), width), rows, given.reshape(rows.size, width))
+    elif width >= WIDE_ROW:
+        _add_row_by_row(target, rows, given)
     else:
         np.add.at(target, index, values)
+
+
+def _add_flat_rows(target: Array, rows: Array, values: Array) -> None:
+    starts = np.where(rows < 0, rows + len(target), rows)
+    loops = loops_of_places(np, values.size, target) if rows.size else None
+    if loops is not None and starts.min() >= 0 and starts.max() < len(target):
+        loops.add_rows(target, starts, values)
+    elif target.shape[1] >= WIDE_ROW:
+        _add_row_by_row(target, rows, values)
+    else:
+        at = starts[:, None] * target.shape[1] + np.arange(target.shape[1])
+        np.add.at(target.reshape(-1), at.reshape(-1), values.reshape(-1))
+
+
+def _add_row_by_row(target: Array, rows: Array, values: Array) -> None:
+    for row, value in zip(rows.tolist(), values, strict=True):
+        target[row] += value
 
 
 def remainder(xp: ModuleType, a: Array, b: Array) -> Array:
@@ -175,10 +247,11 @@ def floor_quotient(xp: ModuleType, a: Array, b: Array) -> Array:
     return whole
 
 
-# erf(x) / x as a quotient of polynomials of x² on [0, _FAR²]: fitted to SciPy's values in float64
-# by reweighted least squares. The relative error is 2e-8, and 8 ulp once it is computed in float32.
-_FAR = np.float32(3.95)
-_ABOVE = (
+# erf(x) / x as a quotient of polynomials of x² on [0, ERF_FAR²]: fitted to SciPy's values in
+# float64 by reweighted least squares. The relative error is 2e-8, and 8 ulp once it is computed in
+# float32.
+ERF_FAR = np.float32(3.95)
+ERF_ABOVE = (
     np.float32(1.12837914),
     np.float32(0.191541073),
     np.float32(0.052874214),
@@ -186,7 +259,7 @@ _ABOVE = (
     np.float32(0.000284678217),
     np.float32(2.02597263e-06),
 )
-_BELOW = (
+ERF_BELOW = (
     np.float32(1),
     np.float32(0.503081534),
     np.float32(0.114555795),
@@ -201,16 +274,20 @@ def erf(xp: ModuleType, x: Array) -> Array:
     if xp is not np or x.dtype != np.float32:
         found: Array = backend_for(xp).special.erf(x)
         return found
+    loops = loops_for(xp, x)
+    if loops is not None:
+        by_loop: Array = loops.erf(x)
+        return by_loop
     out = np.empty(x.shape, np.float32)
     source, result = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
     square, sums = np.empty((2, min(BLOCK, source.size)), np.float32)
     for start in range(0, source.size, BLOCK):
         y = result[start : start + BLOCK]
         t, s = square[: y.size], sums[: y.size]
-        np.clip(source[start : start + BLOCK], -_FAR, _FAR, out=y)
+        np.clip(source[start : start + BLOCK], -ERF_FAR, ERF_FAR, out=y)
         np.multiply(y, y, out=t)
-        y *= _polynomial(_ABOVE, t, s)
-        y /= _polynomial(_BELOW, t, s)
+        y *= _polynomial(ERF_ABOVE, t, s)
+        y /= _polynomial(ERF_BELOW, t, s)
         np.clip(y, -1, 1, out=y)
     return out
 

@@ -195,7 +195,7 @@ def gather_kernel(xp: ModuleType, self: Array, dim: int, index: Array, sparse_gr
     axis = dim % source.ndim
     in_range(index, axis, source.shape[axis])
     part = source[window(where.shape, axis)]
-    taken = taken_along(xp, part, where.astype(xp.int64), axis)
+    taken = taken_along(xp, part, where.astype(xp.int64, copy=False), axis)
     return taken.reshape(index.shape)
 
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from maquette.aten.common.accumulation import is_narrow
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along, along_like
+from maquette.aten.common.large_arrays import added_along
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -76,7 +78,6 @@ def scatter_into(
     where = index.reshape(sized(index.shape))
     axis = dim % whole.ndim
     in_range(where, axis, whole.shape[axis])
-    at = positions_along(xp, where, axis)
     if isinstance(values, bool | int | float | complex):
         given = xp.full(
             where.shape, result_dtype(values, from_numpy_dtype(whole.dtype)), whole.dtype
@@ -84,6 +85,10 @@ def scatter_into(
     else:
         part = values.reshape(sized(values.shape))
         given = part[tuple([slice(0, n) for n in where.shape])]
+    if reduce in ("sum", "add") and include_self and given.dtype == whole.dtype:
+        if not is_narrow(whole) and added_along(xp, whole, where, given, axis):
+            return target
+    at = positions_along(xp, where, axis)
     if reduce is None:
         written = assigned_at(xp, whole, at, given)
     else:

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.random.fused import Double, Single, fused_double, fused_single
 from maquette.tensor.mersenne import MersenneStream
 
@@ -20,14 +21,14 @@ BLOCK = 16
 # Blocks whose steps stay in the cache.
 _AT_ONCE = 1024
 
-_LOG = (
+LOG = (
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip
-_SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-_COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
+SIN = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+COS = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 # Quarter of a turn in three parts, so that what remains of an angle is exact.
-_QUARTERS = (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
+QUARTERS = (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
 
 
 def normal_blocks(stream: MersenneStream, count: int, mean: float, std: float) -> Single:
@@ -61,6 +62,11 @@ def normal_blocks_double(stream: MersenneStream, count: int, mean: float, std: f
 def _single_blocks(drawn: Single, tail: Single, mean: float, std: float) -> Single:
     whole = len(drawn) - len(drawn) % BLOCK
     blocks = drawn[:whole].reshape(-1, BLOCK)
+    loops = loops_for(np, drawn)
+    if loops is not None:
+        loops.normal_blocks(blocks)
+        blocks[...] = _scaled(blocks, mean, std)
+        blocks = blocks[:0]
     for start in range(0, len(blocks), _AT_ONCE):
         part = blocks[start : start + _AT_ONCE]
         part[...] = _single_block(part, mean, std)
@@ -120,6 +126,10 @@ def _single_block(u: Single, mean: float, std: float) -> Single:
     for half, part in ((unit[:, :8], cosine), (unit[:, 8:], sine)):
         part *= radius
         half[...] = part.reshape(half.shape)
+    return _scaled(unit, mean, std)
+
+
+def _scaled(unit: Single, mean: float, std: float) -> Single:
     if std == 1.0:
         unit += _f(mean)
         return unit
@@ -141,7 +151,7 @@ def _log(steps: _Steps, x: Single) -> Single:
     x = x - _f(1)
     x += bits_added.view(np.float32)
     square = x * x
-    value = steps.polynomial(x, _LOG)
+    value = steps.polynomial(x, LOG)
     value *= x
     steps.fused(value, steps.factor(square), power * _f(-2.12194440e-4))
     square *= _f(0.5)
@@ -158,16 +168,16 @@ def _sine_cosine(steps: _Steps, x: Single) -> tuple[Single, Single]:
     octant += 1
     octant &= ~1
     turns = octant.astype(np.float32)
-    for quarter in _QUARTERS[:2]:  # these have few bits, so the products are exact
+    for quarter in QUARTERS[:2]:  # these have few bits, so the products are exact
         x += turns * _f(quarter)
-    steps.fused(turns, float(_f(_QUARTERS[2])), x)
+    steps.fused(turns, float(_f(QUARTERS[2])), x)
     x = turns
     square = x * x
-    even = steps.polynomial(square, _COS)
+    even = steps.polynomial(square, COS)
     even *= square
     steps.fused(even, steps.factor(square), square * _f(-0.5))
     even += _f(1)
-    odd = steps.polynomial(square, _SIN)
+    odd = steps.polynomial(square, SIN)
     odd *= square
     steps.fused(odd, steps.factor(x), x)
     # In every other quarter they change places; signs are set in the bits, too.

@@ -10,6 +10,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.batching_forms import along
+from maquette.aten.common.large_arrays import loops_of_places
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.linear_recurrence import recurrence_from_end
 from maquette.aten.reduction.min_max import check_ordered
@@ -147,6 +148,10 @@ def _running_extreme(name: str, ufunc: str) -> OperatorPage:
         if not self.ndim:
             return self.copy(), xp.zeros((), xp.int64)
         x = wide(self)
+        loops = loops_of_places(xp, x.size, x)
+        if loops is not None and x.dtype.kind in "fiu":
+            values, places = loops.running_extreme(x, dim % x.ndim, largest=ufunc == "maximum")
+            return values, places
         values = running(xp, ufunc, x, dim)
         is_new = x == values
         if x.dtype.kind == "f":

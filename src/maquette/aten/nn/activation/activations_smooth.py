@@ -13,7 +13,7 @@ from types import ModuleType
 from maquette.aten.common.backward_checks import check_floats_only
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.formula_helpers import conj
-from maquette.aten.common.large_arrays import erf
+from maquette.aten.common.large_arrays import erf, loops_for
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -77,6 +77,10 @@ def gelu_shape(self: TensorMeta, approximate: str) -> TensorMeta:
 def gelu_kernel(xp: ModuleType, self: Array, approximate: str) -> Array:
     x = computed(self)
     if approximate == "none":
+        loops = loops_for(xp, x)
+        if loops is not None:
+            found: Array = loops.gelu(x)
+            return found
         return 0.5 * x * (1 + erf(xp, x * _ROOT_HALF))
     return 0.5 * x * (1 + xp.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x)))
 
@@ -90,6 +94,10 @@ gelu.derivative(
 
 def gelu_backward_kernel(xp: ModuleType, grad: Array, x: Array, approximate: str) -> Array:
     if approximate == "none":
+        loops = loops_for(xp, x, grad) if x.shape == grad.shape else None
+        if loops is not None:
+            found: Array = loops.gelu_backward(grad, x)
+            return found
         density = xp.exp(-0.5 * x * x) * (_ROOT_2_OVER_PI / 2)
         return grad * (0.5 * (1 + erf(xp, x * _ROOT_HALF)) + x * density)
     t = xp.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x))
@@ -120,12 +128,23 @@ gelu_backward.derivative(
 
 # --- silu, mish -----------------------------------------------------------------------
 
-silu = unary("silu", lambda xp, x: x * logistic(xp, x), result=same, takes=FLOATING, flops=4)
+
+def silu_kernel(xp: ModuleType, x: Array) -> Array:
+    loops = loops_for(xp, x)
+    found: Array = x * logistic(xp, x) if loops is None else loops.silu(x)
+    return found
+
+
+silu = unary("silu", silu_kernel, result=same, takes=FLOATING, flops=4)
 silu.describe("``x * sigmoid(x)``.")
 silu.derivative(self=lambda grad, self: silu_backward(grad, self))
 
 
 def silu_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
+    loops = loops_for(xp, x, grad) if x.shape == grad.shape else None
+    if loops is not None:
+        found: Array = loops.silu_backward(grad, x)
+        return found
     s = logistic(xp, x)
     slope: Array = xp.conj(s * (1 + x * (1 - s)))
     return grad * slope

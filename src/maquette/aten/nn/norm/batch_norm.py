@@ -16,6 +16,7 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only
+from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.nn.norm.batch_norm_batching import (
     functional_batching,
     native_batch_norm_backward_batching,
@@ -180,7 +181,7 @@ def normalized_arrays(
         saved = xp.empty(0, x.dtype), xp.empty(0, x.dtype)
         moved_mean, moved_var = running_mean, running_var
     parameters = [_maybe_by_channel(p, x.ndim) for p in (weight, bias)]
-    out = normalized_affine(x, mean, rstd, *parameters)
+    out = normalized_affine(xp, x, mean, rstd, *parameters)
     return out, *saved, moved_mean, moved_var
 
 
@@ -401,11 +402,18 @@ def _backward_arrays(
         assert running_var is not None
         mean = wide(running_mean)
         rstd = 1 / xp.sqrt(wide(running_var) + x.dtype.type(eps))
+    loops = loops_for(xp, x, grad, mean, rstd, weight) if train and all(output_mask) else None
+    if loops is not None and x.flags.c_contiguous and grad.flags.c_contiguous:
+        lines = (*x.shape[:2], -1)
+        by_input, *others = loops.channel_gradients(
+            grad.reshape(lines), x.reshape(lines), mean, rstd, weight
+        )
+        return by_input.reshape(x.shape), others[0], others[1]
     scale = _by_channel(rstd, x.ndim)
     normalized = (x - _by_channel(mean, x.ndim)) * scale
     weighted = grad if weight is None else grad * _by_channel(wide(weight), x.ndim)
     axes = _axes(x)
-    by_input: MaybeArray = None
+    by_input = None
     if output_mask[0] and train:
         by_input = input_gradient(xp, weighted, normalized, scale, axes)
     elif output_mask[0]:

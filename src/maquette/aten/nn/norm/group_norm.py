@@ -13,7 +13,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_count, check_floats_only, check_sizes
-from maquette.aten.common.large_arrays import BLOCK
+from maquette.aten.common.large_arrays import BLOCK, loops_for
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
     affine_tangent,
@@ -118,17 +118,32 @@ def native_group_norm_kernel(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     HxW = max(HxW, 0)  # any number is right where there are no images or channels
-    x = wide(input).reshape(N, group, C // group * HxW)
+    each = (C // group, HxW)
+    x = wide(input).reshape(N, group, prod(each))
     parameters = [_in_groups(p, group) for p in (weight, bias)]
-    out, statistics = xp.empty(x.shape, x.dtype), []
+    if loops_for(xp, x) is not None:
+        found, mean, rstd = _normalized_groups(xp, x, each, eps, parameters)
+        return found.reshape(input.shape), mean, rstd
+    out, means, rstds = xp.empty(x.shape, x.dtype), [], []
     for part in _cached_slices(N, C * HxW):
-        mean, _, rstd = moments(xp, x[part], (2,), eps)
-        rows = x[part].reshape(mean.shape[0], group, C // group, HxW)
-        scaled = normalized_affine(rows, mean[..., None], rstd[..., None], *parameters)
-        out = assigned_at(xp, out, part, scaled.reshape(mean.shape[0], *x.shape[1:]))
-        statistics.append((mean[:, :, 0], rstd[:, :, 0]))
-    means, rstds = zip(*statistics, strict=True)
+        found, mean, rstd = _normalized_groups(xp, x[part], each, eps, parameters)
+        out = assigned_at(xp, out, part, found)
+        means.append(mean)
+        rstds.append(rstd)
     return out.reshape(input.shape), xp.concatenate(means), xp.concatenate(rstds)
+
+
+def _normalized_groups(
+    xp: ModuleType, x: Array, each: tuple[int, int], eps: float, parameters: list[Array | None]
+) -> tuple[Array, Array, Array]:
+    """Groups [N, groups, elements] normalized; means and 1 / deviations, [N, groups].
+
+    each: the channels of a group and the places of a channel.
+    """
+    mean, _, rstd = moments(xp, x, (2,), eps)
+    rows = x.reshape(*x.shape[:2], *each)
+    scaled = normalized_affine(xp, rows, mean[..., None], rstd[..., None], *parameters)
+    return scaled.reshape(x.shape), mean[:, :, 0], rstd[:, :, 0]
 
 
 def _cached_slices(samples: int, elements_each: int) -> list[slice]:

@@ -6,6 +6,7 @@ The arithmetic is in `moments.py`; group norm is in `group_norm.py`, batch and i
 
 from __future__ import annotations
 
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.batching_forms import to_front
+from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.norm.moments import (
     affine,
@@ -114,6 +116,13 @@ def native_layer_norm_kernel(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     x = wide(input)
+    loops = loops_for(xp, x, weight, bias)
+    if loops is not None:
+        rows = x.reshape(-1, prod(normalized_shape))
+        vectors = [None if p is None else p.reshape(-1) for p in (weight, bias)]
+        out, *statistics = loops.row_norm(rows, *vectors, eps)
+        stats = input.shape[: -len(normalized_shape)] + (1,) * len(normalized_shape)
+        return out.reshape(input.shape), *[s.reshape(stats) for s in statistics]
     mean, _, rstd = moments(xp, x, _trailing(x.ndim, normalized_shape), eps)
     return affine((x - mean) * rstd, weight, bias), mean, rstd
 
@@ -222,7 +231,17 @@ def native_layer_norm_backward_kernel(
     axes = _trailing(input.ndim, normalized_shape)
     outer = tuple(range(input.ndim - len(axes)))
     grad, scale = wide(grad_out), wide(rstd)
-    normalized = (wide(input) - wide(mean)) * scale
+    x, centre = wide(input), wide(mean)
+    loops = loops_for(xp, x, grad, centre, scale, weight)
+    if loops is not None and all(output_mask):
+        lines = (-1, prod(normalized_shape))
+        vector = None if weight is None else weight.reshape(-1)
+        by_input, *others = loops.row_gradients(
+            grad.reshape(lines), x.reshape(lines), centre.reshape(-1), scale.reshape(-1), vector
+        )
+        by_weight, by_bias = [p.reshape(normalized_shape) for p in others]
+        return by_input.reshape(input.shape), by_weight, by_bias
+    normalized = (x - centre) * scale
     weighted = grad if weight is None else grad * wide(weight)
     return (
         input_gradient(xp, weighted, normalized, scale, axes) if output_mask[0] else None,

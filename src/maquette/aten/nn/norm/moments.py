@@ -16,6 +16,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
+from maquette.aten.common.large_arrays import loops_for
 from maquette.core.dtype import bfloat16, dtype, float16, float32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -63,6 +64,9 @@ def moments(
     xp: ModuleType, x: Array, axes: tuple[int, ...], eps: float
 ) -> tuple[Array, Array, Array]:
     """Mean, biased variance and 1 / sqrt(variance + eps) over axes, which stay as 1."""
+    found = _moments_by_loops(xp, x, axes)
+    if found is not None:
+        return *found, 1 / np.sqrt(found[1] + x.dtype.type(eps))
     count = x.dtype.type(prod(x.shape[a] for a in axes))
     with np.errstate(divide="ignore", invalid="ignore"):  # over no elements: NaN
         mean = total(xp, x, axes, True) / count
@@ -70,6 +74,24 @@ def moments(
         squares *= squares
         variance = total(xp, squares, axes, True) / count
         return mean, variance, 1 / xp.sqrt(variance + x.dtype.type(eps))
+
+
+def _moments_by_loops(
+    xp: ModuleType, x: Array, axes: tuple[int, ...]
+) -> tuple[Array, Array] | None:
+    """Mean and variance of large arrays over their rows or for their channels; else None."""
+    loops = loops_for(xp, x)
+    if loops is None or not x.flags.c_contiguous:
+        return None
+    kept = [1 if a in axes else n for a, n in enumerate(x.shape)]
+    first = x.ndim - len(axes)
+    if axes == tuple(range(first, x.ndim)):
+        mean, variance = loops.row_moments(x.reshape(prod(kept), -1))
+    elif axes == (0, *range(2, x.ndim)):
+        mean, variance = loops.channel_moments(x.reshape(*x.shape[:2], -1))
+    else:
+        return None
+    return mean.reshape(kept), variance.reshape(kept)
 
 
 def input_gradient(
@@ -92,7 +114,7 @@ def affine(x: Array, weight: Array | None, bias: Array | None) -> Array:
 
 
 def normalized_affine(
-    x: Array, mean: Array, rstd: Array, weight: Array | None, bias: Array | None
+    xp: ModuleType, x: Array, mean: Array, rstd: Array, weight: Array | None, bias: Array | None
 ) -> Array:
     """``(x - mean) * rstd * weight + bias`` as one product and one sum, as PyTorch computes it.
 
@@ -100,9 +122,26 @@ def normalized_affine(
     """
     scale = rstd if weight is None else rstd * wide(weight)
     shift = -mean * scale
+    if bias is not None:
+        shift = shift + wide(bias)
+    loops = loops_for(xp, x, scale, shift)
+    if loops is not None and x.flags.c_contiguous and scale.shape == shift.shape:
+        lines = _lines(x.shape, scale.shape)
+        if lines is not None:
+            each = [np.broadcast_to(p, lines).flatten() for p in (scale, shift)]
+            found: Array = loops.scaled_rows(x.reshape(prod(lines), -1), *each)
+            return found.reshape(x.shape)
     out = x * scale
-    out += shift if bias is None else shift + wide(bias)
+    out += shift
     return out
+
+
+def _lines(shape: tuple[int, ...], parameters: tuple[int, ...]) -> tuple[int, ...] | None:
+    """A shape with 1 for the last dimensions along which parameters are one; None if none are."""
+    inner = len(shape)
+    while inner and parameters[inner - 1] == 1:
+        inner -= 1
+    return None if inner == len(shape) else (*shape[:inner], *[1] * (len(shape) - inner))
 
 
 def second_gradients(

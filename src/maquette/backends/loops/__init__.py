@@ -1,0 +1,55 @@
+"""Loops over large NumPy arrays, compiled by Numba: the extra ``fast``.
+
+`maquette.backends.numpy` imports this package with the first large array that a kernel could take
+here, if Numba is installed; kernels ask for it by `aten.common.large_arrays.loops_for`. Each
+function takes and gives NumPy arrays and computes what the kernel's plain path computes: in the
+same steps where that gives the same bits, else to the few ulps that its module tells. Numba
+compiles a loop with its first call (a second or two) and keeps the result beside this package, or
+in the user's cache directory where that cannot be written (NUMBA_CACHE_DIR chooses another).
+"""
+
+from maquette.backends.loops.elementwise import (
+    erf,
+    gelu,
+    gelu_backward,
+    logistic,
+    silu,
+    silu_backward,
+)
+from maquette.backends.loops.normalization import (
+    channel_gradients,
+    channel_moments,
+    row_gradients,
+    row_moments,
+    row_norm,
+    scaled_rows,
+)
+from maquette.backends.loops.normals import (
+    normal_blocks,
+)
+from maquette.backends.loops.positions import (
+    add_rows,
+    add_to_rows,
+    running_extreme,
+    taken_from_rows,
+)
+
+__all__ = [
+    "add_rows",
+    "add_to_rows",
+    "channel_gradients",
+    "channel_moments",
+    "erf",
+    "gelu",
+    "gelu_backward",
+    "logistic",
+    "normal_blocks",
+    "row_gradients",
+    "row_moments",
+    "row_norm",
+    "running_extreme",
+    "scaled_rows",
+    "silu",
+    "silu_backward",
+    "taken_from_rows",
+]

@@ -1,0 +1,41 @@
+"""How loops are compiled: `compiled` for a loop, `inlined` for a step within one.
+
+Both are Numba's, kept on disk. Nothing is reordered unless a loop asks for it (`reordered`), so
+that a loop gives the bits that NumPy's functions give one after another. Numba's types end here:
+what it makes is called as the function that it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = {"cache": True, "error_model": "numpy", "nogil": True}
+
+
+def compiled(function: F) -> F:
+    """A loop that computes just as it is written."""
+    made: F = numba.njit(**_OPTIONS)(function)
+    return made
+
+
+def reordered(function: F) -> F:
+    """A loop whose sums may be taken in any order and whose products may be fused with sums."""
+    made: F = numba.njit(fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)(function)
+    return made
+
+
+def fused(function: F) -> F:
+    """A loop in which a product and a sum may be rounded once."""
+    made: F = numba.njit(fastmath={"contract"}, **_OPTIONS)(function)
+    return made
+
+
+def inlined(function: F) -> F:
+    """A step that the loops which call it take in."""
+    made: F = numba.njit(inline="always", error_model="numpy")(function)
+    return made

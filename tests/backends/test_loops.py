@@ -1,0 +1,215 @@
+"""The compiled loops (the extra ``fast``) against the plain path, which is their oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+from maquette.tensor.backend import backend_of
+from maquette.tensor.tensor import Tensor
+
+pytest.importorskip("numba", reason="the loops are compiled by Numba: pip install 'maquette[fast]'")
+
+F = torch.nn.functional
+LARGE = 40_000
+
+
+@pytest.fixture
+def plainly() -> Iterator[Callable[[Callable[[], object]], object]]:
+    """Runs a function without compiled loops."""
+    backend = backend_of("cpu")
+    compiled = backend.loops
+    assert compiled is not None
+
+    def run(function: Callable[[], object]) -> object:
+        backend.loops = None
+        try:
+            return function()
+        finally:
+            backend.loops = compiled
+
+    yield run
+    backend.loops = compiled
+
+
+Plainly = Callable[[Callable[[], object]], object]
+
+
+def arrays(result: object) -> list[np.ndarray]:
+    """The arrays of a tensor or of several."""
+    given = result if isinstance(result, (tuple, list)) else [result]
+    return [t.detach().numpy().copy() for t in given if isinstance(t, Tensor)]
+
+
+def ulps(a: np.ndarray, b: np.ndarray) -> float:
+    """How many units in the last place of the larger two arrays differ by at most."""
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    a, b = a[~same], b[~same]
+    return float(np.max(np.abs(a - b) / np.spacing(np.maximum(np.abs(a), np.abs(b))), initial=0))
+
+
+def spread_out() -> Tensor:
+    """Numbers of every size, and those that no arithmetic reaches."""
+    torch.manual_seed(0)
+    x = torch.randn(LARGE) * torch.tensor([1e-30, 1e-3, 1.0, 3.0, 30.0]).repeat(LARGE // 5)
+    x[:6] = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1e-42])
+    return x
+
+
+def trained(function: Callable[..., Tensor], *given: Tensor) -> Callable[[], object]:
+    """The gradients of a function by all of its tensors, from one fixed gradient."""
+
+    def run() -> object:
+        leaves = [t.detach().requires_grad_() for t in given]
+        out = function(*leaves)
+        torch.manual_seed(5)
+        out.backward(torch.randn(out.shape))
+        return [out, *[t.grad for t in leaves]]
+
+    return run
+
+
+@pytest.mark.parametrize("function", [torch.erf, F.gelu], ids=["erf", "gelu"])
+def test_erf_and_gelu_give_the_plain_bits(
+    function: Callable[[Tensor], Tensor], plainly: Plainly
+) -> None:
+    x = spread_out()
+    (found,), (expected,) = arrays(function(x)), arrays(plainly(lambda: function(x)))
+    np.testing.assert_array_equal(found, expected)
+    assert (np.signbit(found) == np.signbit(expected))[~np.isnan(found)].all()
+
+
+@pytest.mark.parametrize("function", [torch.sigmoid, F.silu], ids=["sigmoid", "silu"])
+def test_the_logistic_function_is_within_ulps(
+    function: Callable[[Tensor], Tensor], plainly: Plainly
+) -> None:
+    x = spread_out()
+    (found,), (expected,) = arrays(function(x)), arrays(plainly(lambda: function(x)))
+    kept = np.abs(expected) > 1e-37  # subnormal numbers have fewer bits
+    assert ulps(found[kept | np.isnan(expected)], expected[kept | np.isnan(expected)]) <= 6
+    np.testing.assert_allclose(found[~kept], expected[~kept], atol=1e-37)
+
+
+@pytest.mark.parametrize("function", [F.gelu, F.silu], ids=["gelu", "silu"])
+def test_slopes_of_activations_agree(
+    function: Callable[[Tensor], Tensor], plainly: Plainly
+) -> None:
+    torch.manual_seed(1)
+    run = trained(function, torch.randn(200, 300))
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=3e-7)
+
+
+def test_a_gradient_that_is_one_number_everywhere(plainly: Plainly) -> None:
+    x = torch.randn(LARGE)
+
+    def run() -> object:
+        leaf = x.detach().requires_grad_()
+        F.gelu(leaf).sum().backward()
+        return leaf.grad
+
+    np.testing.assert_allclose(arrays(run())[0], arrays(plainly(run))[0], rtol=2e-6, atol=3e-7)
+
+
+@pytest.mark.parametrize("size", [16_384, 16_385, 40_000, 100_003])
+@pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (2.5, 0.75)])
+def test_normal_numbers_are_the_plain_bits(
+    size: int, mean: float, std: float, plainly: Plainly
+) -> None:
+    def run() -> object:
+        torch.manual_seed(size)
+        return torch.empty(size).normal_(mean, std), torch.rand(3)
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found.view(np.int32), expected.view(np.int32))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64, torch.uint8])
+def test_positions_give_the_plain_bits(kind: mq.dtype, plainly: Plainly) -> None:
+    torch.manual_seed(2)
+    x = (torch.randn(200, 150) * 9).abs().to(kind)
+    index = torch.randint(0, 150, (200, 170))
+    values = (torch.randn(200, 170) * 9).abs().to(kind)
+    rows = torch.randint(0, 200, (300,))
+
+    def run() -> object:
+        return (
+            x.gather(1, index),
+            x.scatter_add(1, index, values),
+            x.index_add(0, rows, x[rows]),
+            x.index_put((rows,), x[rows], accumulate=True),
+        )
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_positions_out_of_range_are_refused() -> None:
+    x, index = torch.zeros(200, 150), torch.full((200, 150), 150)
+    with pytest.raises(RuntimeError, match="index 150 is out of bounds"):
+        x.gather(1, index)
+    with pytest.raises(RuntimeError, match="index 150 is out of bounds"):
+        x.scatter_add(1, index, x)
+    with pytest.raises((IndexError, RuntimeError), match="200"):
+        x.index_add(0, torch.full((150,), 200), x[:150])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes_are_the_plain_ones(name: str, dim: int, plainly: Plainly) -> None:
+    torch.manual_seed(3)
+    x = torch.randint(0, 50, (30, 40, 50)).float()
+    x[3, 5, 7] = torch.nan
+
+    def run() -> object:
+        return tuple(getattr(x, name)(dim))
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w, b: F.layer_norm(x, (50,), w, b),
+        lambda x, w, b: F.group_norm(x.movedim(-1, 1), 5, w, b),
+        lambda x, w, b: F.batch_norm(x.movedim(-1, 1), None, None, w, b, True),
+        lambda x, w, b: F.batch_norm(x.movedim(-1, 1).contiguous(), None, None, w, b, True),
+    ],
+    ids=["layer", "group", "batch, strided", "batch"],
+)
+def test_norms_and_their_gradients_agree(function: Callable[..., Tensor], plainly: Plainly) -> None:
+    torch.manual_seed(4)
+    x, weight, bias = torch.randn(20, 30, 40, 50) * 3 + 7, torch.randn(50), torch.randn(50)
+    run = trained(function, x, weight, bias)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=3e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_moments_of_many_elements_are_accurate() -> None:
+    torch.manual_seed(6)
+    x = torch.rand(4, 3, 500_000) + 100
+    running = torch.zeros(3), torch.ones(3)
+    F.batch_norm(x, *running, training=True, momentum=1.0)
+    exact = x.numpy().astype(np.float64)
+    np.testing.assert_allclose(running[0].numpy(), exact.mean((0, 2)), rtol=1e-6)
+    np.testing.assert_allclose(running[1].numpy(), exact.var((0, 2), ddof=1), rtol=1e-4)
+
+
+def test_fakes_and_small_arrays_import_no_compiler() -> None:
+    import subprocess
+    import sys
+
+    program = """
+import sys
+import maquette as mq, maquette.torch as torch
+x = torch.randn(100).sigmoid()
+with mq.FakeTensorMode():
+    torch.nn.functional.gelu(torch.empty(1_000_000)).sum()
+assert "numba" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
