@@ -113,3 +113,27 @@ def test_derivative_of_native_dropout_backward() -> None:
 def test_dropout_in_evaluation_is_the_input_itself() -> None:
     x = mq.ones(3)
     assert mq.dropout(x, 0.5, False) is x
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x.random_(),
+        lambda x: x.random_(5),
+        lambda x: x.log_normal_(),
+        lambda x: x.bernoulli_(0.5),
+        lambda x: mq.bernoulli(x, 0.5),
+    ],
+)
+def test_draws_that_complex_numbers_do_not_have_are_refused(
+    draw: Callable[[mq.Tensor], mq.Tensor],
+) -> None:
+    with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
+        draw(mq.zeros(2, dtype=mq.complex64))
+
+
+def test_native_dropout_refuses_integers_while_training() -> None:
+    x = mq.zeros(2, dtype=mq.int64)
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type Long"):
+        mq.ops.aten.native_dropout(x, 0.5, True)
+    assert mq.ops.aten.native_dropout(x, 0.5, False)[0].dtype is mq.int64

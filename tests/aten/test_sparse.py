@@ -3,6 +3,9 @@ more programs are compared in ``tests/peer/test_sparse_programs.py``."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import maquette as mq
@@ -334,3 +337,48 @@ def test_a_compressed_gradient_of_another_layout_is_refused() -> None:
         RuntimeError, match=r"expected layout torch\.sparse_coo but got torch\.sparse_"
     ):
         (x * 2).backward(coo().to_sparse_csr())
+
+
+@pytest.mark.parametrize("name", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_factories_make_sparse_tensors_that_specify_nothing_real_and_fake(name: str) -> None:
+    layout, x = getattr(mq, name), mq.ones(2, 3)
+    makers = [
+        lambda: mq.zeros(2, 3, layout=layout),
+        lambda: mq.empty(2, 3, layout=layout),
+        lambda: mq.zeros_like(x, layout=layout),
+        lambda: x.new_zeros((2, 3), layout=layout),
+        lambda: x.new_empty((2, 3), layout=layout),
+    ]
+    for make in makers:
+        made = make()
+        assert (made.layout, made.shape, made._nnz()) == (layout, (2, 3), 0)
+        with mq.FakeTensorMode(allow_non_fake_inputs=True):
+            fake = make()
+        assert isinstance(fake, mq.FakeTensor)
+        assert (fake.layout, fake.shape) == (layout, (2, 3))
+
+
+@pytest.mark.parametrize("name", ["sparse_coo", "sparse_csr"])
+def test_zeros_empty_a_sparse_out(name: str) -> None:
+    out = in_layout(name, dense())
+    mq.zeros((2, 5), out=out)
+    assert (out.shape, out._nnz()) == ((2, 5), 0)
+    assert out.to_dense().tolist() == mq.zeros(2, 5).tolist()
+
+
+def test_the_first_sparse_tensor_of_a_process_may_be_zeros() -> None:
+    """Kernels of sparse layouts are loaded with the first name of theirs; `zeros` is none."""
+    program = "import maquette as mq; print(mq.zeros(2, 2, layout=mq.sparse_coo)._nnz())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "0\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("offsets", "layout", "words"),
+    [([1.0, 2.0], None, "dtype Long"), ([1, 2], mq.sparse_bsr, "Only output layouts")],
+)
+def test_spdiags_refuses_offsets_of_floats_and_blocked_layouts(
+    offsets: list[float], layout: mq.layout | None, words: str
+) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        torch.sparse.spdiags(mq.ones(2, 3), mq.tensor(offsets), (4, 3), layout=layout)

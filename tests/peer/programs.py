@@ -133,7 +133,8 @@ OUT_OF_PLACE: dict[str, Operation] = {
     ),
     "matmul": lambda T, x, y, p: x @ y,
     "pow": lambda T, x, y, p: x**2,
-    "prod": lambda T, x, y, p: x.prod(),
+    # Of a copy, and copied: how `.data` that is mutated enters, is how the formula is written.
+    "prod": lambda T, x, y, p: x.clone().prod() * 1,
     "relu": lambda T, x, y, p: (need(not x.is_complex()), x.relu())[1],
     "index_select": lambda T, x, y, p: x.index_select(0, rows_of(T, x, p[0])),
     "flip": lambda T, x, y, p: x.flip(0),
@@ -225,10 +226,10 @@ INPLACE: dict[str, Operation] = {
     "fill_tensor_": lambda T, x, y, p: (need(x.dtype == y.dtype), x.fill_(y.sum()))[1],
     "copy_": lambda T, x, y, p: x.copy_(y),
     "copy_constant_": lambda T, x, y, p: x.copy_(T.ones(1)),
-    "random_": lambda T, x, y, p: x.random_(3, 4),
-    "bernoulli_": lambda T, x, y, p: x.bernoulli_(1.0),
-    "uniform_": lambda T, x, y, p: x.uniform_(2, 2),
-    "normal_": lambda T, x, y, p: x.normal_(1, 0),
+    "random_": lambda T, x, y, p: (need(x.numel()), x.random_(3, 4))[1],
+    "bernoulli_": lambda T, x, y, p: (need(x.numel()), x.bernoulli_(1.0))[1],
+    "uniform_": lambda T, x, y, p: (need(x.numel()), x.uniform_(2, 2))[1],
+    "normal_": lambda T, x, y, p: (need(x.numel()), x.normal_(1, 0))[1],
     "set_item": lambda T, x, y, p: _set(x, index_of(x, dim_of(x, 0), p[0]), constant(x, p[1])),
     "set_part": lambda T, x, y, p: _set(x, slice(p[0] % 2, 2), y),
     "set_whole": lambda T, x, y, p: _set(x, ..., y),
@@ -282,7 +283,11 @@ METADATA: dict[str, Operation] = {
     "as_strided_": lambda T, x, y, p: x.as_strided_((2,), (1,)),
     "detach_": lambda T, x, y, p: x.detach_(),
     "requires_grad_": lambda T, x, y, p: x.requires_grad_(),
-    "requires_no_grad_": lambda T, x, y, p: x.requires_grad_(False),
+    # Not of a view made in no_grad whose base is mutated later: it says that it does, then refuses.
+    "requires_no_grad_": lambda T, x, y, p: (
+        need(x._base is None or not x._base.requires_grad),
+        x.requires_grad_(False),
+    )[1],
     "set_data": lambda T, x, y, p: (
         need(x.shape == y.shape and x.dtype == y.dtype and not T.is_inference_mode_enabled()),
         setattr(x, "data", y.detach() * 1),
@@ -311,6 +316,18 @@ ACTIONS = (
     "packed",
 )
 COMPUTING = ("function", "function_dirty", "function_two", "function_view", "packed")
+
+
+def is_other_kind(view: Tensor) -> bool:
+    """Whether a view is of another dtype than its base, or of another sign."""
+    return view._base is not None and (
+        view.dtype is not view._base.dtype or view.is_neg() or view.is_conj()
+    )
+
+
+def is_orphan(x: Tensor) -> bool:
+    """Whether a view requires grad and its base, a leaf, does not any more."""
+    return x._base is not None and x.requires_grad and not x._base.requires_grad
 
 
 class Run:
@@ -353,7 +370,8 @@ class Run:
                     self.check_mutation(x, y)
                 if step["op"] in KINDS:
                     # PyTorch refuses to ask for the node of these, once such a leaf is mutated.
-                    need(x._base is None or x._base.requires_grad or not x.requires_grad)
+                    need(not is_orphan(x))
+                need(not any(is_orphan(t) and is_other_kind(t) for t in (x, y)))
                 computes = step["op"] in OUT_OF_PLACE or step["op"] in COMPUTING
                 if computes and (x.is_inference() or y.is_inference()):
                     need(
@@ -380,13 +398,14 @@ class Run:
 
         PyTorch gives them gradients of the shape that ``x`` has later: refused, or turned.
         """
-        views = [t for t in self.tensors.values() if t._base is x]
-        return any(t.dtype is not x.dtype or t.is_neg() or t.is_conj() for t in views)
+        return any(t._base is x and is_other_kind(t) for t in self.tensors.values())
 
     def check_mutation(self, x: Tensor, y: Tensor) -> None:
         """Leave out mutations that are no reference, for PyTorch has no one rule for them."""
         # It mutates an inference tensor first, and refuses then.
         need(not x.is_inference() or self.torch.is_inference_mode_enabled())
+        # Integers require gradients there, if some operators fill them with floats that do.
+        need(x.is_floating_point() or x.is_complex() or not y.requires_grad)
         # It mutates elements that are one as they come, and refuses some.
         need(not may_overlap(x))
         # It copies what has a bit, so memory that is read and mutated is found for some only;

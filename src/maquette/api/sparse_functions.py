@@ -323,6 +323,12 @@ def spdiags(
         raise RuntimeError(f"Output shape must be 2d, got {list(shape)}")
     if offsets.ndim > 1:
         raise RuntimeError(f"Offsets must be scalar or vector, got {offsets.ndim} dimensions")
+    if offsets.dtype is not int64:
+        raise RuntimeError(f"Offset Tensor must have dtype Long but got {offsets.dtype}")
+    if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
+        raise RuntimeError(
+            f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout}"
+        )
     rows = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
     places = offsets.reshape((-1,))
     if rows.size(0) != places.numel():

@@ -42,6 +42,14 @@ def check_not_implemented(condition: bool, message: Message) -> None:
         raise NotImplementedError(message())
 
 
+class StridedOnly(RuntimeError):
+    """A shape rule was asked for another layout; whoever has kernels for it may answer instead."""
+
+    def __init__(self, name: str, layout: object) -> None:
+        super().__init__(f"{name}: makes strided tensors only, got layout={layout}")
+        self.layout = layout
+
+
 class MissingName(AttributeError):
     """A name that is not there; what to say of it is worked out when the error is shown.
 

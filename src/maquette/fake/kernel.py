@@ -9,9 +9,11 @@ size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
-from maquette.core.device import device
+from maquette.core.device import canonical, device
 from maquette.core.device_rules import DeviceMismatchError, common_device
+from maquette.core.errors import StridedOnly
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.dispatch import keysets as K
@@ -44,7 +46,14 @@ from maquette.fake.mode import (
 )
 from maquette.fake.profiled import with_profiles
 from maquette.fake.real.propagation import with_real_data
-from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fake_view, fresh_fake, maker
+from maquette.fake.tensor import (
+    INFERENCE_MASK,
+    FakeTensor,
+    fake_view,
+    fresh_fake,
+    maker,
+    tensors_in,
+)
 from maquette.library.arrays import build, resize_outputs
 from maquette.library.fakes import FAKE_RUNNER, running_fake
 from maquette.library.infer import (
@@ -59,7 +68,8 @@ from maquette.library.infer import (
 )
 from maquette.library.sparse_kernels import specifying_nothing
 from maquette.symbolic.expr import MAX_INT
-from maquette.tensor.keys import NOT_INHERITED
+from maquette.tensor.aliasing import family_of_layout
+from maquette.tensor.keys import NOT_INHERITED, keys_for_device
 from maquette.tensor.storage import OBSERVERS, UntypedStorage, announce
 from maquette.tensor.tensor import Tensor
 
@@ -80,6 +90,20 @@ def _kernel_for(op: OpOverload, ks: int) -> Callable[..., object]:
     if ks & K.CONSTANT:
         return bypassing(constant_kernel(op, plain, make_constant), "constant attribute")
     return plain
+
+
+def _of_layout(op: OpOverload, params: Sequence[object], layout: object) -> object:
+    """What a factory makes of a sparse layout; None where that layout has no kernel for it."""
+    names = [a.name for a in op._schema.arguments]
+    given = params[names.index("device")]
+    where = given or next((t.meta.device for t in tensors_in(params)), _CPU)
+    keys = keys_for_device(canonical(cast(device, where))) | family_of_layout(layout)
+    if op.kernel_at(K.highest(keys)) is None:
+        return None
+    return _on_parts(op, keys)(keys, *params)
+
+
+_CPU = device("cpu")
 
 
 _SPARSE = K.functionality_bits(DispatchKey.Sparse) | K.functionality_bits(DispatchKey.SparseCsr)
@@ -289,6 +313,11 @@ def _general(
             return from_outcome(op, kinds, outcome, given, mode)
         except DependsOnData:
             raise  # an answer, not yet an error
+        except StridedOnly as error:
+            made = _of_layout(op, params, error.layout)
+            if made is None:
+                raise
+            return made
         except Exception as error:
             explain(error, op, params)
             raise

@@ -19,6 +19,7 @@ from maquette.dispatch.generated import generate
 from maquette.dispatch.guards import AutoDispatchBelowADInplaceOrView
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload, fall_through, set_fallback
+from maquette.dispatch.packet import load_late
 from maquette.dispatch.tls import DispatchState, tls
 from maquette.tensor.history import VersionCounter, ViewHistory, ViewVersion
 from maquette.tensor.keys import ADINPLACE, FAMILY, keys_for_device
@@ -365,6 +366,12 @@ def _check_pair(op: OpOverload, target: Tensor, other: Tensor) -> None:
     )
 
 
+def family_of_layout(layout: object) -> int:
+    """The bits of a sparse layout; its kernels are loaded when one is asked for."""
+    load_late("aten")
+    return K.functionality_bits(K.key_parse(FAMILY[layout]))
+
+
 def backend_select(op: OpOverload, ks: int) -> Callable[..., object] | None:
     """Choose the backend by the ``device`` argument, where the operator has one."""
     arguments = op._schema.arguments
@@ -386,9 +393,10 @@ def backend_select(op: OpOverload, ks: int) -> Callable[..., object] | None:
             params = (*params[:at], where, *params[at + 1 :])
             below = (below & ~0xFFFF) | keys_for_device(where)
         if layout_at >= 0 and params[layout_at] in FAMILY:
-            if not has_tensor:
-                family = FAMILY[params[layout_at]]
-                below |= K.functionality_bits(K.key_parse(family))
+            family = family_of_layout(params[layout_at])
+            # With a tensor, where sparse kernels make the result of its metadata (`zeros_like`).
+            if not has_tensor or op.kernel_at(K.highest(below & 0xFFFF | family)) is not None:
+                below |= family
         return op.run(below, params)
 
     return kernel

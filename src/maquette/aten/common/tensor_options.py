@@ -13,7 +13,7 @@ from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import get_default_dtype
-from maquette.core.errors import check
+from maquette.core.errors import StridedOnly, check
 from maquette.core.layout import contiguous_format, memory_format, preserve_format, strided
 from maquette.core.layout import layout as Layout
 from maquette.core.meta import TensorMeta
@@ -24,10 +24,8 @@ Number = bool | int | float | complex
 
 def check_layout(name: str, layout: Layout | None) -> None:
     """Refuse layouts that this family of factories does not make."""
-    check(
-        layout is None or layout is strided,
-        lambda: f"{name}: makes strided tensors only, got layout={layout}",
-    )
+    if layout is not None and layout is not strided:
+        raise StridedOnly(name, layout)
 
 
 def new_meta(

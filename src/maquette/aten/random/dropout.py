@@ -48,6 +48,12 @@ def native_dropout_shape(
     input: TensorMeta, p: float, train: bool | None
 ) -> tuple[TensorMeta, TensorMeta]:
     _check_probability(p)
+    check(
+        train is False or input.numel == 0 or input.dtype.category >= 2,
+        lambda: (
+            f"result type Float can't be cast to the desired output type {input.dtype.scalar_name}"
+        ),
+    )
     out = input.like()
     return out, out.with_dtype(bool_) if input.numel else out
 

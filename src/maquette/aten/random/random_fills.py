@@ -97,6 +97,12 @@ def _fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
     return page
 
 
+def check_real(name: str, kind: DType) -> None:
+    check_not_implemented(
+        not kind.is_complex, lambda: f"\"{name}\" not implemented for '{kind.scalar_name}'"
+    )
+
+
 def _check_continuous(name: str, kind: DType) -> None:
     check_not_implemented(
         kind.category >= 2, lambda: f"\"{name}\" not implemented for '{kind.scalar_name}'"
@@ -158,6 +164,7 @@ normal_ = _fill(
 
 
 def _check_log_normal(kind: DType, mean: float, std: float) -> None:
+    check_real("log_normal_cpu", kind)
     _check_continuous("log_normal", kind)
     check(std > 0, lambda: f"log_normal_ expects std > 0.0, but found std={_g(std)}")
 
@@ -222,9 +229,7 @@ def check_probability(name: str, p: float) -> None:
 
 
 def _check_bernoulli(kind: DType, p: float) -> None:
-    check_not_implemented(
-        not kind.is_complex, lambda: f"\"bernoulli\" not implemented for '{kind.scalar_name}'"
-    )
+    check_real("bernoulli", kind)
     check_probability("bernoulli_", p)
 
 
@@ -280,6 +285,7 @@ def whole_range(kind: DType) -> tuple[int, int]:
     """The least and greatest integer that a dtype holds; of floats, only finite ones."""
     if kind.name == "bool":
         return 0, 1
+    check_real("random_kernel_cpu", kind)
     if kind.is_floating_point:
         greatest = int(finfo(kind).max)
         return max(-greatest, -(2**63)), min(greatest, 2**63 - 1)
@@ -290,7 +296,7 @@ def whole_range(kind: DType) -> tuple[int, int]:
 random_ = _fill(
     "random_",
     "",
-    lambda kind: None,
+    lambda kind: check_real("random_kernel_cpu", kind),
     lambda stream, made: any_integers(stream, made.size, from_numpy_dtype(made.dtype)),
 )
 random_.node_name("RandomBackward2")

@@ -27,6 +27,7 @@ from maquette.aten.random.random_fills import (
     GENERATOR,
     check_normal,
     check_probability,
+    check_real,
     normal_into,
     write_drawn,
 )
@@ -195,6 +196,7 @@ def bernoulli_out_kernel(xp: ModuleType, self: Array, generator: object, out: Ar
 
 @bernoulli_p.shape
 def bernoulli_p_shape(self: TensorMeta, p: float, generator: object) -> TensorMeta:
+    check_real("bernoulli_scalar_cpu_", self.dtype)
     check_probability("bernoulli", p)
     return self.fresh(self.shape)
 

@@ -45,6 +45,7 @@ from maquette.tensor.sparse import (
     sparse_tensor,
 )
 from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import relayout
 
 Number = bool | int | float | complex
 
@@ -208,6 +209,16 @@ def zeros_like_kernel(
 @for_coo("zeros.out")
 def zeros_out_kernel(size: Shape, out: Tensor) -> Tensor:
     found: Tensor = out.sparse_resize_and_clear_(size, len(size), 0)
+    return found
+
+
+@for_compressed("zeros.out")
+def zeros_out_compressed_kernel(size: Shape, out: Tensor) -> Tensor:
+    found: Tensor = out.zero_()
+    if tuple(size) != out.meta.shape:
+        made = empty_of(size, out.meta.dtype, out.meta.layout, out.meta.device)
+        set_parts(out, parts_of(made))
+        relayout(out, made.meta)
     return found
 
 
