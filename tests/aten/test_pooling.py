@@ -154,3 +154,27 @@ def test_pads_are_refused_before_the_input(name: str) -> None:
         pool(mq.ones(0, 1, 4), [2, 2], [1, 1], [-1, -1])
     with pytest.raises(RuntimeError, match="at most half of effective kernel size, but got pad=4"):
         pool(mq.ones(0, 1, 4), [2, 2], [1, 1], [4, 4])
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_adaptive_pooling_refuses_what_has_no_channels_or_no_windows_backward(dims: int) -> None:
+    sides = (7, 6, 5)[:dims]
+    pool = getattr(mq.nn.functional, f"adaptive_max_pool{dims}d")
+    with pytest.raises(RuntimeError, match="with dimension 1 being empty"):
+        pool(mq.ones(1, 0, *sides), 3)
+    for kind in ("max", "avg"):
+        pool = getattr(mq.nn.functional, f"adaptive_{kind}_pool{dims}d")
+        x = mq.ones(2, 3, *sides, requires_grad=True)
+        with pytest.raises(RuntimeError, match="Expected grad_output to have non-zero size"):
+            pool(x, 0).sum().backward()
+
+
+def test_fractional_pooling_takes_a_plane_without_channels() -> None:
+    pooled = mq.nn.functional.fractional_max_pool2d(mq.ones(0, 7, 6), 2, output_size=2)
+    assert pooled.shape == (0, 2, 2)
+
+
+def test_unpooling_refuses_too_few_numbers_of_a_window() -> None:
+    x = mq.ones(1, 3, 1, 1, 1)
+    with pytest.raises(RuntimeError, match="a number or 3 of them each"):
+        mq.nn.functional.max_unpool3d(x, mq.zeros(1, 3, 1, 1, 1, dtype=mq.int64), [1, 1])

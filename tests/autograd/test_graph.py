@@ -321,3 +321,11 @@ def test_T66_nodes_show_the_sizes_that_their_formulas_need() -> None:
     x = mq.ones(2, 3, requires_grad=True)
     assert x.sum(0).grad_fn._saved_self_sym_sizes == (2, 3)
     assert x.view(6).grad_fn._saved_self_sym_sizes == (2, 3)
+
+
+def test_a_gradient_of_a_scalar_that_was_broadcast_is_no_view() -> None:
+    x = mq.tensor(2.0, requires_grad=True)
+    (grad,) = mq.autograd.grad((x.expand(2) ** 2).sum(), x, create_graph=True)
+    assert grad._base is None
+    assert grad.grad_fn is not None
+    assert grad.grad_fn.name() == "SumBackward0"

@@ -189,3 +189,8 @@ def test_a_view_has_fewer_elements_than_a_64_bit_number_counts() -> None:
     assert one.view((2**62, 1), (0, 1)).numel == 2**62
     with pytest.raises(RuntimeError, match=r"numel: integer multiplication overflow.*4\]"):
         one.view((2**62, 4), (0, 0))
+
+
+def test_a_size_beyond_64_bits_is_refused_by_views_of_one_element_too() -> None:
+    with pytest.raises(RuntimeError, match="numel: integer multiplication overflow"):
+        TensorMeta.of(float32, (2**63,), (0,))

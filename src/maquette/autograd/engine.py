@@ -464,9 +464,11 @@ def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
                 f"Function {node.name()} returned an invalid gradient at index {index} - got "
                 f"{list(given.shape)} but expected shape compatible with {list(meta.shape)}"
             )
-        if dims:
+        if not meta.shape:
+            grad = grad.sum()
+        elif dims:
             grad = grad.sum(dims, True)
-        if given.ndim > meta.ndim:
+        if given.ndim > meta.ndim > 0:
             grad = grad.view(meta.shape)
     if grad.meta.dtype is not meta.dtype:
         if grad.meta.dtype.is_complex and not meta.dtype.is_complex:

@@ -263,7 +263,8 @@ def _intern(
         if not _is_plain(shape, strides, offset):
             cls = _SymbolicMeta
     meta = _make(cls, dtype, shape, strides, offset, device, layout)
-    if cls is TensorMeta and 0 in strides:  # a larger storage would be refused in its own words
+    if 0 in strides and all(n.__class__ is int for n in shape):
+        # Without a stride of 0 the storage is as large, and is refused in its own words.
         check(
             meta.numel < _TOO_MANY,
             lambda: f"numel: integer multiplication overflow, sizes={list(shape)}",

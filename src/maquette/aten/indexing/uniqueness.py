@@ -282,7 +282,10 @@ def _check_bincount(self: TensorMeta, weights: TensorMeta | None, minlength: int
         self.ndim != 1 or self.dtype.category <= 1,
         lambda: f"\"bincount_cpu\" not implemented for '{self.dtype.scalar_name}'",
     )
-    check(minlength >= 0, lambda: f"minlength should be >= 0, got {minlength}")
+    check(
+        0 <= minlength < 2**63,
+        lambda: f"minlength should be >= 0 and fit in 64 bits, got {minlength}",
+    )
     check(
         self.ndim == 1 and self.dtype.category == 1,
         lambda: f"bincount only supports 1-d non-negative integral inputs; got {self}",

@@ -70,6 +70,11 @@ def _unpooled(
     kernel = list(each(kernel_size, dims))
     steps = kernel if stride is None else list(each(stride, dims))
     margins = list(each(padding, dims))
+    if any(len(given) != dims for given in (kernel, steps, margins)):
+        raise RuntimeError(
+            f"max_unpool{dims}d: kernel_size, stride and padding are a number or {dims} of them "
+            f"each; got {kernel}, {steps} and {margins}"
+        )
     places = list(input.shape)[-dims:]
     least = [(places[d] - 1) * steps[d] + kernel[d] - 2 * margins[d] for d in range(len(places))]
     if output_size is None:

@@ -50,14 +50,22 @@ def _check_adaptive(name: str, self: TensorMeta, output_size: Ints, dims: int) -
         self.ndim in (dims + 1, dims + 2),
         lambda: f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(self.shape)}",
     )
+    # A mean of two dimensions alone is taken of no channels, too.
+    first = self.ndim - dims if name == "adaptive_avg_pool2d" else 1
+    check_filled(name, "input", self, first)
+    return (*self.shape[:-dims], *output_size)
+
+
+def check_filled(name: str, what: str, given: TensorMeta, first: int) -> None:
+    """Refuse an empty dimension, from the one of number ``first`` on."""
+    empty = [d for d in range(first, given.ndim) if is_true(given.shape[d] == 0)]
     check(
-        not any(is_true(n == 0) for n in self.shape[-dims:]),
+        not empty,
         lambda: (
-            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
-            f"input has sizes {list(self.shape)}"
+            f"{name}(): Expected {what} to have non-zero size for non-batch dimensions, but "
+            f"{what} has sizes {list(given.shape)} with dimension {empty[0]} being empty"
         ),
     )
-    return (*self.shape[:-dims], *output_size)
 
 
 def _check_gradient(name: str, grad_output: TensorMeta, self: TensorMeta, dims: int) -> None:
@@ -68,6 +76,7 @@ def _check_gradient(name: str, grad_output: TensorMeta, self: TensorMeta, dims: 
             f"{self}; got {grad_output}"
         ),
     )
+    check_filled(f"{name}_backward", "grad_output", grad_output, 1)
 
 
 # --- means ------------------------------------------------------------------------------------
@@ -311,5 +320,6 @@ adaptive_max_pool1d.describe(
 @adaptive_max_pool1d.composite
 def adaptive_max_pool1d_composite(self: Tensor, output_size: Ints) -> tuple[Tensor, Tensor]:
     _check_one("adaptive_max_pool1d", self, output_size)
+    check_filled("adaptive_max_pool1d", "input", self.meta, 1)
     values, indices = adaptive_max_pool2d(self.unsqueeze(-2), [1, output_size[0]])
     return values.squeeze(-2), indices.squeeze(-2)

@@ -14,12 +14,13 @@ from types import ModuleType
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.batching_forms import folded
+from maquette.aten.nn.pool.adaptive_pooling import check_filled
 from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import check_kind, lowest, scattered
 from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.symbols import expect_alike, expect_true, is_true
+from maquette.core.symbols import expect_alike, expect_true
 from maquette.library.page import OperatorPage, define, describe
 
 Ints = Sequence[int]
@@ -28,21 +29,18 @@ Ints = Sequence[int]
 def _check_fractional(
     name: str, self: TensorMeta, kernel: Ints, output_size: Ints, dims: int
 ) -> None:
+    for what, given in (("kernel_size", kernel), ("output_size", output_size)):
+        check(
+            len(given) == dims,
+            lambda what=what, given=given: (
+                f"{name}: {what} must either be a single int or {dims} of them; got {list(given)}"
+            ),
+        )
     check(
-        len(kernel) == dims and len(output_size) == dims,
-        lambda: (
-            f"{name}: kernel_size and output_size must each be {dims} ints; got {list(kernel)} and "
-            f"{list(output_size)}"
-        ),
+        self.ndim in (dims + 1, dims + 2),
+        lambda: f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, got {list(self.shape)}",
     )
-    check(
-        self.ndim in (dims + 1, dims + 2)
-        and not any(is_true(n == 0) for n in self.shape[-dims - 1 :]),
-        lambda: (
-            f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor with non-zero size for "
-            f"non-batch dimensions, but got {list(self.shape)}"
-        ),
-    )
+    check_filled(name, "input", self, 1)
     check_kind(name, self, self.dtype.is_floating_point)
     sizes = list(zip(self.shape[-dims:], kernel, output_size))
     spare = 1 if dims == 3 else 0  # PyTorch asks a volume for one place more
