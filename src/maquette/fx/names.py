@@ -41,9 +41,15 @@ class Namespace:
             known = self._named.get(id(obj))
             if known is not None:
                 return known
-        elif candidate in self._used and candidate in self._last and not candidate[-1].isdigit():
+        elif candidate in self._last and candidate in self._used and not candidate[-1].isdigit():
             # Given before, as most names of a trace are: what follows would come to the same.
-            return self._numbered(candidate)
+            number = self._last[candidate] + 1
+            name = f"{candidate}_{number}"
+            if name in self._used:
+                return self._numbered(candidate)
+            self._last[candidate] = number
+            self._used.add(name)
+            return name
         name = self._free(self._clean(candidate), obj)
         self._used.add(name)
         if obj is not None:

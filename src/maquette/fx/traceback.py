@@ -84,6 +84,11 @@ def get_current_meta() -> dict[str, Any]:
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
+def inherits() -> bool:
+    """Whether there may be something that new nodes take over."""
+    return bool(_state.meta)
+
+
 def inherited_meta() -> Mapping[str, Any]:
     """What a new node takes over now."""
     meta = _state.meta

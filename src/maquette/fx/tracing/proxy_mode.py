@@ -33,7 +33,7 @@ from maquette.fx import traceback as fx_traceback
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.node import Argument, Node
 from maquette.fx.tracing.proxy import user_frame, user_stack
-from maquette.fx.tracing.tracked import describe, track
+from maquette.fx.tracing.tracked import track, track_plain
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.pre_dispatch = pre_dispatch
         self.enable_tracing = True
         self.record_stack_traces = tracer.record_stack_traces
+        self._notes_origin = tracer.record_stack_traces or tracer.record_module_stack
         self.decompositions = {} if decompositions is None else decompositions
         self.symbolic = tracing_mode == "symbolic"
         self._plans: dict[Any, _Plan] = {}
@@ -108,18 +109,46 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 answer = plan.instead(*args, **kwargs)
             if answer is not NotImplemented:
                 return answer
-        call = _Arguments(self)
-        node_args = call.all_of(args)
-        node_kwargs = call.named(kwargs) if kwargs else _NO_KEYWORDS
+        tracer = self.tracer
+        table = tracer.tensor_table
+        by_id = table.by_id
+        inputs: dict[Node, None] = {}
+        made: list[Argument] = []
+        constant = True
+        # Numbers and tensors of the trace here, which most arguments are; all else by a call.
+        for a in args:
+            if a.__class__ in _PLAIN:
+                made.append(a)
+                continue
+            found = by_id.get(id(a))
+            if found is None or found.tensor() is not a:
+                rest = _Arguments(self, inputs, constant=constant)
+                made.append(rest.one(a))
+                constant = rest.constant
+                continue
+            inputs[found.node] = None
+            if found.constant is None:
+                constant = False
+            made.append(found.node)
+        node_kwargs = _NO_KEYWORDS
+        if kwargs:
+            rest = _Arguments(self, inputs, constant=constant)
+            node_kwargs = rest.named(kwargs)
+            constant = rest.constant
         known = None
-        if plan.asks_data:
-            if call.constant and call.inputs:
+        if plan.asks_data and inputs:
+            if constant:
                 return self._on_constants(func, args, kwargs)
-            if call.inputs and self._refuses(func):
+            if self._refuses(func):
                 self._refuse_number(func, args)
-        elif call.constant and call.inputs and not plan.random:
+        elif constant and inputs and not plan.random:
             known = self._known_answer(func, args, kwargs)
-        node = self._node(plan, node_args, node_kwargs, call.inputs)
+        graph = tracer.graph
+        name = graph._graph_namespace.create_name(plan.name, None)
+        node = Node.of_call(graph, name, plan.target, tuple(made), node_kwargs, inputs)
+        graph._add(node)
+        if self._notes_origin or fx_traceback.inherits():
+            self._note_origin(node)
         if plan.lifts and tls.st.fake_mode is None:
             func = plan.target  # a copy: what the program writes to it is not the constant
         result = func._call(*args) if plan.is_plain and not kwargs else func(*args, **kwargs)
@@ -128,8 +157,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if plan.lifts and result.numel() <= CONSTANT_NUMEL_LIMIT:
             known = _real_copy(args[0])
         if result.__class__ in _TENSORS and not self.symbolic:
-            self.tracer.tensor_table.put(result, node, known)
-            describe(node, result)
+            track_plain(table, result, node, known)
         else:
             track(self.tracer, result, node, known)
         return result
@@ -159,17 +187,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             True,
         )
 
-    def _node(
-        self,
-        plan: _Plan,
-        args: tuple[Argument, ...],
-        kwargs: dict[str, Argument],
-        inputs: dict[Node, None],
-    ) -> Node:
-        graph = self.tracer.graph
-        name = graph._graph_namespace.create_name(plan.name, None)
-        node = Node.of_call(graph, name, plan.target, args, kwargs, inputs)
-        graph._add(node)
+    def _note_origin(self, node: Node) -> None:
+        """Where in the program a node comes from, as far as that is asked for."""
         if self.record_stack_traces:
             node.stack_trace = user_stack()
         inherited = fx_traceback.inherited_meta()
@@ -177,7 +196,6 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             node.meta.update(inherited)
         elif self.tracer.record_module_stack and self.tracer.module_stack:
             node.meta["nn_module_stack"] = dict(self.tracer.module_stack)
-        return node
 
     def symbol(self, number: Any) -> Argument:
         """What a symbolic number is in the graph; RuntimeError where nothing there gives it."""
@@ -272,35 +290,27 @@ def _is_returned(func: OpOverload, argument: SchemaArgument) -> bool:
 
 
 class _Arguments:
-    """The arguments of one call as a node has them.
+    """Arguments of a call as a node has them.
 
-    ``inputs`` are the nodes among them; ``constant`` is whether each of these has a known value.
+    ``inputs`` gathers the nodes among them; ``constant``: whether each of these has a known value.
     """
 
     __slots__ = ("constant", "inputs", "mode")
 
-    def __init__(self, mode: ProxyTorchDispatchMode) -> None:
+    def __init__(
+        self,
+        mode: ProxyTorchDispatchMode,
+        inputs: dict[Node, None] | None = None,
+        *,
+        constant: bool = True,
+    ) -> None:
         self.mode = mode
-        self.inputs: dict[Node, None] = {}
-        self.constant = True
+        self.inputs: dict[Node, None] = {} if inputs is None else inputs
+        self.constant = constant
 
     def all_of(self, args: tuple[Any, ...]) -> tuple[Argument, ...]:
         """Positional arguments."""
-        made: list[Argument] = []
-        by_id = self.mode.tracer.tensor_table.by_id
-        for a in args:
-            if a.__class__ in _PLAIN:
-                made.append(a)
-                continue
-            known = by_id.get(id(a))
-            if known is None or known.tensor() is not a:
-                made.append(self.one(a))
-                continue
-            self.inputs[known.node] = None
-            if known.constant is None:
-                self.constant = False
-            made.append(known.node)
-        return tuple(made)
+        return tuple([self.one(a) for a in args])
 
     def named(self, kwargs: dict[str, Any]) -> dict[str, Argument]:
         """Keyword arguments."""
