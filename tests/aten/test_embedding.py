@@ -110,3 +110,48 @@ def test_bags_name_a_row_that_is_not_there(mode: str) -> None:
     bag = mq.nn.functional.embedding_bag
     with pytest.raises(RuntimeError, match="but found idx to be 9"):
         bag(mq.tensor([1, 9]), mq.ones(4, 2), mq.tensor([0]), mode=mode)
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}])
+def test_linearize_is_jvp_where_gradients_leave_rows_out(options: dict[str, object]) -> None:
+    table, direction = mq.from_numpy(TABLE), mq.ones(5, 3, dtype=mq.float64)
+
+    def looked_up(w: mq.Tensor) -> mq.Tensor:
+        return mq.nn.functional.embedding(ROWS, w, **options)  # type: ignore[arg-type]  # by name
+
+    expected = looked_up(direction)
+    assert mq.equal(mq.func.jvp(looked_up, (table,), (direction,))[1], expected)
+    assert mq.equal(mq.func.linearize(looked_up, table)[1](direction), expected)
+
+
+def test_frequent_rows_get_the_mean_in_every_order_of_vmap_and_grad() -> None:
+    tables = mq.from_numpy(random.standard_normal((2, 5, 3)))
+    scale = mq.arange(9, dtype=mq.float64).view(3, 3)
+
+    def loss(w: mq.Tensor, rows: mq.Tensor) -> mq.Tensor:
+        found = mq.nn.functional.embedding(rows, w, padding_idx=2, scale_grad_by_freq=True)
+        return (found * scale).sum()
+
+    alone = [mq.func.grad(loss)(w, rows) for w, rows in zip(tables, ROWS)]
+    inside = mq.vmap(mq.func.grad(loss))(tables, ROWS)
+    outside = mq.func.grad(lambda w: mq.vmap(loss)(w, ROWS).sum())(tables)
+    assert mq.equal(inside, mq.stack(alone))
+    assert mq.equal(outside, mq.stack(alone))
+
+
+def test_a_batch_of_tables_names_a_row_that_its_own_table_lacks() -> None:
+    tables, rows = mq.zeros(2, 5, 3), mq.tensor([[0], [5]])
+    with pytest.raises(IndexError):
+        mq.vmap(lambda w, i: mq.nn.functional.embedding(i, w, scale_grad_by_freq=True))(
+            tables,
+            rows.flip(0),  # the first table's row 5 would be the second's first
+        )
+
+
+def test_the_gradient_of_frequent_rows_is_differentiated() -> None:
+    rows = ROWS.flatten()
+
+    def gradient(g: mq.Tensor) -> mq.Tensor:
+        return aten.embedding_dense_backward(g, rows, 5, 4, True)
+
+    check_gradients(gradient, random.standard_normal((6, 3)))

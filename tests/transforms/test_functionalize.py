@@ -447,3 +447,18 @@ def test_functionalized_batch_norm_is_batched_without_a_loop():
     for i in range(2):
         for a, b in zip(found, program(x[i], mean, var), strict=True):
             assert mq.allclose(a[i], b, atol=1e-6)
+
+
+@pytest.mark.parametrize("eps", [1e-8, 4.0])
+def test_T70_lengths_that_are_raised_keep_their_history(eps):
+    a = mq.tensor([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0]])
+    b = mq.tensor([[2.0, -1.0, 1.0], [1.0, 1.0, 0.25]])
+
+    def cosine(x):
+        return mq.nn.functional.cosine_similarity(x, b, 1, eps).sum()
+
+    assert mq.equal(functionalize(cosine)(a), cosine(a))
+    assert mq.allclose(grad(functionalize(cosine))(a), grad(cosine)(a))
+    traced = make_fx(functionalize(cosine))(a)
+    calls = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert not any(target._schema.is_mutable for target in calls)

@@ -66,6 +66,7 @@ class OperatorFacts:
     ``bits_for_handlers``: whether Python handlers see it with the lazy bits of its arguments.
     ``undeclared_writes``: the arguments that it mutates though its schema does not say so.
     ``declared_form(*parameters)``: the overload whose schema says what a call mutates, or None.
+    ``without_mutation(*parameters)``: a composite's definition that mutates nothing, or None.
     ``hides_aliases``: whether results may share memory with arguments though no schema says so.
     ``allows_overlap``: whether it may write into memory that another argument reads (T41).
     ``conjugate_refusal``: why it refuses lazily conjugated arguments; "" where it takes them.
@@ -98,6 +99,7 @@ class OperatorFacts:
     bits_for_handlers = False
     undeclared_writes: tuple[str, ...] = ()
     declared_form: Callable[..., OpOverload | None] | None = None
+    without_mutation: Callable[..., object] | None = None
     hides_aliases = False
     allows_overlap = False
     conjugate_refusal = ""

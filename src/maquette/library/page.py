@@ -439,6 +439,15 @@ class OperatorPage(functools.partial[Any]):
             self.facts.declared_form = declared_form
         return self
 
+    def without_mutation(self, function: F) -> F:
+        """Register a composite's definition that mutates nothing, of the same parameters.
+
+        Functionalization takes it where the composite mutates without grad mode what has a
+        history: the new value would have none, where the mutated tensor keeps it.
+        """
+        self.facts.without_mutation = function
+        return function
+
     def hides_aliases(self) -> OperatorPage:
         """Let results share memory with arguments though the schema, PyTorch's, does not say so."""
         self.facts.hides_aliases = True

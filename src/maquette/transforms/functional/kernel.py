@@ -52,6 +52,8 @@ def functionalized(op: OpOverload) -> Handler:
 
 
 def _handler(op: OpOverload) -> Handler:
+    if (definition := op.facts.without_mutation) is not None:
+        return lambda owner, params: definition(*params)
     if op._can_decompose():
         return _composite(op)
     if op.facts.body is not None:

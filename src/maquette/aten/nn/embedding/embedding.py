@@ -114,6 +114,15 @@ def embedding_weight_gradient(
     )
 
 
+@embedding.tangent
+def embedding_tangent(weight_t: Tensor, indices: Tensor, sparse: bool) -> Tensor:
+    """All rows move, the padding's too: only gradients leave it out, or count how often it is read.
+
+    So what transposes the tangent, as `linearize` does twice, finds all of them.
+    """
+    return embedding(weight_t, indices, -1, False, sparse)
+
+
 @embedding.batching
 def embedding_batching(
     info: VmapInfo,
@@ -137,7 +146,12 @@ def embedding_batching(
     index = to_front(indices, of_indices)
     ones = [1] * (index.meta.ndim - 1)
     member = aten.arange(size, device=index.device).reshape([size, *ones])
-    rows = aten.index.Tensor(tables, [member, index])
+    if scale_grad_by_freq:  # rows of one long table, which count how often they are read
+        count = tables.meta.shape[1]
+        own = aten.where((index >= 0) & (index < count), index + member * count, -1)
+        rows = embedding(tables.flatten(0, 1), own, -1, True, sparse)
+    else:
+        rows = aten.index.Tensor(tables, [member, index])
     if padding_idx < 0:
         return rows, 0
     # Read by the operator itself, which lets tangents through and keeps the gradient.
@@ -201,8 +215,8 @@ def embedding_dense_backward_kernel(
 
 
 embedding_dense_backward.linear(
-    grad_output=lambda grad, indices, padding_idx: _dense_backward_gradient(
-        grad, indices, padding_idx
+    grad_output=lambda grad, indices, padding_idx, scale_grad_by_freq: _dense_backward_gradient(
+        grad, indices, padding_idx, scale_grad_by_freq
     )
 )
 
@@ -214,15 +228,23 @@ def embedding_dense_backward_batching(
     width = grad.shape[-1]
     flat, rows = indices.reshape(-1), grad.reshape(-1, width)
     if by_frequency:
-        counts = (flat.unsqueeze(-1) == flat).sum(-1)
-        rows = rows / counts.unsqueeze(-1)
+        rows = rows / _frequencies(flat)
     if padding_idx >= 0:
         rows = rows.masked_fill((flat == padding_idx).unsqueeze(-1), 0)
     return aten.index_put(rows.new_zeros((num_weights, width)), [flat], rows, True)
 
 
-def _dense_backward_gradient(grad: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
+def _frequencies(flat: Tensor) -> Tensor:
+    """How often each index is there, as a column."""
+    return (flat.unsqueeze(-1) == flat).sum(-1, True)
+
+
+def _dense_backward_gradient(
+    grad: Tensor, indices: Tensor, padding_idx: int, by_frequency: bool
+) -> Tensor:
     rows = grad.index_select(0, indices.reshape([-1]))
+    if by_frequency:  # PyTorch's second derivative leaves this out
+        rows = rows / _frequencies(indices.reshape([-1]))
     if padding_idx >= 0:
         rows = rows.masked_fill(indices.reshape([-1, 1]) == padding_idx, 0)
     return rows.reshape([*indices.shape, grad.shape[1]])

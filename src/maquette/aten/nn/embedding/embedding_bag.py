@@ -284,7 +284,6 @@ def _embedding_bag_tangent(
     weight_t: Tensor,
     indices: Tensor,
     offsets: Tensor,
-    scale_grad_by_freq: bool,
     mode: int,
     sparse: bool,
     per_sample_weights: Tensor | None,
@@ -299,7 +298,7 @@ def _embedding_bag_tangent(
         rows = result3.clamp_min(0)
         moved = weight_t.gather(0, rows).masked_fill(result2[: rows.shape[0]].unsqueeze(-1) == 0, 0)
         return moved, None, None, None
-    bags = (indices, offsets, scale_grad_by_freq, mode, sparse)
+    bags = (indices, offsets, False, mode, sparse)  # frequencies are of gradients alone
     ends = (include_last_offset, padding_idx)
     moved = _embedding_bag(weight_t, *bags, per_sample_weights, *ends)[0]
     if per_sample_weights_t is not None:

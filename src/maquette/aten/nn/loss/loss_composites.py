@@ -6,6 +6,7 @@ They are differentiated through their parts, and modes see only the parts.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.elementwise_losses import reduced_tensor
@@ -109,6 +110,17 @@ cosine_similarity.autocast(cuda="float32")
 @cosine_similarity.composite
 def cosine_similarity_composite(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     """The product of both operands divided by their lengths, which count at least ``eps``."""
+    return _cosine(x1, x2, dim, eps, _raise_in_place)
+
+
+@cosine_similarity.without_mutation
+def cosine_similarity_without_mutation(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
+    return _cosine(x1, x2, dim, eps, _raised)
+
+
+def _cosine(
+    x1: Tensor, x2: Tensor, dim: int, eps: float, at_least: Callable[[Tensor, float], Tensor]
+) -> Tensor:
     check(eps >= 0, lambda: f"eps must be non-negative, got: {eps}")
     kind = result_type_of((x1.meta, x2.meta))
     check(
@@ -118,15 +130,25 @@ def cosine_similarity_composite(x1: Tensor, x2: Tensor, dim: int, eps: float) ->
         ),
     )
     shape = broadcast_shapes(x1.meta.shape, x2.meta.shape)
-    units = [_unit(x.to(kind).expand(shape), dim, eps) for x in (x1, x2)]
+    units = []
+    for x in (x1, x2):
+        x = x.to(kind).expand(shape)
+        units.append(x / at_least(x.linalg_vector_norm(2, dim, True), eps))
     return (units[0] * units[1]).sum(dim)
 
 
-def _unit(x: Tensor, dim: int, eps: float) -> Tensor:
-    length = x.linalg_vector_norm(2, dim, True).clone()
-    with no_grad():  # a length that was raised is differentiated as if it had not been
+# A length that was raised is differentiated as if it had not been.
+
+
+def _raise_in_place(length: Tensor, eps: float) -> Tensor:
+    length = length.clone()
+    with no_grad():
         length.clamp_min_(eps)
-    return x / length
+    return length
+
+
+def _raised(length: Tensor, eps: float) -> Tensor:
+    return aten.where(length < eps, eps + (length - length.detach()), length)
 
 
 cosine_embedding_loss = define(
