@@ -104,7 +104,7 @@ def step_of(node: Node) -> Step:
     params = _parameters(op, node)
     value = node.meta["val"]
     if op.array_kernel is not None:
-        return _kernel_step(op, params, metas_of(value))
+        return KernelStep(op, params, metas_of(value))
     views = any(kind == "view" for kind, _ in returns_of(op))
     if op.shape_rule is not None and (views or definition_of(op) is None):
         return _view_step(op, params, metas_of(value))
@@ -158,16 +158,26 @@ def _filled(params: Sequence[Any], values: dict[Node, Any]) -> list[Any]:
     return found
 
 
-def _kernel_step(op: OpOverload, params: list[Any], metas: Any) -> Step:
-    kernel = op.array_kernel
-    assert kernel is not None
+class KernelStep:
+    """An operator's array kernel with its parameters, nodes in the place of arrays.
 
-    def step(backend: Backend, values: dict[Node, Any]) -> Any:
-        result = kernel(backend.namespace, *_filled(params, values))
-        return _settled(backend, op, metas, result)
+    metas: what the trace found for the results, in their structure.
+    """
 
-    step.kernel = kernel  # type: ignore[attr-defined]  # for who asks where it computes
-    return step
+    def __init__(self, op: OpOverload, params: list[Any], metas: Any) -> None:
+        assert op.array_kernel is not None
+        self.op = op
+        self.kernel = op.array_kernel
+        self.params = params
+        self.metas = metas
+
+    def __call__(self, backend: Backend, values: dict[Node, Any]) -> Any:
+        result = self.kernel(backend.namespace, *_filled(self.params, values))
+        return self.settled(backend, result)
+
+    def settled(self, backend: Backend, result: Any) -> Any:
+        """A kernel's result as arrays with the dtypes of the trace."""
+        return _settled(backend, self.op, self.metas, result)
 
 
 def _settled(backend: Backend, op: OpOverload, metas: Any, result: Any) -> Any:
@@ -253,4 +263,4 @@ def _composite_step(op: OpOverload, node: Node) -> Step:
     return step
 
 
-__all__ = ["ArrayProgram", "metas_of", "row_major_meta", "step_of"]
+__all__ = ["ArrayProgram", "KernelStep", "metas_of", "row_major_meta", "step_of"]

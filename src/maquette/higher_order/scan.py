@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from maquette.core.broadcast import wrap_dim
 from maquette.core.meta import TensorMeta
 from maquette.core.pytree import TreeSpec, tree_unflatten
+from maquette.higher_order.array_steps import LONG, ArraySteps, Untraceable, nobody_watches
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
@@ -30,6 +32,9 @@ def scan(
     init: a tree of tensors, whose structure, shapes and dtypes every carry has. xs: a tree of
     tensors of one length along ``dim``. The outputs are stacked along a new first dimension.
     reverse: go from the last to the first.
+
+    The function is to be pure, as PyTorch's is: it mutates nothing, and a long loop that records
+    nothing is traced after its first step and run without calling it again (`array_steps.py`).
 
     >>> import maquette as mq
     >>> scan(lambda c, x: (c + x, c * x), mq.tensor(1.0), mq.tensor([1.0, 2.0, 3.0]))
@@ -154,8 +159,15 @@ class ScanOp(FunctionalHop):
 
     def eager(self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()) -> Any:
         carry, count = list(init), len(init)
-        rows = [operators.unbind(x, 0) for x in xs]
         outs: list[Any] = []
+        if xs[0].shape[0] > LONG and not additional_inputs and nobody_watches():
+            result = list(combine_fn(*carry, *[operators.select(x, 0, 0) for x in xs]))
+            carry, outs = result[:count], [result[count:]]
+            xs = [operators.narrow(x, 0, 1, x.shape[0] - 1) for x in xs]
+            with suppress(Untraceable):
+                last, all_outs = ArraySteps(combine_fn, carry, xs).run(carry, xs, outs[0])
+                return [*last, *all_outs]
+        rows = [operators.unbind(x, 0) for x in xs]
         for step in zip(*rows):
             result = combine_fn(*carry, *step, *additional_inputs)
             carry = result[:count]
