@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from maquette.aten.common.operators import aten
+from maquette.aten.nn.recurrent.lstm_layer import LSTM, takes
+from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.errors import check
 from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
@@ -116,12 +118,28 @@ def _over_time(
     backwards: bool,
     batch_sizes: Sequence[int],
 ) -> tuple[Tensor, State]:
+    if cell is _lstm_step and takes(input, weights, state):
+        return _by_layer(input, state, weights, backwards)
     gates = aten.linear(input, weights.ih, weights.bias_ih).unbind(0)
     outputs = []
     for step_gates in reversed(gates) if backwards else gates:
         state = cell(step_gates, state, weights)
         outputs.append(state[0])
     return aten.stack(outputs[::-1] if backwards else outputs), state
+
+
+def _by_layer(
+    input: Tensor, state: State, weights: Weights, backwards: bool
+) -> tuple[Tensor, State]:
+    """An LSTM layer as the one operator that PyTorch has for it on cpu."""
+    ih, hh, *biases, _ = weights
+    given = [hh.new_zeros((hh.meta.shape[0],)) if b is None else b for b in biases]
+    size, layers = hh.meta.shape[1], 1
+    settings = (LSTM, size, layers, biases[0] is not None, False, False, is_grad_enabled())
+    output, *last, _ = aten.mkldnn_rnn_layer(
+        input, ih, hh, *given, *state, backwards, (), *settings
+    )
+    return output, tuple(last)
 
 
 def _over_packed(
