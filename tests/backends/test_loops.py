@@ -213,3 +213,58 @@ with mq.FakeTensorMode():
 assert "numba" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_positions_drawn_by_weights_are_the_plain_ones(plainly: Plainly) -> None:
+    torch.manual_seed(7)
+    weights = torch.rand(150, 200)
+    weights[:, 3] = 0
+
+    def run() -> object:
+        torch.manual_seed(8)
+        return weights.multinomial(50, True)
+
+    np.testing.assert_array_equal(arrays(run())[0], arrays(plainly(run))[0])
+
+
+@pytest.mark.parametrize("geometry", [(3, 1, 1, 1), ((3, 2), 1, (2, 0), (2, 3)), (2, 1, 5, 1)])
+@pytest.mark.parametrize("kernels", [1, 2])
+def test_depthwise_convolutions_agree(
+    geometry: tuple[object, ...], kernels: int, plainly: Plainly
+) -> None:
+    torch.manual_seed(9)
+    conv = torch.nn.Conv2d(16, 16 * kernels, *geometry, groups=16)
+    x = torch.randn(3, 16, 30, 29)
+    found, expected = arrays(conv(x))[0], arrays(plainly(lambda: conv(x)))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize(
+    "geometry", [(2, 2, 0, 1), (3, 2, 1, 1), ((3, 2), (1, 2), (1, 0), (2, 3)), (4, 3, 2, 2)]
+)
+def test_maxima_of_windows_are_the_plain_ones(
+    geometry: tuple[object, ...], kind: mq.dtype, plainly: Plainly
+) -> None:
+    torch.manual_seed(10)
+    x = (torch.randn(3, 16, 30, 29) * 2).round().to(kind)
+    if kind.is_floating_point:
+        x[0, 0, 3, 4], x[1, 2] = torch.nan, -torch.inf
+    kernel, stride, padding, dilation = geometry
+
+    def run() -> object:
+        return F.max_pool2d(x, kernel, stride, padding, dilation, return_indices=True)
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+def test_resampling_gives_the_plain_bits(mode: str, plainly: Plainly) -> None:
+    torch.manual_seed(11)
+    x = torch.randn(3, 16, 30, 29)
+
+    def run() -> object:
+        return F.interpolate(x, size=(47, 17), mode=mode)
+
+    np.testing.assert_array_equal(arrays(run())[0], arrays(plainly(run))[0])

@@ -13,6 +13,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.factory.factories import OPTIONS, resized
 from maquette.aten.random.distributions import (
@@ -280,12 +281,13 @@ def multinomial_shape(
 def multinomial_kernel(
     xp: ModuleType, self: Array, num_samples: int, replacement: bool, generator: object
 ) -> Array:
+    largest = self.max(-1, initial=0)  # NaN goes through
     check_data(
-        bool((np.isfinite(self) & (self >= 0)).all()),
+        bool(np.isfinite(largest).all() and self.min(initial=0) >= 0),
         lambda: "probability tensor contains either `inf`, `nan` or element < 0",
     )
     check_data(
-        bool((self.astype(np.float64).sum(-1) > 0).all()),
+        bool((largest > 0).all()),
         lambda: "invalid multinomial distribution (sum of probabilities <= 0)",
     )
     stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
@@ -309,10 +311,15 @@ def _raced(stream: MersenneStream, weights: Array, count: int) -> Array:
 def _with_replacement(stream: MersenneStream, weights: Array, count: int) -> Array:
     """Categories of uniform numbers by their cumulated weights, row by row."""
     wide = weights.astype(np.float64 if weights.dtype == np.float64 else np.float32)
+    drawn = stream.doubles(len(weights) * count).reshape(len(weights), count)
+    loops = loops_for(np, wide)
+    if loops is not None:
+        found: Array = loops.drawn_positions(np.ascontiguousarray(wide), drawn)
+        return found
     bounds = np.cumsum(wide, -1, dtype=wide.dtype)
     bounds /= bounds[:, -1:]
-    drawn = stream.doubles(len(weights) * count).reshape(len(weights), count)
-    rows = [np.searchsorted(row, u, side="left") for row, u in zip(bounds, drawn, strict=True)]
+    exact = bounds.astype(np.float64)  # compared with numbers of double precision, a row at a time
+    rows = [row.searchsorted(u) for row, u in zip(exact, drawn, strict=True)]
     return np.stack(rows).astype(np.int64) if rows else np.empty((0, count), np.int64)
 
 

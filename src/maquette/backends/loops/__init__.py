@@ -30,20 +30,30 @@ from maquette.backends.loops.normals import (
 from maquette.backends.loops.positions import (
     add_rows,
     add_to_rows,
+    drawn_positions,
     running_extreme,
     taken_from_rows,
+)
+from maquette.backends.loops.windows import (
+    channel_products,
+    resampled,
+    window_maxima,
 )
 
 __all__ = [
     "add_rows",
     "add_to_rows",
+    "channel_products",
+    "window_maxima",
     "channel_gradients",
     "channel_moments",
+    "drawn_positions",
     "erf",
     "gelu",
     "gelu_backward",
     "logistic",
     "normal_blocks",
+    "resampled",
     "row_gradients",
     "row_moments",
     "row_norm",

@@ -1,4 +1,4 @@
-"""Loops over positions: elements taken from rows, sums at positions that repeat, running extremes.
+"""Loops over positions: taken from rows, added up where they repeat, running extremes, drawn.
 
 All give the plain path's bits: sums are taken in the order in which the values stand.
 """
@@ -101,3 +101,33 @@ def running_extreme(x: Array, axis: int, *, largest: bool) -> tuple[Array, Array
     loop = _running_largest if largest else _running_smallest
     loop(x.reshape(lines), values.reshape(lines), places.reshape(lines))
     return values, places
+
+
+# --- positions drawn by weights --------------------------------------------------------------
+
+
+@compiled
+def _drawn_positions(weights: Array, uniform: Array, out: Array) -> None:
+    size = weights.shape[1]
+    sums = np.empty(size, np.float32)
+    for r in range(weights.shape[0]):
+        total = np.float32(0)
+        for i in range(size):
+            total += weights[r, i]
+            sums[i] = total
+        for s in range(uniform.shape[1]):
+            low, high = 0, size
+            while low < high:
+                middle = (low + high) >> 1
+                if np.float64(sums[middle] / total) < uniform[r, s]:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[r, s] = low
+
+
+def drawn_positions(weights: Array, uniform: Array) -> Array:
+    """Where uniform numbers [rows, draws] fall among the summed weights [rows, positions]."""
+    out = np.empty(uniform.shape, np.int64)
+    _drawn_positions(weights, uniform, out)
+    return out

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, own_convolutions, product_at
+from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.nn.conv.convolution_batching import (
     convolution_backward_batching,
     convolution_batching,
@@ -262,6 +263,11 @@ def _by_channel_product(
     _, padding, dilation = geometry
     channels, size = x.shape[1], weight.shape[2:]
     factors = weight.reshape(1, channels, -1, *size)
+    loops = loops_for(xp, x, weight) if len(size) == 2 else None
+    if loops is not None:
+        pairs = [tuple(places), tuple(padding), tuple(dilation)]
+        found: Array = loops.channel_products(x, factors[0], *pairs)
+        return found.reshape(x.shape[0], weight.shape[0], *places)
     lines = [p - 1 + reach(k, d) for p, k, d in zip(places, size, dilation)]
     lines[0] += 1  # the last shifts reach into one line more
     after = [n - p - space for n, p, space in zip(lines, padding, x.shape[2:])]

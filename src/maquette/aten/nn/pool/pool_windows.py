@@ -14,6 +14,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index
 from maquette.aten.common.array_libraries import combined_at, data_says
+from maquette.aten.common.large_arrays import added_along, loops_of_places
 from maquette.aten.nn.conv.sliding_windows import padded, reach, steps
 from maquette.core.errors import check, check_not_implemented, of_data
 from maquette.core.layout import channels_last, channels_last_3d, contiguous_format
@@ -172,6 +173,13 @@ def window_maxima(
     """The largest of each window and its flat index in the plane."""
     dims = len(kernel)
     space = x.shape[-dims:]
+    loops = loops_of_places(xp, x.size, x) if dims == 2 and 0 not in places else None
+    if loops is not None:
+        planes = x.reshape(-1, *space)
+        geometry = [tuple(g) for g in (places, kernel, stride, padding, dilation)]
+        largest, at = loops.window_maxima(planes, *geometry)
+        found = *x.shape[:-dims], *places
+        return largest.reshape(found), at.reshape(found)
     least = lowest(xp, x)
     behind = overhang(space, places, kernel, stride, padding, dilation)
     around = padded(xp, x, padding, behind, least)
@@ -201,6 +209,10 @@ def scattered(xp: ModuleType, grad: Array, index: Array, space: Ints) -> Array:
                 f"{list(space)}"
             )
         )
+    if grad.size:
+        lines = (prod(leading), -1)
+        if added_along(xp, result.reshape(lines), index.reshape(lines), grad.reshape(lines), 1):
+            return result.reshape(*leading, *space)
     rows = xp.arange(prod(leading), dtype=xp.int64).reshape(*leading, *[1] * dims) * plane
     result = combined_at(xp, "add", result, (index + rows).reshape(-1), grad.reshape(-1))
     return result.reshape(*leading, *space)

@@ -60,10 +60,10 @@ def _lstm_step(gates: Tensor, state: State, weights: Weights) -> State:
 def _gru_step(gates: Tensor, state: State, weights: Weights) -> State:
     """Cho et al. 2014, with the reset gate after the product; gates in the order r, z, n."""
     (h,) = state
-    input_r, input_z, input_n = gates.chunk(3, -1)
-    hidden_r, hidden_z, hidden_n = _hidden(h, weights).chunk(3, -1)
-    r = (hidden_r + input_r).sigmoid()
-    z = (hidden_z + input_z).sigmoid()
+    parts = [2 * h.meta.shape[1], h.meta.shape[1]]
+    input_rz, input_n = gates.split(parts, -1)
+    hidden_rz, hidden_n = _hidden(h, weights).split(parts, -1)
+    r, z = (hidden_rz + input_rz).sigmoid().chunk(2, -1)
     n = (input_n + r * hidden_n).tanh()
     return ((h - n) * z + n,)
 

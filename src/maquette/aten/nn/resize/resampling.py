@@ -8,13 +8,14 @@ where a position falls decides which element is nearest. Nothing here knows tens
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import floor
+from math import floor, prod
 from types import ModuleType
 
 import numpy as np
 
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import combined_at, from_host
+from maquette.aten.common.large_arrays import loops_for
 
 Taps = tuple[Array, Array]
 Rule = Callable[[int, int, float | None, type[np.floating]], Taps]
@@ -129,12 +130,23 @@ def resampled(xp: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
     """The array with one dimension resampled."""
     index, weights = taps
     shape = [-1 if d == axis else 1 for d in range(x.ndim)]
+    loops = loops_for(xp, x)
+    if loops is not None:
+        return _resampled_by_loops(loops, x, axis, taps)
     if len(index) == 1 and (weights == 1).all():
         return xp.take(x, from_host(xp, index[0]), axis=axis)
     total = xp.zeros((*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :]), x.dtype)
     for i, w in zip(*_brought(xp, taps, shape, x)):
         total = total + xp.take(x, i, axis=axis) * w
     return total
+
+
+def _resampled_by_loops(loops: ModuleType, x: Array, axis: int, taps: Taps) -> Array:
+    index, weights = taps
+    outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+    lines = np.ascontiguousarray(x).reshape(outer, x.shape[axis], inner)
+    found: Array = loops.resampled(lines, index, weights.astype(np.float32))
+    return found.reshape(*x.shape[:axis], index.shape[1], *x.shape[axis + 1 :])
 
 
 def _brought(

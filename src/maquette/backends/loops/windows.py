@@ -1,0 +1,151 @@
+"""Loops over windows: depthwise convolution by steps of one, the largest of windows, resampling.
+
+The largest and what is resampled are the plain path's. A convolution's products are fused with
+their sums, in the plain path's order: a few ulps of the largest product apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.backends.loops.compiler import compiled, fused
+
+Array = npt.NDArray[Any]
+Pair = tuple[int, int]
+
+# --- depthwise convolution -------------------------------------------------------------------
+
+
+@fused
+def _accumulate(total: Array, row: Array, factor: Any) -> None:
+    for i in range(total.size):
+        total[i] += row[i] * factor
+
+
+@compiled
+def _copied(row: Array, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = row[i]
+
+
+@compiled
+def _channel_products(
+    x: Array, weight: Array, out: Array, padding: Pair, dilation: Pair, plane: Array, pitch: int
+) -> None:
+    """Planes are laid out with their padding, so that all places see an element by one shift."""
+    rows, columns = out.shape[3], out.shape[4]
+    total = np.empty(rows * pitch, np.float32)
+    height, width = plane.size // pitch, min(x.shape[3], pitch - padding[1])
+    for n in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            for y in range(min(x.shape[2], height - padding[0])):
+                start = (y + padding[0]) * pitch + padding[1]
+                _copied(x[n, c, y, :width], plane[start : start + width])
+            for m in range(weight.shape[1]):
+                total[:] = np.float32(0)
+                for i in range(weight.shape[2]):
+                    for j in range(weight.shape[3]):
+                        start = i * dilation[0] * pitch + j * dilation[1]
+                        _accumulate(total, plane[start : start + total.size], weight[c, m, i, j])
+                for y in range(rows):
+                    _copied(total[y * pitch : y * pitch + columns], out[n, c, m, y])
+
+
+def channel_products(x: Array, weight: Array, places: Pair, padding: Pair, dilation: Pair) -> Array:
+    """Convolve each channel with kernels of its own, by steps of one.
+
+    x: [batch, channels, rows, columns]; weight: [channels, kernels, rows, columns]. The result is
+    [batch, channels, kernels, *places].
+    """
+    out = np.empty((*x.shape[:2], weight.shape[1], *places), np.float32)
+    reach = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilation)]
+    pitch = places[1] - 1 + reach[1]
+    plane = np.zeros((places[0] + reach[0]) * pitch, np.float32)  # a line more than is seen
+    weight = np.ascontiguousarray(weight)
+    _channel_products(np.ascontiguousarray(x), weight, out, padding, dilation, plane, pitch)
+    return out
+
+
+# --- the largest of windows ------------------------------------------------------------------
+
+
+@compiled
+def _window_maxima(
+    x: Array,
+    best: Array,
+    index: Array,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> None:
+    rows, columns = x.shape[1], x.shape[2]
+    for p in range(x.shape[0]):
+        for oy in range(best.shape[1]):
+            top = oy * stride[0] - padding[0]
+            for ox in range(best.shape[2]):
+                left = ox * stride[1] - padding[1]
+                found, at = x[p, 0, 0], -1
+                for i in range(kernel[0]):
+                    y = top + i * dilation[0]
+                    if y < 0 or y >= rows:
+                        continue
+                    for j in range(kernel[1]):
+                        c = left + j * dilation[1]
+                        if c < 0 or c >= columns:
+                            continue
+                        v = x[p, y, c]
+                        if at < 0 or v > found or v != v:
+                            found, at = v, y * columns + c
+                best[p, oy, ox], index[p, oy, ox] = found, at
+
+
+def window_maxima(
+    x: Array, places: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
+) -> tuple[Array, Array]:
+    """The largest of each window of planes [planes, rows, columns], and its place in the plane."""
+    shape = (x.shape[0], *places)
+    best, index = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+    _window_maxima(np.ascontiguousarray(x), best, index, kernel, stride, padding, dilation)
+    return best, index
+
+
+# --- resampling ------------------------------------------------------------------------------
+
+
+@compiled
+def _add_product(row: Array, weight: Any, total: Array) -> None:
+    for i in range(row.size):
+        total[i] += row[i] * weight
+
+
+@compiled
+def _resampled_rows(x: Array, index: Array, weights: Array, out: Array) -> None:
+    for o in range(x.shape[0]):
+        for j in range(index.shape[1]):
+            for k in range(index.shape[0]):
+                _add_product(x[o, index[k, j]], weights[k, j], out[o, j])
+
+
+@compiled
+def _resampled_elements(x: Array, index: Array, weights: Array, out: Array) -> None:
+    for o in range(x.shape[0]):
+        row, made = x[o], out[o]
+        for k in range(index.shape[0]):
+            places, factors = index[k], weights[k]
+            for j in range(places.size):
+                made[j] += row[places[j]] * factors[j]
+
+
+def resampled(x: Array, index: Array, weights: Array) -> Array:
+    """The sums over k of ``x[:, index[k, j]] * weights[k, j]``; x: [outer, size, inner]."""
+    out = np.zeros((x.shape[0], index.shape[1], x.shape[2]), np.float32)
+    if x.shape[2] == 1:
+        lines = out.reshape(out.shape[:2])
+        _resampled_elements(x.reshape(x.shape[:2]), index, weights, lines)
+    else:
+        _resampled_rows(x, index, weights, out)
+    return out
