@@ -95,6 +95,67 @@ def test_what_is_mutated_is_mutated(engine):
     assert torch.allclose(y, b)
 
 
+@engines
+def test_conjugates_and_negatives_that_wait_are_computed(engine):
+    mq.manual_seed(0)
+    x = mq.randn(3, 3, dtype=mq.complex64)
+    f = mq.compile(lambda a: (a @ a, a.conj() + 1, a.conj().imag), backend=engine)
+    for given in (x, x.conj(), x.conj().imag.to(mq.complex64)):
+        for a, b in zip(f(given), f.function(given)):
+            assert a.is_conj() == b.is_conj()
+            assert torch.allclose(a.resolve_conj(), b.resolve_conj(), atol=1e-5)
+
+
+@engines
+def test_what_waits_in_an_input_stays_when_it_is_mutated(engine):
+    x, y = [mq.tensor([1 + 2j, 3 - 1j]).conj() for _ in range(2)]
+    mq.compile(lambda a: a.mul_(2j), backend=engine)(x)
+    y.mul_(2j)
+    assert x.is_conj()
+    assert x.tolist() == y.tolist()
+
+
+@engines
+def test_results_are_written_to_tensors_that_are_resized(engine):
+    out = mq.empty(0)
+    mq.compile(lambda x, out: mq.add(x, 1, out=out), backend=engine)(X, out)
+    assert out.tolist() == (X + 1).tolist()
+
+
+@engines
+def test_memory_is_read_as_it_is_laid_out(engine):
+    f = mq.compile(lambda x: x.t().as_strided((3, 2), (4, 1), 1), backend=engine)
+    for given in (X, X.t().contiguous().t()):
+        assert f(given).tolist() == f.function(given).tolist()
+    with pytest.raises(CompileError, match="is not all of its memory; call contiguous"):
+        f(mq.zeros(8, 6)[::2, ::2])
+
+
+@engines
+def test_operators_on_lists_that_mutate_are_followed(engine):
+    def f(x, y):
+        torch._foreach_copy_([x], [y])
+        torch._foreach_zero_([y])
+        return x + 1
+
+    x, y = X.clone(), X * 2
+    assert torch.allclose(mq.compile(f, backend=engine)(x, y), X * 2 + 1)
+    assert (x.tolist(), y.sum().item()) == ((X * 2).tolist(), 0)
+
+
+@engines
+def test_masks_select_where_data_says(engine):
+    def f(x, values):
+        a, b = x.clone(), x.clone()
+        a[x > 0] = 7.0
+        b[:, x[0] > -0.9] = values
+        return a, b, x.masked_scatter(x < 0, values), mq.nonzero_static(x > 0, size=8)
+
+    compiled = mq.compile(f, backend=engine)
+    for a, b in zip(compiled(X, mq.arange(8.0).reshape(4, 2)), f(X, mq.arange(8.0).reshape(4, 2))):
+        assert torch.allclose(a, b)
+
+
 # --- gradients --------------------------------------------------------------------------------
 
 

@@ -53,6 +53,7 @@ def _twin(op: OpOverload, name: str) -> OperatorPage | None:
     twin.__name__ = f"{name}_explicit"
     page.explicit(twin)
     page.op.own_node_name = op.own_node_name
+    page.op.mutating_link = op
     if Tag.nondeterministic_seeded in tags:
         page.batching(BROADCASTS)  # they draw for each element on its own
     return page

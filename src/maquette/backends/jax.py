@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import prod
 from types import ModuleType
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ class JaxBackend(Backend):
 
     name = "JAX"
     special_module = "jax.scipy.special"
+    special_names: ClassVar[dict[str, str]] = {"psi": "digamma"}
     mutable = False
     eigh_options: ClassVar[dict[str, object]] = {"symmetrize_input": False}
 
@@ -43,6 +45,11 @@ class JaxBackend(Backend):
         )
         self.convolutions = _Convolutions(jax)
         self.runner = backend_of("cpu").runner  # for what a kernel computes on the host
+
+    @cached_property
+    def special(self) -> ModuleType:
+        """The special functions on its arrays, with SciPy's names."""
+        return _Special(self.jax, super().special)
 
     # --- memory ----------------------------------------------------------------------
 
@@ -125,12 +132,60 @@ class JaxBackend(Backend):
         if target.dtype.kind == "b":  # whose sum is "or" and product "and"
             name = {"add": "maximum", "multiply": "minimum"}.get(name, name)
         method = {"maximum": "max", "minimum": "min"}.get(name, name)
+        masked = _lone_mask(index)
+        if masked is not None:
+            combine = getattr(self.namespace, name)
+            return self._at_mask(target, *masked, values, combine)
         made: Array = getattr(target.at[index], method)(values)
         return made
 
     def assign_at(self, target: Any, index: Any, values: Any) -> Array:
+        masked = _lone_mask(index)
+        if masked is not None:
+            return self._at_mask(target, *masked, values, lambda old, new: new)
         made: Array = target.at[index].set(values)
         return made
+
+    def _at_mask(
+        self, target: Any, mask: Any, axis: int, values: Any, combine: Callable[..., Any]
+    ) -> Array:
+        """Elements combined with values where a mask of some dims holds, whose count is unknown."""
+        xp, after = self.namespace, target.ndim - axis - mask.ndim
+        values = xp.asarray(values, target.dtype)
+        dims = [
+            *range(axis, axis + mask.ndim),
+            *range(axis),
+            *range(target.ndim - after, target.ndim),
+        ]
+        rest = (*target.shape[:axis], *target.shape[target.ndim - after :])
+        rows = target.transpose(dims).reshape(mask.size, *rest)
+        count = values.shape[-after - 1] if values.ndim > after else 1
+        if not count:
+            return target
+        lined = (*rest[:axis], count, *rest[axis:])
+        given = xp.moveaxis(xp.broadcast_to(values, lined), axis, 0)
+        flat = mask.reshape(-1)
+        turns = xp.clip(xp.cumsum(flat) - 1, 0, count - 1)
+        held = flat.reshape(-1, *[1] * len(rest))
+        rows = xp.where(held, combine(rows, given[turns]), rows)
+        made: Array = rows.reshape([target.shape[d] for d in dims]).transpose(np.argsort(dims))
+        return made
+
+    def spread_at(self, target: Any, mask: Any, values: Any) -> Array:
+        return self._at_mask(target, mask, 0, values.reshape(-1), lambda old, new: new)
+
+    def compressed_at(self, values: Any, mask: Any, size: int, fill: Any) -> Array:
+        xp, flat = self.namespace, mask.reshape(-1)
+        # What is beyond the size, or masked out, goes to a place that is cut off.
+        place = xp.where(flat, xp.minimum(xp.cumsum(flat) - 1, size), size)
+        made: Array = xp.full(size + 1, fill, values.dtype).at[place].set(values.reshape(-1))
+        return made[:size]
+
+    def repeated(
+        self, start: int, stop: Any, step: Callable[..., Any], state: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        found: tuple[Array, ...] = self.jax.lax.fori_loop(start, stop, step, state)
+        return found
 
     def complex_of(self, real: Array, imag: Array) -> Array:
         kind = np.finfo(np.result_type(real.dtype, 1j)).dtype
@@ -169,6 +224,38 @@ class JaxBackend(Backend):
         return super().on_host(kernel, params)
 
 
+class _Special(ModuleType):
+    """Special functions with SciPy's names: those of `jax.scipy.special`, mended where they err."""
+
+    def __init__(self, jax: ModuleType, others: ModuleType) -> None:
+        super().__init__("special functions of JAX")
+        self._jax = jax
+        self._others = others
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        found: Callable[..., object] = getattr(self._others, name)
+        return found
+
+    def zeta(self, x: Any, q: Any) -> Any:
+        """Hurwitz's, whose series JAX begins at ``q``, which fails far below zero."""
+        xp, own = self._jax.numpy, importlib.import_module("jax.scipy.special").zeta
+        kind = xp.result_type(x, q)
+        x, q = xp.broadcast_arrays(xp.asarray(x, xp.float64), xp.asarray(q, xp.float64))
+        below = xp.where(xp.isfinite(q) & (q < 0), xp.ceil(-q), 0)
+
+        def step(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+            at, summed = state
+            low = at < 0
+            return xp.where(low, at + 1, at), xp.where(low, summed + at**-x, summed)
+
+        count = below.max(initial=0).astype(xp.int64)
+        at, summed = self._jax.lax.fori_loop(0, count, step, (q, xp.zeros_like(q)))
+        found = summed + xp.where(at == xp.inf, 0.0, own(x, at))
+        # Infinitely high powers of what is below, at and above one.
+        limit = xp.where(q > 1, 0.0, xp.where(q == 1, 1.0, xp.where(q > 0, xp.inf, xp.nan)))
+        return xp.where(x == xp.inf, limit, found).astype(kind)
+
+
 class _Convolutions:
     """XLA's convolution, and its transposes."""
 
@@ -203,6 +290,18 @@ class _Convolutions:
 
     def _transposed(self, function: Callable[[Any], Any], like: Any, y: Any) -> Any:
         return self._jax.linear_transpose(function, like)(y)[0]
+
+
+def _lone_mask(index: Any) -> tuple[Any, int] | None:
+    """The mask of an index, and its axis, where nothing else selects; else None."""
+    items = index if isinstance(index, tuple) else (index,)
+    masks = [
+        i for i, a in enumerate(items) if getattr(getattr(a, "dtype", None), "kind", "") == "b"
+    ]
+    others = [a for i, a in enumerate(items) if i not in masks]
+    if len(masks) != 1 or any(a != slice(None) for a in others if not hasattr(a, "dtype")):
+        return None
+    return None if any(hasattr(a, "dtype") for a in others) else (items[masks[0]], masks[0])
 
 
 def _imported() -> ModuleType:

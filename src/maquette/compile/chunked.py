@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from maquette.backends.dask import DaskBackend
-from maquette.compile.engines import Engine, Runnable
+from maquette.compile.engines import Engine, Runnable, values_of
 from maquette.compile.errors import CompileError
 from maquette.compile.program import ArrayProgram, metas_of
 from maquette.core.meta import TensorMeta
@@ -41,7 +41,7 @@ class DaskEngine(Engine):
         return call
 
     def put(self, t: Tensor, name: str) -> Any:
-        return self.cut(t._data)
+        return self.cut(values_of(t))
 
     def cut(self, array: Any) -> Any:
         """An array in chunks."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from maquette.autograd import Function as AutogradFunction
-from maquette.autograd import is_grad_enabled
+from maquette.autograd import is_grad_enabled, no_grad
 from maquette.compile.capture import Call, Captured, Change, check_not_aliased
-from maquette.compile.engines import Engine
+from maquette.compile.engines import Engine, values_of
 from maquette.compile.errors import CompileError
 from maquette.compile.program import ArrayProgram
 from maquette.compile.state import State
@@ -29,6 +29,7 @@ from maquette.core.pytree import (
     tree_flatten_with_path,
     tree_unflatten,
 )
+from maquette.dispatch.registry import ops
 from maquette.fx.node import Node
 from maquette.tensor.backend import backend_of
 from maquette.tensor.keys import keys_for
@@ -252,8 +253,7 @@ class _Program:
 
     def _is_current(self, t: Tensor, array: Any) -> bool:
         """Whether the engine's array has a tensor's values: its memory may be written unnoticed."""
-        assert t._data is not None
-        return np.array_equal(t._data, self.engine.taken(array))
+        return np.array_equal(values_of(t), self.engine.taken(array))
 
     def _finished(self, arrays: Sequence[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
         """Write what changed; the results as tensors."""
@@ -264,15 +264,14 @@ class _Program:
             if change.node is None:
                 self._write(change, None, tensors)
         return [
-            tensor_of(self.engine.taken(a), o.meta["val"].meta)
-            for a, o in zip(arrays, self.outputs)
+            tensor_like(self.engine.taken(a), o.meta["val"]) for a, o in zip(arrays, self.outputs)
         ]
 
     def _write(self, change: Change, array: Any, tensors: Sequence[Tensor]) -> None:
         if change.kind == "value":
             t = tensors[change.number]
-            assert t._data is not None
-            np.copyto(t._data, self.engine.taken(array), casting="unsafe")
+            assert change.node is not None
+            _put_values(t, self.engine.taken(array), change.node.meta["val"].meta)
             t._version_counter().value += 1
             if change.number >= self.count:
                 self.owner._resident[id(t)] = (t, array)
@@ -280,7 +279,7 @@ class _Program:
         held = tensors[self.count :][change.number]
         value = change.plain
         if change.node is not None:
-            value = tensor_of(self.engine.taken(array), change.node.meta["val"].meta)
+            value = tensor_like(self.engine.taken(array), change.node.meta["val"])
         if change.kind == "grad":
             held.grad = value
             return
@@ -317,12 +316,12 @@ class _CompiledCall(AutogradFunction):
         tangents = []
         for place, meta in zip(ctx.places, ctx.metas):
             g = grads[place]
-            array = np.zeros(meta.shape, meta.dtype.numpy) if g is None else g._data
+            array = np.zeros(meta.shape, meta.dtype.numpy) if g is None else values_of(g)
             tangents.append(engine.put(tensor_of(np.ascontiguousarray(array), meta), ""))
         arrays = program.backward([*ctx.saved, *tangents])
         nodes = program.captured.grads
         found = [
-            None if n is None else tensor_of(engine.taken(a), n.meta["val"].meta)
+            None if n is None else tensor_like(engine.taken(a), n.meta["val"])
             for n, a in zip(nodes, arrays)
         ]
         return (None, *found)
@@ -332,6 +331,28 @@ def tensor_of(array: Any, meta: TensorMeta) -> Tensor:
     """A tensor on the cpu with an array's values, laid out as a meta says."""
     memory, data = backend_of("cpu").laid_out(meta, array)
     return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device, memory), data, keys_for(meta))
+
+
+def tensor_like(array: Any, fake: Tensor) -> Tensor:
+    """A tensor on the cpu that shows an array's values as a traced one does."""
+    if fake.is_neg():
+        return ops.aten._neg_view.default(tensor_of(-array, fake.meta))
+    if fake.is_conj():
+        return ops.aten._conj.default(tensor_of(np.conj(array), fake.meta))
+    return tensor_of(array, fake.meta)
+
+
+def _put_values(t: Tensor, array: Any, meta: TensorMeta) -> None:
+    """Write an array to a tensor; with the sizes and strides that the program gave it."""
+    if t.meta is not meta and (t.meta.shape, t.meta.strides) != (meta.shape, meta.strides):
+        with no_grad():
+            if t._storage.nbytes() < meta.storage_bytes:
+                ops.aten.resize_.default(t, [meta.storage_bytes // meta.itemsize])
+            ops.aten.as_strided_.default(t, meta.shape, meta.strides, meta.offset)
+    assert t._data is not None
+    if t.is_conj() or t.is_neg():
+        array = -array if t.is_neg() else np.conj(array)
+    np.copyto(t._data, array, casting="unsafe")
 
 
 def _like(fake: Tensor) -> Tensor:

@@ -39,11 +39,14 @@ class Engine:
 
     def put(self, t: Tensor, name: str) -> Any:
         """A copy of a tensor's values as an array of the engine."""
-        return np.array(t._data)
+        return np.array(values_of(t))
 
     def taken(self, array: Any) -> Any:
         """An array of the engine as one of NumPy."""
         return np.asarray(array)
+
+    def forget(self) -> None:
+        """Give back what the engine keeps of programs that nobody calls any more."""
 
     def check(self, program: ArrayProgram) -> None:
         """CompileError that names every operator that the engine cannot run."""
@@ -103,10 +106,14 @@ class JaxEngine(Engine):
         return call
 
     def put(self, t: Tensor, name: str) -> Any:
-        copied = self.jax.numpy.array(t._data, copy=True)
+        copied = self.jax.numpy.array(values_of(t), copy=True)
         if self.mesh is None:
             return copied
         return self.jax.device_put(copied, self._sharding(name))
+
+    def forget(self) -> None:
+        """Drop all that JAX keeps of compiled programs."""
+        self.jax.clear_caches()
 
     def _sharding(self, name: str) -> Any:
         sharding = self.jax.sharding
@@ -141,6 +148,14 @@ def _structs(jax: Any, metas: Any) -> Any:
     return None
 
 
+def values_of(t: Tensor) -> np.ndarray[Any, Any]:
+    """The values that a tensor shows: what waits to be conjugated or negated is computed."""
+    if t.is_conj() or t.is_neg():
+        t = t.detach().resolve_conj().resolve_neg()
+    values: np.ndarray[Any, Any] = t._data  # type: ignore[assignment]  # on the cpu, with data
+    return values
+
+
 ENGINES: dict[str, Callable[..., Engine]] = {"numpy": Engine, "jax": JaxEngine}
 
 
@@ -155,4 +170,4 @@ def engine_of(name: str, options: Mapping[str, Any]) -> Engine:
     return ENGINES[name](**options)
 
 
-__all__ = ["Engine", "JaxEngine", "engine_of"]
+__all__ = ["Engine", "JaxEngine", "engine_of", "values_of"]

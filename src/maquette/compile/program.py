@@ -2,7 +2,8 @@
 
 A graph without mutation needs no tensors: a node is the operator's array kernel on arrays, or, for
 a view, what its shape rule says (`strided.py`). Results have the dtype and shape that the trace
-found. An operator that is defined by others is traced and takes their place.
+found, and the values that a tensor shows: what waits to be conjugated or negated is computed. An
+operator that is defined by others is traced and takes their place.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from maquette.core.strides import contiguous_strides
 from maquette.dispatch.forms import returns_of
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.schemas.matching import bind
+from maquette.dispatch.tags import Tag
 from maquette.fx.node import Node
 from maquette.tensor.backend import Backend
 from maquette.tensor.tensor import Tensor
@@ -105,10 +107,24 @@ def step_of(node: Node) -> Step:
     value = node.meta["val"]
     if op.array_kernel is not None:
         return KernelStep(op, params, metas_of(value))
+    if op.mutating_link is not None:
+        return _resized_step(op, op.mutating_link, params, metas_of(value))
     views = any(kind == "view" for kind, _ in returns_of(op))
-    if op.shape_rule is not None and (views or definition_of(op) is None):
-        return _view_step(op, params, metas_of(value))
+    if op.shape_rule is not None and (views or _shows_its_operand(op, params, value)):
+        return _view_step(op, params, value)
     return _composite_step(op, node)
+
+
+def _shows_its_operand(op: OpOverload, params: Sequence[Any], value: Any) -> bool:
+    """Whether an operator without a kernel gives its operand's elements, as `lift` does."""
+    operand = next((p for p in params if isinstance(p, Node)), None)
+    if definition_of(op) is not None or operand is None:
+        return False
+    return bool(operand.meta["val"].meta.numel == sum([m.numel for m in _flat(metas_of(value))]))
+
+
+def _flat(metas: Any) -> list[TensorMeta]:
+    return list(metas) if isinstance(metas, list) else [metas]
 
 
 def metas_of(value: Any) -> Any:
@@ -198,18 +214,19 @@ def _settled(backend: Backend, op: OpOverload, metas: Any, result: Any) -> Any:
     return result
 
 
-def _view_step(op: OpOverload, params: list[Any], found: Any) -> Step:
+def _view_step(op: OpOverload, params: list[Any], found_value: Any) -> Step:
     """A view: the shape rule on row-major metas, laid over the values."""
     names = {a.name for a in op._schema.arguments}
     source = next(p for p in params if isinstance(p, Node))
     meta: TensorMeta = source.meta["val"].meta
-    if "storage_offset" in names and meta is not row_major_meta(meta):
-        raise CompileError(
-            f"{op} reads memory as it is laid out, and {source.name} ({meta}, strides "
-            f"{tuple(meta.strides)}) is not row-major; call contiguous() before it"
-        )
-    if "stride" in names and "storage_offset" not in names:  # a reshape; the strides follow
-        shape = tuple(found.shape)
+    if "storage_offset" in names:
+        return _strided_step(op, params, source)
+    if source.meta["val"].is_conj() != _first(found_value).is_conj():
+        return lambda backend, values: backend.namespace.conj(values[source])
+    if source.meta["val"].is_neg() != _first(found_value).is_neg():
+        return lambda backend, values: -values[source]
+    if "stride" in names:  # a reshape; the strides follow
+        shape = tuple(found_value.meta.shape)
         return lambda backend, values: values[source].reshape(shape)
     row_major = row_major_meta(meta)
     rule = op.shape_rule
@@ -224,6 +241,71 @@ def _view_step(op: OpOverload, params: list[Any], found: Any) -> Step:
         return [_seen(backend, array, m) for m in made]  # type: ignore[attr-defined]
 
     return step
+
+
+def _first(value: Any) -> Tensor:
+    found: Tensor = value[0] if isinstance(value, (list, tuple)) else value
+    return found
+
+
+def _strided_step(op: OpOverload, params: list[Any], source: Node) -> Step:
+    """A view of memory by sizes and strides: the memory is as its tensor's meta says."""
+    meta: TensorMeta = source.meta["val"].meta
+    order = _memory_order(op, source.name, meta)
+    rule = op.shape_rule
+    assert rule is not None
+    made: Any = rule(*[_meta_of_node(p) for p in params])
+    if made.offset < meta.offset:
+        raise CompileError(
+            f"{op} reads memory before its operand {source.name} ({meta}, offset {meta.offset}), "
+            f"which a functional program does not have"
+        )
+    from_start = made.view(made.shape, made.strides, made.offset - meta.offset)
+
+    def step(backend: Backend, values: dict[Node, Any]) -> Any:
+        return viewed(backend.namespace, _in_order(values[source], order), from_start)
+
+    return step
+
+
+def _resized_step(op: OpOverload, mutating: OpOverload, params: list[Any], meta: Any) -> Step:
+    """The functional form of what gives a tensor another size over its memory."""
+    source, rule = params[0], mutating.shape_rule
+    if rule is None or Tag.inplace_view not in mutating.tags:
+        raise CompileError(
+            f"{op} is {mutating} on copies, which writes to its operands; write what it does with "
+            f"operators that mutate nothing"
+        )
+    order = _memory_order(op, source.name, source.meta["val"].meta)
+    made = meta.view(meta.shape, meta.strides, 0)
+    needed = made.storage_bytes // made.itemsize
+
+    def step(backend: Backend, values: dict[Node, Any]) -> Any:
+        xp, memory = backend.namespace, _in_order(values[source], order).reshape(-1)
+        if memory.size < needed:
+            more = xp.zeros((needed - memory.size,), memory.dtype)
+            memory = xp.concatenate([memory, more])
+        return viewed(xp, memory, made)
+
+    return step
+
+
+def _memory_order(op: OpOverload, name: str, meta: TensorMeta) -> list[int]:
+    """The dims of a tensor from the outermost in memory; CompileError where it has gaps."""
+    order = sorted(range(meta.ndim), key=lambda d: -meta.strides[d])
+    expected = meta.numel
+    for d in order:
+        expected //= max(meta.shape[d], 1)
+        if meta.shape[d] > 1 and meta.strides[d] != expected:
+            raise CompileError(
+                f"{op} reads memory as it is laid out, and {name} ({meta}, strides "
+                f"{tuple(meta.strides)}) is not all of its memory; call contiguous() before it"
+            )
+    return order
+
+
+def _in_order(array: Any, order: Sequence[int]) -> Any:
+    return array if order == sorted(order) else array.transpose(order)
 
 
 def row_major_meta(meta: TensorMeta) -> TensorMeta:
@@ -254,6 +336,8 @@ def _composite_step(op: OpOverload, node: Node) -> Step:
         return definition(*_filled(params, dict(zip(inputs, tensors))))
 
     traced = functional_graph(from_inputs, [n.meta["val"] for n in inputs])
+    if any(n.target is op for n in traced.module.graph.nodes):
+        raise CompileError(f"{op} is defined by a form of itself that mutates, not by a kernel")
     program = ArrayProgram(traced.placeholders, traced.outputs)
 
     def step(backend: Backend, values: dict[Node, Any]) -> Any:

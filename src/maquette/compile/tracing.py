@@ -18,6 +18,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import TorchDispatchMode, disable_current_modes
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
+from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tags import Tag
 from maquette.fake.detecting import detect_fake_mode
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
@@ -61,11 +62,20 @@ class Traced:
     constants: list[tuple[Node, Tensor | Draw]] = field(default_factory=list)
 
 
+_SAYING = {
+    ops.aten.native_batch_norm.default: ops.aten._native_batch_norm_legit.default,
+    ops.aten.native_batch_norm.out: ops.aten._native_batch_norm_legit.out,
+}
+"""For operators that mutate arguments in silence, those that say so."""
+
+
 class _Rewriting(TorchDispatchMode):
     """Says in operators that functionalization knows what others do in silence.
 
     A random operator becomes a constant that stands for its numbers, and a `Draw`.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +85,12 @@ class _Rewriting(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is ops.aten.native_batch_norm.default and args[5] and args[3] is not None:
-            return ops.aten._native_batch_norm_legit.default(*args, **kwargs)
+        if func in _SAYING and args[5] and args[3] is not None:
+            return _SAYING[func](*args, **kwargs)
+        if isinstance(func, OpOverload) and _is_defined_by_copies(func):
+            defined = definition_of(func)
+            if defined is not None:
+                return defined(*bind(func._schema, args, kwargs, takes_numbers=func.takes_numbers))
         if isinstance(func, OpOverload) and draws(func, args, kwargs):
             return self._drawn(func, args, kwargs)
         return func(*args, **kwargs)
@@ -158,6 +172,12 @@ def _needs_data(error: BaseException) -> str:
         f"on a tensor, a result whose size data decides), which a compiled one cannot: {error}. "
         "Leave that part outside of what is compiled"
     )
+
+
+def _is_defined_by_copies(op: OpOverload) -> bool:
+    """Whether the functional form of an operator is the operator itself on copies."""
+    twin = op.functional_link
+    return twin is not None and twin.mutating_link is op
 
 
 def definition_of(op: OpOverload) -> Callable[..., Any] | None:

@@ -377,6 +377,7 @@ class OpOverload(OperatorBase):
     own_derivatives: Derivatives | None = None
     own_free_devices: bool | Callable[..., bool] | None = None
     functional_link: OpOverload | None = None
+    mutating_link: OpOverload | None = None
     own_node_name: str | None = None
 
     @property

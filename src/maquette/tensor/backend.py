@@ -10,7 +10,7 @@ from one library to another crosses here, through the host. NumPy's backend, CuP
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, TypeGuard
@@ -104,6 +104,8 @@ class Backend:
     """What errors call the library."""
     special_module: ClassVar[str] = ""
     """The module of special functions (erf, gamma ...) on its arrays; empty: SciPy's serve."""
+    special_names: ClassVar[Mapping[str, str]] = {}
+    """What that module calls functions that have another name in SciPy."""
     unsupported: ClassVar[frozenset[str]] = frozenset()
     """Names of dtypes that the library has no arrays of."""
     mutable: ClassVar[bool] = True
@@ -197,6 +199,25 @@ class Backend:
         target[index] = values
         return target
 
+    def spread_at(self, target: Array, mask: Array, values: Array) -> Array:
+        """The first of flat values, in order, assigned where a mask holds."""
+        return self.assign_at(target, mask, values[: int(mask.sum())])
+
+    def compressed_at(self, values: Array, mask: Array, size: int, fill: Any) -> Array:
+        """The first ``size`` elements where a mask holds, in order, filled up."""
+        xp, found = self.namespace, values[mask][:size]
+        rest: Array = xp.full((size - found.shape[0],), fill, values.dtype)
+        joined: Array = xp.concatenate([found, rest])
+        return joined
+
+    def repeated(
+        self, start: int, stop: Any, step: Callable[..., Any], state: tuple[Array, ...]
+    ) -> tuple[Array, ...]:
+        """``state = step(i, state)`` for each i from ``start`` on below ``stop``."""
+        for i in range(start, int(stop)):
+            state = step(i, state)
+        return state
+
     def complex_of(self, real: Array, imag: Array) -> Array:
         """The complex array of two parts of one shape and dtype."""
         made: Array = self.namespace.empty(real.shape, np.result_type(real.dtype, 1j))
@@ -284,7 +305,8 @@ class _SpecialFunctions(ModuleType):
         self._own = importlib.import_module(home) if home else ModuleType("none")
 
     def __getattr__(self, name: str) -> Callable[..., object]:
-        found: Callable[..., object] | None = getattr(self._own, name, None)
+        own_name = self._backend.special_names.get(name, name)
+        found: Callable[..., object] | None = getattr(self._own, own_name, None)
         if found is None:
             found = self._host_function(name)
         setattr(self, name, found)

@@ -32,6 +32,7 @@ __all__ = [
     "byte_strides",
     "combined_at",
     "complex_of",
+    "compressed_at",
     "data_says",
     "eigh",
     "eigvalsh",
@@ -43,7 +44,9 @@ __all__ = [
     "on_host",
     "own_convolutions",
     "product_at",
+    "repeated",
     "running",
+    "spread_at",
     "stable_argsort",
     "to_host",
 ]
@@ -139,6 +142,30 @@ def assigned_at(xp: ModuleType, target: Array, index: Any, values: Any) -> Array
         target[index] = values
         return target
     return backend_for(xp).assign_at(target, index, values)
+
+
+def spread_at(xp: ModuleType, target: Array, mask: Array, values: Array) -> Array:
+    """The target with the first of flat values, in order, where a mask of its shape holds."""
+    if xp is np:
+        target[mask] = values[: int(mask.sum())]
+        return target
+    return backend_for(xp).spread_at(target, mask, values)
+
+
+def compressed_at(xp: ModuleType, values: Array, mask: Array, size: int, fill: Any = 0) -> Array:
+    """The first ``size`` elements, in order, where a mask of one shape holds; then ``fill``."""
+    return backend_for(xp).compressed_at(values, mask, size, fill)
+
+
+def repeated(
+    xp: ModuleType,
+    start: int,
+    stop: Any,
+    step: Callable[[Any, tuple[Array, ...]], tuple[Array, ...]],
+    state: tuple[Array, ...],
+) -> tuple[Array, ...]:
+    """``state = step(i, state)`` for each i from ``start`` on below ``stop``."""
+    return backend_for(xp).repeated(start, stop, step, state)
 
 
 def stable_argsort(xp: ModuleType, array: Array, axis: int) -> Array:

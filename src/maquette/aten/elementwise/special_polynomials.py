@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import repeated
 from maquette.aten.elementwise.pointwise import REAL_FLOATS, Array, binary
 from maquette.library.page import Variant, describe
 
@@ -59,14 +60,20 @@ _OTHERS = {
 
 def value(xp: ModuleType, family: Recurrence, x: Array, n: Array) -> Array:
     """The polynomials of degrees ``n`` at ``x``, elementwise."""
-    degree = n.astype(np.int64)
+    # NaN and what no integer holds is no degree: a cast would make of it what its library likes.
+    degree = xp.where(xp.abs(n) < 2.0**63, n, -1).astype(np.int64)
     below, current = xp.ones_like(x), family.first(x)
     result = xp.where(degree == 0, below, current)
     largest = family.largest[x.dtype.itemsize == 8]
-    top = int(degree.max()) if degree.size else 0
-    for k in range(2, min(top, largest or top) + 1):
-        below, current = current, family.step(k, x, below, current)
-        result = xp.where(degree == k, current, result)
+    top = degree.max() if degree.size else 0
+
+    def step(k: Any, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        below, current, result = state
+        below, current = current, family.step(k, x, below, current).astype(x.dtype)
+        return below, current, xp.where(degree == k, current, result)
+
+    last = xp.minimum(top, largest) if largest else top
+    _, _, result = repeated(xp, 2, last + 1, step, (below, current, result))
     if largest:
         result = xp.where(degree > largest, xp.nan, result)
     result = xp.where(xp.isnan(x) & (degree > 1), family.of_nan, result)

@@ -182,15 +182,20 @@ def _work_dtype(kind: DType) -> np.dtype[np.generic]:
 
 def linspace_values(xp: ModuleType, start: Number, end: Number, steps: int, kind: DType) -> Array:
     if kind.category == 1:
-        start, end = int(start.real), int(end.real)
+        start, end = _whole(xp, start), _whole(xp, end)
     return cast(xp, _spaced(xp, start, end, steps, kind), kind)
+
+
+def _whole(xp: ModuleType, bound: Any) -> Any:
+    """A bound without its fraction; an array where its value is not known."""
+    return xp.trunc(bound.real) if is_array(bound) else int(bound.real)
 
 
 def logspace_values(
     xp: ModuleType, start: Number, end: Number, steps: int, base: float, kind: DType
 ) -> Array:
     if kind.category == 1:  # whole bounds, but steps of any size between them
-        start, end = int(start.real), int(end.real)
+        start, end = _whole(xp, start), _whole(xp, end)
     with np.errstate(all="ignore"):
         exponents = _spaced(xp, start, end, steps, kind)
         if kind.category < 3 and base < 0:

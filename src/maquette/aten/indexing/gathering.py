@@ -10,7 +10,7 @@ from math import prod
 from types import ModuleType
 from typing import Any
 
-from maquette.aten.common.array_libraries import assigned_at, data_says
+from maquette.aten.common.array_libraries import compressed_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along_like, wrapped
 from maquette.aten.common.large_arrays import compressed, taken_along
@@ -492,10 +492,13 @@ def nonzero_static_shape(self: TensorMeta, size: int, fill_value: int) -> Tensor
 
 @nonzero_static.kernel
 def nonzero_static_kernel(xp: ModuleType, self: Array, size: int, fill_value: int) -> Array:
-    found = nonzero_kernel(xp, self)
-    padded: Array = xp.full((size, self.ndim), fill_value, xp.int64)
-    count = min(size, len(found))
-    return assigned_at(xp, padded, slice(count), found[:count])
+    mask = self != 0
+    where = [
+        compressed_at(xp, xp.broadcast_to(line, self.shape), mask, size, fill_value)
+        for line in xp.indices(self.shape, xp.int64, sparse=True)
+    ]
+    found: Array = xp.stack(where, -1) if where else xp.zeros((size, 0), xp.int64)
+    return found
 
 
 def _dynamic_out(base: OperatorPage, schema: str) -> None:

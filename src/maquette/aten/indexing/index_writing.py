@@ -6,11 +6,19 @@ Functional, in-place and ``out=`` forms of one array function each.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from types import ModuleType
 
 import numpy as np
 
-from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says
+from maquette.aten.common.array_libraries import (
+    assigned_at,
+    combined_at,
+    compressed_at,
+    data_says,
+    is_array,
+    spread_at,
+)
 from maquette.aten.common.axes import Array
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -339,11 +347,12 @@ def _check_fill(self: TensorMeta, dim: int, index: TensorMeta, value: TensorMeta
 def _fill(xp: ModuleType, self: Array, dim: int, index: Array, value: Array | Number) -> Array:
     warn_of_expanded("index_fill_", self)
     target = lines(xp, self, dim)
-    number = value.item() if hasattr(value, "item") else value
+    number = value.item() if isinstance(value, np.ndarray) else value
     kind = from_numpy_dtype(self.dtype)
     # Negative positions count from the end: of all these operators, here alone.
     where = _in_lines(index, len(target), least=-len(target))
-    filled = assigned_at(xp, target, where, result_dtype(number, kind))
+    given = number.astype(target.dtype) if is_array(number) else result_dtype(number, kind)
+    filled = assigned_at(xp, target, where, given)
     return out_of_lines(xp, filled, self, dim)
 
 
@@ -538,15 +547,14 @@ def _check_masked(self: TensorMeta, mask: TensorMeta, source: TensorMeta) -> Non
 
 def _masked(xp: ModuleType, self: Array, mask: Array, source: Array) -> Array:
     where = xp.broadcast_to(mask, self.shape)
-    count = int(where.sum())
     check_data(
-        source.size >= count,
+        not data_says(lambda: source.size < int(where.sum())),
         lambda: (
             f"masked_scatter: expected self and source to have at least as many elements as "
-            f"the mask has true ones: {source.size} and {count}"
+            f"the mask has true ones: {source.size} and {int(where.sum())}"
         ),
     )
-    return assigned_at(xp, self, where, source.reshape(-1)[:count])
+    return spread_at(xp, self, where, source.reshape(-1))
 
 
 masked_scatter = define(
@@ -614,18 +622,16 @@ def masked_scatter_backward_shape(
 def masked_scatter_backward_kernel(
     xp: ModuleType, grad_output: Array, mask: Array, sizes: tuple[int, ...]
 ) -> Array:
-    made = xp.zeros(sizes, grad_output.dtype)
     shown, where = xp.broadcast_arrays(grad_output, mask)
-    taken = shown[where]
+    size = prod(sizes)
     check_data(
-        taken.size <= made.size,
+        not data_says(lambda: int(where.sum()) > size),
         lambda: (
-            f"masked_scatter_backward: the mask takes {taken.size} elements, more than sizes "
+            f"masked_scatter_backward: the mask takes {int(where.sum())} elements, more than sizes "
             f"{list(sizes)} hold"
         ),
     )
-    flat = assigned_at(xp, made.reshape(-1), slice(taken.size), taken)
-    return flat.reshape(made.shape)
+    return compressed_at(xp, shown, where, size).reshape(sizes)
 
 
 masked_scatter_backward.linear(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import combined_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import rank_of, to_front
 from maquette.aten.common.operators import aten
@@ -319,17 +320,20 @@ def histc_kernel(xp: ModuleType, self: Array, bins: int, min: float, max: float)
     x = wide(self).reshape(-1)
     low, high = float(min), float(max)
     if low == high and x.size:
-        low, high = float(x.min()), float(x.max())
-    if not (np.isfinite(low) and np.isfinite(high)):
+        low, high = x.min().astype(np.float64), x.max().astype(np.float64)
+    if data_says(lambda: not (xp.isfinite(low) and xp.isfinite(high))):
         raise of_data(RuntimeError(f"range of [{low}, {high}] is not finite"))
-    if low == high:
-        low, high = low - 1, high + 1
-    x = x[(x >= low) & (x <= high)]
+    alone = low == high
+    low, high = xp.where(alone, low - 1, low), xp.where(alone, high + 1, high)
+    inside = (x >= low) & (x <= high)
+    x = xp.where(inside, x, low)
     # Rounded to the input's type at each step, which decides on which side of an edge values fall.
     kind = self.dtype
     scaled = wide((wide((x - low).astype(kind)) * bins).astype(kind))
     position = (scaled / (high - low)).astype(kind).astype(xp.int64)
-    counted: Array = xp.bincount(xp.minimum(position, bins - 1), minlength=bins)
+    counts = xp.zeros(bins, xp.int64)
+    where = xp.clip(position, 0, bins - 1)
+    counted: Array = combined_at(xp, "add", counts, where, inside.astype(xp.int64))
     return counted.astype(wide(self).dtype)
 
 

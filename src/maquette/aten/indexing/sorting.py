@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
-from maquette.aten.common.array_libraries import running, stable_argsort
+from maquette.aten.common.array_libraries import data_says, running, stable_argsort
 from maquette.aten.common.axes import Array, check_reducible, reduced
 from maquette.aten.common.batching_forms import along, over_all
 from maquette.aten.common.large_arrays import least_places, place_of_rank, taken_along
@@ -255,7 +255,7 @@ refuse_overlap(kthvalue.variants[0], "self")
 
 def _median_position(xp: ModuleType, x: Array, axis: int, skip_nan: bool) -> Array:
     """Where the lower median of each line is; with NaN in the line, where the first NaN is."""
-    if x.shape[axis] and not (x.dtype.kind == "f" and xp.isnan(x).any()):
+    if x.shape[axis] and data_says(lambda: not (x.dtype.kind == "f" and xp.isnan(x).any())):
         where = place_of_rank(xp, wide(x), (x.shape[axis] - 1) // 2, axis)
         if where is not None:
             return where

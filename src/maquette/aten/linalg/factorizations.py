@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.aten.common.accumulation import Array
+from maquette.aten.common.array_libraries import assigned_at
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import dtype, int32
 from maquette.core.errors import check
@@ -110,8 +111,7 @@ def identity(xp: ModuleType, like: Array, shape: Shape) -> Array:
     """Identity matrices of a shape, of the dtype of ``like``."""
     out: Array = xp.zeros(shape, like.dtype)
     diagonal = xp.arange(min(shape[-2:]))
-    out[..., diagonal, diagonal] = 1
-    return out
+    return assigned_at(xp, out, (..., diagonal, diagonal), 1)
 
 
 def each(function: Callable[..., object], batch: Shape, *operands: tuple[Array, int]) -> list[Any]:

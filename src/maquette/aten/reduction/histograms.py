@@ -6,12 +6,15 @@ of one dimension without weights (`histc`) are in `searching.py`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.array_libraries import combined_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.core.errors import check, of_data
 from maquette.core.meta import TensorMeta
@@ -35,13 +38,14 @@ def _even_edges(xp: ModuleType, points: Array, bins: Sequence[int], range: Range
         if range is not None:
             low, high = range[2 * d], range[2 * d + 1]
         elif len(points):
-            low, high = float(points[:, d].min()), float(points[:, d].max())
+            low, high = [f(points[:, d]).astype(np.float64) for f in (xp.min, xp.max)]
         else:
             low, high = 0.0, 1.0
-        if not (np.isfinite(low) and np.isfinite(high)):
+        finite = xp.isfinite(low) & xp.isfinite(high)
+        if data_says(partial(operator.not_, finite)):
             raise of_data(RuntimeError(f"dimension {d}'s range [{low}, {high}] is not finite"))
-        if low == high:
-            low, high = low - 0.5, high + 0.5
+        alone = low == high
+        low, high = xp.where(alone, low - 0.5, low), xp.where(alone, high + 0.5, high)
         found.append(xp.linspace(low, high, count + 1).astype(points.dtype))
     return found
 
@@ -61,11 +65,14 @@ def _counted(
     cells = []
     for d, line in enumerate(edges):
         x = points[:, d]
-        inside &= (x >= line[0]) & (x <= line[-1])
+        inside = inside & (x >= line[0]) & (x <= line[-1])
         cells.append(xp.minimum(xp.searchsorted(line, x, "right") - 1, shape[d] - 1))
-    weights = None if weight is None else weight.reshape(-1)[inside]
-    flat = xp.ravel_multi_index([c[inside] for c in cells], shape) if inside.any() else []
-    found: Array = xp.bincount(xp.asarray(flat, xp.int64), weights, prod(shape))
+    weights = xp.ones(len(points)) if weight is None else weight.reshape(-1).astype(xp.float64)
+    flat = xp.zeros(len(points), xp.int64)
+    for cell, count in zip(cells, shape):
+        flat = flat * count + xp.where(inside, cell, 0)
+    empty = xp.zeros(prod(shape), xp.float64)
+    found = combined_at(xp, "add", empty, flat, xp.where(inside, weights, 0.0))
     found = found.reshape(shape).astype(points.dtype)
     if not density:
         return found

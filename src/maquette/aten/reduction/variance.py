@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
+from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import (
     Array,
     Dims,
@@ -83,11 +84,11 @@ def updated_mean(xp: ModuleType, x: Array, dim: Dims, keepdim: bool, mean: Array
     It differs from the sum's only in that an element after an infinite one makes it NaN.
     """
     infinite = xp.isinf(x)
-    if not infinite.any():
+    if not x.size or data_says(lambda: not infinite.any()):
         return mean
     axes = axes_of(dim, x.ndim)
     last = tuple(-1 if axis in axes else slice(None) for axis in range(x.ndim))
-    infinite[last] = False
+    infinite = assigned_at(xp, infinite, last, False)
     spoiled = infinite.any(axis=axes, keepdims=keepdim)
     return xp.where(spoiled, xp.nan, mean)
 

@@ -202,12 +202,14 @@ def embedding_dense_backward_kernel(
 ) -> Array:
     rows = indices.reshape(-1)
     values = wide(grad_output).reshape(rows.size, -1)
-    counts = xp.bincount(rows[rows >= 0], minlength=num_weights) if scale_grad_by_freq else None
+    kept = rows != padding_idx
     if padding_idx >= 0:
-        kept = rows != padding_idx
-        rows, values = rows[kept], values[kept]
+        values = xp.where(kept[:, None], values, values.dtype.type(0))
+        rows = xp.where(kept, rows, 0)
     rows = checked_rows(xp, rows, num_weights)
-    if counts is not None:
+    if scale_grad_by_freq:
+        ones = kept.astype(xp.int64)
+        counts = combined_at(xp, "add", xp.zeros(num_weights, xp.int64), rows, ones)
         values = values / counts[rows].astype(values.dtype)[:, None]
     # Added up in the gradient's own type, one by one, as PyTorch does and `index_add` too.
     result: Array = xp.zeros((num_weights, values.shape[1]), grad_output.dtype)

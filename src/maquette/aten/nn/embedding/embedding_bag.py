@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
-from maquette.aten.common.array_libraries import byte_strides, combined_at
+from maquette.aten.common.array_libraries import byte_strides, combined_at, data_says
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.operators import aten
@@ -185,14 +185,14 @@ def _checked(xp: ModuleType, indices: Array, rows: int) -> Array:
 
 def _bag_of_each(xp: ModuleType, offsets: Array, count: int) -> Array:
     """The number of the bag that each of `count` indices is in."""
-    if offsets.size and int(offsets[0]) != 0:
+    if offsets.size and data_says(lambda: int(offsets[0]) != 0):
         raise of_data(
             RuntimeError(
                 f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start "
                 f"from position 0. However, got {int(offsets[0])}"
             )
         )
-    if offsets.size and int(offsets[-1]) > count:
+    if offsets.size and data_says(lambda: int(offsets[-1]) > count):
         raise of_data(
             RuntimeError(
                 f"offsets[-1] can not be greater than input's length {count} but got "

@@ -242,9 +242,8 @@ def _named(xp: ModuleType, target: Array, classes: int) -> tuple[Array, Array]:
             RuntimeError(f"argument #2 'target' is out of range: classes are 0 to {classes - 1}")
         )
     counted = running(xp, "minimum", (t >= 0).astype(xp.int8), 1) > 0
-    mask = xp.zeros(t.shape, bool)
-    rows, columns = xp.nonzero(counted)
-    return counted, assigned_at(xp, mask, (rows, t[rows, columns]), True)
+    named = counted[:, :, None] & (t[:, :, None] == xp.arange(t.shape[1]))
+    return counted, named.any(axis=1)
 
 
 def _pairs(xp: ModuleType, self: Array, target: Array) -> tuple[Array, Array, Array, Array]:

@@ -11,7 +11,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index, wide
-from maquette.aten.common.array_libraries import added_to, assigned_at
+from maquette.aten.common.array_libraries import added_to, assigned_at, data_says
 from maquette.aten.common.batching_forms import folded
 from maquette.aten.nn.pool.max_pooling import gathered
 from maquette.aten.nn.pool.pool_windows import check_kind, pool_meta, scattered
@@ -287,7 +287,7 @@ def _adaptive_max_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
 def _last_nan_or_first_largest(xp: ModuleType, values: Array) -> Array:
     where: Array = values.argmax(axis=-1)
     nan = values != values
-    if not nan.any():
+    if data_says(lambda: not nan.any()):
         return where
     last = values.shape[-1] - 1 - nan[..., ::-1].argmax(axis=-1)
     return xp.where(nan.any(axis=-1), last, where)
