@@ -236,3 +236,8 @@ def test_the_inverse_root_of_a_complex_zero_is_infinite() -> None:
         found = mq.rsqrt(mq.zeros(length, dtype=mq.complex64))[0].item()
         assert isinstance(found, complex)
         assert (found.real, math.isnan(found.imag)) == (math.inf, True)
+
+
+def test_the_gamma_function_of_several_dimensions_refuses_truths() -> None:
+    with pytest.raises(RuntimeError, match="may not be a boolean tensor"):
+        mq.mvlgamma(mq.tensor([True]), 2)

@@ -67,3 +67,56 @@ def test_a_text_that_holds_something_else_is_refused(check: FileCheck) -> None:
     """Finding 52."""
     with pytest.raises(RuntimeError, match="Expected to"):
         check.run(TEXT)
+
+
+LAYOUTS = ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]
+
+
+def _sparse(name: str, elements: list[list[float]]) -> torch.Tensor:
+    block = (2, 2) if name in ("sparse_bsr", "sparse_bsc") else None
+    return torch.tensor(elements).to_sparse(layout=getattr(torch, name), blocksize=block)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_sparse_tensors_are_compared_part_by_part(name: str) -> None:
+    made = _sparse(name, [[1.0, 0, 0, 0], [0, 0, 0, 0]])
+    torch.testing.assert_close(made, _sparse(name, [[1 + 1e-7, 0, 0, 0], [0, 0, 0, 0]]))
+    kind = name.removeprefix("sparse_").upper()
+    with pytest.raises(AssertionError, match=f"Sparse {kind} values are not close"):
+        torch.testing.assert_close(made, _sparse(name, [[2.0, 0, 0, 0], [0, 0, 0, 0]]))
+    with pytest.raises(AssertionError, match=f"Sparse {kind} .*indices are not equal"):
+        torch.testing.assert_close(made, _sparse(name, [[0, 0, 1.0, 0], [0, 0, 0, 0]]))
+    more = _sparse(name, [[1.0, 0, 1, 0], [0, 0, 0, 0]])
+    with pytest.raises(AssertionError, match=f"specified values in sparse {kind} tensors"):
+        torch.testing.assert_close(made, more)
+    with pytest.raises(AssertionError, match="attribute 'layout'"):
+        torch.testing.assert_close(made, made.to_dense())
+    torch.testing.assert_close(made, made.to_dense(), check_layout=False)
+
+
+def test_coalesced_and_uncoalesced_tensors_are_compared_coalesced() -> None:
+    twice = torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (2,))
+    torch.testing.assert_close(twice, torch.tensor([3.0, 0]).to_sparse())
+    with pytest.raises(AssertionError, match="number of sparse dimensions"):
+        torch.testing.assert_close(torch.ones(2, 2).to_sparse(1), torch.ones(2, 2).to_sparse(2))
+
+
+def test_meta_tensors_are_compared_by_what_they_have() -> None:
+    torch.testing.assert_close(torch.ones(2, device="meta"), torch.ones(2, device="meta"))
+    with pytest.raises(AssertionError, match="attribute 'shape'"):
+        torch.testing.assert_close(torch.ones(2, device="meta"), torch.ones(3, device="meta"))
+
+
+def test_make_tensor_draws_whole_numbers_between_bounds_that_are_none() -> None:
+    made = make_tensor(1000, dtype=torch.int16, device="cpu", low=-0.9999, high=0.9999)
+    assert made.unique().tolist() == [0]
+
+
+def test_make_tensor_warns_of_one_value_and_refuses_ranges_beyond_the_dtype() -> None:
+    with pytest.raises(ValueError, match="`low` must be less than `high`"):
+        make_tensor(3, dtype=torch.int64, device="cpu", low=0, high=0)
+    with pytest.raises(ValueError, match=r"no torch\.float64 lies between"):
+        make_tensor(3, dtype=torch.float64, device="cpu", low=10**400, high=10**401)
+    with pytest.warns(FutureWarning, match="low==high"):
+        made = make_tensor(3, dtype=torch.float32, device="cpu", low=2, high=2)
+    assert made.tolist() == [2, 2, 2]

@@ -25,6 +25,7 @@ from maquette.aten.elementwise.pointwise import (
     unary,
     widened,
 )
+from maquette.core.dtype import bool_
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -155,6 +156,10 @@ mvlgamma.describe("The logarithm of the gamma function of `p` dimensions.")
 @mvlgamma.shape
 def mvlgamma_shape(self: TensorMeta, p: int) -> TensorMeta:
     check(p >= 1, lambda: f"p has to be greater than or equal to 1, got {p}")
+    check(
+        self.dtype is not bool_,
+        lambda: f"The input tensor may not be a boolean tensor, got {self}; convert it to a float",
+    )
     kind = floating(self.dtype)
     check_category("mvlgamma", kind, REAL_FLOATS)
     # The terms stand along a new last dimension that is summed, so the result is contiguous.

@@ -22,7 +22,16 @@ from maquette.core.dtype import (
     float64,
     promote_types,
 )
+from maquette.core.layout import (
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
 from maquette.tensor.printing import array_of
+from maquette.tensor.sparse import nnz_of, parts_of, tensors_of
 from maquette.tensor.tensor import Tensor, from_array
 
 Array = npt.NDArray[np.generic]
@@ -140,9 +149,63 @@ def _compare_values(actual: object, expected: object, rules: Rules, place: str) 
         return
     a, b = _tensor(actual), _tensor(expected)
     _compare_metas(a, b, rules, place)
+    if a.device.type == b.device.type == "meta":
+        return  # there are no values
+    if a.layout is b.layout is not strided:
+        _compare_sparse(a, b, rules, place)
+    else:
+        _compare_parts(_dense(a), _dense(b), rules, place, "Tensor-likes")
+
+
+def _dense(t: Tensor) -> Tensor:
+    return t if t.layout is strided else t.to_dense()
+
+
+def _compare_parts(a: Tensor, b: Tensor, rules: Rules, place: str, what: str) -> None:
     kinds = a.dtype, b.dtype
     common = a.dtype if kinds[0] is kinds[1] else promote_types(*kinds)
-    _compare_arrays(_array(a), _array(b), common, rules.tolerances(*kinds), rules, place)
+    _compare_arrays(_array(a), _array(b), common, rules.tolerances(*kinds), rules, place, what)
+
+
+def _compare_sparse(a: Tensor, b: Tensor, rules: Rules, place: str) -> None:
+    """Part by part: where elements are, in full, and what they are, within the tolerance."""
+    name = str(a.layout).rpartition("_")[2].upper()
+    if a.layout is sparse_coo:
+        _fail_unless(
+            a.sparse_dim() == b.sparse_dim(),
+            lambda: (
+                f"The number of sparse dimensions in sparse COO tensors does not match: "
+                f"{a.sparse_dim()} != {b.sparse_dim()}"
+            ),
+            place,
+        )
+        if a.is_coalesced() is not b.is_coalesced():
+            a, b = a.coalesce(), b.coalesce()
+    counts = nnz_of(a), nnz_of(b)
+    _fail_unless(
+        counts[0] == counts[1],
+        lambda: (
+            f"The number of specified values in sparse {name} tensors does not match: "
+            f"{counts[0]} != {counts[1]}"
+        ),
+        place,
+    )
+    exact = rules._replace(rtol=0.0, atol=0.0, check_dtype=False)
+    *places, values = zip(tensors_of(parts_of(a)), tensors_of(parts_of(b)), strict=True)
+    names = _PARTS[a.layout]
+    for part, (mine, other) in zip(names, places, strict=True):
+        _compare_parts(mine, other, exact, place, f"Sparse {name} {part}")
+    _compare_parts(*values, rules, place, f"Sparse {name} values")
+
+
+_BY_ROWS, _BY_COLUMNS = ("crow_indices", "col_indices"), ("ccol_indices", "row_indices")
+_PARTS = {
+    sparse_coo: ("indices",),
+    sparse_csr: _BY_ROWS,
+    sparse_bsr: _BY_ROWS,
+    sparse_csc: _BY_COLUMNS,
+    sparse_bsc: _BY_COLUMNS,
+}
 
 
 def _compare_numbers(actual: complex, expected: complex, rules: Rules, place: str) -> None:
@@ -190,13 +253,14 @@ def _array(t: Tensor) -> Array:
 
 
 def _compare_metas(a: Tensor, b: Tensor, rules: Rules, place: str) -> None:
-    checks = (
+    checks: tuple[tuple[bool, str, object, object], ...] = (
         (True, "shape", tuple(a.shape), tuple(b.shape)),
         (rules.check_device, "device", a.device, b.device),
         (rules.check_dtype, "dtype", a.dtype, b.dtype),
         (rules.check_layout, "layout", a.layout, b.layout),
-        (rules.check_stride, "stride()", a.stride(), b.stride()),
     )
+    if rules.check_stride:
+        checks += ((True, "stride()", a.stride(), b.stride()),)
     for asked, name, mine, other in checks:
         if asked and mine != other:
             what = f"The values for attribute '{name}' do not match: {mine} != {other}."
@@ -210,6 +274,7 @@ def _compare_arrays(
     tolerances: tuple[float, float],
     rules: Rules,
     place: str,
+    what: str,
 ) -> None:
     rtol, atol = tolerances
     if common.category < 2:
@@ -219,7 +284,7 @@ def _compare_arrays(
         a, b = a.astype(wide), b.astype(wide)
         wrong = _far(a, b, rtol, atol, rules.equal_nan)
     if np.any(wrong):
-        raise AssertionError(_mismatch(a, b, np.asarray(wrong), rtol, atol) + _at(place))
+        raise AssertionError(_mismatch(a, b, np.asarray(wrong), rtol, atol, what) + _at(place))
 
 
 def _far(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) -> npt.NDArray[np.bool_]:
@@ -227,7 +292,9 @@ def _far(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) -> npt.N
         return ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
-def _mismatch(a: Array, b: Array, wrong: npt.NDArray[np.bool_], rtol: float, atol: float) -> str:
+def _mismatch(
+    a: Array, b: Array, wrong: npt.NDArray[np.bool_], rtol: float, atol: float, what: str
+) -> str:
     heading = "equal" if rtol == atol == 0 else "close"
     count, size = int(wrong.sum()), wrong.size
     with np.errstate(all="ignore"):
@@ -241,7 +308,7 @@ def _mismatch(a: Array, b: Array, wrong: npt.NDArray[np.bool_], rtol: float, ato
             f"Relative difference: {relative} (up to {rtol} allowed)"
         )
     return (
-        f"Tensor-likes are not {heading}!\n\n"
+        f"{what} are not {heading}!\n\n"
         f"Mismatched elements: {count} / {size} ({100 * count / size:.1f}%)\n"
         f"Greatest absolute difference: {_greatest(absolute, atol)}\n"
         f"Greatest relative difference: {_greatest(relative, rtol)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 
 import maquette as mq
@@ -39,7 +40,10 @@ def make_tensor(
             f"{noncontiguous=} and {memory_format=}"
         )
     if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"`requires_grad=True` needs a float or complex dtype, got {dtype}")
+        raise ValueError(
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got "
+            f"{dtype=}"
+        )
     drawn = (*sizes[:-1], 2 * sizes[-1]) if noncontiguous and sizes else sizes
     made = _drawn(drawn, dtype, Device(str(device)), low, high)
     if noncontiguous and sizes:
@@ -71,7 +75,7 @@ def _drawn(
         info = mq.iinfo(kind)
         least = 0 if info.min == 0 else -9
         low, high = _bounds(kind, low, high, least, 10, info.min, info.max + 1)
-        first, last = math.floor(low), math.ceil(high)
+        first, last = math.ceil(low), math.ceil(high)
         return mq.randint(first, min(last, 2**63 - 1), sizes, dtype=kind, device=where)
     limits = mq.finfo(kind)
     low, high = _bounds(kind, low, high, -9, 9, limits.min, limits.max)
@@ -95,9 +99,16 @@ def _bounds(
 ) -> tuple[float, float]:
     low = low_default if low is None else low
     high = high_default if high is None else high
-    if any(math.isnan(bound) for bound in (low, high)):
+    if low != low or high != high:  # an int may be too large for `isnan`
         raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
-    if low > high:
+    if low == high and _is_float(kind):
+        warnings.warn(
+            f"Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is "
+            f"deprecated: all elements are {low}; `torch.full` makes such a tensor",
+            FutureWarning,
+            stacklevel=4,
+        )
+    elif low >= high:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
     if high < least or low > most:
         raise ValueError(f"no {kind} lies between {low} and {high}: it holds {least} to {most}")
