@@ -7,6 +7,9 @@ import pytest
 
 import maquette as mq
 from maquette import fx, nn
+from maquette.dispatch import disabled_torch_function
+from maquette.fx import make_fx
+from maquette.fx.tracing.decomposing import DecompositionInterpreter
 from maquette.fx.tracing.operator_tracing import get_isolated_graphmodule
 from maquette.fx.tracing.proxy_mode import (
     ProxyTorchDispatchMode,
@@ -260,3 +263,78 @@ def test_fake_mode_gives_symbols_for_what_only_data_could_tell():
 def test_fake_mode_refuses_branches_on_data_and_names_the_line():
     with pytest.raises(RuntimeError, match=r"data-dependent(.|\n)*test_make_fx\.py"):
         fx.make_fx(lambda x: x if x.sum() > 0 else -x, tracing_mode="fake")(mq.ones(3))
+
+
+# --- traces inside of traces, subclasses, symbols ---------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_a_trace_inside_of_a_trace_is_none_of_its_steps(mode: Any) -> None:
+    def f(x: mq.Tensor) -> mq.Tensor:
+        inner = make_fx(lambda y: y.sin())(x)
+        return inner(x) + 1
+
+    traced = make_fx(f, tracing_mode=mode)(mq.ones(3))
+    called = [n.target for n in traced.graph.nodes if n.op == "call_function"]
+    assert called == [mq.ops.aten.sin.default, mq.ops.aten.add.Tensor]
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_what_a_subclass_runs_is_traced(mode: Any) -> None:
+    class Cosine(mq.Tensor):
+        inner: mq.Tensor
+        __torch_function__ = disabled_torch_function
+
+        @staticmethod
+        def __new__(cls, inner: mq.Tensor) -> Any:
+            made = mq.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        @classmethod
+        def __torch_dispatch__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func(*[a.inner.cos() if isinstance(a, cls) else a for a in args])
+
+    def f(x: mq.Tensor) -> mq.Tensor:
+        return x * Cosine(x)
+
+    x = mq.randn(4)
+    traced = make_fx(f, tracing_mode=mode)(x)
+    assert mq.equal(traced(x), x * x.cos())
+    assert not any(n.op == "get_attr" for n in traced.graph.nodes)
+
+
+def test_a_mask_selects_and_is_assigned_through_in_a_symbolic_trace() -> None:
+    def f(x: mq.Tensor) -> mq.Tensor:
+        y = x.clone()
+        y[x > 0] = y[x > 0] * 2
+        return y
+
+    traced = make_fx(f, tracing_mode="symbolic")(mq.tensor([1.0, -2.0, 3.0]))
+    assert traced(mq.tensor([-1.0, 5.0, 2.0, 4.0])).tolist() == [-1, 10, 4, 8]
+
+
+def test_the_only_item_of_a_constant_is_known() -> None:
+    def f() -> Any:
+        (item,) = mq.tensor([2]).unbind(0)
+        return item.item()
+
+    assert make_fx(f)()() == 2
+
+
+def test_a_size_is_added_to_a_number() -> None:
+    traced = make_fx(lambda x: mq.add(x.shape[0], 2.0), tracing_mode="symbolic")(mq.ones(3))
+    assert traced(mq.ones(5)).item() == 7
+
+
+def test_a_graph_is_decomposed_into_another() -> None:
+    x = mq.randn(4)
+    module = make_fx(lambda x: mq.nn.functional.silu(x) + 1)(x)
+    graph = fx.Graph()
+    table = {mq.ops.aten.silu.default: lambda x: x * x.sigmoid()}
+    DecompositionInterpreter(module, new_graph=graph, decomposition_table=table).run(x)
+    made = fx.GraphModule(module, graph)
+    assert mq.ops.aten.silu.default not in [n.target for n in graph.nodes]
+    assert mq.allclose(made(x), module(x))

@@ -101,7 +101,7 @@ def _write(target: Tensor, value: Tensor) -> None:
 
 def _without_leading_ones(value: Tensor) -> Tensor:
     shape = value.meta.shape
-    ones = next((i for i, n in enumerate(shape) if n != 1), len(shape))
+    ones = next((i for i, n in enumerate(shape) if not is_true(n == 1)), len(shape))
     return value.view(shape[ones:]) if ones else value
 
 

@@ -263,7 +263,8 @@ def _intern(
         if not _is_plain(shape, strides, offset):
             cls = _SymbolicMeta
     meta = _make(cls, dtype, shape, strides, offset, device, layout)
-    if 0 in strides and all(n.__class__ is int for n in shape):
+    # No symbol is compared: that would guard, or refuse one that only data tells.
+    if all(n.__class__ is int for n in (*shape, *strides)) and 0 in strides:
         # Without a stride of 0 the storage is as large, and is refused in its own words.
         check(
             meta.numel < _TOO_MANY,

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import node_of
 from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -129,6 +130,8 @@ def run_on_real_constants(
     if mode is None or not op.takes_numbers or not _device_is_real(params):
         return None
     if any(t.fake_mode is not None or t._data is None for t in tensors_in(params)):
+        return None
+    if any(node_of(p) is not None for p in params):  # a symbol has no value
         return None
     result = lookup(op, params).value
     if not isinstance(result, TensorMeta) or result.numel > LARGEST:

@@ -16,6 +16,7 @@ from maquette.autograd.node import AccumulateGrad, Node
 from maquette.core.determinism import Determinism
 from maquette.core.device import cpu, device
 from maquette.core.errors import check
+from maquette.dispatch.abstract import disabled_torch_dispatch, disabled_torch_function
 from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
@@ -31,6 +32,9 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import temporarily_clear_interpreter_stack
 
 _DisableFuncTorch = temporarily_clear_interpreter_stack
+# What classes set their handlers to, to switch them off.
+_disabled_torch_function_impl = disabled_torch_function
+_disabled_torch_dispatch_impl = disabled_torch_dispatch
 
 
 # --- memory ----------------------------------------------------------------------------------
@@ -267,6 +271,8 @@ __all__ = [
     "_DisableFuncTorch",
     "_WeakTensorRef",
     "_current_autograd_node",
+    "_disabled_torch_dispatch_impl",
+    "_disabled_torch_function_impl",
     "_current_graph_task_execution_order",
     "_is_key_in_tls",
     "_will_engine_execute_node",

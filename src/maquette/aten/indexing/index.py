@@ -382,7 +382,7 @@ def _fills_by_mask(
 ) -> bool:
     """Whether one value goes where masks say: it is read before anything is written."""
     masks = [i for i in indices if i is not None]
-    one = values.meta.numel == 1 and not accumulate
+    one = not accumulate and is_true(values.meta.numel == 1)
     return one and all(i.meta.dtype in (bool_, uint8) for i in masks)
 
 

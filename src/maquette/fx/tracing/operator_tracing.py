@@ -116,8 +116,9 @@ class PythonKeyTracer(Tracer):
 
     def _refuse_leak(self, a: FakeTensor) -> None:
         """A fake that is no input: harmless as a constant, unless another trace made it."""
-        outer = get_proxy_mode()
-        if outer is not None and outer.tracer is not self and a in outer.tracer.tensor_table:
+        mode = get_proxy_mode()
+        running = () if mode is None else mode.tracers()
+        if any(tracer is not self and a in tracer.tensor_table for tracer in running):
             raise RuntimeError(
                 f"make_fx: {a.meta} belongs to another trace that is still running; pass it to the "
                 f"traced function as an argument"

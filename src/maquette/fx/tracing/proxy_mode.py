@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
+from maquette.core import pytree
 from maquette.core.symbols import node_of
 from maquette.dispatch import pre_dispatch as pre_dispatch_stack
 from maquette.dispatch.keysets import DispatchKey
@@ -77,6 +78,25 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self._plans: dict[Any, _Plan] = {}
         self._error_on_data_dependent_ops = _error_on_data_dependent_ops
         self._allow_fake_constant = _allow_fake_constant
+        self._outer: list[Any] = []  # by open block, the mode of the trace that this one is in
+
+    def __enter__(self) -> Self:
+        """A trace inside of another is none of its steps: that one waits."""
+        self._outer.append(unset_infra_mode(TorchDispatchModeKey.PROXY))
+        return super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        outer = self._outer.pop()
+        if outer is not None:
+            put_back(outer, DispatchKey.PreDispatch if outer.pre_dispatch else None)
+
+    def tracers(self) -> Iterator[PythonKeyTracer]:
+        """The tracers of this trace and of those that it is in."""
+        mode: ProxyTorchDispatchMode | None = self
+        while mode is not None:
+            yield mode.tracer
+            mode = mode._outer[-1] if mode._outer else None
 
     def __torch_dispatch__(
         self,
@@ -85,7 +105,16 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
+        if types and self._leaves(types, (args, kwargs)):
+            return NotImplemented
         return self.record(func, args, kwargs or {})
+
+    def _leaves(self, types: tuple[type, ...], params: object) -> bool:
+        """Whether a call is left to the classes of its arguments: the trace sees what they run."""
+        table = self.tracer.tensor_table
+        return any(
+            leaf.__class__ in types and leaf not in table for leaf in pytree.tree_iter(params)
+        )
 
     def decompose_by(self, decompositions: DecompositionTable) -> None:
         """Decompose by another table from now on."""
@@ -216,10 +245,13 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def _known_answer(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for real where all tensors among the arguments have known values.
 
-        None where it has more than one element.
+        None where it has more than one element, or is anything but a tensor or several.
         """
         answer = self._on_constants(func, args, kwargs)
-        small = isinstance(answer, Tensor) and answer.numel() <= CONSTANT_NUMEL_LIMIT
+        parts = answer if isinstance(answer, tuple | list) else [answer]
+        if not all(isinstance(part, Tensor) for part in parts):
+            return None
+        small = sum(part.numel() for part in parts) <= CONSTANT_NUMEL_LIMIT
         return answer if small else None
 
     def _on_constants(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

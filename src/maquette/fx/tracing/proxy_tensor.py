@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from maquette.fx.tracing.decomposing import DecompositionInterpreter
 from maquette.fx.tracing.operator_tracing import (
     PythonKeyTracer,
     decompose,
@@ -30,6 +31,7 @@ from maquette.fx.tracing.tracked import (
 
 __all__ = [
     "CONSTANT_NUMEL_LIMIT",
+    "DecompositionInterpreter",
     "ProxyTorchDispatchMode",
     "PythonKeyTracer",
     "_ProxyTensor",
