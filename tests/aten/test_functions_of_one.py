@@ -134,3 +134,18 @@ def test_no_more_is_saved_than_the_formula_names(name: str, count: int) -> None:
 def test_polynomials_of_degree_two(name: str) -> None:
     found = getattr(F, f"special_{name}")(mq.tensor([0.5]), 2).item()
     assert found == pytest.approx(-0.5 if "cheb" in name else -0.125)
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-170, 1e-9, -1e-5, 0.05, 0.0999999, 0.1, -0.3, 2.5])
+def test_derivatives_of_sinc_are_exact_near_zero_too(x: float) -> None:
+    """The power series of the function, differentiated term by term."""
+    at = mq.tensor(x, dtype=mq.float64, requires_grad=True)
+    (first,) = mq.autograd.grad(mq.sinc(at), at, create_graph=True)
+    (second,) = mq.autograd.grad(first, at, create_graph=True)
+    (third,) = mq.autograd.grad(second, at)
+    terms = [(2 * k, (-1) ** k * math.pi ** (2 * k) / math.factorial(2 * k + 1)) for k in range(20)]
+    for order, found in ((1, first), (2, second), (3, third)):
+        expected = math.fsum(
+            c * math.perm(n, order) * x ** (n - order) for n, c in terms if n >= order
+        )
+        assert found.item() == pytest.approx(expected, rel=1e-9, abs=1e-300)

@@ -165,11 +165,20 @@ def sinc_kernel(xp: ModuleType, self: Array) -> Array:
 
 
 def sinc_grad(grad: Tensor, self: Tensor) -> Tensor:
-    """The gradient of ``sinc``, 0 at 0."""
-    scaled = self * math.pi
-    slope = (scaled * cos(scaled) - sin(scaled)) / (scaled * self)
-    return (grad * conj(slope)).masked_fill(scaled == 0, 0)
+    """``(cos(pi x) - sinc(x)) / x``; near 0, where equals are subtracted, by its series."""
+    near = self.abs() < _NEAR_ZERO
+    x, y = aten.where(near, 1, self), aten.where(near, self, 0)
+    square, series = y * y, aten.zeros_like(y)
+    for coefficient in _SINC_SERIES:
+        series = series * square + coefficient
+    far = (aten.cos(x * math.pi) - aten.sinc(x)) / x
+    return grad * conj(aten.where(near, series * y, far))
 
+
+_NEAR_ZERO = 0.1  # there the first term that is left out is 3e-17 of the first
+_SINC_SERIES = [
+    (-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(6, 0, -1)
+]
 
 sinc = unary("sinc", sinc_kernel, takes=FLOATING)
 sinc.describe("``sin(pi * x) / (pi * x)``, and 1 at 0.")
