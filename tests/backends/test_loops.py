@@ -268,3 +268,34 @@ def test_resampling_gives_the_plain_bits(mode: str, plainly: Plainly) -> None:
         return F.interpolate(x, size=(47, 17), mode=mode)
 
     np.testing.assert_array_equal(arrays(run())[0], arrays(plainly(run))[0])
+
+
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_softmax_and_its_gradient_agree(function: Callable[..., Tensor], plainly: Plainly) -> None:
+    torch.manual_seed(12)
+    x = torch.randn(200, 150) * 5
+    x[3, :100] = -torch.inf
+    run = trained(lambda t: function(t, 1), x)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("masked", ["no", "causal", "mask"])
+def test_attention_and_its_gradients_agree(masked: str, plainly: Plainly) -> None:
+    torch.manual_seed(13)
+    q, k, v = torch.randn(3, 2, 4, 70, 16)
+    mask = torch.randn(2, 4, 70, 70) if masked == "mask" else None
+    if mask is not None:
+        mask[0, 0, 5] = mask[1, 2, 7, :30] = -torch.inf
+    run = trained(
+        lambda *t: F.scaled_dot_product_attention(*t, mask, is_causal=masked == "causal"), q, k, v
+    )
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=3e-6)
+
+
+def test_the_slope_of_relu_is_the_plain_one(plainly: Plainly) -> None:
+    x = spread_out()
+    run = trained(F.relu, x)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)

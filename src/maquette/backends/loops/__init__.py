@@ -15,6 +15,7 @@ from maquette.backends.loops.elementwise import (
     logistic,
     silu,
     silu_backward,
+    threshold_backward,
 )
 from maquette.backends.loops.normalization import (
     channel_gradients,
@@ -34,6 +35,14 @@ from maquette.backends.loops.positions import (
     running_extreme,
     taken_from_rows,
 )
+from maquette.backends.loops.softmax import (
+    attended,
+    attended_again,
+    log_softmax_rows,
+    score_gradients,
+    softmax_gradients,
+    softmax_rows,
+)
 from maquette.backends.loops.windows import (
     channel_products,
     resampled,
@@ -45,12 +54,15 @@ __all__ = [
     "add_to_rows",
     "channel_products",
     "window_maxima",
+    "attended",
+    "attended_again",
     "channel_gradients",
     "channel_moments",
     "drawn_positions",
     "erf",
     "gelu",
     "gelu_backward",
+    "log_softmax_rows",
     "logistic",
     "normal_blocks",
     "resampled",
@@ -59,7 +71,11 @@ __all__ = [
     "row_norm",
     "running_extreme",
     "scaled_rows",
+    "score_gradients",
     "silu",
     "silu_backward",
+    "softmax_gradients",
+    "softmax_rows",
     "taken_from_rows",
+    "threshold_backward",
 ]

@@ -18,7 +18,7 @@ from maquette.backends.loops.compiler import compiled, fused, inlined
 Array = npt.NDArray[np.float32]
 _f = np.float32
 
-_ONE, _HALF = _f(1), _f(0.5)
+_ZERO, _ONE, _HALF = _f(0), _f(1), _f(0.5)
 
 
 def flat(x: Array) -> Array:
@@ -156,4 +156,20 @@ def silu_backward(grad: Array, x: Array) -> Array:
     """The gradient by x from that by ``silu(x)``."""
     out = np.empty(x.shape, np.float32)
     _silu_backward_loop(flat(grad), flat(x), out.reshape(-1))
+    return out
+
+
+# --- ReLU ----------------------------------------------------------------------------------
+
+
+@compiled
+def _threshold_backward_loop(grad: Array, x: Array, threshold: Any, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = _ZERO if x[i] <= threshold else grad[i]
+
+
+def threshold_backward(grad: Array, x: Array, threshold: float) -> Array:
+    """The gradient where ``x`` is not at most a threshold, elsewhere zero."""
+    out = np.empty(x.shape, np.float32)
+    _threshold_backward_loop(flat(grad), flat(x), np.float32(threshold), out.reshape(-1))
     return out

@@ -25,7 +25,8 @@ _ROWS = 64  # rows that are summed so, column by column
 
 
 @reordered
-def _sum(row: Array) -> Any:
+def sum_of(row: Array) -> Any:
+    """The sum of a row, in double precision."""
     total = np.float64(0)
     for start in range(0, row.size, _RUN):
         run, part = row[start : start + _RUN], _ZERO
@@ -65,7 +66,7 @@ def _product(a: Array, b: Array, mean: Any) -> Any:
 @reordered
 def _row_moments(x: Array, means: Array, variances: Array) -> None:
     for r in range(x.shape[0]):
-        mean = np.float32(_sum(x[r]) / x.shape[1])
+        mean = np.float32(sum_of(x[r]) / x.shape[1])
         means[r] = mean
         variances[r] = np.float32(_squares(x[r], mean) / x.shape[1])
 
@@ -76,7 +77,7 @@ def _channel_moments(x: Array, means: Array, variances: Array) -> None:
     for c in range(x.shape[1]):
         total = 0.0
         for n in range(x.shape[0]):
-            total += _sum(x[n, c])
+            total += sum_of(x[n, c])
         mean = np.float32(total / count)
         total = 0.0
         for n in range(x.shape[0]):
@@ -132,7 +133,7 @@ def _row_norm(
     x: Array, weight: Array, bias: Array, eps: Any, out: Array, means: Array, rstds: Array
 ) -> None:
     for r in range(x.shape[0]):
-        mean = np.float32(_sum(x[r]) / x.shape[1])
+        mean = np.float32(sum_of(x[r]) / x.shape[1])
         variance = np.float32(_squares(x[r], mean) / x.shape[1])
         rstd = _ONE / np.sqrt(variance + eps)
         means[r], rstds[r] = mean, rstd
@@ -196,7 +197,7 @@ def _row_gradients(
     for r in range(x.shape[0]):
         mean, rstd = means[r], rstds[r]
         _weighted(grad[r], x[r], mean, rstd, weight, weighted, part)
-        plain = np.float32(_sum(weighted) / count)
+        plain = np.float32(sum_of(weighted) / count)
         product = np.float32(_product(weighted, x[r], mean) / count) * rstd * rstd
         _projected(weighted, x[r], mean, rstd, plain, product, out[r])
         if r % _ROWS == _ROWS - 1 or r == x.shape[0] - 1:
@@ -227,7 +228,7 @@ def _channel_gradients(
         mean, rstd = means[c], rstds[c]
         plain, product = 0.0, 0.0
         for n in range(x.shape[0]):
-            plain += _sum(grad[n, c])
+            plain += sum_of(grad[n, c])
             product += _product(grad[n, c], x[n, c], mean)
         sums[0, c], sums[1, c] = np.float32(product * rstd), np.float32(plain)
         scale = rstd * weight[c]

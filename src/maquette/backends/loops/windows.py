@@ -1,7 +1,7 @@
-"""Loops over windows: depthwise convolution by steps of one, the largest of windows, resampling.
+"""Loops over windows: depthwise convolution by steps of one, largest elements, resampling.
 
-The largest and what is resampled are the plain path's. A convolution's products are fused with
-their sums, in the plain path's order: a few ulps of the largest product apart.
+All but the depthwise convolution give the plain path's bits. Its products are fused with their
+sums, in the plain path's order: a few ulps of the largest product apart.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from math import isfinite
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, Number, is_narrow, scaled_sum, wide
 from maquette.aten.common.type_promotion import cast
 from maquette.aten.elementwise.conjugate import _conj
@@ -243,6 +245,9 @@ def addmm_kernel(
     xp: ModuleType, self: Array, mat1: Array, mat2: Array, beta: Number, alpha: Number
 ) -> Array:
     product = xp.matmul(wide(mat1), wide(mat2))
+    if xp is np and beta == 1 and alpha == 1 and product.dtype == self.dtype:
+        product += self  # it is nobody else's
+        return product
     # The sum over nothing is 0, whatever it is to be multiplied by.
     return scaled_sum(self, beta, product, alpha if alpha == 1 or mat1.size else 1)
 

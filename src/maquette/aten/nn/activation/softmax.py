@@ -14,6 +14,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_numbers
 from maquette.aten.common.batching_forms import along
+from maquette.aten.common.large_arrays import loops_for
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import dtype, float16, float32
 from maquette.core.errors import check, check_not_implemented
@@ -53,6 +54,10 @@ def _exponentials(xp: ModuleType, x: Array, axis: int) -> tuple[Array, Array]:
 def _probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: bool) -> Array:
     if not self.ndim:
         return xp.where(xp.isfinite(self), 1, xp.nan).astype(self.dtype)
+    loops = _row_loops(xp, dim, wide(self))
+    if loops is not None:
+        rows: Array = loops.softmax_rows(wide(self).reshape(-1, self.shape[-1]))
+        return rows.reshape(self.shape)
     _, powers = _exponentials(xp, wide(self), dim)
     with np.errstate(invalid="ignore"):
         result: Array = powers / total(xp, powers, (dim % self.ndim,), True)
@@ -62,10 +67,21 @@ def _probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: bool) -
 def _log_probabilities(xp: ModuleType, self: Array, dim: int, half_to_float: bool) -> Array:
     if not self.ndim:
         return xp.where(xp.isfinite(self), 0, xp.nan).astype(self.dtype)
+    loops = _row_loops(xp, dim, wide(self))
+    if loops is not None:
+        rows: Array = loops.log_softmax_rows(wide(self).reshape(-1, self.shape[-1]))
+        return rows.reshape(self.shape)
     shifted, powers = _exponentials(xp, wide(self), dim)
     with np.errstate(invalid="ignore", divide="ignore"):
         result: Array = shifted - xp.log(total(xp, powers, (dim % self.ndim,), True))
     return result
+
+
+def _row_loops(xp: ModuleType, dim: int, *arrays: Array) -> ModuleType | None:
+    """The compiled loops for large arrays along their last dimension; else None."""
+    if dim % arrays[0].ndim != arrays[0].ndim - 1:
+        return None
+    return loops_for(xp, *arrays)
 
 
 def _page(name: str) -> OperatorPage:
@@ -131,8 +147,13 @@ def _axis_sum(xp: ModuleType, x: Array, dim: int) -> Array:
 def softmax_backward_kernel(
     xp: ModuleType, grad_output: Array, output: Array, dim: int, input_dtype: dtype
 ) -> Array:
-    y = wide(output)
-    weighted = wide(grad_output) * y
+    y, grad = wide(output), wide(grad_output)
+    loops = _row_loops(xp, dim, y, grad) if y.ndim else None
+    if loops is not None:
+        lines = (-1, y.shape[-1])
+        rows: Array = loops.softmax_gradients(grad.reshape(lines), y.reshape(lines))
+        return rows.reshape(y.shape)
+    weighted = grad * y
     result: Array = weighted - y * _axis_sum(xp, weighted, dim)
     return result
 

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from math import inf, sqrt
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import assigned_at, exp_in
+from maquette.aten.common.large_arrays import loops_of_places
 
 #: Scores held at once; 16 million float32 are 64 MiB.
 _SCORES_AT_ONCE = 1 << 24
@@ -51,21 +54,29 @@ class Scores:
         self.q = q * q.dtype.type(scale)
         self.transposed = xp.swapaxes(k, -1, -2)
 
-    def runs(self) -> Iterator[tuple[slice, Array]]:
-        """Slices of rows with their scores."""
+    def loops(self) -> ModuleType | None:
+        """The compiled loops for many scores of single precision; else None."""
+        single = self.q.dtype == np.float32
+        if not single or (self.mask is not None and self.mask.dtype != np.float32):
+            return None
+        count = self.q.size // max(1, self.q.shape[-1]) * self.transposed.shape[-1]
+        return loops_of_places(self.xp, count, self.q)
+
+    def runs(self, *, masked: bool = True) -> Iterator[tuple[slice, Array]]:
+        """Slices of rows with their scores; masked: what is not seen for its place is -inf."""
         rows, columns = self.q.shape[-2], self.transposed.shape[-1]
         other = max(1, self.q.size // max(1, rows * self.q.shape[-1]))
         step = max(1, _SCORES_AT_ONCE // max(1, other * columns))
         for start in range(0, rows, step):
             run = slice(start, min(rows, start + step))
-            yield run, self._of(run)
+            yield run, self._of(run, masked and self.causal)
 
-    def _of(self, run: slice) -> Array:
+    def _of(self, run: slice, causal: bool) -> Array:
         xp = self.xp
         scores = xp.matmul(self.q[..., run, :], self.transposed)
         if self.mask is not None:
             scores = scores + (self.mask if self.mask.shape[-2] == 1 else self.mask[..., run, :])
-        if self.causal:
+        if causal:
             hidden = xp.arange(scores.shape[-1]) > xp.arange(run.start, run.stop)[:, None]
             scores = xp.where(hidden, scores.dtype.type(-xp.inf), scores)
         return scores
@@ -93,7 +104,16 @@ def attend(
     )
     shape = (*scores.q.shape[:-1], value.shape[-1])
     out, sums = xp.empty(shape, k.dtype), xp.empty(shape[:-1], k.dtype)
-    for run, s in scores.runs():
+    loops = scores.loops()
+    for run, s in scores.runs(masked=loops is None):
+        if loops is not None:
+            lines = s.reshape(-1, *s.shape[-2:])
+            tops, totals = loops.attended(lines, run.start, causal=causal)
+            total = totals.reshape(*s.shape[:-1], 1)
+            total[total == 0] = 1
+            out[..., run, :] = xp.matmul(s, v) / total
+            sums[..., run] = tops.reshape(s.shape[:-1]) + xp.log(total[..., 0])
+            continue
         top = s.max(axis=-1, keepdims=True) if s.shape[-1] else s.sum(axis=-1, keepdims=True)
         top = xp.where(xp.isneginf(top), 0, top)
         s -= top
@@ -127,17 +147,30 @@ def attend_backward(
     grad_q, grad_k, grad_v = xp.empty_like(q), xp.zeros_like(k[:, :, 0]), xp.zeros_like(v[:, :, 0])
     grad_mask = xp.empty((*q.shape[:-1], k.shape[-2]), q.dtype) if wants_mask else None
     scores = Scores(xp, q, k, _grouped_mask(mask, heads), causal, factor)
-    for run, s in scores.runs():
-        s -= sums[..., run, :]
-        p = exp_in(xp, s)
+    loops = scores.loops()
+    for run, s in scores.runs(masked=loops is None):
+        if loops is not None:
+            lines = s.reshape(-1, *s.shape[-2:])
+            ended = np.ascontiguousarray(sums[..., run, 0]).reshape(lines.shape[:2])
+            loops.attended_again(lines, ended, run.start, causal=causal)
+            p = s
+        else:
+            s -= sums[..., run, :]
+            p = exp_in(xp, s)
         rows = g[..., run, :]
         grad_v += xp.matmul(xp.swapaxes(p, -1, -2), rows).sum(axis=2)
         ds = xp.matmul(rows, xp.swapaxes(v, -1, -2))
-        ds -= delta[..., run, :]
-        ds *= p
+        if loops is not None and grad_mask is None:
+            each = np.ascontiguousarray(delta[..., run, 0]).reshape(-1)
+            width = ds.shape[-1]
+            loops.score_gradients(ds.reshape(-1, width), p.reshape(-1, width), each, factor)
+        else:
+            ds -= delta[..., run, :]
+            ds *= p
         if grad_mask is not None:
             grad_mask = assigned_at(xp, grad_mask, (..., run, slice(None)), ds)
-        ds *= factor
+        if loops is None or grad_mask is not None:
+            ds *= factor
         grad_q = assigned_at(xp, grad_q, (..., run, slice(None)), xp.matmul(ds, k))
         grad_k += xp.matmul(xp.swapaxes(ds, -1, -2), q[..., run, :]).sum(axis=2)
     if grad_mask is not None:

@@ -1,0 +1,172 @@
+"""Softmax, its gradient and the same within attention, a row at a time, of single precision.
+
+The exponential is that of `elementwise.py`, within 3 ulp, and sums are taken in several lanes: what
+is computed differs from the plain path's by a few ulps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.backends.loops.compiler import fused, reordered, without_nan
+from maquette.backends.loops.elementwise import exponential
+from maquette.backends.loops.normalization import sum_of
+
+Array = npt.NDArray[np.float32]
+
+_ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+@fused
+def _powers(row: Array, top: Any, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = exponential(row[i] - top)
+
+
+@fused
+def _scaled(row: Array, factor: Any) -> None:
+    for i in range(row.size):
+        row[i] *= factor
+
+
+@reordered
+def _dot(a: Array, b: Array) -> Any:
+    total = _ZERO
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+# --- softmax ---------------------------------------------------------------------------------
+
+
+@fused
+def _softmax_rows(x: Array, tops: Array, out: Array) -> None:
+    for r in range(x.shape[0]):
+        _powers(x[r], tops[r], out[r])
+        _scaled(out[r], np.float32(1 / sum_of(out[r])))
+
+
+def softmax_rows(x: Array) -> Array:
+    """The softmax of each row of a matrix."""
+    out = np.empty(x.shape, np.float32)
+    _softmax_rows(np.ascontiguousarray(x), x.max(-1), out)
+    return out
+
+
+@fused
+def _shifted(row: Array, shift: Any, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = row[i] - shift
+
+
+@fused
+def _shifted_less(row: Array, top: Any, shift: Any, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = (row[i] - top) - shift
+
+
+@fused
+def _log_softmax_rows(x: Array, tops: Array, out: Array) -> None:
+    for r in range(x.shape[0]):
+        _powers(x[r], tops[r], out[r])
+        _shifted_less(x[r], tops[r], np.float32(np.log(sum_of(out[r]))), out[r])
+
+
+def log_softmax_rows(x: Array) -> Array:
+    """The logarithm of the softmax of each row of a matrix."""
+    out = np.empty(x.shape, np.float32)
+    _log_softmax_rows(np.ascontiguousarray(x), x.max(-1), out)
+    return out
+
+
+@fused
+def _weighted_less(grad: Array, y: Array, shift: Any, out: Array) -> None:
+    for i in range(grad.size):
+        out[i] = y[i] * (grad[i] - shift)
+
+
+@fused
+def _softmax_gradients(grad: Array, y: Array, out: Array) -> None:
+    for r in range(grad.shape[0]):
+        _weighted_less(grad[r], y[r], _dot(grad[r], y[r]), out[r])
+
+
+def softmax_gradients(grad: Array, y: Array) -> Array:
+    """The gradients by the rows from those by their softmax ``y``."""
+    out = np.empty(y.shape, np.float32)
+    _softmax_gradients(np.ascontiguousarray(grad), np.ascontiguousarray(y), out)
+    return out
+
+
+# --- attention -------------------------------------------------------------------------------
+
+
+@fused
+def _powers_in_place(row: Array, top: Any) -> None:
+    for i in range(row.size):
+        row[i] = exponential(row[i] - top)
+
+
+@without_nan
+def _largest(row: Array) -> Any:
+    """The largest element; any number where one is NaN, whose exponential is NaN in any case."""
+    top = row[0]
+    for i in range(row.size):
+        top = row[i] if row[i] > top else top
+    return top
+
+
+@fused
+def _attended(scores: Array, start: int, causal: bool, tops: Array, sums: Array) -> None:
+    for b in range(scores.shape[0]):
+        for r in range(scores.shape[1]):
+            seen = min(scores.shape[2], start + r + 1) if causal else scores.shape[2]
+            row = scores[b, r, :seen]
+            top = _largest(row)
+            top = _ZERO if top == -np.inf else top
+            _powers_in_place(row, top)
+            scores[b, r, seen:] = _ZERO
+            tops[b, r], sums[b, r] = top, np.float32(sum_of(row))
+
+
+def attended(scores: Array, start: int, *, causal: bool) -> tuple[Array, Array]:
+    """Make scores [batch, rows, columns] exponentials, less the largest of each row, in place.
+
+    start: the number of the first row; a causal row sees the columns up to its own number. The
+    results are the largest, or zero where all is masked, and the sums.
+    """
+    tops, sums = np.empty((2, *scores.shape[:2]), np.float32)
+    _attended(scores, start, causal, tops, sums)
+    return tops, sums
+
+
+@fused
+def _attended_again(scores: Array, sums: Array, start: int, causal: bool) -> None:
+    for b in range(scores.shape[0]):
+        for r in range(scores.shape[1]):
+            seen = min(scores.shape[2], start + r + 1) if causal else scores.shape[2]
+            row = scores[b, r, :seen]
+            _powers_in_place(row, sums[b, r])
+            scores[b, r, seen:] = _ZERO
+
+
+def attended_again(scores: Array, sums: Array, start: int, *, causal: bool) -> None:
+    """Make scores [batch, rows, columns] probabilities in place; sums: logarithms, for each row."""
+    _attended_again(scores, sums, start, causal)
+
+
+@fused
+def _score_gradients(grad: Array, p: Array, delta: Array, factor: Any) -> None:
+    for r in range(grad.shape[0]):
+        row, weights, shift = grad[r], p[r], delta[r]
+        for i in range(row.size):
+            row[i] = (row[i] - shift) * weights[i] * factor
+
+
+def score_gradients(grad: Array, p: Array, delta: Array, factor: float) -> None:
+    """Make the gradients by probabilities those by scores, in place, row by row."""
+    _score_gradients(grad, p, delta, np.float32(factor))
