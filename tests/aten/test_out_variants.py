@@ -106,3 +106,11 @@ def test_a_running_sum_in_place_keeps_the_dtype_of_its_tensor(name: str) -> None
     assert op(mq.tensor([1, 2], dtype=mq.int32), 0, dtype=mq.int32).dtype is mq.int32
     with pytest.raises(RuntimeError, match="Bad in-place call"):
         op(mq.tensor([1, 2], dtype=mq.int32), 0, dtype=mq.int64)
+
+
+@pytest.mark.parametrize("name", ["isposinf", "isneginf", "signbit"])
+def test_questions_of_signs_are_answered_into_bool_outputs_only(name: str) -> None:
+    ask, x = getattr(mq, name), mq.tensor([-float("inf"), 1.0])
+    assert ask(x, out=mq.empty(2, dtype=mq.bool)).dtype is mq.bool
+    with pytest.raises(RuntimeError, match=f"{name} does not support non-boolean outputs"):
+        ask(x, out=mq.empty(2, dtype=mq.int64))

@@ -36,7 +36,8 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
-from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
+from maquette.library.variants import out_shape
 from maquette.tensor.tensor import Tensor
 
 # --- rounding -------------------------------------------------------------------------
@@ -141,16 +142,26 @@ isposinf = _infinite("isposinf", math.inf)
 isposinf.describe("Where elements are plus infinity: a bool tensor.")
 isneginf = _infinite("isneginf", -math.inf)
 isneginf.describe("Where elements are minus infinity: a bool tensor.")
-for _page in (isposinf, isneginf):
-    _page.exact_out()
 
 
 def signbit_kernel(xp: ModuleType, self: Array) -> Array:
     return _never(xp, self) if self.dtype.kind in "bu" else xp.signbit(self)
 
 
-signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=_OUT).exact_out()
+signbit = predicate("signbit", signbit_kernel, takes=ORDERED, variants=_OUT)
 signbit.describe("Where the sign bit is set, as of -0.0: a bool tensor.")
+
+
+def _check_boolean(name: str, result: dtype, target: dtype) -> None:
+    check(
+        target is result,
+        lambda: f"{name} does not support non-boolean outputs, got out of dtype {target}",
+    )
+
+
+for _page in (isposinf, isneginf, signbit):
+    (_out,) = _page.variants
+    set_shape_rule(_out, out_shape(_page.op, 1, _check_boolean))
 
 isfinite = define("aten::isfinite(Tensor self) -> Tensor", tags=POINTWISE)
 isfinite.describe("Where elements are neither infinite nor NaN: a bool tensor.")
