@@ -8,6 +8,10 @@ import maquette as mq
 import maquette.torch as torch
 from maquette import nn
 from maquette.compile import CompileError
+from maquette.higher_order.cond import cond
+from maquette.higher_order.map import map as hop_map
+from maquette.higher_order.scan import scan
+from maquette.higher_order.while_loop import while_loop
 from maquette.optim import SGD, AdamW
 
 ENGINES = [
@@ -269,6 +273,39 @@ def test_state_that_changes_places(engine):
     assert compiled(mq.zeros(2)).tolist() == [0, 0]
     assert (model.a.tolist(), model.b.tolist()) == ([0, 0], [1, 1])
     assert compiled(mq.zeros(2)).tolist() == [1, 1]
+
+
+# --- operators that take functions ------------------------------------------------------------
+
+
+def loops(w, xs):
+    carry, ys = scan(lambda c, x: ((c * w + x).tanh(), c * x), mq.zeros(3), xs)
+    rows = hop_map(lambda x: x * 2 + w, xs)
+    chosen = cond(w.sum() > 0, lambda a: a.sin() * w, lambda a: (a - 1).sqrt(), (xs,))
+    return carry.sum() + ys.sum() + rows.sum() + chosen.sum()
+
+
+@engines
+def test_loops_of_known_length_are_unrolled_and_branches_chosen(engine):
+    w = mq.tensor([0.5, 0.3, 0.1])
+    assert torch.allclose(mq.compile(loops, backend=engine)(w, X), loops(w, X), atol=1e-6)
+
+
+@engines
+def test_gradients_flow_through_loops_and_branches(engine):
+    given = [mq.tensor([0.5, 0.3, 0.1], requires_grad=True) for _ in range(2)]
+    mq.compile(loops, backend=engine)(given[0], X).backward()
+    loops(given[1], X).backward()
+    assert torch.allclose(given[0].grad, given[1].grad, atol=1e-5)
+
+
+def test_loops_that_data_ends_are_refused():
+    def f(n, x):
+        return while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 2), (mq.tensor(0), x))
+
+    with pytest.raises(CompileError, match=r"asks what its data is"):
+        mq.compile(f, backend="numpy")(mq.tensor(3), X)
+    assert f(mq.tensor(3), X)[1].tolist() == (X * 8).tolist()
 
 
 # --- random numbers ---------------------------------------------------------------------------

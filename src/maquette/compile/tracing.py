@@ -26,6 +26,7 @@ from maquette.fake.mode import FakeTensorMode
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Node
 from maquette.fx.tracing.operator_tracing import make_fx
+from maquette.higher_order.common import FunctionalHop
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.contexts import PythonFunctionalizeAPI
 from maquette.transforms.functional.mode import FunctionalTensorMode
@@ -62,6 +63,7 @@ class Traced:
     constants: list[tuple[Node, Tensor | Draw]] = field(default_factory=list)
 
 
+_OF_DATA = (DataDependentOutputException, DynamicOutputShapeException)
 _SAYING = {
     ops.aten.native_batch_norm.default: ops.aten._native_batch_norm_legit.default,
     ops.aten.native_batch_norm.out: ops.aten._native_batch_norm_legit.out,
@@ -87,6 +89,8 @@ class _Rewriting(TorchDispatchMode):
         kwargs = kwargs or {}
         if func in _SAYING and args[5] and args[3] is not None:
             return _SAYING[func](*args, **kwargs)
+        if isinstance(func, FunctionalHop):
+            return self._of_functions(func, args, kwargs)
         if isinstance(func, OpOverload) and _is_defined_by_copies(func):
             defined = definition_of(func)
             if defined is not None:
@@ -94,6 +98,17 @@ class _Rewriting(TorchDispatchMode):
         if isinstance(func, OpOverload) and draws(func, args, kwargs):
             return self._drawn(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def _of_functions(self, op: FunctionalHop, args: tuple[Any, ...], kwargs: Any) -> Any:
+        """An operator that takes functions as what it calls: loops of known length are unrolled."""
+        with self:
+            try:
+                return op.straight(*args, **kwargs)
+            except _OF_DATA as error:
+                raise CompileError(
+                    f"{op} does what data says, which a compiled program cannot: {error}. Count "
+                    f"a loop's steps with a number, or call it outside of what is compiled"
+                ) from error
 
     def _drawn(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         written = op._schema.arguments[0].is_write if op._schema.arguments else False

@@ -54,6 +54,8 @@ def members_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", value.func
         yield from ((f"[{i}]", a) for i, a in enumerate(value.args))
         yield from ((f"[{k!r}]", a) for k, a in value.keywords.items())
+    elif isinstance(getattr(type(value), "__wrapped__", None), property):
+        yield "", value.__wrapped__
     elif hasattr(value, "named_parameters"):
         yield from ((f".{n}", p) for n, p in value.named_parameters())
         yield from ((f".{n}", b) for n, b in value.named_buffers())

@@ -54,6 +54,10 @@ class FunctionalHop(HigherOrderOperator):
         """The definition for tensors without data; it reads none of their values."""
         return self.eager(*args, **kwargs)
 
+    def straight(self, *args: Any, **kwargs: Any) -> Any:
+        """The definition for a program in which no data may decide what runs."""
+        return self.eager(*args, **kwargs)
+
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """What the function at a position of the arguments is called with, for tracing it."""
         raise NotImplementedError(f"{self.name()}: tracing a function that it takes")
@@ -70,8 +74,11 @@ class FunctionalHop(HigherOrderOperator):
 
     def recorded(self, *args: Any, **kwargs: Any) -> Any:
         """At Autograd: the definition is recorded operator by operator, unless a mode watches."""
-        if not tls.st.dispatch_modes or self.records(args, kwargs):
+        if not tls.st.dispatch_modes:
             return self.defined(*args, **kwargs)
+        if self.records(args, kwargs):
+            # What a trace records has to be all of it: `fake` runs a loop's body once.
+            return (self.straight if _traced() else self.defined)(*args, **kwargs)
         with AutoDispatchBelowAutograd():
             return self(*args, **kwargs)
 
@@ -108,6 +115,10 @@ class FunctionalHop(HigherOrderOperator):
             if _is_function(a):
                 given[at] = subgraph(mode, a, self.operands_of(at, args), self.name())
         return record(mode, self, tuple(given), kwargs)
+
+
+def _traced() -> bool:
+    return any(isinstance(m, ProxyTorchDispatchMode) for m in tls.st.dispatch_modes)
 
 
 def _is_function(a: Any) -> bool:

@@ -162,7 +162,12 @@ class CondOp(FunctionalHop):
         batched = isinstance(pred, BatchedTensor) and pred._interpreter is level
         if not batched or not isinstance(level, VmapInterpreter):
             return super().under_transform(level, *args, **kwargs)
-        _, true_fn, false_fn, operands = (*args, ()) if len(args) == 3 else args
+        return self.straight(*args, **kwargs)
+
+    def straight(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
+        """Both branches, and what the predicate chooses."""
+        if not isinstance(pred, Tensor):
+            return self.eager(pred, true_fn, false_fn, operands)
         result, other = true_fn(*operands), false_fn(*operands)
         self.agreed(result, other)
         return tree_map(lambda a, b: operators.where(pred, a, b), result, other)

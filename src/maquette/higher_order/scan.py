@@ -73,6 +73,11 @@ class _FlatStep:
 
     out_spec: TreeSpec
 
+    @property
+    def __wrapped__(self) -> Function:
+        """The function whose captured tensors are this one's."""
+        return self.function
+
     def __init__(self, function: Function, carry: TreeSpec, count: int, row: TreeSpec) -> None:
         self.function = function
         self.carry = carry
