@@ -28,6 +28,8 @@ PYTEST_FLAGS ?= -q
 # On how many cores `make test` runs.
 WORKERS ?= auto
 BENCH_FLAGS ?=
+# Compiled steps need a Python that has JAX: make bench COMPILED_FLAGS='--jax PYTHON'.
+COMPILED_FLAGS ?=
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +93,7 @@ docs: $(DOCS_READY) ## build the site, with the API pages, in docs/_build
 bench: $(PEER_READY) ## measure the budgets against PyTorch in the same run
 	$(PEER)/bin/python benchmarks/bench.py $(BENCH_FLAGS)
 	$(PEER)/bin/python benchmarks/kernels.py
+	$(PEER)/bin/python benchmarks/compiled.py $(COMPILED_FLAGS)
 
 peer: $(PEER_READY) ## compare behaviour with PyTorch itself
 	$(PEER)/bin/python tools/peer.py $(PYTEST_FLAGS)

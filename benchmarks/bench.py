@@ -342,51 +342,6 @@ def control_flow(side: Side) -> Space:
     }
 
 
-def compiled_steps(side: Side) -> Space:
-    """A training step of a tiny Llama and of a small CNN: ours compiled on XLA, PyTorch's eager.
-
-    One core each: XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1".
-    """
-    torch = side.torch
-    nn, F = torch.nn, torch.nn.functional
-    torch.set_num_threads(1)
-    llama = side.llama
-    config = llama.LlamaConfig(
-        layers=2, heads=4, kv_heads=4, width=128, hidden=512, vocab=512, context=64
-    )
-    gpt = llama.Llama(config)
-    adamw = torch.optim.AdamW(gpt.parameters(), lr=1e-3)
-    tokens, targets = torch.randint(512, (4, 64)), torch.randint(512, (4, 64))
-
-    def train_gpt() -> object:
-        adamw.zero_grad()
-        loss = gpt(tokens, targets).loss
-        loss.backward()
-        adamw.step()
-        return loss.detach()
-
-    cnn = nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 8 * 8, 10),
-    )  # fmt: skip
-    sgd = torch.optim.SGD(cnn.parameters(), lr=0.1)
-    images, classes = torch.randn(16, 3, 32, 32), torch.randint(10, (16,))
-
-    def train_cnn() -> object:
-        sgd.zero_grad()
-        loss = F.cross_entropy(cnn(images), classes)
-        loss.backward()
-        sgd.step()
-        return loss.detach()
-
-    if side.name != "maquette":
-        return {"train_gpt": train_gpt, "train_cnn": train_cnn}
-    compile = importlib.import_module("maquette.compile").compile
-    steps = {"train_gpt": train_gpt, "train_cnn": train_cnn}
-    return {name: compile(step, backend="jax") for name, step in steps.items()}
-
-
 ROWS = (
     Row("fake add, cpu", 50, "a + b", fake_pair("cpu")),
     Row("fake mm, cpu", 50, "mm(a, b)", fake_pair("cpu")),
@@ -428,8 +383,6 @@ ROWS = (
     Row("vmap of 100 adds", 1, "long(a)", transforms),
     Row("grad(sum(x*x))", 5, "gradient(a)", transforms),
     Row("jvp(sin)", 2, "jvp(a, b)", transforms),
-    Row("compiled training step, tiny Llama", 1.5, "train_gpt()", compiled_steps),
-    Row("compiled training step, small CNN", 1.5, "train_cnn()", compiled_steps),
     Row("cond", 5, "choose()", control_flow),
     Row("cond, with its backward", 5, "differentiate()", control_flow),
     Row("scan of 200 steps", 5, "run()", control_flow),

@@ -6,6 +6,11 @@
 Each call of `conformance/aten_public.jsonl.gz` is given to `maquette.compile`: it is traced,
 functionalized and run by the engine, and its results and the arguments that it changes must be what
 PyTorch's are. An overload runs if every recorded call of it does.
+
+    python tools/compiled_share.py --document JSON ...
+
+writes what such runs found, and the reason of each overload that does not run, to
+`docs/compiled_operators.md`.
 """
 
 from __future__ import annotations
@@ -105,6 +110,74 @@ def replay(engine_name: str, patterns: Sequence[str], each: int) -> Iterable[Ove
     return found.values()
 
 
+# --- the page -----------------------------------------------------------------------------------
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "compiled_operators.md"
+KINDS = (
+    ("computes on the host", "computed by LAPACK or SciPy on the host"),
+    ("needs a whole array at once", "needs a whole array at once"),
+    ("asks what its data is", "its result's size, or a number that it reads, is data"),
+    ("draws random numbers", "draws from a distribution that a tensor gives"),
+    ("reads memory as it is laid out", "reads memory that its operand does not show"),
+    ("shares memory with another", "mutates an operand that shares memory with another"),
+    ("on copies, which writes", "defined by a kernel that writes to its operands"),
+    ("a form of itself that mutates", "defined by a kernel that writes to its operands"),
+    ("immutable", "its kernel writes to its operands"),
+    ("Concret", "its kernel asks for values"),
+    ("Tracer", "its kernel asks for values"),
+    ("does not sort", "Dask does not sort"),
+    ("combine values at positions", "Dask does not combine values at positions"),
+    ("has no running", "Dask has no such scan"),
+    ("has no function", "Dask has no such function"),
+    ("no kernel of arrays", "its kernel has results whose size is data"),
+)
+HEAD = """# Operators that run compiled
+
+Recorded calls of PyTorch's operators, given to `maquette.compile` one by one. An overload runs if
+every call that was tried does what PyTorch did. What does not run compiled is named before anything
+runs, and runs as it stands.
+
+```
+python tools/compiled_share.py --engine jax --each 3 --json jax.json
+python tools/compiled_share.py --engine dask --each 3 --json dask.json
+python tools/compiled_share.py --document jax.json dask.json  # writes this page
+```
+"""
+
+
+def kind_of(reason: str) -> str:
+    """A reason in the words of the page."""
+    if reason.startswith("wrong: "):
+        return "differs: " + reason.removeprefix("wrong: ").partition(",")[0]
+    for part, words in KINDS:
+        if part in reason:
+            return words
+    return reason.partition(": ")[2].rpartition(": ")[2][:100].replace("|", "/")
+
+
+def document(runs: dict[str, list[dict[str, Any]]]) -> str:
+    """The page: the share of each engine, and by their reasons the overloads that do not run."""
+    lines = [HEAD]
+    for engine, rows in runs.items():
+        whole = [r for r in rows if r["ran"] == r["calls"]]
+        lines.append(f"## {engine}\n")
+        lines.append(
+            f"**{len(whole)} of {len(rows)} overloads ({len(whole) / len(rows):.1%})**, "
+            f"{sum(r['calls'] for r in rows)} calls.\n"
+        )
+        by_reason: dict[str, list[str]] = {}
+        for row in rows:
+            if row["ran"] < row["calls"]:
+                reason = kind_of(max(row["reasons"], key=row["reasons"].get))
+                part = f" ({row['ran']}/{row['calls']})" if row["ran"] else ""
+                by_reason.setdefault(reason, []).append(f"`{row['name'][5:]}`{part}")
+        lines.append("| why not | overloads (calls that run) |\n| --- | --- |")
+        for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            lines.append(f"| {reason} | {', '.join(names)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the share; the exit status is 1 if it is less than ``--require``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -114,7 +187,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--require", type=float, default=0.0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--show", type=int, default=40)
+    parser.add_argument("--document", nargs="+", type=Path, metavar="JSON")
     options = parser.parse_args(argv)
+    if options.document:
+        runs = {path.stem: json.loads(path.read_text()) for path in options.document}
+        PAGE.write_text(document(runs))
+        return 0
     rows = list(replay(options.engine, options.ops, options.each))
     whole = [r for r in rows if r.ran == r.calls]
     for row in [r for r in rows if r.ran < r.calls][: options.show]:

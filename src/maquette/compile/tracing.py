@@ -167,6 +167,12 @@ def functional_graph(function: Callable[..., Any], tensors: Sequence[Any]) -> Tr
     except RuntimeError as error:
         if "get value out of a tracing tensor" in str(error):
             raise CompileError(_needs_data(error)) from error
+        if "non-functional tensor" in str(error):
+            raise CompileError(
+                f"the program mutates a tensor that it captures, which is neither an argument nor "
+                f"held by a module or an optimizer: {error}. Pass it as an argument, register it "
+                f"as a buffer, or leave that part outside of what is compiled"
+            ) from error
         raise
     nodes = list(module.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
