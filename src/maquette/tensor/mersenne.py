@@ -56,6 +56,14 @@ class MersenneStream:
         drawn: Words = self._engine.random_raw(count)
         return drawn
 
+    def _single_words(self, count: int) -> npt.NDArray[np.uint32]:
+        """The next words in an array of 32 bits each."""
+        from numpy.random import Generator  # noqa: PLC0415  # as MT19937
+
+        self._fresh = self._fresh and not count
+        # Of the whole range each number is one word, as it is drawn: no second array.
+        return Generator(self._engine).integers(0, 1 << 32, count, np.uint32)
+
     def double_words(self, count: int) -> Words:
         """The next ``count`` words of 64 bits: two of the engine's each, the high one first."""
         pairs = self.words(2 * count).reshape(count, 2)
@@ -64,7 +72,7 @@ class MersenneStream:
 
     def floats(self, count: int) -> Floats:
         """Uniform numbers in [0, 1) with 24 bits, one word each."""
-        bits = self.words(count).astype(np.uint32).view(np.int32)  # NumPy converts int32 fastest
+        bits = self._single_words(count).view(np.int32)  # NumPy converts int32 fastest
         bits &= (1 << 24) - 1
         low: Floats = bits.astype(np.float32)
         low *= np.float32(2.0**-24)
