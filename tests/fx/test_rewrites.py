@@ -8,7 +8,6 @@ import pytest
 import maquette as mq
 from maquette import fx, nn
 from maquette.fx.experimental import optimization
-from maquette.fx.experimental.graph_gradual_typechecker import broadcast_types
 from maquette.fx.experimental.merge_matmul import merge_matmul
 from maquette.fx.experimental.normalize import NormalizeArgs, NormalizeOperators
 from maquette.fx.experimental.schema_type_annotation import AnnotateTypesWithSchema
@@ -20,7 +19,6 @@ from maquette.fx.passes.pass_manager import (
     loop_pass,
     this_before_that_pass_constraint,
 )
-from maquette.fx.tensor_type import Dyn, TensorType
 
 
 class Net(nn.Module):
@@ -133,24 +131,3 @@ def test_an_observer_knows_what_a_pass_made_and_erased():
             relu.replace_all_uses_with(traced.graph.call_function(mq.sigmoid, relu.args))
         traced.graph.erase_node(relu)
     assert (observer.created_nodes, observer.erased_nodes) == ({"sigmoid"}, {"relu"})
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ((1, 2, 3), (3,), ((1, 2, 3), (1, 2, 3))),
-        ((Dyn, 2), (1, 4, 1), ((1, Dyn, 2), (1, 4, 2))),
-        ((2, Dyn), (Dyn, 1), ((2, Dyn), (Dyn, Dyn))),
-        ((), (2,), ((2,), (2,))),
-    ],
-)
-def test_types_of_tensors_are_broadcast(one, other, expected):
-    first, second = expected
-    found = broadcast_types(TensorType(one), TensorType(other))
-    assert found == (TensorType(first), TensorType(second))
-
-
-def test_only_types_of_tensors_are_broadcast():
-    assert broadcast_types(Dyn, TensorType((1,))) == (Dyn, TensorType((1,)))
-    with pytest.raises(TypeError, match="Cannot broadcast types"):
-        broadcast_types(TensorType((1,)), int)

@@ -90,9 +90,6 @@ PACKAGES = {
     "fx.proxy": "maquette.fx.tracing.proxy",
     "fx.experimental.const_fold": "maquette.fx.passes.const_fold",
     "fx.experimental.debug": "maquette.fx.experimental.debug",
-    "fx.experimental.graph_gradual_typechecker": (
-        "maquette.fx.experimental.graph_gradual_typechecker"
-    ),
     "fx.experimental.merge_matmul": "maquette.fx.experimental.merge_matmul",
     "fx.experimental.normalize": "maquette.fx.experimental.normalize",
     "fx.experimental.optimization": "maquette.fx.experimental.optimization",
