@@ -138,8 +138,8 @@ every call that was tried does what PyTorch did. What does not run compiled is n
 runs, and runs as it stands.
 
 ```
-python tools/compiled_share.py --engine jax --each 3 --json jax.json
-python tools/compiled_share.py --engine dask --each 3 --json dask.json
+python tools/compiled_share.py --engine jax --each 1 --json jax.json
+python tools/compiled_share.py --engine dask --each 1 --json dask.json
 python tools/compiled_share.py --document jax.json dask.json  # writes this page
 ```
 """

@@ -67,8 +67,11 @@ def test_three_compiled_steps_agree_with_pytorchs(
 
     compiled = mq.compile(step, backend=engine)
     given = [mq.from_numpy(a) for a in make_inputs(case)]
-    losses = [compiled(*given).item() for _ in range(STEPS)]
-    assert compiled.traces == 1
+    losses = []
+    for _ in range(STEPS):
+        losses.append(compiled(*given).item())
+    # A second program only where the first step makes state, as SGD's momentum.
+    assert compiled.traces == (2 if case.optimizer == "SGD" else 1)
     assert np.allclose(losses, arrays["losses"], atol=TOLERANCE)
     for name, array in state_arrays(model).items():
         assert np.allclose(array, arrays[f"after/{name}"], atol=TOLERANCE), name
