@@ -133,12 +133,14 @@ def power_grad(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
     """The gradient of ``self ** exponent`` by its base; 0 for the power 0."""
     if exponent == 0:
         return no_slope(grad)
-    return grad * conj(exponent * self.pow(exponent - 1))
+    power = self.pow(exponent - 1)  # named: it lives as long as PyTorch's, and so peaks are equal
+    return grad * conj(exponent * power)
 
 
 def powers_grad(grad: Tensor, self: Tensor, exponent: Value) -> Tensor:
     """The gradient by the base, for a tensor of exponents."""
-    slope = grad * conj(exponent * self.pow(exponent - 1))
+    power = self.pow(exponent - 1)
+    slope = grad * conj(exponent * power)
     return slope.masked_fill(exponent == 0, 0)
 
 

@@ -237,11 +237,11 @@ def attention_math_composite(
     scores = query.matmul(mul_scalar(key.transpose(-2, -1), root))
     if mask is not None:
         scores = scores + mask
-    weights = aten._safe_softmax(scores, -1)
+    scores = aten._safe_softmax(scores, -1)  # by the same name: their memory is free from here on
     if dropout_p > 0:
-        weights, value = _dropped(weights, value, dropout_p, dropout_mask)
-    converted = weights.to(given)
-    return weights.matmul(value).to(given), converted
+        scores, value = _dropped(scores, value, dropout_p, dropout_mask)
+    converted = scores.to(given)
+    return scores.matmul(value).to(given), converted
 
 
 def _causal_mask(query: Tensor, key: Tensor) -> Tensor:

@@ -1,0 +1,213 @@
+"""Planned peaks beside PyTorch's own runs: small models of transformers, five ways of training.
+
+    python tools/verify/peaks.py --peer PYTHON [MODEL ...]
+
+Each model (made small by `small_configurations.py`) is planned here for a training step with AdamW,
+plainly, under autocast, with checkpoints, with two accumulated batches, and with LoRA. PYTHON has
+PyTorch, transformers and peft: the same steps run there on the cpu, and a mode counts the bytes of
+all live storages. Peaks must agree to the byte; what differs is listed. Without transformers
+beside maquette there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOOLS))
+
+MODELS = (
+    "albert bart bert big_bird blenderbot bloom clip convnext cohere deberta deit distilbert "
+    "electra falcon gemma gemma2 gpt2 gpt_neo gpt_neox gptj llama mbart mistral mixtral olmo opt "
+    "pegasus phi phi3 qwen2 qwen3 resnet roberta segformer stablelm starcoder2 swin t5 vit whisper"
+).split()
+BATCH = 8  # times the inputs, so that activations count beside parameters
+RECIPES = ("plain", "autocast", "checkpoint", "accumulate", "lora")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print each difference, and counts; 1 if there is one that is not explained."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument(
+        "--peer", metavar="PYTHON", help="a Python with PyTorch, transformers, peft"
+    )
+    parser.add_argument("--work", choices=("planned", "tracked"), help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", default=MODELS, metavar="MODEL")
+    given = parser.parse_args(arguments)
+    if importlib.util.find_spec("transformers") is None:
+        print("peaks: transformers is not installed, nothing was planned")
+        return 0
+    if given.work:
+        return work(given.work, given.names)
+    if given.peer is None:
+        print("peaks: no --peer PYTHON to compare with, nothing was planned")
+        return 0
+    ours = answers(sys.executable, "planned", given.names)
+    theirs = answers(given.peer, "tracked", given.names)
+    return compare(ours, theirs)
+
+
+def answers(python: str, side: str, names: Sequence[str]) -> dict[str, Any]:
+    """What a process of a Python prints: for each model and recipe its peak, or what it raised."""
+    command = [python, "-W", "ignore", __file__, "--work", side, *names]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"model"')]
+    return {f"{f['model']}, {f['recipe']}": f["peak"] for f in found}
+
+
+def compare(ours: dict[str, Any], theirs: dict[str, Any]) -> int:
+    """Print where peaks differ; 1 if one does."""
+    ran = {name: peak for name, peak in theirs.items() if isinstance(peak, int)}
+    differ = [name for name, peak in ran.items() if ours.get(name) != peak]
+    for name in differ:
+        print(f"{name:32}planned {ours.get(name)}, PyTorch {ran[name]}")
+    refused = len(theirs) - len(ran)
+    print(
+        f"{len(ran) - len(differ)} of {len(ran)} peaks equal to the byte; {refused} not run there"
+    )
+    return int(bool(differ))
+
+
+# --- one side ------------------------------------------------------------------------------------
+
+
+def work(side: str, names: Sequence[str]) -> int:
+    """Print a line of JSON for each model and recipe."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    if side == "planned":
+        importlib.import_module("maquette.torch").install()
+    torch: Any = importlib.import_module("torch")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    architectures = importlib.import_module("architectures")
+    peak_of = planned if side == "planned" else tracked
+    for name in names:
+        for recipe in RECIPES:
+            try:
+                torch.manual_seed(0)
+                model, inputs = architectures._model("transformers", name, torch)
+                model = prepared(model.train(), recipe)
+                inputs = {k: torch.cat([v] * BATCH) for k, v in inputs.items()}
+                found: object = peak_of(torch, model, inputs, recipe, architectures._loss)
+            except Exception as error:  # noqa: BLE001  # whatever a program raises is its answer
+                found = f"{type(error).__name__}: {str(error).splitlines()[:1]}"[:160]
+            print(json.dumps({"model": name, "recipe": recipe, "peak": found}), flush=True)
+    return 0
+
+
+def prepared(model: Any, recipe: str) -> Any:
+    """The model as the recipe trains it."""
+    for module in model.modules():  # what draws random masks saves them: both sides alike
+        if type(module).__name__ == "Dropout":
+            module.p = 0.1
+    if recipe == "checkpoint":
+        model.gradient_checkpointing_enable()
+    if recipe == "lora":
+        peft: Any = importlib.import_module("peft")
+        config = peft.LoraConfig(r=4, target_modules="all-linear", init_lora_weights=True)
+        return peft.get_peft_model(model, config)
+    return model
+
+
+def planned(
+    torch: Any, model: Any, inputs: dict[str, Any], recipe: str, loss: Callable[[Any], Any]
+) -> int:
+    """The peak of the plan."""
+    plan: Any = importlib.import_module("maquette.plan").plan
+    made = plan(
+        model,
+        (),
+        inputs,
+        train=True,
+        optimizer="adamw",
+        loss=loss,
+        autocast=torch.bfloat16 if recipe == "autocast" else None,
+        accumulate=2 if recipe == "accumulate" else 1,
+    )
+    peak: int = made.peak_bytes
+    return peak
+
+
+def tracked(
+    torch: Any, model: Any, inputs: dict[str, Any], recipe: str, loss: Callable[[Any], Any]
+) -> int:
+    """The peak of a run: parameters, buffers and inputs are there from the start."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    batches = 2 if recipe == "accumulate" else 1
+    tracker = tracker_of(torch)
+    tracker.watch([*model.parameters(), *model.buffers(), *tensors(inputs)])
+    with tracker:
+        for _ in range(batches):
+            lower = torch.autocast("cpu", torch.bfloat16) if recipe == "autocast" else nullcontext()
+            with lower:
+                output = model(**inputs)
+                value = loss(output)
+            if batches > 1:
+                value = value / batches
+            value.backward()
+        optimizer.step()
+    peak: int = tracker.peak
+    return peak
+
+
+def tensors(value: Any) -> Iterator[Any]:
+    """The tensors of nested containers."""
+    if hasattr(value, "untyped_storage"):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+
+
+def tracker_of(torch: Any) -> Any:
+    """A mode that counts the bytes of live storages, each from the first operator that shows it."""
+    modes: Any = importlib.import_module("torch.utils._python_dispatch")
+
+    class Tracker(modes.TorchDispatchMode):  # type: ignore[misc]
+        live: dict[int, tuple[Any, int]]
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.live, self.now, self.peak = {}, 0, 0
+
+        def watch(self, given: Any) -> None:
+            for t in tensors(given):
+                self.enter(t.untyped_storage())
+            self.peak = max(self.peak, self.now)
+
+        def enter(self, storage: Any) -> None:
+            key = storage._cdata
+            if key not in self.live:
+                known = weakref.ref(storage, lambda _: self.leave(key))
+                self.live[key] = known, storage.nbytes()
+                self.now += storage.nbytes()
+
+        def leave(self, key: int) -> None:
+            self.now -= self.live.pop(key)[1]
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            self.watch(result)
+            return result
+
+    return Tracker()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
