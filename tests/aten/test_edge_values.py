@@ -241,3 +241,10 @@ def test_the_inverse_root_of_a_complex_zero_is_infinite() -> None:
 def test_the_gamma_function_of_several_dimensions_refuses_truths() -> None:
     with pytest.raises(RuntimeError, match="may not be a boolean tensor"):
         mq.mvlgamma(mq.tensor([True]), 2)
+
+
+@pytest.mark.parametrize("z", [1e-19 + 1e-18j, -1e-30 + 2e-30j, 1e-250 + 2e-250j])
+def test_log1p_of_a_small_complex_number_is_the_number(z: complex) -> None:
+    found = mq.log1p(mq.tensor(z, dtype=mq.complex128)).item()
+    assert isinstance(found, complex)
+    assert (found.real, found.imag) == pytest.approx((z.real, z.imag), rel=1e-12, abs=0)

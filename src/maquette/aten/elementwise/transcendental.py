@@ -80,7 +80,21 @@ log2.autocast(cuda="float32")
 log10 = function("log10", "log10", lambda self: aten.reciprocal(self * math.log(10)))
 log10.describe("The logarithm to base 10; NaN of negative numbers.")
 log10.autocast(cuda="float32")
-log1p = function("log1p", "log1p", lambda self: aten.reciprocal(self + 1))
+
+
+def log1p_kernel(xp: ModuleType, self: Array) -> Array:
+    """Of complex numbers near 0 the real part apart: ``log(abs(1 + z))`` would lose it."""
+    if self.dtype.kind != "c":
+        return xp.log1p(self)
+    x, y = self.real.astype(xp.float64), self.imag.astype(xp.float64)
+    near = xp.maximum(abs(x), abs(y)) < 0.5
+    real = xp.log1p(xp.where(near, x * (2 + x) + y * y, 0)) / 2
+    result: Array = xp.where(near, real + 1j * xp.arctan2(y, 1 + x), xp.log1p(self))
+    return result.astype(self.dtype)
+
+
+log1p = unary("log1p", log1p_kernel, takes=FLOATING, tags=CORE_POINTWISE)
+log1p.slope(self=lambda self: aten.reciprocal(self + 1))
 log1p.describe("The natural logarithm of ``1 + x``, exact where x is small.")
 log1p.autocast(cuda="float32")
 
