@@ -38,6 +38,16 @@ class DaskBackend(Backend):
     def copy_to(self, target: Array, values: Array) -> None:
         raise NotImplementedError("Dask arrays are not changed; use the functional form")
 
+    def assign_at(self, target: Array, index: Any, values: Any) -> Array:
+        made: Array = target.copy()  # Dask would change the operand, which others hold
+        made[index] = values
+        return made
+
+    @property
+    def fourier(self) -> Any:
+        """Refused: Dask's transforms take whole axes in a chunk, and leave out how to scale."""
+        raise NotImplementedError("Fourier transforms need whole axes, and Dask's do not scale")
+
     def combine_at(self, name: str, target: Array, index: Any, values: Any) -> Array:
         raise NotImplementedError(
             "Dask has no way to combine values at positions, which may be in any chunk"
@@ -89,6 +99,11 @@ class _Functions(ModuleType):
     def __init__(self, array: ModuleType) -> None:
         super().__init__("maquette's dask.array")
         self._array = array
+
+    def array(self, value: Any, dtype: Any = None, copy: bool = True) -> Any:
+        """An array of its own, as NumPy's function makes."""
+        made = self._array.asarray(value, dtype=dtype)
+        return made.copy() if copy else made
 
     def __getattr__(self, name: str) -> Any:
         found: Any = getattr(self._array, name, None)
