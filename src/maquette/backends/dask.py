@@ -100,6 +100,10 @@ class _Functions(ModuleType):
         super().__init__("maquette's dask.array")
         self._array = array
 
+    def full(self, shape: Any, value: Any, dtype: Any = None) -> Any:
+        """An array of one value; Dask's own function does not see a dtype given by position."""
+        return self._array.full(shape, value, dtype=dtype)
+
     def array(self, value: Any, dtype: Any = None, copy: bool = True) -> Any:
         """An array of its own, as NumPy's function makes."""
         made = self._array.asarray(value, dtype=dtype)
