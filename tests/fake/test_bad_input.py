@@ -120,3 +120,24 @@ def test_F128_a_program_that_does_not_keep_what_was_promised(
         mode.shape_env.produce_guards([x], ["x"], input_contexts=[_promised(2, 10)])  # type: ignore[union-attr]
     assert "L['x'].size()[0]" in str(caught.value)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1])
+@pytest.mark.parametrize("name", ["add", "mul", "div", "eq", "remainder"])
+def test_integers_beyond_64_bits_are_refused_as_with_data(name: str, number: int) -> None:
+    x = mq.ones(2, dtype=mq.int64)
+    with pytest.raises(OverflowError) as expected:
+        getattr(mq, name)(x, number)
+    with mq.FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+        getattr(mq, name)(fake, 3)  # what is remembered of small numbers does not answer
+        with pytest.raises(OverflowError) as found:
+            getattr(mq, name)(fake, number)
+    assert str(found.value) == str(expected.value)
+
+
+def test_floats_take_integers_beyond_64_bits_as_with_data() -> None:
+    x = mq.ones(2)
+    assert float((x * 2**64)[0]) == 2.0**64
+    with mq.FakeTensorMode() as mode:
+        assert (mode.from_tensor(x) * 2**64).dtype is mq.float32

@@ -169,7 +169,9 @@ def _key_parts(name: str, argument: Argument, takes_numbers: bool) -> list[str]:
         if optional:
             return [f"None if {name} is None else {name}.meta"]
         if takes_numbers:
-            return [f"{name}.__class__ if {name}.__class__ in _NUMBERS else {name}.meta"]
+            # An int of more than 64 bits is named, as rules may refuse it. No tensor asks for that.
+            number = f"{name}.__class__ if {name}.__class__ is not int or -2**63 <= {name} < 2**64"
+            return [f"({number} else {name}) if {name}.__class__ in _NUMBERS else {name}.meta"]
         return [f"{name}.meta"]
     if base.kind == "scalar":
         return [name, f"{name}.__class__"]

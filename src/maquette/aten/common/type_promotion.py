@@ -77,7 +77,11 @@ def check_category(name: str, kind: dtype, takes: frozenset[int]) -> None:
 
 def common_type(operands: Iterable[Operand], *, floats: bool = False) -> dtype:
     """The type that an elementwise operator computes in; ``floats``: never an integer type."""
+    operands = tuple(operands)
     kind = result_type_of(operands)
+    if not (kind.is_floating_point or kind.is_complex):
+        for operand in operands:
+            check_int(operand)
     return floating(kind) if floats else kind
 
 
