@@ -3,6 +3,8 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Tests start hundreds of processes: without bytecode each would compile the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup plan test test-all verify check conformance docs bench peer clean
 
 # The first Python that is new enough, can make environments, and really runs (a pyenv shim
