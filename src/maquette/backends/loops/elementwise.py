@@ -7,6 +7,7 @@ differs from the plain path's by as much.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,13 @@ _ZERO, _ONE, _HALF = _f(0), _f(1), _f(0.5)
 def flat(x: Array) -> Array:
     """An array's elements in a row: along memory, so that several are taken at once."""
     return np.ascontiguousarray(x).reshape(-1)
+
+
+def _filled(loop: Callable[..., None], *operands: Array) -> Array:
+    """What a loop over the elements of operands of one shape puts into a new array."""
+    out = np.empty(operands[-1].shape, np.float32)
+    loop(*[flat(x) for x in operands], out.reshape(-1))
+    return out
 
 
 # --- the exponential -----------------------------------------------------------------------
@@ -97,23 +105,17 @@ def _gelu_backward_loop(grad: Array, x: Array, out: Array) -> None:
 
 def erf(x: Array) -> Array:
     """The error function."""
-    out = np.empty(x.shape, np.float32)
-    _erf_loop(flat(x), out.reshape(-1))
-    return out
+    return _filled(_erf_loop, x)
 
 
 def gelu(x: Array) -> Array:
     """``x / 2 * (1 + erf(x / sqrt(2)))``."""
-    out = np.empty(x.shape, np.float32)
-    _gelu_loop(flat(x), out.reshape(-1))
-    return out
+    return _filled(_gelu_loop, x)
 
 
 def gelu_backward(grad: Array, x: Array) -> Array:
     """The gradient by x from that by ``gelu(x)``."""
-    out = np.empty(x.shape, np.float32)
-    _gelu_backward_loop(flat(grad), flat(x), out.reshape(-1))
-    return out
+    return _filled(_gelu_backward_loop, grad, x)
 
 
 # --- the logistic function, SiLU -----------------------------------------------------------
@@ -140,23 +142,17 @@ def _silu_backward_loop(grad: Array, x: Array, out: Array) -> None:
 
 def logistic(x: Array) -> Array:
     """``1 / (1 + exp(-x))``."""
-    out = np.empty(x.shape, np.float32)
-    _logistic_loop(flat(x), out.reshape(-1))
-    return out
+    return _filled(_logistic_loop, x)
 
 
 def silu(x: Array) -> Array:
     """``x / (1 + exp(-x))``."""
-    out = np.empty(x.shape, np.float32)
-    _silu_loop(flat(x), out.reshape(-1))
-    return out
+    return _filled(_silu_loop, x)
 
 
 def silu_backward(grad: Array, x: Array) -> Array:
     """The gradient by x from that by ``silu(x)``."""
-    out = np.empty(x.shape, np.float32)
-    _silu_backward_loop(flat(grad), flat(x), out.reshape(-1))
-    return out
+    return _filled(_silu_backward_loop, grad, x)
 
 
 # --- ReLU ----------------------------------------------------------------------------------

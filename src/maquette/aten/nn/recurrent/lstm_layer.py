@@ -242,15 +242,9 @@ def mkldnn_rnn_layer_kernel(
     hx_: Array,
     cx_: Array,
     reverse: bool,
-    batch_sizes: Ints,
-    mode: int,
-    hidden_size: int,
-    num_layers: int,
-    has_biases: bool,
-    bidirectional: bool,
-    batch_first: bool,
-    train: bool,
+    *settings: Any,
 ) -> tuple[Array, Array, Array, Array]:
+    train = settings[-1]
     bias = wide(weight2) + wide(weight3)
     x, w_ih, w_hh = wide(input), wide(weight0), wide(weight1)
     ran = _run(_of_arrays(xp), x, w_ih, w_hh, bias, wide(hx_), wide(cx_), reverse)
@@ -392,16 +386,9 @@ def mkldnn_rnn_layer_backward_kernel(
     grad_hy: Array | None,
     grad_cy: Array | None,
     reverse: bool,
-    mode: int,
-    hidden_size: int,
-    num_layers: int,
-    has_biases: bool,
-    train: bool,
-    bidirectional: bool,
-    batch_sizes: Ints,
-    batch_first: bool,
-    workspace: Array,
+    *settings: Any,
 ) -> tuple[Array, ...]:
+    workspace = settings[-1]
     given = tuple([wide(a) for a in (input, weight1, weight2, hx_, cx_tmp)])
     zero = xp.zeros(hx_.shape, given[0].dtype)
     by_h, by_c = (zero if grad is None else wide(grad) for grad in (grad_hy, grad_cy))
