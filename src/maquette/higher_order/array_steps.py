@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,11 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.generated import generate
 from maquette.dispatch.keysets import AUTOCAST
 from maquette.dispatch.tls import tls
+from maquette.fx.node import Node
 from maquette.tensor.backend import backend_of, run_kernel
-from maquette.tensor.keys import keys_for
-from maquette.tensor.storage import UntypedStorage, is_observed
-from maquette.tensor.tensor import Tensor, from_array, wrap
+from maquette.tensor.storage import is_observed
+from maquette.tensor.tensor import Tensor, from_array
 from maquette.transforms.rules import operators
-
-if TYPE_CHECKING:
-    from maquette.fx.node import Node
 
 Function = Callable[..., Any]
 
@@ -45,6 +42,7 @@ class ArraySteps:
         operands = [*carry, *[operators.select(x, 0, 0) for x in rows]]
         tracing = importlib.import_module("maquette.compile.tracing")
         programs = importlib.import_module("maquette.compile.program")
+        self._tensor_of = importlib.import_module("maquette.compile.compiled").tensor_of
         try:
             traced = tracing.functional_graph(function, [t.detach() for t in operands])
             inputs = [*traced.placeholders, *[node for node, _ in traced.constants]]
@@ -77,7 +75,8 @@ class ArraySteps:
             last = run_kernel(self.backend.runner, self._run, self.constants, *arrays)
         except Exception as error:
             raise Untraceable from error  # calls one by one say which operator refuses its data
-        made = [_tensor_of(array, meta) for array, meta in zip(last, self.carried)]  # type: ignore[call-overload]  # a list
+        # Copies: a carry may be a view of a row.
+        made = [self._tensor_of(np.array(a), m) for a, m in zip(last, self.carried)]  # type: ignore[call-overload]  # a list
         return made, [from_array(out) for out in outs]
 
 
@@ -113,8 +112,7 @@ def _written_out(
     for i, (node, step) in enumerate(program.steps):
         lines += _lines_of(i, node, step, names, space)
     lines += [f"        o{k}[...] = {name}" for k, name in enumerate(results[carried:])]
-    if carried:
-        lines.append(f"        {_joined(carry)} = {_joined(results[:carried])}")
+    lines.append(f"        {_joined(carry)} = {_joined(results[:carried])}")
     lines.append(f"    return [{', '.join(carry)}]")
     source = "def _steps(constants, carry, rows, outs):\n" + "\n".join(lines) + "\n"
     return generate(source, "_steps", "steps", space)
@@ -132,18 +130,11 @@ def _lines_of(
         return [f"        {name} = _step{i}(_backend, {{{used}}})"]
     passed = []
     for k, p in enumerate(step.params):
-        if p.__class__ is node.__class__:
-            passed.append(names[p])
-        elif p.__class__ is tuple and any(v.__class__ is node.__class__ for v in p):
-            space |= {f"_item{i}_{k}_{j}": v for j, v in enumerate(p)}
-            items = [
-                names[v] if v.__class__ is node.__class__ else f"_item{i}_{k}_{j}"
-                for j, v in enumerate(p)
-            ]
+        if isinstance(p, tuple) and any(isinstance(v, Node) for v in p):
+            items = [_name(f"_given{i}_{k}_{j}", v, names, space) for j, v in enumerate(p)]
             passed.append(f"[{', '.join(items)}]")
         else:
-            space[f"_given{i}_{k}"] = p
-            passed.append(f"_given{i}_{k}")
+            passed.append(_name(f"_given{i}_{k}", p, names, space))
     space |= {f"_kernel{i}": kernel, f"_settled{i}": step.settled}
     space |= {f"_dtype{i}": meta.dtype.numpy, f"_shape{i}": tuple(meta.shape)}
     return [
@@ -152,6 +143,14 @@ def _lines_of(
         f"or {name}.shape != _shape{i}:",
         f"            {name} = _settled{i}(_backend, {name})",
     ]
+
+
+def _name(name: str, value: object, names: dict[Node, str], space: dict[str, object]) -> str:
+    """What the lines call a value: a node's name, or this one, which then stands for it."""
+    if isinstance(value, Node):
+        return names[value]
+    space[name] = value
+    return name
 
 
 def _numbered(node: Node) -> list[tuple[int, Node]]:
@@ -207,12 +206,6 @@ def _same(a: TensorMeta, b: TensorMeta) -> bool:
 def _is_real(meta: TensorMeta) -> bool:
     """No complex numbers, whose conjugates are lazy, and nothing but strided arrays on the cpu."""
     return meta.device.type == "cpu" and not meta.dtype.is_complex
-
-
-def _tensor_of(array: Any, meta: TensorMeta) -> Tensor:
-    """A new tensor with an array's values, laid out as a meta says."""
-    memory, data = backend_of("cpu").laid_out(meta, np.array(array))
-    return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device, memory), data, keys_for(meta))
 
 
 __all__ = ["LONG", "ArraySteps", "Untraceable", "nobody_watches"]
