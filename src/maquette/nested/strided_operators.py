@@ -361,8 +361,8 @@ def padded(self: Nested, padding: float, output_size: Sequence[int] | None = Non
         return found
     filled = []
     for row in rows_of(self):
-        room = [w - n for w, n in zip(wanted[1:], row.shape)]
-        pads = [n for extra in reversed(room) for n in (0, extra)]
+        missing = [w - n for w, n in zip(wanted[1:], row.shape)]
+        pads = [n for extra in reversed(missing) for n in (0, extra)]
         filled.append(aten.constant_pad_nd(row, pads, padding) if pads else row)
     filled += [filled[0].new_full(wanted[1:], padding)] * (wanted[0] - len(filled))
     stacked: Tensor = aten.stack(filled)

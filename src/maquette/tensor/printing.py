@@ -222,8 +222,8 @@ def _row(array: Array, indent: int, style: AnyStyle, options: PrintOptions, summ
     values = array.tolist()
     edge = options.edgeitems if summarise else -1
     parts = _elided(len(values), edge, lambda i: style.column(values[i]), " ...")
-    room = (options.linewidth - indent) / (style.width + 2)
-    per_line = max(1, int(room))
+    columns = (options.linewidth - indent) / (style.width + 2)
+    per_line = max(1, int(columns))
     lines = [", ".join(parts[at : at + per_line]) for at in range(0, len(parts), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines or [""]) + "]"
 

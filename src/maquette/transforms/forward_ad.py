@@ -180,11 +180,11 @@ def _laid_out_as(value: Tensor, tangent: Tensor) -> Tensor:
         s == 0 and n > 1 for s, n in zip(meta.strides, meta.shape)
     ):
         return tangent
-    room: Tensor = tangent.new_zeros((value._storage.nbytes() // meta.itemsize,))
+    memory: Tensor = tangent.new_zeros((value._storage.nbytes() // meta.itemsize,))
     if tangent._differs:
-        room = operators.zeros_like(tangent)
-        return room.copy_(tangent)
-    made = cast(Tensor, operators.as_strided(room, meta.shape, meta.strides, meta.offset))
+        memory = operators.zeros_like(tangent)
+        return memory.copy_(tangent)
+    made = cast(Tensor, operators.as_strided(memory, meta.shape, meta.strides, meta.offset))
     made = operators._conj(made) if value.is_conj() else made
     made = operators._neg_view(made) if value.is_neg() else made
     return made.copy_(tangent)

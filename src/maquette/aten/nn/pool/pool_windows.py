@@ -78,8 +78,8 @@ def pooled_size(size: int, kernel: int, stride: int, pad: int, dilation: int, ce
             f"{kernel}, stride {stride}, dilation {dilation}"
         ),
     )
-    room = size + 2 * pad - reach(kernel, dilation)
-    count = (room + (stride - 1 if ceil else 0)) // stride + 1
+    span = size + 2 * pad - reach(kernel, dilation)
+    count = (span + (stride - 1 if ceil else 0)) // stride + 1
     if ceil and is_true((count - 1) * stride >= size + pad):
         count -= 1
     return count
