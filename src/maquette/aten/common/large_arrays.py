@@ -43,6 +43,13 @@ def loops_for(xp: ModuleType, *arrays: Array | None) -> ModuleType | None:
     return backend_for(xp).loops
 
 
+def loops_for_alike(xp: ModuleType, *arrays: Array) -> ModuleType | None:
+    """`loops_for` arrays that are taken element by element; None where their shapes differ."""
+    if any(a.shape != arrays[0].shape for a in arrays):
+        return None
+    return loops_for(xp, *arrays)
+
+
 def loops_of_places(xp: ModuleType, count: int, *arrays: Array) -> ModuleType | None:
     """The compiled loops for ``count`` positions in arrays of one type of numbers.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from maquette.aten.common.large_arrays import chosen, clipped, loops_for
+from maquette.aten.common.large_arrays import chosen, clipped, loops_for_alike
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.arithmetic import mul
 from maquette.aten.elementwise.pointwise import (
@@ -141,7 +141,7 @@ def threshold_backward_kernel(
     xp: ModuleType, grad_output: Array, self: Array, threshold: float
 ) -> Array:
     grad, x = promoted(xp, grad_output, self)
-    loops = loops_for(xp, x, grad) if x.shape == grad.shape else None
+    loops = loops_for_alike(xp, x, grad)
     if loops is not None:
         found: Array = loops.threshold_backward(grad, x, threshold)
         return found

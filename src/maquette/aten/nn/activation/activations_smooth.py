@@ -13,7 +13,7 @@ from types import ModuleType
 from maquette.aten.common.backward_checks import check_floats_only
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.formula_helpers import conj
-from maquette.aten.common.large_arrays import erf, loops_for
+from maquette.aten.common.large_arrays import erf, loops_for, loops_for_alike
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -94,7 +94,7 @@ gelu.derivative(
 
 def gelu_backward_kernel(xp: ModuleType, grad: Array, x: Array, approximate: str) -> Array:
     if approximate == "none":
-        loops = loops_for(xp, x, grad) if x.shape == grad.shape else None
+        loops = loops_for_alike(xp, x, grad)
         if loops is not None:
             found: Array = loops.gelu_backward(grad, x)
             return found
@@ -141,7 +141,7 @@ silu.derivative(self=lambda grad, self: silu_backward(grad, self))
 
 
 def silu_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
-    loops = loops_for(xp, x, grad) if x.shape == grad.shape else None
+    loops = loops_for_alike(xp, x, grad)
     if loops is not None:
         found: Array = loops.silu_backward(grad, x)
         return found
