@@ -301,6 +301,13 @@ def _normalized(shape: Shape, strides: Strides, offset: int) -> tuple[Shape, Str
     The signs of symbolic numbers are their makers' concern.
     """
     shape, strides, offset = tuple(map(plain, shape)), tuple(map(plain, strides)), plain(offset)
+    known = [n for n in (*shape, *strides, offset) if n.__class__ is int]
+    if len(shape) != len(strides) or (known and (min(known) < 0 or max(known) >= _TOO_MANY)):
+        _check_geometry(shape, strides, offset)
+    return shape, strides, offset
+
+
+def _check_geometry(shape: Shape, strides: Strides, offset: int) -> None:
     check(
         len(shape) == len(strides),
         lambda: (
@@ -321,7 +328,6 @@ def _normalized(shape: Shape, strides: Strides, offset: int) -> tuple[Shape, Str
     )
     check(not any(map(_is_huge, strides)), lambda: f"Stride calculation overflowed: {strides}")
     check(not _is_negative(offset), lambda: f"Tensor: invalid storage offset {offset}")
-    return shape, strides, offset
 
 
 def _is_negative(number: int) -> bool:

@@ -19,7 +19,7 @@ from maquette.dispatch.abstract import disabled_torch_function
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, fake_keys_for
 from maquette.tensor.nested_ints import nested_int_of, nested_size
-from maquette.tensor.storage import UntypedStorage, new_storage
+from maquette.tensor.storage import UntypedStorage, new_storage, new_symbolic_storage
 from maquette.tensor.tensor import Tensor, without_data
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def fresh_fake(mode: FakeTensorMode, meta: TensorMeta) -> FakeTensor:
     keys = meta.fake_keys or fake_keys_for(meta)
     if tls.st.inference:
         keys &= INFERENCE_MASK
+    if meta.is_symbolic:
+        return make_fake(mode, meta, new_symbolic_storage(meta), keys)
     return make_fake(mode, meta, new_storage(meta.storage_bytes, meta.device), keys)
 
 

@@ -58,13 +58,33 @@ class Outcome:
             self.shape = tuple(value.shape)
             self.keys = keys_for(value)
             self.fake_keys = fake_keys_for(value)
-            self.nbytes = value.storage_bytes
             self.device = value.device
             # NumPy has no complex32: only fake and meta tensors have such a meta.
             self.np = None if value.dtype is complex32 else value.dtype.numpy
             self.byte_strides = None
-            if not (value.is_symbolic or _begins_later(value)):  # else no array of its own fits
+            if value.is_symbolic:
+                self.__class__ = _SymbolicOutcome
+                return
+            self.nbytes = value.storage_bytes
+            if not _begins_later(value):  # else no array of its own fits
                 self.byte_strides = tuple([s * value.itemsize for s in value.strides])
+
+
+class _SymbolicOutcome(Outcome):
+    """An outcome of symbolic sizes: its bytes, a fifth of a first call, wait to be asked for.
+
+    Only here, as a class with ``__getattr__`` has no quick attributes in CPython 3.11.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker would take it for leave to read any name
+
+        def __getattr__(self, name: str) -> object:
+            if name != "nbytes":
+                raise AttributeError(f"'Outcome' object has no attribute {name!r}")
+            self.nbytes = self.meta.storage_bytes
+            return self.nbytes
 
 
 def _begins_later(meta: TensorMeta) -> bool:

@@ -67,7 +67,8 @@ class SymNode:
     @property
     def current(self) -> Expr:
         """The expression after replacements."""
-        return self.shape_env.facts.replace(self.form)
+        facts = self.shape_env.facts
+        return facts.replace(self.form) if facts.replacements else self.form
 
     @property
     def expr(self) -> Any:
@@ -180,6 +181,9 @@ class SymNode:
 
     def intern_key(self) -> object:
         """What stands for the number in the table of metas."""
+        form = self.current
+        if form.symbols or self.pytype is not int:
+            return self.key
         value = self.maybe_as_int()
         return self.key if value is None else value
 

@@ -64,8 +64,6 @@ def _operand(value: object, env: ShapeEnv) -> tuple[Poly, type] | None:
                 f"{env!r}; make all inputs fake in one mode"
             )
         return as_poly(value.node), value.node.pytype
-    if isinstance(value, bool):
-        return number(int(value)), int
     if isinstance(value, int):
         return number(int(value)), int
     if isinstance(value, float):

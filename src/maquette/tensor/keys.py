@@ -6,7 +6,10 @@ REQUIRES_GRAD. Key sets of plain tensors are remembered in their metas.
 
 from __future__ import annotations
 
+import functools
+
 from maquette.core.device import device
+from maquette.core.layout import layout as Layout
 from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
 from maquette.core.meta import TensorMeta
 from maquette.dispatch import keysets as K
@@ -35,17 +38,27 @@ def keys_for(meta: TensorMeta) -> int:
     known = meta.keys
     if known:
         return known
-    backend = K.BACKEND_OF_DEVICE.get(meta.device.type, "PrivateUse1")
-    ks = K.key_bits(K.key_parse(FAMILY.get(meta.layout, "") + backend))
+    ks, fake, fake_grad = _key_sets(meta.device.type, meta.layout, meta.is_symbolic)
+    meta.keys, meta.fake_keys, meta.fake_grad_keys = ks, fake, fake_grad
+    return ks
+
+
+@functools.cache  # a meta of symbols is new in each call: 3 us of a first call's 150
+def _key_sets(device_type: str, layout: Layout, symbolic: bool) -> tuple[int, int, int]:
+    """The keys of a plain tensor, of a fake one, and of a fake that requires a gradient."""
+    backend = K.BACKEND_OF_DEVICE.get(device_type, "PrivateUse1")
+    ks = K.key_bits(K.key_parse(FAMILY.get(layout, "") + backend))
     ks |= K.key_bits(K.key_parse("Autograd" + backend)) | ADINPLACE
     autocast = K.parse_dispatch_key("Autocast" + backend)
     if autocast is not None:
         ks |= K.key_bits(autocast)
-    ks = meta.keys = _KEYS.setdefault(ks, ks)
-    fake = ks | FAKE | (K.SYMBOLIC if meta.is_symbolic else 0)
-    meta.fake_keys = _KEYS.setdefault(fake, fake)
-    meta.fake_grad_keys = _KEYS.setdefault(fake | K.REQUIRES_GRAD, fake | K.REQUIRES_GRAD)
-    return ks
+    fake = ks | FAKE | (K.SYMBOLIC if symbolic else 0)
+    fake_grad = fake | K.REQUIRES_GRAD
+    return (
+        _KEYS.setdefault(ks, ks),
+        _KEYS.setdefault(fake, fake),
+        _KEYS.setdefault(fake_grad, fake_grad),
+    )
 
 
 def fake_keys_for(meta: TensorMeta) -> int:

@@ -22,6 +22,7 @@ from maquette.tensor.backend import Array, backend_of
 from maquette.tensor.storage_methods import StorageMethods, given_bytes
 
 if TYPE_CHECKING:
+    from maquette.core.meta import TensorMeta
     from maquette.tensor.lazy_copies import LazyCopies
 
 _new = object.__new__
@@ -169,6 +170,37 @@ def new_storage(nbytes: int, on: device) -> UntypedStorage:
     storage = _new(UntypedStorage)
     storage._nbytes = nbytes
     storage.device = on
+    storage.data = None
+    storage.foreign = False
+    storage._id = 0
+    if OBSERVERS:
+        announce(storage)
+    return storage
+
+
+class _UncountedStorage(UntypedStorage):
+    """The storage of a fake of symbolic sizes until its bytes are asked for: most never are.
+
+    Only here, as a class with ``__getattr__`` has no quick attributes in CPython 3.11.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker would take it for leave to read any name
+
+        def __getattr__(self, name: str) -> object:
+            if name != "_nbytes":
+                raise AttributeError(f"'UntypedStorage' object has no attribute {name!r}")
+            self._nbytes = self.__dict__.pop("meta").storage_bytes
+            self.__class__ = UntypedStorage
+            return self._nbytes
+
+
+def new_symbolic_storage(meta: TensorMeta) -> UntypedStorage:
+    """A storage without data for a meta of symbolic sizes; it counts its bytes when asked."""
+    storage = _new(_UncountedStorage)
+    storage.__dict__["meta"] = meta
+    storage.device = meta.device
     storage.data = None
     storage.foreign = False
     storage._id = 0
