@@ -22,8 +22,8 @@ def test_built_in_operators_have_every_property(capsys):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_sample_of_all_overloads_has_every_property(capsys):
-    # About 20 of 1,200 overloads, half a second of the processor each.
-    code = check_operators.main(["--every=60", "--start=7", *SHORT])
+    # About 6 of 1,200 overloads, half a second of the processor each.
+    code = check_operators.main(["--every=200", "--start=7", *SHORT])
     printed = capsys.readouterr().out
     assert code == 0, printed
     assert "properties tried; 0 findings" in printed
@@ -49,8 +49,8 @@ def test_an_overload_takes_no_more_than_its_budget(capsys):
 
 def test_the_slices_of_all_starts_are_all_overloads():
     def keys(**more):
-        return [c.key for c in check_operators.calls(check_operators.Options(["aten.s*"], **more))]
+        return [c.key for c in check_operators.calls(check_operators.Options(["aten.sq*"], **more))]
 
     slices = [keys(every=3, start=k) for k in range(3)]
     assert sorted([key for each in slices for key in each]) == sorted(keys())
-    assert len(slices[0]) > 10
+    assert len(slices[0]) > 3
