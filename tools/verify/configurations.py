@@ -5,11 +5,15 @@ Their sizes are typed into ``configurations.json``; no weights and no network ar
 writes text, for 128 tokens after a prompt. The number of parameters must be the published one, to
 1 %. transformers must be beside maquette (docs/programs.md); without it there is nothing to do.
 
-    python tools/verify/configurations.py [TEXT]     those whose name has TEXT in it
+    python tools/verify/configurations.py [TEXT] [--log FILE]
+
+With TEXT, those whose name has it. With a log, each result is added to it as a line of JSON, and a
+model that the log says is well is not planned again: a run that was stopped goes on.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import io
@@ -56,25 +60,44 @@ def wrong(model: dict[str, object], folder: pathlib.Path) -> list[str]:
     return found
 
 
+def well_before(log: pathlib.Path | None) -> set[str]:
+    """The models that a log says are well: the last word on each counts."""
+    if log is None or not log.is_file():
+        return set()
+    lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+    last = {line["name"]: line["problems"] for line in lines}
+    return {name for name, problems in last.items() if not problems}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print each model that is wrong and how many are right; 1 if one is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("text", nargs="?", default="", help="part of the models' names")
+    parser.add_argument("--log", type=pathlib.Path, metavar="FILE", help="results, to go on from")
+    options = parser.parse_args(arguments)
     if importlib.util.find_spec("transformers") is None:
         print("configurations: transformers is not installed, nothing was planned")
         return 0
-    models = json.loads(DATA.read_text("utf-8"))
-    chosen = [m for m in models if not arguments or arguments[0] in m["name"]]
+    chosen = [m for m in json.loads(DATA.read_text("utf-8")) if options.text in m["name"]]
+    well = well_before(options.log)
+    left = [m for m in chosen if m["name"] not in well]
     failed = 0
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        for model in chosen:
-            begun = time.perf_counter()
+        for model in left:
+            begun = time.process_time()
             problems = wrong(model, pathlib.Path(folder))
             failed += bool(problems)
+            seconds = time.process_time() - begun
             for problem in problems or ["ok"]:
-                seconds = time.perf_counter() - begun
                 print(f"{model['name']:44}{seconds:6.1f} s  {problem}", flush=True)
+            if options.log is not None:
+                line = {"name": model["name"], "seconds": round(seconds, 1), "problems": problems}
+                with options.log.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
     seconds = time.perf_counter() - started
-    print(f"{len(chosen) - failed} of {len(chosen)} models planned, in {seconds:.0f} s")
+    known = f", {len(chosen) - len(left)} of them before" if len(chosen) > len(left) else ""
+    print(f"{len(chosen) - failed} of {len(chosen)} models planned{known}, in {seconds:.0f} s")
     return int(failed > 0)
 
 

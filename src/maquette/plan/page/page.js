@@ -50,18 +50,29 @@ const moment = new Int32Array(N).fill(-1);  // the event up to which an operator
 let peak = 0;
 for (let i = 1; i < N; i++) if (total[i] > total[peak]) peak = i;
 
-const xs = Float64Array.from({ length: N }, (_, i) => i);
-const stacked = () => {
-  const sums = [], running = new Float64Array(N);
-  for (let k = 0; k < K; k++) {
-    for (let i = 0; i < N; i++) running[i] += levels[k][i];
-    sums.push(running.slice());
+// What is drawn: of each pixel column's operators the lowest and the highest, so that a redraw
+// costs as much for a million operators as for a thousand. Zooming in shows every one.
+const stacked = [];  // sums of the levels up to each category
+for (let k = 0; k < K; k++) stacked.push(k ? levels[k].map((n, i) => n + stacked[k - 1][i]) : levels[0]);
+const drawn = (low, high, width) => {
+  const first = Math.max(Math.floor(low) - 1, 0), last = Math.min(Math.ceil(high) + 1, N - 1), kept = [];
+  const keep = (i) => { if (!kept.length || kept[kept.length - 1] < i) kept.push(i); };
+  const per = Math.max((last - first + 1) / width, 1);
+  keep(0); keep(first);  // the ends are always there: they are how far zooming out goes
+  for (let c = 0; first + c * per <= last; c++) {
+    let i = Math.floor(first + c * per), least = i, most = i;
+    for (const end = Math.min(first + (c + 1) * per, last + 1); i < end; i++) {
+      if (total[i] < total[least]) least = i;
+      if (total[i] > total[most]) most = i;
+    }
+    keep(Math.min(least, most)); keep(Math.max(least, most));
   }
-  return sums.reverse();  // the whole first, so that the lower ones are drawn over it
+  keep(last); keep(N - 1);
+  // the whole first, so that the lower ones are drawn over it
+  return [kept, ...stacked.map((sums) => kept.map((i) => sums[i])).reverse()];
 };
-const table = [xs, ...stacked()];
 const shown = D.categories.map((name, k) => [name, k]).reverse();
-let chart = null, cursor = peak;
+let chart = null, cursor = peak, keyed = null;  // keyed: where a key put the cursor
 
 const describe = (i) => {
   if (i >= D.operators.name.length) return `after the step: ${bytes(total[i])} in use`;
@@ -72,18 +83,29 @@ const describe = (i) => {
 const draw = () => {
   const styles = getComputedStyle(document.documentElement), text = styles.getPropertyValue("--dim"), grid = styles.getPropertyValue("--line");
   const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+  const width = $("chart").clientWidth;
   if (chart) chart.destroy();
   chart = new uPlot({
-    width: $("chart").clientWidth, height: 340,
+    width, height: 340,
     scales: { x: { time: false }, y: { range: (u, low, high) => [0, high * 1.05 || 1] } },
     axes: [{ ...axis, label: "operator", labelFont: "13px system-ui", stroke: text },
            { ...axis, size: 78, incrs: Array.from({ length: 62 }, (_, i) => 2 ** i), values: (u, ticks) => ticks.map(bytes) }],
     series: [{ label: "operator" }, ...shown.map(([name, k]) => ({
       label: name, stroke: color(k), fill: color(k), width: 1, points: { show: false },
-      value: (u, v, s, i) => (i == null ? "" : bytes(levels[k][i])),
+      value: (u, v, s, i) => (i == null ? "" : bytes(levels[k][u.data[0][i]])),
     }))],
     hooks: {
-      setCursor: [(u) => { if (u.cursor.idx != null) { cursor = u.cursor.idx; $("readout").textContent = describe(cursor); } }],
+      setScale: [(u, axis) => {
+        const { min, max } = u.scales.x;
+        if (axis !== "x" || min == null || (min === u.low && max === u.high)) return;
+        [u.low, u.high] = [min, max];
+        u.setData(drawn(min, max, u.over.clientWidth || width), false);
+      }],
+      setCursor: [(u) => {
+        if (u.cursor.idx == null) return;
+        cursor = keyed ?? u.data[0][u.cursor.idx];
+        $("readout").textContent = describe(cursor);
+      }],
       draw: [(u) => {
         const x = u.valToPos(peak, "x", true), y = u.valToPos(total[peak], "y", true), c = u.ctx;
         c.save(); c.strokeStyle = c.fillStyle = styles.getPropertyValue("--text"); c.lineWidth = devicePixelRatio;
@@ -92,17 +114,16 @@ const draw = () => {
         c.fillText(` peak ${bytes(total[peak])} `, x, Math.max(y - 4 * devicePixelRatio, u.bbox.top + 12 * devicePixelRatio)); c.restore();
       }],
     },
-  }, table, $("chart"));
+  }, drawn(0, N - 1, width), $("chart"));
   chart.over.addEventListener("click", () => showAlive(cursor));
 };
 
 const showAlive = (i) => {
-  const alive = new Map();
-  for (let e = 0; e <= moment[i]; e++) {
-    const a = D.events.allocation[e], left = (alive.get(a) || 0) + D.events.bytes[e];
-    if (left > 0) alive.set(a, left); else alive.delete(a);
-  }
-  const rows = [...alive].sort((p, q) => q[1] - p[1]), list = make("table");
+  const alive = new Float64Array(D.allocations.made.length), rows = [];
+  for (let e = 0; e <= moment[i]; e++) alive[D.events.allocation[e]] += D.events.bytes[e];
+  alive.forEach((n, a) => { if (n > 0) rows.push([a, n]); });
+  rows.sort((p, q) => q[1] - p[1]);
+  const list = make("table");
   list.append(make("caption", `Alive at operator ${i}: ${rows.length} storages, ${bytes(total[i])}`));
   const head = make("tr");
   for (const name of ["bytes", "what", "made by"]) head.append(make("th", name, { scope: "col" }));
@@ -122,13 +143,16 @@ const showAlive = (i) => {
   $("alive").replaceChildren(box);
 };
 
+$("chart").addEventListener("mousemove", () => { keyed = null; }, true);
 $("chart").addEventListener("keydown", (event) => {
   const step = event.shiftKey ? Math.max(1, Math.round(N / 50)) : 1;
   const to = { ArrowLeft: cursor - step, ArrowRight: cursor + step, Home: 0, End: N - 1, p: peak, P: peak }[event.key];
   if (event.key === "Enter") showAlive(cursor);
   else if (to === undefined) return;
   else {
-    cursor = Math.min(Math.max(to, 0), N - 1);
+    cursor = keyed = Math.min(Math.max(to, 0), N - 1);
+    const { min, max } = chart.scales.x, half = (max - min) / 2;
+    if (cursor < min || cursor > max) chart.setScale("x", { min: cursor - half, max: cursor + half });
     chart.setCursor({ left: chart.valToPos(cursor, "x"), top: chart.valToPos(total[cursor], "y") });
     $("readout").textContent = describe(cursor);
   }
@@ -143,28 +167,49 @@ for (const row of D.tree) {
   if (!children.has(parent)) children.set(parent, []);
   children.get(parent).push(row);
 }
-let by = "activation_bytes", root = "";
+// Neighbours too narrow to point at share a block; a click on it shows them alone.
+const NARROW = 6, SHARED = 24;  // pixels
+let by = "activation_bytes", root = "", part = null;  // part: the children of root that are shown
 const size = (row) => row[by], told = (n) => (by === "flops" ? `${count(n)} FLOPs` : bytes(n));
+const total_of = (rows) => rows.reduce((sum, row) => sum + size(row), 0);
+const last = (path) => path.split(".").pop();
+const parent = (path) => path.slice(0, Math.max(path.lastIndexOf("."), 0));
+const look = (path, rows) => { root = path; part = rows; flame(); };
 const flame = () => {
-  const box = $("flame"), width = box.clientWidth, top = D.tree.find((r) => r.path === root), whole = size(top) || 1;
+  const box = $("flame"), width = box.clientWidth, top = D.tree.find((r) => r.path === root);
+  const whole = (part ? total_of(part) : size(top)) || 1;
   box.replaceChildren();
   let deepest = 0;
-  const place = (row, left, depth) => {
-    const wide = (size(row) / whole) * width;
-    if (wide < 2) return;
+  const block = (text, who, n, kind, left, depth, go) => {
+    const node = make("button", text, { type: "button" });
+    const says = `${who}: ${told(n)}, ${(100 * n / (size(D.tree[0]) || 1)).toFixed(1)} % of the whole`;
     deepest = Math.max(deepest, depth);
-    const name = row.path.split(".").pop() || "(model)", node = make("button", `${name} ${row.kind}`, { type: "button" });
-    const says = `${row.path || "(model)"} ${row.kind}: ${told(size(row))}, ${(100 * size(row) / (size(D.tree[0]) || 1)).toFixed(1)} % of the whole`;
     node.setAttribute("aria-label", says);
-    node.style.cssText = `left:${left}px;top:${depth * 22}px;width:${wide}px;background:hsl(${(row.kind.length * 47 + row.kind.charCodeAt(0) * 13) % 360} 45% 28%)`;
+    node.style.cssText = `left:${left}px;top:${depth * 22}px;width:${(n / whole) * width}px;background:hsl(${(kind.length * 47 + kind.charCodeAt(0) * 13) % 360} 45% 28%)`;
     node.tabIndex = depth < 2 ? 0 : -1;
     node.onmouseenter = node.onfocus = () => { $("flame-readout").textContent = says; };
-    node.onclick = () => { root = root === row.path ? row.path.slice(0, Math.max(row.path.lastIndexOf("."), 0)) : row.path; flame(); };
+    node.onclick = go;
     box.append(node);
-    let at = left;
-    for (const child of children.get(row.path) || []) { place(child, at, depth + 1); at += (size(child) / whole) * width; }
   };
-  place(top, 0, 0);
+  const share = (rows, left, depth) => {
+    const names = `${rows[0].path} to ${last(rows[rows.length - 1].path)}`, n = total_of(rows);
+    if ((n / whole) * width >= 2) block(`${rows.length} modules`, `${rows.length} modules, ${names}`, n, rows[0].kind, left, depth, () => look(parent(rows[0].path), rows));
+  };
+  const place = (row, n, rows, left, depth) => {
+    block(`${last(row.path) || "(model)"} ${row.kind}`, `${row.path || "(model)"} ${row.kind}`, n, row.kind, left, depth,
+      () => look(root === row.path && !part ? parent(row.path) : row.path, null));
+    let at = left, narrow = [], from = left;
+    const end = () => { if (narrow.length) share(narrow, from, depth + 1); narrow = []; };
+    for (const child of rows) {
+      const wide = (size(child) / whole) * width;
+      if (wide >= NARROW) { end(); place(child, size(child), children.get(child.path) || [], at, depth + 1); }
+      else if (wide > 0) { if (!narrow.length) from = at; narrow.push(child); }
+      at += wide;
+      if (narrow.length && at - from >= SHARED) end();
+    }
+    end();
+  };
+  place(top, part ? total_of(part) : size(top), part || children.get(root) || [], 0, 0);
   box.style.height = `${(deepest + 1) * 22}px`;
 };
 for (const button of document.querySelectorAll("[data-by]")) {
