@@ -149,35 +149,69 @@ class _Layer:
     def __init__(self) -> None:
         self.keys = self.values = mq.empty(2, 1, 0, 8)
 
+    def grown(self, name: str, x: mq.Tensor) -> mq.Tensor:
+        longer = mq.cat([getattr(self, name), x], dim=-2)
+        setattr(self, name, longer)
+        return longer
+
 
 DynamicLayer = type("DynamicLayer", (_Layer,), {})
 Slow = type("Slow", (_Layer,), {})
 
 
+class _Window(_Layer):
+    """As transformers' layer of a sliding window: it keeps what the next token sees."""
+
+    sliding_window = 12
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cumulative_length = 0
+
+    def grown(self, name: str, x: mq.Tensor) -> mq.Tensor:
+        longer = super().grown(name, x)
+        setattr(self, name, longer[..., -self.sliding_window + 1 :, :])
+        self.cumulative_length += x.shape[-2] if name == "keys" else 0
+        return longer
+
+
+DynamicSlidingWindowLayer = type("DynamicSlidingWindowLayer", (_Window,), {})
+SlowWindow = type("SlowWindow", (_Window,), {})
+
+
 class Decoder(nn.Module):
-    def __init__(self, kind: type[_Layer]) -> None:
+    def __init__(self, *kind: type[_Layer]) -> None:
         super().__init__()
         self.tokens, self.out, self.kind = nn.Embedding(50, 8), nn.Linear(8, 50), kind
 
     def forward(self, input_ids, past_key_values=None, use_cache=True):  # type: ignore[no-untyped-def]
-        cache = past_key_values or SimpleNamespace(layers=[self.kind()])
+        cache = past_key_values or SimpleNamespace(layers=[k() for k in self.kind])
         x = self.tokens(input_ids).unsqueeze(1)
-        layer = cache.layers[0]
-        layer.keys = mq.cat([layer.keys, x], dim=-2)
-        layer.values = mq.cat([layer.values, x], dim=-2)
-        y = (x @ layer.keys.transpose(-1, -2)).softmax(-1) @ layer.values
-        return SimpleNamespace(logits=self.out(y.squeeze(1)), past_key_values=cache)
+        for layer in cache.layers:
+            keys, values = layer.grown("keys", x), layer.grown("values", x)
+            x = (x @ keys.transpose(-1, -2)).softmax(-1) @ values
+        return SimpleNamespace(logits=self.out(x.squeeze(1)), past_key_values=cache)
 
 
-def test_generating_token_by_token_or_by_both_ends_is_the_same() -> None:
-    def generated(kind: type[_Layer]) -> Plan:
-        with mq.FakeTensorMode():
-            prompt = {"input_ids": mq.zeros(2, 7, dtype=mq.int64)}
-            return plan(Decoder(kind), (), prompt, generate=20)
+def generated(tokens: int, *kind: type[_Layer]) -> Plan:
+    with mq.FakeTensorMode():
+        prompt = {"input_ids": mq.zeros(2, 7, dtype=mq.int64)}
+        return plan(Decoder(*kind), (), prompt, generate=tokens)
 
-    ends, each = generated(DynamicLayer), generated(Slow)
+
+@pytest.mark.parametrize("tokens", [19, 20])
+def test_generating_token_by_token_or_by_both_ends_is_the_same(tokens: int) -> None:
+    ends, each = generated(tokens, DynamicLayer), generated(tokens, Slow)
     assert len(ends.operators) < len(each.operators) / 3
     assert (ends.peak_bytes, ends.flops) == (each.peak_bytes, each.flops)
+
+
+@pytest.mark.parametrize("tokens", [3, 6, 40])
+def test_a_window_that_fills_while_generating_is_no_difference(tokens: int) -> None:
+    ends = generated(tokens, DynamicSlidingWindowLayer, DynamicLayer)
+    each = generated(tokens, SlowWindow, Slow)
+    assert (ends.peak_bytes, ends.flops) == (each.peak_bytes, each.flops)
+    assert len(ends.operators) < len(each.operators) / 3 or tokens < 7
 
 
 def test_a_model_without_a_cache_cannot_generate() -> None:

@@ -2,9 +2,9 @@
 
 Any model that takes ``input_ids``, ``past_key_values`` and ``use_cache`` and returns logits and
 the cache is run as a greedy loop runs it. Where each layer's cache is a plain pair of keys and
-values that grow by a token, the tokens between the first and the last are not run one by one: the
-cache is given its last length, and the first and last steps count for all, since FLOPs and bytes
-grow linearly.
+values that grow by a token, up to a window if it has one, tokens are not run one by one: as long as
+no window fills, FLOPs and bytes grow linearly, so the cache is given its last length, and the first
+and last steps of such a stretch count for all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from maquette.plan.recorder import Recorder
 from maquette.tensor.tensor import Tensor
 
 SHORT = 4  # tokens that are always run one by one
+_PLAIN = ("DynamicLayer", "DynamicSlidingWindowLayer")  # transformers' names
 
 
 def generate(
@@ -40,18 +41,19 @@ def generate(
     step = 0
     with recorder.during("decoding"):
         while step < new_tokens:
-            left = new_tokens - step
+            alike = _alike(cache, new_tokens - step)
             first = len(recorder.operations)
             output = model(input_ids=token, past_key_values=cache, use_cache=True)
             token = _chosen(output)
-            if step == 0 and left > SHORT and _grown(recorder, cache, left - 2):
-                _count(recorder, first, left)
-                step = new_tokens - 1
+            step += 1
+            if alike > SHORT:
+                _count(recorder, first, alike, 0)
+                _grow(recorder, cache, alike - 2)
                 last = len(recorder.operations)
                 output = model(input_ids=token, past_key_values=cache, use_cache=True)
                 token = _chosen(output)
-                _count(recorder, last, left)
-            step += 1
+                _count(recorder, last, alike, 1)
+                step += alike - 1
             _label(recorder, cache)
 
 
@@ -70,22 +72,38 @@ def _label(recorder: Recorder, cache: Any) -> None:
                 recorder.label(kept._storage, "cache", f"{name} of layer {number}")
 
 
-def _grown(recorder: Recorder, cache: Any, by: int) -> bool:
-    """Make a cache of plain layers ``by`` tokens longer; whether it is one."""
+def _alike(cache: Any, left: int) -> int:
+    """For how many of the steps that are left each layer of a plain cache grows as in the first."""
     layers = getattr(cache, "layers", ())
-    if not layers or any(type(layer).__name__ != "DynamicLayer" for layer in layers):
-        return False
-    for number, layer in enumerate(layers):
+    if not layers or any(type(layer).__name__ not in _PLAIN for layer in layers):
+        return 1
+    for layer in layers:
+        window = getattr(layer, "sliding_window", None)
+        # The step that fills the window is the first of those that see all of it.
+        if window is not None and layer.cumulative_length < window - 1:
+            left = min(left, window - 1 - layer.cumulative_length)
+    return left
+
+
+def _grow(recorder: Recorder, cache: Any, by: int) -> None:
+    """Make a plain cache ``by`` tokens longer, as steps would."""
+    for number, layer in enumerate(cache.layers):
+        window = getattr(layer, "sliding_window", None)
+        length = layer.keys.shape[-2] + by
+        if window is not None:
+            layer.cumulative_length += by
+            length = min(layer.cumulative_length, window)
         for name in ("keys", "values"):
             kept = getattr(layer, name)
-            *before, length, width = kept.shape
-            setattr(layer, name, kept.new_empty(*before, length + by, width))
-            recorder.label(getattr(layer, name)._storage, "cache", f"{name} of layer {number}")
-    return True
+            *before, _, width = kept.shape
+            longer = kept.new_empty(*before, length, width)
+            recorder.label(longer._storage, "cache", f"{name} of layer {number}")
+            # A window's layer keeps what the next token sees, of a tensor that is one longer.
+            setattr(layer, name, longer.narrow(-2, 1, length - 1) if length == window else longer)
 
 
-def _count(recorder: Recorder, since: int, steps: int) -> None:
-    """Have the operators of a step count for half of ``steps``: the first and last are the ends."""
+def _count(recorder: Recorder, since: int, steps: int, up: int) -> None:
+    """Have a step's operators count for half of ``steps``, rounded ``up`` (1) or down (0)."""
     for operation in recorder.operations[since:]:
-        operation.flops = operation.flops * steps // 2
-        operation.bytes_moved = operation.bytes_moved * steps // 2
+        operation.flops = (operation.flops * steps + up) // 2
+        operation.bytes_moved = (operation.bytes_moved * steps + up) // 2

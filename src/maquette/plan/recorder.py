@@ -519,15 +519,16 @@ def caller_line() -> str:
         if name == _STEP:  # nothing of the program is below: its launcher is
             return ""
         if not name.startswith(_PACKAGE) and not name.startswith("<"):
-            return f"{_short(name)}:{frame.f_lineno}"
+            return f"{_short(name, os.getcwd())}:{frame.f_lineno}"
         if frame.f_back is None:
             break
         frame = frame.f_back
     return ""
 
 
-def _short(path: str) -> str:
-    """A path as it is told: of an installed library from its package on, else from here."""
+@functools.lru_cache(maxsize=4096)
+def _short(path: str, here: str) -> str:
+    """A path as it is told: of an installed library from its package on, else from ``here``."""
     _, installed, inner = path.rpartition(f"{os.sep}site-packages{os.sep}")
-    relative = os.path.relpath(path)
+    relative = os.path.relpath(path, here)
     return inner if installed else path if relative.startswith("..") else relative
