@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from gradcheck import check_gradients, check_second_gradients
@@ -111,3 +113,30 @@ def test_foreach_differentiates_through_its_members() -> None:
 def test_foreach_refuses_lists_of_unequal_length() -> None:
     with pytest.raises(RuntimeError, match="same number of tensors, got 1 and 2"):
         mq._foreach_add([mq.ones(1)], [mq.ones(1), mq.ones(1)])
+
+
+@pytest.mark.parametrize("dtype", [mq.float32, mq.float64, mq.bfloat16, mq.complex64], ids=str)
+@pytest.mark.parametrize("shape", [(), (7,), (5, 3)], ids=str)
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda x, y, z: (x.lerp(y, 0.1), x.lerp_(y, 0.1)),
+        lambda x, y, z: (x.lerp(y, 0.7), x.lerp_(y, 0.7)),
+        lambda x, y, z: (x.addcmul(y, z), x.addcmul_(y, z)),
+        lambda x, y, z: (x.addcmul(y, y, value=0.3), x.addcmul_(y, y, value=0.3)),
+        lambda x, y, z: (x.addcdiv(y, z, value=-0.3), x.addcdiv_(y, z, value=-0.3)),
+        lambda x, y, z: (x.addcdiv(y, x), x.addcdiv_(y, x)),
+        lambda x, y, z: (
+            (x.addcmul(y, z[..., :1] if z.ndim else z, value=2),)
+            + (x.addcmul_(y, z[..., :1] if z.ndim else z, value=2),)
+        ),
+    ],
+)
+def test_an_optimizers_step_in_place_gives_the_bits_of_the_functional_one(
+    step: Callable[..., tuple[mq.Tensor, mq.Tensor]], shape: tuple[int, ...], dtype: mq.dtype
+) -> None:
+    mq.manual_seed(0)
+    x, y, z = (mq.randn(shape).to(dtype) for _ in range(3))
+    functional, written = step(x, y, z)
+    assert written is x
+    assert functional.tolist() == written.tolist()

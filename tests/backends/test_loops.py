@@ -294,6 +294,42 @@ def test_attention_and_its_gradients_agree(masked: str, plainly: Plainly) -> Non
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=3e-6)
 
 
+@pytest.mark.parametrize("rows", [1, 33, 150], ids=lambda n: f"{n} rows")
+@pytest.mark.parametrize("mask", [(150,), (3, 1, 1, 150), (1, 4, "rows", 1)], ids=str)
+def test_attention_of_shared_keys_and_broadcast_masks_agrees(
+    rows: int, mask: tuple[object, ...], plainly: Plainly
+) -> None:
+    torch.manual_seed(15)
+    q = torch.randn(3, rows, 4, 24).transpose(1, 2)
+    k, v = torch.randn(3, 2, 150, 24), torch.randn(3, 150, 2, 24).transpose(1, 2)
+    given = torch.randn([rows if size == "rows" else size for size in mask])
+    run = trained(
+        lambda *t: F.scaled_dot_product_attention(*t, given, scale=0.3, enable_gqa=True), q, k, v
+    )
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("lengths", [(90, 200), (200, 90)], ids=str)
+def test_causal_attention_of_two_lengths_agrees(lengths: tuple[int, int], plainly: Plainly) -> None:
+    torch.manual_seed(16)
+    q = torch.randn(2, 4, lengths[0], 16)
+    k, v = torch.randn(2, 2, 4, lengths[1], 16)
+    run = trained(lambda *t: F.scaled_dot_product_attention(*t, is_causal=True), q, k, v)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=3e-6)
+
+
+def test_attention_is_nan_where_a_score_is(plainly: Plainly) -> None:
+    torch.manual_seed(17)
+    q, k, v = torch.randn(3, 2, 4, 70, 16)
+    q[0, 1, 5, 3] = torch.nan
+    k[1, 2, 4] = torch.inf
+    found = arrays(F.scaled_dot_product_attention(q, k, v))[0]
+    expected = arrays(plainly(lambda: F.scaled_dot_product_attention(q, k, v)))[0]
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+
+
 def test_the_slope_of_relu_is_the_plain_one(plainly: Plainly) -> None:
     x = spread_out()
     run = trained(F.relu, x)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import Value, conj
+from maquette.aten.common.type_promotion import F32, F64
 from maquette.aten.elementwise.pointwise import (
     BOTH,
     FLOATING,
@@ -23,6 +24,7 @@ from maquette.aten.elementwise.pointwise import (
     check_category,
     common_type,
     elementwise_cost,
+    in_place_form,
     promoted,
     ternary_shape,
     wide_type,
@@ -31,7 +33,8 @@ from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.fitting import check_fits, computing_type
 from maquette.core.meta import TensorMeta
-from maquette.library.page import Variant, define
+from maquette.library.page import OperatorPage, Variant, define
+from maquette.library.variants import writing
 from maquette.tensor.tensor import Tensor
 
 # --- lerp -----------------------------------------------------------------------------
@@ -175,3 +178,48 @@ addcdiv.derivative(
         -grad * conj(value * tensor1 / (tensor2 * tensor2))
     ),
 )
+
+
+# --- in place -------------------------------------------------------------------------
+# The steps of optimizers, computed in one array beside the target as in the general kernels.
+
+
+def _plain_floats(self: Array, *others: Array | Number) -> bool:
+    """Whether arrays are of one shape and of the target's type, a float that NumPy computes in."""
+    arrays = [x for x in others if not isinstance(x, int | float | complex)]
+    plain = self.dtype is F32 or self.dtype is F64
+    return plain and all(x.dtype is self.dtype and x.shape == self.shape for x in arrays)
+
+
+def _move_directly(xp: ModuleType, self: Array, end: Array, weight: Number) -> None:
+    if not _plain_floats(self, end, weight):
+        writing(lerp_number.op)(xp, self, end, weight)
+        return
+    w, step = cast(xp, weight, self.dtype), xp.subtract(end, self)
+    if abs(weight) < 0.5:
+        step *= w
+        self += step
+    else:
+        step *= 1 - w
+        xp.subtract(end, step, out=self)
+
+
+def _add_directly(page: OperatorPage, ufunc: str) -> None:
+    """Let the in-place form add ``value * tensor1``, combined with tensor2, to its target."""
+    general = writing(page.op)
+
+    def kernel(xp: ModuleType, self: Array, tensor1: Array, tensor2: Array, value: Number) -> None:
+        if not _plain_floats(self, tensor1, tensor2, value) or isinstance(value, complex):
+            general(xp, self, tensor1, tensor2, value)
+        elif value == 1:
+            self += getattr(xp, ufunc)(tensor1, tensor2)
+        else:
+            part = cast(xp, value, self.dtype) * tensor1
+            self += getattr(xp, ufunc)(part, tensor2, out=part if part.ndim else None)
+
+    in_place_form(page).own_kernel = kernel
+
+
+in_place_form(lerp_number).own_kernel = _move_directly
+_add_directly(addcmul, "multiply")
+_add_directly(addcdiv, "true_divide")

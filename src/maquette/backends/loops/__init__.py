@@ -8,6 +8,7 @@ compiles a loop with its first call (a second or two) and keeps the result besid
 in the user's cache directory where that cannot be written (NUMBA_CACHE_DIR chooses another).
 """
 
+from maquette.backends.loops.attention import attend, attend_backward
 from maquette.backends.loops.elementwise import (
     erf,
     gelu,
@@ -36,10 +37,7 @@ from maquette.backends.loops.positions import (
     taken_from_rows,
 )
 from maquette.backends.loops.softmax import (
-    attended,
-    attended_again,
     log_softmax_rows,
-    score_gradients,
     softmax_gradients,
     softmax_rows,
 )
@@ -54,8 +52,8 @@ __all__ = [
     "add_to_rows",
     "channel_products",
     "window_maxima",
-    "attended",
-    "attended_again",
+    "attend",
+    "attend_backward",
     "channel_gradients",
     "channel_moments",
     "drawn_positions",
@@ -71,7 +69,6 @@ __all__ = [
     "row_norm",
     "running_extreme",
     "scaled_rows",
-    "score_gradients",
     "silu",
     "silu_backward",
     "softmax_gradients",

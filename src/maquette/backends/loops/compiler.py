@@ -35,12 +35,6 @@ def fused(function: F) -> F:
     return made
 
 
-def without_nan(function: F) -> F:
-    """A loop that need not care for NaN nor for the sign of zero, as for the largest element."""
-    made: F = numba.njit(fastmath={"nnan", "nsz"}, **_OPTIONS)(function)
-    return made
-
-
 def inlined(function: F) -> F:
     """A step that the loops which call it take in."""
     made: F = numba.njit(inline="always", error_model="numpy")(function)

@@ -1,4 +1,4 @@
-"""Softmax, its gradient and the same within attention, a row at a time, of single precision.
+"""Softmax and its gradient, a row at a time, of single precision.
 
 The exponential is that of `elementwise.py`, within 3 ulp, and sums are taken in several lanes: what
 is computed differs from the plain path's by a few ulps.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import fused, reordered, without_nan
+from maquette.backends.loops.compiler import fused, reordered
 from maquette.backends.loops.elementwise import exponential
 from maquette.backends.loops.normalization import sum_of
 
@@ -100,73 +100,3 @@ def softmax_gradients(grad: Array, y: Array) -> Array:
     out = np.empty(y.shape, np.float32)
     _softmax_gradients(np.ascontiguousarray(grad), np.ascontiguousarray(y), out)
     return out
-
-
-# --- attention -------------------------------------------------------------------------------
-
-
-@fused
-def _powers_in_place(row: Array, top: Any) -> None:
-    for i in range(row.size):
-        row[i] = exponential(row[i] - top)
-
-
-@without_nan
-def _largest(row: Array) -> Any:
-    """The largest element; any number where one is NaN, whose exponential is NaN in any case."""
-    top = row[0]
-    for i in range(row.size):
-        top = row[i] if row[i] > top else top
-    return top
-
-
-@fused
-def _attended(scores: Array, start: int, causal: bool, tops: Array, sums: Array) -> None:
-    for b in range(scores.shape[0]):
-        for r in range(scores.shape[1]):
-            seen = min(scores.shape[2], start + r + 1) if causal else scores.shape[2]
-            row = scores[b, r, :seen]
-            top = _largest(row)
-            top = _ZERO if top == -np.inf else top
-            _powers_in_place(row, top)
-            scores[b, r, seen:] = _ZERO
-            tops[b, r], sums[b, r] = top, np.float32(sum_of(row))
-
-
-def attended(scores: Array, start: int, *, causal: bool) -> tuple[Array, Array]:
-    """Make scores [batch, rows, columns] exponentials, less the largest of each row, in place.
-
-    start: the number of the first row; a causal row sees the columns up to its own number. The
-    results are the largest, or zero where all is masked, and the sums.
-    """
-    tops, sums = np.empty((2, *scores.shape[:2]), np.float32)
-    _attended(scores, start, causal, tops, sums)
-    return tops, sums
-
-
-@fused
-def _attended_again(scores: Array, sums: Array, start: int, causal: bool) -> None:
-    for b in range(scores.shape[0]):
-        for r in range(scores.shape[1]):
-            seen = min(scores.shape[2], start + r + 1) if causal else scores.shape[2]
-            row = scores[b, r, :seen]
-            _powers_in_place(row, sums[b, r])
-            scores[b, r, seen:] = _ZERO
-
-
-def attended_again(scores: Array, sums: Array, start: int, *, causal: bool) -> None:
-    """Make scores [batch, rows, columns] probabilities in place; sums: logarithms, for each row."""
-    _attended_again(scores, sums, start, causal)
-
-
-@fused
-def _score_gradients(grad: Array, p: Array, delta: Array, factor: Any) -> None:
-    for r in range(grad.shape[0]):
-        row, weights, shift = grad[r], p[r], delta[r]
-        for i in range(row.size):
-            row[i] = (row[i] - shift) * weights[i] * factor
-
-
-def score_gradients(grad: Array, p: Array, delta: Array, factor: float) -> None:
-    """Make the gradients by probabilities those by scores, in place, row by row."""
-    _score_gradients(grad, p, delta, np.float32(factor))

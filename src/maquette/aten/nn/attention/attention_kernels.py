@@ -35,10 +35,14 @@ def _grouped(array: Array, key_heads: int) -> Array:
     return wide(array).reshape(batch, key_heads, heads // max(key_heads, 1), length, width)
 
 
+def _four_dimensional(mask: Array | None) -> Array | None:
+    return None if mask is None else wide(mask).reshape((1,) * (4 - mask.ndim) + mask.shape)
+
+
 def _grouped_mask(mask: Array | None, key_heads: int) -> Array | None:
+    mask = _four_dimensional(mask)
     if mask is None:
         return None
-    mask = wide(mask).reshape((1,) * (4 - mask.ndim) + mask.shape)
     batch, heads, rows, columns = mask.shape
     split = (1, 1) if heads == 1 else (key_heads, heads // key_heads)
     return mask.reshape(batch, *split, rows, columns)
@@ -54,32 +58,34 @@ class Scores:
         self.q = q * q.dtype.type(scale)
         self.transposed = xp.swapaxes(k, -1, -2)
 
-    def loops(self) -> ModuleType | None:
-        """The compiled loops for many scores of single precision; else None."""
-        single = self.q.dtype == np.float32
-        if not single or (self.mask is not None and self.mask.dtype != np.float32):
-            return None
-        count = self.q.size // max(1, self.q.shape[-1]) * self.transposed.shape[-1]
-        return loops_of_places(self.xp, count, self.q)
-
-    def runs(self, *, masked: bool = True) -> Iterator[tuple[slice, Array]]:
-        """Slices of rows with their scores; masked: what is not seen for its place is -inf."""
+    def runs(self) -> Iterator[tuple[slice, Array]]:
+        """Slices of rows with their scores."""
         rows, columns = self.q.shape[-2], self.transposed.shape[-1]
         other = max(1, self.q.size // max(1, rows * self.q.shape[-1]))
         step = max(1, _SCORES_AT_ONCE // max(1, other * columns))
         for start in range(0, rows, step):
             run = slice(start, min(rows, start + step))
-            yield run, self._of(run, masked and self.causal)
+            yield run, self._of(run)
 
-    def _of(self, run: slice, causal: bool) -> Array:
+    def _of(self, run: slice) -> Array:
         xp = self.xp
         scores = xp.matmul(self.q[..., run, :], self.transposed)
         if self.mask is not None:
             scores = scores + (self.mask if self.mask.shape[-2] == 1 else self.mask[..., run, :])
-        if causal:
+        if self.causal:
             hidden = xp.arange(scores.shape[-1]) > xp.arange(run.start, run.stop)[:, None]
             scores = xp.where(hidden, scores.dtype.type(-xp.inf), scores)
         return scores
+
+
+def _loops(
+    xp: ModuleType, query: Array, key: Array, value: Array, mask: Array | None
+) -> ModuleType | None:
+    """The compiled loops for many scores of single precision; else None."""
+    given = [wide(x) for x in (query, key, value, mask) if x is not None]
+    if not all(x.dtype == np.float32 and x.size for x in given):
+        return None
+    return loops_of_places(xp, query[..., 0].size * key.shape[2], *given)
 
 
 def attend(
@@ -92,28 +98,18 @@ def attend(
     scale: float | None,
 ) -> tuple[Array, Array]:
     """Attention and the logarithms of its sums of exponentials; both zero where all is masked."""
+    factor = calculate_scale(query.shape[-1], scale)
+    loops = _loops(xp, query, key, value, mask)
+    if loops is not None:
+        given = (wide(query), wide(key), wide(value), _four_dimensional(mask))
+        found: tuple[Array, Array] = loops.attend(*given, causal=causal, scale=factor)
+        return found
     heads = key.shape[1]
     k, v = wide(key)[:, :, None], wide(value)[:, :, None]
-    scores = Scores(
-        xp,
-        _grouped(query, heads),
-        k,
-        _grouped_mask(mask, heads),
-        causal,
-        calculate_scale(query.shape[-1], scale),
-    )
+    scores = Scores(xp, _grouped(query, heads), k, _grouped_mask(mask, heads), causal, factor)
     shape = (*scores.q.shape[:-1], value.shape[-1])
     out, sums = xp.empty(shape, k.dtype), xp.empty(shape[:-1], k.dtype)
-    loops = scores.loops()
-    for run, s in scores.runs(masked=loops is None):
-        if loops is not None:
-            lines = s.reshape(-1, *s.shape[-2:])
-            tops, totals = loops.attended(lines, run.start, causal=causal)
-            total = totals.reshape(*s.shape[:-1], 1)
-            total[total == 0] = 1
-            out[..., run, :] = xp.matmul(s, v) / total
-            sums[..., run] = tops.reshape(s.shape[:-1]) + xp.log(total[..., 0])
-            continue
+    for run, s in scores.runs():
         top = s.max(axis=-1, keepdims=True) if s.shape[-1] else s.sum(axis=-1, keepdims=True)
         top = xp.where(xp.isneginf(top), 0, top)
         s -= top
@@ -140,6 +136,15 @@ def attend_backward(
 ) -> tuple[Array, Array, Array, Array | None]:
     """Gradients of query, key, value, and of the mask, spread over heads, if wanted."""
     heads, factor = key.shape[1], calculate_scale(query.shape[-1], scale)
+    loops = None if wants_mask else _loops(xp, query, key, value, mask)
+    if loops is not None:
+        ends = logsumexp[..., : query.shape[2]]
+        given = [wide(x) for x in (grad, query, key, value, out, ends)]
+        last = _four_dimensional(mask)
+        grads: tuple[Array, Array, Array] = loops.attend_backward(
+            *given, last, causal=causal, scale=factor
+        )
+        return *grads, None
     q, k, v = _grouped(query, heads), wide(key)[:, :, None], wide(value)[:, :, None]
     g = _grouped(grad, heads)
     delta = (g * _grouped(out, heads)).sum(axis=-1, keepdims=True)
@@ -147,30 +152,17 @@ def attend_backward(
     grad_q, grad_k, grad_v = xp.empty_like(q), xp.zeros_like(k[:, :, 0]), xp.zeros_like(v[:, :, 0])
     grad_mask = xp.empty((*q.shape[:-1], k.shape[-2]), q.dtype) if wants_mask else None
     scores = Scores(xp, q, k, _grouped_mask(mask, heads), causal, factor)
-    loops = scores.loops()
-    for run, s in scores.runs(masked=loops is None):
-        if loops is not None:
-            lines = s.reshape(-1, *s.shape[-2:])
-            ended = np.ascontiguousarray(sums[..., run, 0]).reshape(lines.shape[:2])
-            loops.attended_again(lines, ended, run.start, causal=causal)
-            p = s
-        else:
-            s -= sums[..., run, :]
-            p = exp_in(xp, s)
+    for run, s in scores.runs():
+        s -= sums[..., run, :]
+        p = exp_in(xp, s)
         rows = g[..., run, :]
         grad_v += xp.matmul(xp.swapaxes(p, -1, -2), rows).sum(axis=2)
         ds = xp.matmul(rows, xp.swapaxes(v, -1, -2))
-        if loops is not None and grad_mask is None:
-            each = np.ascontiguousarray(delta[..., run, 0]).reshape(-1)
-            width = ds.shape[-1]
-            loops.score_gradients(ds.reshape(-1, width), p.reshape(-1, width), each, factor)
-        else:
-            ds -= delta[..., run, :]
-            ds *= p
+        ds -= delta[..., run, :]
+        ds *= p
         if grad_mask is not None:
             grad_mask = assigned_at(xp, grad_mask, (..., run, slice(None)), ds)
-        if loops is None or grad_mask is not None:
-            ds *= factor
+        ds *= factor
         grad_q = assigned_at(xp, grad_q, (..., run, slice(None)), xp.matmul(ds, k))
         grad_k += xp.matmul(xp.swapaxes(ds, -1, -2), q[..., run, :]).sum(axis=2)
     if grad_mask is not None:
