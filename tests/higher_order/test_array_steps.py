@@ -161,3 +161,50 @@ def test_an_error_of_a_later_step_is_the_operators_own() -> None:
 def test_a_carry_that_changes_is_refused_as_in_a_short_loop() -> None:
     with pytest.raises(RuntimeError, match="same metadata"):
         scan(lambda c, x: (c.double(), x * 1), mq.zeros(2), mq.ones(STEPS, 2))
+
+
+def test_several_outputs_of_what_is_carried() -> None:
+    def body(c: mq.Tensor, x: mq.Tensor) -> Any:
+        new = c * 0.5 + x
+        return new, (new.clone(), new * 1, c.clone(), x.sum(), new * 2)
+
+    rows = mq.linspace(-1, 1, STEPS * 3).reshape(STEPS, 3)
+    last, outs = scan(body, mq.ones(3), rows)
+    carry, wanted = mq.ones(3), []
+    for row in rows.unbind(0):
+        carry, out = body(carry, row)
+        wanted.append(out)
+    assert mq.equal(last, carry)
+    for found, each in zip(outs, zip(*wanted)):
+        assert mq.equal(found, mq.stack(each))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda c, x: (mq.add(c, x, alpha=2), c * 3),
+        lambda c, x: (c + x.double().float(), c.double() / 3),
+        lambda c, x: ((c * 2 - x).maximum(c.neg()), (c.long() + 1).float().sqrt()),
+        lambda c, x: (c - x, mq.tanh(c) / 2 + x.half()),
+    ],
+    ids=["alpha", "doubles", "integers", "halves"],
+)
+def test_types_that_are_promoted_equal_the_loop(body: Callable[..., Any]) -> None:
+    rows = mq.linspace(-1, 1, STEPS * 3).reshape(STEPS, 3)
+    last, outs = scan(body, mq.ones(3), rows)
+    expected_last, expected = one_by_one(body, mq.ones(3), rows)
+    assert mq.equal(last, expected_last)
+    assert outs.meta == expected.meta
+    assert mq.equal(outs.nan_to_num(), expected.nan_to_num())
+
+
+def test_a_kernel_that_takes_the_place_of_another_is_the_one_that_runs() -> None:
+    from maquette.library import Library, register_kernel
+
+    lib = Library("aten", "IMPL")
+    register_kernel("aten::sin", None, lambda xp, x: x + 1, arrays=True, lib=lib)
+    try:
+        last, _ = scan(lambda c, x: (c.sin(), x * 1), mq.zeros(2), mq.ones(STEPS, 2))
+    finally:
+        lib._destroy()
+    assert last.tolist() == [STEPS] * 2

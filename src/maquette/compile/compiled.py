@@ -189,7 +189,7 @@ class _Program:
     def _split(self, found: Captured, outputs: Sequence[Node | None]) -> None:
         """Part the graph: what tangents reach is backward, what it needs of the rest is saved."""
         late: set[Node] = set(found.tangents)
-        for node in found.traced.module.graph.nodes:
+        for node in found.traced.graph.nodes:
             if node.op != "output" and any(n in late for n in node.all_input_nodes):
                 late.add(node)
         grads = [g for g in found.grads if isinstance(g, Node)]

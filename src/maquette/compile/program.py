@@ -12,9 +12,12 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from maquette.compile.errors import CompileError
 from maquette.compile.strided import viewed
 from maquette.compile.tracing import definition_of, functional_graph
+from maquette.core.dtype import dtype, float32, float64
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import contiguous_strides
 from maquette.dispatch.forms import returns_of
@@ -191,9 +194,35 @@ class KernelStep:
         result = self.kernel(backend.namespace, *_filled(self.params, values))
         return self.settled(backend, result)
 
+    @property
+    def ufunc(self) -> tuple[str, list[Any]] | None:
+        """The namespace's function that the kernel comes to here, and its operands.
+
+        None where there is none, and where something is promoted.
+        """
+        known = self.op.facts.ufunc
+        if known is None or known[0] is not self.kernel or not isinstance(self.metas, TensorMeta):
+            return None
+        count = getattr(np, known[1]).nin
+        operands, rest = self.params[:count], self.op._schema.arguments[count:]
+        kind = self.metas.dtype
+        if kind not in (float32, float64) or not all(_is_of(kind, p) for p in operands):
+            return None
+        if not isinstance(operands[0], Node) or self.params[count:] != [a.default for a in rest]:
+            return None
+        return known[1], operands
+
     def settled(self, backend: Backend, result: Any) -> Any:
         """A kernel's result as arrays with the dtypes of the trace."""
         return _settled(backend, self.op, self.metas, result)
+
+
+def _is_of(kind: dtype, operand: Any) -> bool:
+    """Whether an operand is an array of a type, or a number that promotes nothing."""
+    if isinstance(operand, Node):
+        value = operand.meta["val"]
+        return isinstance(value, Tensor) and value.meta.dtype is kind and value.meta.ndim > 0
+    return type(operand) in (int, float)
 
 
 def _settled(backend: Backend, op: OpOverload, metas: Any, result: Any) -> Any:
@@ -336,7 +365,7 @@ def _composite_step(op: OpOverload, node: Node) -> Step:
         return definition(*_filled(params, dict(zip(inputs, tensors))))
 
     traced = functional_graph(from_inputs, [n.meta["val"] for n in inputs])
-    if any(n.target is op for n in traced.module.graph.nodes):
+    if any(n.target is op for n in traced.graph.nodes):
         raise CompileError(f"{op} is defined by a form of itself that mutates, not by a kernel")
     program = ArrayProgram(traced.placeholders, traced.outputs)
 

@@ -6,6 +6,7 @@ without saying so, and random numbers, which are drawn outside (`Draws`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,10 +24,11 @@ from maquette.dispatch.tags import Tag
 from maquette.fake.detecting import detect_fake_mode
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.fake.mode import FakeTensorMode
-from maquette.fx.graph_module import GraphModule
-from maquette.fx.node import Node
-from maquette.fx.tracing.operator_tracing import make_fx
+from maquette.fx.graph import Graph
+from maquette.fx.node import Node, map_arg
+from maquette.fx.tracing.operator_tracing import make_fx, trace_call
 from maquette.higher_order.common import FunctionalHop
+from maquette.nn.base import Module
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.contexts import PythonFunctionalizeAPI
 from maquette.transforms.functional.mode import FunctionalTensorMode
@@ -57,7 +59,7 @@ class Draw:
 class Traced:
     """A graph, its placeholders, its outputs, flat, and the tensors or draws of its constants."""
 
-    module: GraphModule
+    graph: Graph
     placeholders: list[Node]
     outputs: list[Node | Any]
     constants: list[tuple[Node, Tensor | Draw]] = field(default_factory=list)
@@ -180,11 +182,57 @@ def functional_graph(function: Callable[..., Any], tensors: Sequence[Any]) -> Tr
     draws = {id(t): draw for t, draw in rewriting.draws}
     constants = [(n, getattr(module, str(n.target))) for n in nodes if n.op == "get_attr"]
     return Traced(
-        module,
+        module.graph,
         placeholders,
         list(outputs),
         [(n, draws.get(id(t), t)) for n, t in constants],
     )
+
+
+def graph_of_call(function: Callable[..., Any], tensors: Sequence[Tensor]) -> Traced:
+    """`functional_graph` by one call on fakes, which is functionalized only if it mutates or draws.
+
+    A call of 2 operators that do neither: 0.25 ms instead of 1.5 (timeit). Errors are those of the
+    operators, without advice.
+    """
+    tracer, placeholders, outputs = trace_call(
+        function, tensors, FakeTensorMode(allow_non_fake_inputs=True)
+    )
+    nodes = list(tracer.graph.nodes)
+    if not all(map(_only_computes, nodes)):
+        return functional_graph(_Replay(tracer.root, placeholders, outputs), tensors)
+    constants = [(n, getattr(tracer.root, str(n.target))) for n in nodes if n.op == "get_attr"]
+    return Traced(tracer.graph, placeholders, outputs, constants)
+
+
+def _only_computes(node: Node) -> bool:
+    """Whether a node is what it is in a functional graph: it mutates nothing and draws nothing."""
+    op = node.target
+    if not isinstance(op, OpOverload):
+        return node.op != "call_function" or op is operator.getitem
+    if op._schema.is_mutable or Tag.nondeterministic_seeded in op.tags or op in _SAYING:
+        return False
+    return not _is_defined_by_copies(op)
+
+
+class _Replay:
+    """A graph without output as a function, for another trace."""
+
+    def __init__(self, root: Module, placeholders: list[Node], outputs: list[Any]) -> None:
+        self.root = root
+        self.placeholders = placeholders
+        self.outputs = outputs
+
+    def __call__(self, *tensors: Any) -> list[Any]:
+        values: dict[Node, Any] = dict(zip(self.placeholders, tensors))
+        for node in self.placeholders[0].graph.nodes:
+            if node.op == "get_attr":
+                values[node] = getattr(self.root, str(node.target))
+            elif node.op == "call_function":
+                args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+                assert callable(node.target)
+                values[node] = node.target(*args, **kwargs)
+        return [values[o] if isinstance(o, Node) else o for o in self.outputs]
 
 
 def _needs_data(error: BaseException) -> str:
@@ -226,4 +274,4 @@ def draws(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     return True
 
 
-__all__ = ["Draw", "Traced", "definition_of", "draws", "functional_graph"]
+__all__ = ["Draw", "Traced", "definition_of", "draws", "functional_graph", "graph_of_call"]

@@ -47,6 +47,8 @@ class OperatorFacts:
     schema and functional twin do not tell.
     ``through_others(*arguments)``: the operator by others, where only data could tell.
     ``kernel(xp, *parameters)``: arrays of the namespace ``xp`` to arrays of the results.
+    ``ufunc``: a kernel, and the namespace's function that it is on arrays of one type, float32 or
+    float64, where all parameters after the operands have their defaults.
     ``derivatives``: formulas, slopes, and which arguments it is linear in (`autograd.formulas`).
     ``tangent``: the rule for forward mode, where derivatives do not say it.
     ``batching(info, in_dims, *arguments)``: to outputs and their batch dimensions, or a form that
@@ -84,6 +86,7 @@ class OperatorFacts:
     functionalization: Callable[..., object] | None = None
     through_others: Callable[..., object] | None = None
     kernel: Callable[..., object] | None = None
+    ufunc: tuple[Callable[..., object], str] | None = None
     derivatives: Derivatives | None = None
     tangent: Rule | None = None
     batching: Batching | None = None

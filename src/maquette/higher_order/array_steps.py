@@ -21,7 +21,7 @@ from maquette.dispatch.tls import tls
 from maquette.fx.node import Node
 from maquette.tensor.backend import backend_of, run_kernel
 from maquette.tensor.storage import is_observed
-from maquette.tensor.tensor import Tensor, from_array
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 
 Function = Callable[..., Any]
@@ -44,7 +44,7 @@ class ArraySteps:
         programs = importlib.import_module("maquette.compile.program")
         self._tensor_of = importlib.import_module("maquette.compile.compiled").tensor_of
         try:
-            traced = tracing.functional_graph(function, [t.detach() for t in operands])
+            traced = tracing.graph_of_call(function, [t.detach() for t in operands])
             inputs = [*traced.placeholders, *[node for node, _ in traced.constants]]
             program = programs.ArrayProgram(inputs, traced.outputs)
         except Exception as error:
@@ -77,7 +77,8 @@ class ArraySteps:
             raise Untraceable from error  # calls one by one say which operator refuses its data
         # Copies: a carry may be a view of a row.
         made = [self._tensor_of(np.array(a), m) for a, m in zip(last, self.carried)]  # type: ignore[call-overload]  # a list
-        return made, [from_array(out) for out in outs]
+        whole = [m.fresh((length + 1, *m.shape)) for m in self.given]
+        return made, [self._tensor_of(out, m) for out, m in zip(outs, whole)]
 
 
 def _slices(t: Tensor) -> Any:
@@ -105,60 +106,82 @@ def _written_out(
     rows = [names[n] for n in placeholders[carried:]]
     results = [names[n] for n in program.outputs]
     constants = [names[n] for n in program.inputs[len(placeholders) :]]
-    space: dict[str, object] = {"_array": np.ndarray}
-    space |= {"_backend": backend, "_xp": backend.namespace}
-    lines = [f"    {_joined(constants)} = constants", f"    {_joined(carry)} = carry"]
-    lines += [f"    for {_joined([*rows, *_slots(results[carried:])])} in zip(*rows, *outs):"]
+    slots = {node: f"o{k}" for k, node in enumerate(program.outputs[carried:])}
+    outs = [f"o{k}" for k in range(len(results) - carried)]
+    lines = [f"    {_joined(constants)} = constants"] if constants else []
+    lines.append(f"    {_joined(carry)} = carry")
+    lines.append(f"    for {_joined([*rows, *outs])} in zip(*rows, *outs):")
+    steps = _StepLines(names, slots, backend)
     for i, (node, step) in enumerate(program.steps):
-        lines += _lines_of(i, node, step, names, space)
-    lines += [f"        o{k}[...] = {name}" for k, name in enumerate(results[carried:])]
-    lines.append(f"        {_joined(carry)} = {_joined(results[:carried])}")
+        lines += steps.of(i, node, step)
+    copied = [(out, name) for out, name in zip(outs, results[carried:]) if out not in steps.filled]
+    lines += [f"        {out}[...] = {name}" for out, name in copied]
+    if carry != results[:carried]:
+        lines.append(f"        {', '.join(carry)} = {', '.join(results[:carried])}")
     lines.append(f"    return [{', '.join(carry)}]")
     source = "def _steps(constants, carry, rows, outs):\n" + "\n".join(lines) + "\n"
-    return generate(source, "_steps", "steps", space)
+    return generate(source, "_steps", "steps", steps.space)
 
 
-def _lines_of(
-    i: int, node: Node, step: Any, names: dict[Node, str], space: dict[str, object]
-) -> list[str]:
-    """A node's lines: a kernel with one result is called as it stands, anything else as a step."""
-    name = names[node]
-    kernel, meta = getattr(step, "kernel", None), getattr(step, "metas", None)
-    if kernel is None or not isinstance(meta, TensorMeta):
-        space |= {f"_step{i}": step} | {f"_node{i}_{k}": n for k, n in _numbered(node)}
-        used = ", ".join(f"_node{i}_{k}: {names[n]}" for k, n in _numbered(node))
-        return [f"        {name} = _step{i}(_backend, {{{used}}})"]
-    passed = []
-    for k, p in enumerate(step.params):
-        if isinstance(p, tuple) and any(isinstance(v, Node) for v in p):
-            items = [_name(f"_given{i}_{k}_{j}", v, names, space) for j, v in enumerate(p)]
-            passed.append(f"[{', '.join(items)}]")
-        else:
-            passed.append(_name(f"_given{i}_{k}", p, names, space))
-    space |= {f"_kernel{i}": kernel, f"_settled{i}": step.settled}
-    space |= {f"_dtype{i}": meta.dtype.numpy, f"_shape{i}": tuple(meta.shape)}
-    return [
-        f"        {name} = _kernel{i}(_xp, {', '.join(passed)})",
-        f"        if {name}.__class__ is not _array or {name}.dtype != _dtype{i} "
-        f"or {name}.shape != _shape{i}:",
-        f"            {name} = _settled{i}(_backend, {name})",
-    ]
+class _StepLines:
+    """The lines of nodes, what these call by name, and the slots of outputs that they fill."""
 
+    def __init__(self, names: dict[Node, str], slots: dict[Node, str], backend: Any) -> None:
+        self.names = names
+        self.slots = slots
+        self.filled: set[str] = set()
+        self.space: dict[str, object] = {"_array": np.ndarray}
+        self.space |= {"_backend": backend, "_xp": backend.namespace}
 
-def _name(name: str, value: object, names: dict[Node, str], space: dict[str, object]) -> str:
-    """What the lines call a value: a node's name, or this one, which then stands for it."""
-    if isinstance(value, Node):
-        return names[value]
-    space[name] = value
-    return name
+    def of(self, i: int, node: Node, step: Any) -> list[str]:
+        """A node's lines: a kernel with one result is called as it stands, else the step is."""
+        kernel, meta = getattr(step, "kernel", None), getattr(step, "metas", None)
+        if kernel is None or not isinstance(meta, TensorMeta):
+            return self._called(i, node, step)
+        known = step.ufunc if meta.ndim > 0 else None  # of no dimensions it gives a number
+        if known is not None:
+            return self._ufunc(i, node, *known)
+        name, passed = self.names[node], [self._passed(i, k, p) for k, p in enumerate(step.params)]
+        self.space |= {f"_kernel{i}": kernel, f"_settled{i}": step.settled}
+        self.space |= {f"_dtype{i}": meta.dtype.numpy, f"_shape{i}": tuple(meta.shape)}
+        return [
+            f"        {name} = _kernel{i}(_xp, {', '.join(passed)})",
+            f"        if {name}.__class__ is not _array or {name}.dtype is not _dtype{i} "
+            f"or {name}.shape != _shape{i}:",
+            f"            {name} = _settled{i}(_backend, {name})",
+        ]
 
+    def _ufunc(self, i: int, node: Node, name: str, operands: Sequence[object]) -> list[str]:
+        """One function of the namespace, straight to the slot of the output if it is one.
 
-def _numbered(node: Node) -> list[tuple[int, Node]]:
-    return list(enumerate(node.all_input_nodes))
+        `sin` of 16 elements takes 0.6 us, where its kernel, checks and a copy take 2.2 (timeit).
+        """
+        self.space[f"_ufunc{i}"] = getattr(self.space["_xp"], name)
+        passed = [self._passed(i, k, p) for k, p in enumerate(operands)]
+        slot = self.slots.get(node)
+        if slot is not None:
+            self.filled.add(slot)
+            passed.append(slot)
+        return [f"        {self.names[node]} = _ufunc{i}({', '.join(passed)})"]
 
+    def _called(self, i: int, node: Node, step: Any) -> list[str]:
+        inputs = list(enumerate(node.all_input_nodes))
+        self.space |= {f"_step{i}": step} | {f"_node{i}_{k}": n for k, n in inputs}
+        used = ", ".join(f"_node{i}_{k}: {self.names[n]}" for k, n in inputs)
+        return [f"        {self.names[node]} = _step{i}(_backend, {{{used}}})"]
 
-def _slots(results: Sequence[str]) -> list[str]:
-    return [f"o{k}" for k in range(len(results))]
+    def _passed(self, i: int, k: int, value: object) -> str:
+        """What the lines pass: a node's name, or a name that stands for the value."""
+        if isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
+            items = [self._named(f"_given{i}_{k}_{j}", v) for j, v in enumerate(value)]
+            return f"[{', '.join(items)}]"
+        return self._named(f"_given{i}_{k}", value)
+
+    def _named(self, name: str, value: object) -> str:
+        if isinstance(value, Node):
+            return self.names[value]
+        self.space[name] = value
+        return name
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
 from maquette.core.pytree import keystr, tree_flatten_with_path
@@ -17,6 +17,7 @@ from maquette.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 _DEPTH = 6
+_NOTHING_INSIDE = frozenset((ModuleType, NoneType, int, float, str, type))  # of global names
 
 
 def captured_tensors(function: Any) -> dict[str, Tensor]:
@@ -77,6 +78,8 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     known = function.__globals__
     for name in _global_names(code):
         value = known.get(name)
+        if value.__class__ in _NOTHING_INSIDE:
+            continue
         if isinstance(value, (Tensor, FunctionType)) or hasattr(value, "named_parameters"):
             yield name, value
         elif hasattr(value, "param_groups"):  # an optimizer

@@ -164,6 +164,16 @@ class OperatorPage(functools.partial[Any]):
         self.facts.changed()
         return function
 
+    def ufunc(self, name: str) -> OperatorPage:
+        """Say that the kernel is the namespace's function of this name where nothing is promoted.
+
+        That is on arrays of one type, float32 or float64, and numbers; parameters after those
+        that the function takes have their defaults. Loops call it without what stands around it.
+        """
+        assert self.facts.kernel is not None, f"{self.op}: ufunc() comes after kernel()"
+        self.facts.ufunc = self.facts.kernel, name
+        return self
+
     def kernel_on(self, device_type: str) -> Callable[[F], F]:
         """Register ``function(*parameters)``, on tensors, as the answer of one device type.
 

@@ -314,6 +314,7 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
+neg.ufunc("negative")
 neg.describe("Each element with its sign turned; bool tensors are refused.")
 neg.exact_out()
 neg.linear(self=lambda grad: -grad)

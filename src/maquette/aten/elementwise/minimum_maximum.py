@@ -67,12 +67,14 @@ def shared_grad(grad: Tensor, self: Tensor, other: Tensor, loser: Tensor) -> Ten
 
 
 maximum = extremum("maximum", lambda xp, a, b: xp.maximum(a, b), tags=CORE_POINTWISE)
+maximum.ufunc("maximum")
 maximum.describe("The larger of two elements; NaN, where one of them is.")
 maximum.derivative(
     self=lambda grad, self, other: shared_grad(grad, self, other, self < other),
     other=lambda grad, self, other: shared_grad(grad, self, other, self > other),
 )
 minimum = extremum("minimum", lambda xp, a, b: xp.minimum(a, b), tags=CORE_POINTWISE)
+minimum.ufunc("minimum")
 minimum.describe("The smaller of two elements; NaN, where one of them is.")
 minimum.derivative(
     self=lambda grad, self, other: shared_grad(grad, self, other, self > other),

@@ -212,6 +212,7 @@ def _named(function: Callable[..., object], name: str, role: str) -> Callable[..
 
 def write_directly(page: OperatorPage, ufunc: str) -> None:
     """Let the in-place form compute into its target where types agree: no copy in between."""
+    page.ufunc(ufunc)
     written = in_place_form(page)
     general = writing(page.op)
 

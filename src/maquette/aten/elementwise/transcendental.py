@@ -46,6 +46,7 @@ def function(
 ) -> OperatorPage:
     """Define a function that the array namespace has, of real and complex numbers."""
     op = unary(name, lambda xp, self: getattr(xp, numpy_name)(self), takes=FLOATING, tags=tags)
+    op.ufunc(numpy_name)
     op.slope(self=slope)
     return op
 
@@ -102,6 +103,7 @@ log1p.autocast(cuda="float32")
 # --- roots ----------------------------------------------------------------------------
 
 sqrt = unary("sqrt", lambda xp, self: xp.sqrt(self), takes=FLOATING, tags=CORE_POINTWISE)
+sqrt.ufunc("sqrt")
 sqrt.describe("The square root; NaN of negative numbers.")
 sqrt.derivative(self=lambda grad, result: grad / (2 * conj(result)))
 rsqrt = unary(
@@ -146,6 +148,7 @@ atanh.node_name(in_place="AtanhBackward1")
 atanh.describe("The inverse of the hyperbolic tangent.")
 
 tanh = unary("tanh", lambda xp, self: xp.tanh(self), takes=FLOATING, tags=CORE_POINTWISE)
+tanh.ufunc("tanh")
 tanh.describe("The hyperbolic tangent.")
 tanh.derivative(self=lambda grad, result: tanh_backward(grad, result))
 

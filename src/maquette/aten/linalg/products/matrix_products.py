@@ -159,6 +159,7 @@ def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Numb
     return found if alpha == 1 else found * conjugate(alpha)
 
 
+mm.ufunc("matmul")
 mm.exact_out()
 mm.bilinear(
     self=lambda grad, mat2, self_meta: mm_left_gradient(grad, mat2, self_meta),
