@@ -1,10 +1,13 @@
 """The order in which the engine runs nodes, and what it rests on."""
 
+import weakref
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import maquette as mq
 from maquette.autograd.node import LAST, Node
+from maquette.dispatch.modes import TorchDispatchMode
 
 Step = tuple[str, int, int]
 KINDS = ("add", "mul", "view", "write", "write view", "clone", "stack", "split")
@@ -77,3 +80,25 @@ def test_a_run_that_looks_for_nan_gives_the_same_gradients(steps: list[Step]) ->
     with mq.autograd.set_detect_anomaly(True):
         program(steps, leaf).backward()
     assert mq.equal(plain, leaf.grad)
+
+
+def test_saved_tensors_live_until_gradients_fit_their_inputs() -> None:
+    """As in PyTorch: the sum of a broadcast gradient comes before the node lets go."""
+    saved: list[weakref.ref[mq.Tensor]] = []
+    alive: list[bool] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            if func is mq.ops.aten.sum.dim_IntList:
+                alive.append(saved[0]() is not None)
+            return func(*args, **(kwargs or {}))
+
+    bias, x = mq.ones(4, requires_grad=True), mq.ones(3, 4, requires_grad=True)
+    factor = x * 2
+    saved.append(weakref.ref(factor))
+    out = bias * factor
+    del factor
+    with Watch():
+        out.backward(mq.ones(3, 4))
+    assert alive == [True]
+    assert saved[0]() is None

@@ -488,9 +488,37 @@ def test_FX4_a_block_that_was_changed_before_its_backward_is_refused() -> None:
     with mode, mode.replaying():
         loss = model(x).sum()
         for layer in model.children():
-            layer.drop.p = 0.5
+            layer.drop = nn.Identity()
         with pytest.raises(RuntimeError, match="changed between"):
             loss.backward()
+
+
+def test_FX4_a_backward_is_of_the_numbers_and_flags_that_the_forward_had() -> None:
+    def backward_after(change: Callable[[Any], object]) -> list[object]:
+        model, x, mode = stack(three)
+        with mode, mode.replaying(), observe_allocations(Events()) as seen:
+            loss = model(x).sum()
+            for layer in model.children():
+                change(layer)
+            loss.backward()
+        assert mode.replay_info().backward_recorded > 0
+        return [seen.all, *(p.grad.meta for p in model.parameters())]
+
+    def changed(layer: Any) -> None:
+        layer.drop.p, layer.norm.eps, layer.up.out_features = 0.0, 1, 5
+        layer.eval()
+
+    assert backward_after(changed) == backward_after(lambda layer: None)
+
+
+def test_FX4_a_backward_leaves_what_was_changed_before_it() -> None:
+    model, x, mode = stack(three)
+    with mode, mode.replaying():
+        loss = model(x).sum()
+        for layer in model.children():
+            layer.drop.p = 0.5
+        loss.backward()
+    assert [layer.drop.p for layer in model.children()] == [0.5] * 3
 
 
 def test_FX4_what_backward_needs_must_not_be_written_to() -> None:

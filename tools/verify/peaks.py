@@ -43,11 +43,6 @@ STATES = 4 * 5056  # bytes of the cpu generator's states, one a block: these hav
 EXPLAINED = {
     "big_bird, autocast": "PyTorch's fakes give layer_norm's statistics of a bfloat16 input beside "
     "float32 weights in bfloat16; its kernel, and the plan, in float32",
-    **dict.fromkeys(
-        ("segformer, plain", "segformer, autocast", "segformer, accumulate"),
-        "the peak is at the sum of a bias's gradient, when PyTorch's node still holds what it "
-        "saved and ours has let it go (64 or 128 bytes less)",
-    ),
 }
 RECIPES = ("plain", "autocast", "checkpoint", "accumulate", "lora")
 

@@ -271,35 +271,21 @@ class _Maker:
         grad, grads = ("_grads", "[_grads]") if plain else ("_grads[0]", "_grads")
         answers, calls = self._calls(grad, grads)
         lines += calls
+        bits = [b for b, i in enumerate(self.plan.wrt) if self.plan.names[i] in self.wanted]
+        if self.plan.lists:
+            lines += [f"    _all = [{', '.join(self._flat(answers))}]"]
+            lines += [f"    {answers[bit]} = None" for bit in bits]
+            lines += ["    _run.conform(_node, _all)"]
+        else:
+            lines += [f"    {line}" for bit in bits for line in _conform(bit, answers[bit])]
         # As nobody else may need them any more, let go of what the formulas were given.
         tensors = [s.names[0] for s in self.saved.values() if s.tensor]
         lines += [f"    {' = '.join(['_grads', *tensors])} = None"]
         if tensors:
             lines += ["    if not _run.retain_graph:", "        _saved = _node.saved = None"]
         if self.plan.lists:
-            return [*lines, f"    _run.hand_on(_node, [{', '.join(self._flat(answers))}])"]
-        for bit, i in enumerate(self.plan.wrt):
-            if self.plan.names[i] in self.wanted:
-                lines += [f"    {line}" for line in self._hand_on(bit, answers[bit])]
-        return lines
-
-    def _hand_on(self, bit: int, answer: str) -> list[str]:
-        """Lines that give one gradient to the node it is for: `Run.hand_on`, written out."""
-        n, k, m = f"_n{bit}", f"_k{bit}", f"_m{bit}"
-        return [
-            f"if {answer} is None:",
-            f"    if {n}.__class__ is _Leaf:",
-            f"        _run.arrived({n})",
-            "else:",
-            f"    _m = {answer}.meta",
-            f"    if _m is not {m} and (_m.shape != {m}.shape or _m.dtype is not {m}.dtype):",
-            f"        {answer} = _conform(_node, {answer}, {m}, {bit})",
-            f"    if {n}.plain and {n} not in _buffers:",
-            f"        _buffers[{n}] = {answer}",
-            "    else:",
-            f"        _run.deposit({n}, {k}, {answer})",
-            f"    {answer} = None",
-        ]
+            return [*lines, "    _run.hand_on(_node, _all)"]
+        return [*lines, *(f"    {line}" for bit in bits for line in _hand_on(bit, answers[bit]))]
 
     def _open(self) -> list[str]:
         """Lines that unpack the node: its links, unless lists make them many, and saved values."""
@@ -392,6 +378,32 @@ class _Maker:
         space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(self.active)}
         space |= self.plan.helpers()
         return generate("\n".join(lines) + "\n", name, "derivative", space)
+
+
+def _conform(bit: int, answer: str) -> list[str]:
+    """Lines that make one gradient fit its input: `Run.conform`, written out."""
+    m = f"_m{bit}"
+    return [
+        f"if {answer} is not None:",
+        f"    _m = {answer}.meta",
+        f"    if _m is not {m} and (_m.shape != {m}.shape or _m.dtype is not {m}.dtype):",
+        f"        {answer} = _conform(_node, {answer}, {m}, {bit})",
+    ]
+
+
+def _hand_on(bit: int, answer: str) -> list[str]:
+    """Lines that give one gradient to the node it is for: `Run.hand_on`, written out."""
+    n, k = f"_n{bit}", f"_k{bit}"
+    return [
+        f"if {answer} is None:",
+        f"    if {n}.__class__ is _Leaf:",
+        f"        _run.arrived({n})",
+        f"elif {n}.plain and {n} not in _buffers:",
+        f"    _buffers[{n}] = {answer}",
+        "else:",
+        f"    _run.deposit({n}, {k}, {answer})",
+        f"{answer} = None",
+    ]
 
 
 def _version(name: str) -> str:

@@ -299,6 +299,7 @@ class Run:
         if not node.by_user:
             overriding.off()
         answers = list(apply_checked(node, grads) if self.anomaly else node.apply(grads))
+        self.conform(node, answers)
         if not self.retain_graph:
             node.release()
         del grads, held
@@ -313,8 +314,8 @@ class Run:
         for number, slot in self.captures.get(node, ()):
             self.found[slot] = grads[number]
 
-    def hand_on(self, node: Node, answers: list[Grad]) -> None:
-        """Give each answer to the node behind its edge."""
+    def conform(self, node: Node, answers: list[Grad]) -> None:
+        """Make each answer fit the input it is for, while the node still has what it saved."""
         links = node.links
         if 3 * len(answers) != len(links):
             raise RuntimeError(
@@ -323,15 +324,24 @@ class Run:
             )
         needed = self.needed
         for i, target in enumerate(links[::3]):
+            grad, meta = answers[i], links[3 * i + 2]
+            if grad is None or target is None or meta is None or grad.meta is meta:
+                continue
+            if needed is None or target in needed or target in self.captures:
+                answers[i] = conform(node, grad, meta, i)
+
+    def hand_on(self, node: Node, answers: list[Grad]) -> None:
+        """Give each answer, made to fit, to the node behind its edge."""
+        self.conform(node, answers)
+        links = node.links
+        needed = self.needed
+        for i, target in enumerate(links[::3]):
             grad, answers[i] = answers[i], None
             if target is None:
                 continue
             if needed is not None and target not in needed and target not in self.captures:
                 continue
             if grad is not None:
-                meta = links[3 * i + 2]
-                if meta is not None and grad.meta is not meta:
-                    grad = conform(node, grad, meta, i)
                 self.deposit(target, links[3 * i + 1], grad)
                 grad = None
             elif target.__class__ is AccumulateGrad:

@@ -15,7 +15,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch.tls import tls
 from maquette.fake.replay.graph import Link, edges_of, inside, links_out, saved_by
 from maquette.fake.replay.node import BlockNode
-from maquette.fake.replay.rerun import training_of, writes_to
+from maquette.fake.replay.rerun import plain_of, writes_to
 from maquette.fake.replay.results import flat, rebuilt
 from maquette.fake.replay.tape import Event, Fresh, Storages, Watch, play
 from maquette.fake.replay.values import Reader, Unreadable
@@ -67,7 +67,7 @@ class Block:
         self.sets = (st.include, st.exclude)
         self.nodes = 0
         self.code: list[object] = []
-        self.training: list[bool] = []
+        self.plain: list[dict[str, object]] = []
         self.backward: dict[tuple[object, ...], BackwardTape | None] = {}
 
     def replay_for(self, tensors: Sequence[FakeTensor], call: tuple[Any, Any, Any]) -> object:
@@ -133,7 +133,7 @@ def record_block(
         again = read()
         same = again.key == before.key and again.facts == before.facts
         _check(same, "Python state changed")
-        block.code, block.training = before.key, training_of(module)
+        block.code, block.plain = before.key, plain_of(again.objects)
         _describe_given(block, tensors, arguments)
         outputs: list[Tensor] = []
         block.shape = flat(result, outputs)

@@ -30,7 +30,7 @@ from maquette.dispatch import keysets as K
 from maquette.fake.replay.graph import inside
 from maquette.fake.replay.results import flat, rebuilt
 from maquette.fake.replay.tape import Event, Watch
-from maquette.fake.replay.values import Places, Reader
+from maquette.fake.replay.values import PLAIN, Places, Reader
 from maquette.fake.tensor import FakeTensor, make_fake
 from maquette.tensor.storage import UntypedStorage, observe_allocations, observers_paused
 from maquette.tensor.tensor import Tensor
@@ -146,29 +146,44 @@ def writes_to(t: Tensor) -> int:
     return 0 if t._vc is None else t._vc.value
 
 
-def training_of(module: Any) -> list[bool]:
-    """The training flags of a module and all below it."""
-    return [m.training for m in module.modules()] if hasattr(module, "modules") else []
+def plain_of(objects: Sequence[dict[str, Any]]) -> list[dict[str, object]]:
+    """The attributes of objects that are plain values: flags, numbers, texts."""
+    return [{n: v for n, v in o.items() if v.__class__ in PLAIN} for o in objects]
 
 
 @contextmanager
 def _as_it_was(
     node: BlockNode, module: Any, args: object, kwargs: object, stand_in: _StandIns
 ) -> Iterator[None]:
-    """The module with the training flags and histories of parameters that it was called with.
+    """The module with the plain attributes and histories of parameters that it was called with.
 
-    RuntimeError if it has been changed since in other ways.
+    A loss of transformers, for one, writes what kind it is into the configuration that all layers
+    have. RuntimeError if the module has been changed since in other ways.
     """
     block = node.block
-    before = [(vars(m), m.training) for m in module.modules()]
-    for (attributes, _), flag in zip(before, block.training, strict=True):
-        attributes["training"] = flag
     swapped: list[tuple[dict[str, Any], str, object]] = []
-    try:
-        places: Places = {}
+
+    def swap(attributes: dict[str, Any], name: str, value: object) -> None:
+        swapped.append((attributes, name, attributes[name]))
+        attributes[name] = value
+
+    def read(places: Places) -> Reader:
         reader = Reader(block.replay.mode, places)
         for value in (args, kwargs, module):
             reader.read(value)
+        return reader
+
+    try:
+        places: Places = {}
+        reader = read(places)
+        if reader.key != block.code:
+            for attributes, plain in zip(reader.objects, block.plain):
+                now = plain_of([attributes])[0]
+                for name in plain.keys() & now.keys():
+                    if now[name] != plain[name]:
+                        swap(attributes, name, plain[name])
+            places = {}
+            reader = read(places)
         if reader.key != block.code:
             raise RuntimeError(
                 f"{type(module).__name__} was changed between a forward that was replayed and its "
@@ -180,14 +195,11 @@ def _as_it_was(
             if t._keys & K.REQUIRES_GRAD and grad_edge(t) != stand_in.edges.get(number):
                 other = stand_in(number)
                 for attributes, name in owners:
-                    swapped.append((attributes, name, attributes[name]))
-                    attributes[name] = other
+                    swap(attributes, name, other)
         yield
     finally:
-        for attributes, name, value in swapped:
+        for attributes, name, value in reversed(swapped):
             attributes[name] = value
-        for attributes, flag in before:
-            attributes["training"] = flag
 
 
 def number_of_given(number: int) -> int:

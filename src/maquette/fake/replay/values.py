@@ -48,16 +48,20 @@ class Reader:
     """Reads values into ``key``; ``tensors`` has the tensors it met, each once, in order.
 
     ``facts`` has what a call sees of these beside their metas: keys, what they share, histories.
+    ``objects`` has the attributes of each module and object that it met, in order.
     places: if given, gets the attributes and name of each tensor of an object, by its number.
     """
 
-    __slots__ = ("_mode", "_places", "_seen", "_storages", "facts", "index", "key", "tensors")
+    __slots__ = (
+        "_mode", "_places", "_seen", "_storages", "facts", "index", "key", "objects", "tensors",
+    )  # fmt: skip
 
     def __init__(self, mode: FakeTensorMode, places: Places | None = None) -> None:
         self._places = places
         self.key: list[object] = []
         self.facts: list[object] = []
         self.tensors: list[FakeTensor] = []
+        self.objects: list[dict[str, Any]] = []
         self.index: dict[int, int] = {}  # in `tensors`, by identity
         self._mode = mode
         self._seen: dict[int, int] = {}
@@ -136,6 +140,7 @@ class Reader:
         self._seen[id(value)] = len(self._seen)
         kind = value.__class__
         attributes = _attributes(value)
+        self.objects.append(attributes)
         values = list(attributes.values())
         names = (kind, *attributes, *map(type, values))
         layout = _LAYOUTS.get(names) or _new_layout(kind, names, values)
