@@ -280,6 +280,36 @@ def test_softmax_and_its_gradient_agree(function: Callable[..., Tensor], plainly
         np.testing.assert_allclose(found, expected, rtol=3e-6, atol=3e-6)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation"),
+    [(1, 1, 1), ((2, 3), (1, 2), 1), (1, 0, (2, 3)), ((3, 1), (0, 4), (1, 2)), (4, 3, 1)],
+    ids=str,
+)
+def test_the_gradients_of_a_convolution_have_the_plain_bits(
+    stride: object, padding: object, dilation: object, groups: int, plainly: Plainly
+) -> None:
+    torch.manual_seed(18)
+    x, weight = torch.randn(4, 8, 41, 38), torch.randn(6, 8 // groups, 3, 5)
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    run = trained(lambda x, w: F.conv2d(x, w, None, **options), x, weight)
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5])
+def test_a_transposed_convolution_of_lines_has_the_plain_bits(
+    stride: int, plainly: Plainly
+) -> None:
+    torch.manual_seed(19)
+    x, weight = torch.randn(4, 8, 900), torch.randn(8, 3, 4)
+
+    def run() -> object:
+        return F.conv_transpose1d(x, weight, stride=stride, padding=1)
+
+    np.testing.assert_array_equal(arrays(run())[0], arrays(plainly(run))[0])
+
+
 @pytest.mark.parametrize("masked", ["no", "causal", "mask"])
 def test_attention_and_its_gradients_agree(masked: str, plainly: Plainly) -> None:
     torch.manual_seed(13)

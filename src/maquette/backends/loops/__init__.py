@@ -42,6 +42,7 @@ from maquette.backends.loops.softmax import (
     softmax_rows,
 )
 from maquette.backends.loops.windows import (
+    add_windows,
     channel_products,
     resampled,
     window_maxima,
@@ -50,6 +51,7 @@ from maquette.backends.loops.windows import (
 __all__ = [
     "add_rows",
     "add_to_rows",
+    "add_windows",
     "channel_products",
     "window_maxima",
     "attend",

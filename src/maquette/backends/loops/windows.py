@@ -1,4 +1,4 @@
-"""Loops over windows: depthwise convolution by steps of one, largest elements, resampling.
+"""Loops over windows: sums, depthwise convolution by steps of one, largest elements, resampling.
 
 All but the depthwise convolution give the plain path's bits. Its products are fused with their
 sums, in the plain path's order: a few ulps of the largest product apart.
@@ -16,6 +16,56 @@ from maquette.backends.loops.compiler import compiled, fused
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
 
+
+@compiled
+def _copied(row: Array, out: Array) -> None:
+    for i in range(row.size):
+        out[i] = row[i]
+
+
+@compiled
+def _add(row: Array, total: Array) -> None:
+    for i in range(row.size):
+        total[i] += row[i]
+
+
+# --- sums of windows -------------------------------------------------------------------------
+
+
+@compiled
+def _seen(shift: int, step: int, size: int, places: int) -> Pair:
+    """The first place and the end of those whose ``place * step + shift`` is within a line."""
+    first = min(max(0, (step - 1 - shift) // step), places)
+    return first, max(first, min(places, (size - 1 - shift) // step + 1))
+
+
+@compiled
+def _add_windows(columns: Array, out: Array, stride: Pair, padding: Pair, dilation: Pair) -> None:
+    height, width, step = out.shape[1], out.shape[2], stride[1]
+    for p in range(out.shape[0]):
+        for i in range(columns.shape[1]):
+            for j in range(columns.shape[2]):
+                shift = j * dilation[1] - padding[1]
+                first, last = _seen(shift, step, width, columns.shape[4])
+                for oy in range(columns.shape[3]):
+                    y = oy * stride[0] + i * dilation[0] - padding[0]
+                    if y < 0 or y >= height:
+                        continue
+                    line = columns[p, i, j, oy]
+                    if step == 1:
+                        _add(line[first:last], out[p, y, first + shift : last + shift])
+                    else:
+                        for ox in range(first, last):
+                            out[p, y, ox * step + shift] += line[ox]
+
+
+def add_windows(columns: Array, space: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Array:
+    """Windows added up where they came from: [planes, *window, *places] gives [planes, *space]."""
+    out = np.zeros((columns.shape[0], *space), columns.dtype)
+    _add_windows(np.ascontiguousarray(columns), out, stride, padding, dilation)
+    return out
+
+
 # --- depthwise convolution -------------------------------------------------------------------
 
 
@@ -23,12 +73,6 @@ Pair = tuple[int, int]
 def _accumulate(total: Array, row: Array, factor: Any) -> None:
     for i in range(total.size):
         total[i] += row[i] * factor
-
-
-@compiled
-def _copied(row: Array, out: Array) -> None:
-    for i in range(row.size):
-        out[i] = row[i]
 
 
 @compiled

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index, wide
 from maquette.aten.common.array_libraries import assigned_at, own_convolutions, product_at
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import loops_for, loops_of_places
 from maquette.aten.nn.conv.convolution_batching import (
     convolution_backward_batching,
     convolution_batching,
@@ -247,6 +247,31 @@ def _columns(xp: ModuleType, x: Array, size: Ints, places: Ints, geometry: Geome
     return view.reshape(*x.shape[:2], x.shape[2] * prod(size), prod(places))
 
 
+def _pair(values: Ints, one: int) -> tuple[int, ...]:
+    """Two numbers for a plane's dimensions, of which a line has only the last."""
+    return (one,) * (2 - len(values)) + tuple(values)
+
+
+def _folded(
+    xp: ModuleType, columns: Array, size: Ints, places: Ints, space: Ints, geometry: Geometry
+) -> Array:
+    """The adjoint of `_columns`: (batch, groups, channels, *space)."""
+    stride, padding, dilation = geometry
+    leading = (*columns.shape[:2], columns.shape[2] // prod(size))
+    loops = loops_of_places(xp, columns.size, columns) if len(size) <= 2 else None
+    if loops is not None:
+        planes = columns.reshape(prod(leading), *_pair(size, 1), *_pair(places, 1))
+        pairs = [_pair(space, 1), _pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)]
+        found: Array = loops.add_windows(planes, *pairs)
+        return found.reshape(*leading, *space)
+    around = [
+        max(n + 2 * p, (q - 1) * s + reach(k, d))
+        for n, p, q, s, k, d in zip(space, padding, places, stride, size, dilation)
+    ]
+    folded = fold(xp, columns.reshape(*leading, *size, *places), around, stride, dilation)
+    return cropped(folded, padding, space)
+
+
 def _weight_matrix(weight: Array, groups: int) -> Array:
     """(groups, rows of one, columns of windows)."""
     return weight.reshape(groups, weight.shape[0] // groups, -1)
@@ -320,21 +345,15 @@ def spread(
     own = own_convolutions(xp)
     if own is not None and y.size and weight.size:
         return own.spread(wide(y), wide(weight), space, geometry, groups)
-    stride, padding, dilation = geometry
     matrix = xp.swapaxes(_weight_matrix(wide(weight), groups), 1, 2)
     size, places = weight.shape[2:], y.shape[2:]
     grouped = _by_group(wide(y), groups)
     grouped = grouped.reshape(*grouped.shape[:3], prod(places))
-    around = [
-        max(n + 2 * p, (q - 1) * s + reach(k, d))
-        for n, p, q, s, k, d in zip(space, padding, places, stride, size, dilation)
-    ]
     out = xp.empty((y.shape[0], groups, weight.shape[1], *space), matrix.dtype)
     for part in _samples(y.shape[0], groups * matrix.shape[1] * prod(places)):
         columns = xp.matmul(matrix, grouped[part])
-        columns = columns.reshape(*columns.shape[:2], weight.shape[1], *size, *places)
-        folded = fold(xp, columns, around, stride, dilation)
-        out = assigned_at(xp, out, part, cropped(folded, padding, space))
+        folded = _folded(xp, columns, size, places, space, geometry)
+        out = assigned_at(xp, out, part, folded)
     return out.reshape(y.shape[0], groups * weight.shape[1], *space)
 
 
