@@ -59,7 +59,6 @@ ADVICE = {
     "utils.data.graph": "write an IterableDataset",
     "utils.data.graph_settings": "write an IterableDataset",
     "utils.mobile_optimizer": _ELSEWHERE,
-    "utils.tensorboard": "write figures with another library",
 }
 """By path below ``torch``, what to do instead; submodules of these are absent likewise."""
 
