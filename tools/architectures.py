@@ -8,7 +8,8 @@ configuration made so by `small_configurations.py`, or a small image), runs forw
 generates four tokens, counts operators and FLOPs, and here runs once more with fake tensors of
 ``cpu`` and ``cuda``. With ``--peer``, a Python that has PyTorch and can import the library too, the
 same programs run there, and what differs is listed. Exit code 1 if an architecture that runs there
-fails or differs here. An architecture that PyTorch itself cannot run so is counted apart.
+fails or differs here. An architecture that PyTorch itself cannot run so is counted apart; so is a
+run with fake tensors that fails here, where it fails with PyTorch's fake tensors too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from small_configurations import configurations
 
 TOLERANCE = 2e-4
 _CHUNK = 120  # architectures a process: what libraries keep of each adds up
+_DEVICES = ("cpu", "cuda")
 _FAKE = ("fake cpu", "fake cuda")
 _RUNS = "runs"
 
@@ -251,12 +253,23 @@ def _series(config: Any, T: Any) -> dict[str, Any]:
 # --- what is compared ----------------------------------------------------------------------------
 
 
-def run(library: str, names: Iterable[str], torch: Any) -> Iterator[tuple[str, dict[str, object]]]:
+def run(
+    library: str, names: Iterable[str], torch: Any, only_fake: bool = False
+) -> Iterator[tuple[str, dict[str, object]]]:
     """The aspects of each architecture, by name; "error" where it failed."""
     for name in names:
         aspects: dict[str, object] = {}
         try:
-            _aspects(library, name, torch, aspects)
+            if only_fake:
+                torch.manual_seed(0)
+                # Fakes of cuda need a build that has it; what data decides is the same on the cpu.
+                there = _DEVICES if torch.backends.cuda.is_built() else ("cpu", "cpu")
+                aspects.update(
+                    (f"fake {d}", _fake(library, name, torch, on))
+                    for d, on in zip(_DEVICES, there, strict=True)
+                )
+            else:
+                _aspects(library, name, torch, aspects)
         except Exception as error:  # noqa: BLE001  # whatever a program raises is its answer
             aspects["error"] = f"{type(error).__name__}: {str(error).splitlines()[:1]}"[:240]
         yield name, aspects
@@ -288,7 +301,7 @@ def _aspects(library: str, name: str, T: Any, aspects: dict[str, object]) -> Non
         except Exception as error:  # noqa: BLE001  # some refuse, and so should we
             aspects["tokens"] = type(error).__name__
     if getattr(T, "__name__", "") == "maquette.torch":
-        for device in ("cpu", "cuda"):
+        for device in _DEVICES:
             aspects[f"fake {device}"] = _fake(library, name, T, device)
 
 
@@ -327,9 +340,15 @@ def _fake(library: str, name: str, T: Any, device: str) -> object:
     try:
         model, inputs = _model(library, name, T)
         with fake(shape_env=symbols.ShapeEnv()) as mode:
-            _made_fake(model, mode, T)
-            given = {k: mode.from_tensor(v).to(device) for k, v in inputs.items()}
-            return _fake_flops(model.to(device), given)
+
+            def made(given: Any) -> Any:
+                moved = mode.from_tensor(given, static_shapes=True).detach().to(device)
+                if not isinstance(given, T.nn.Parameter):
+                    return moved
+                return T.nn.Parameter(moved, requires_grad=given.requires_grad)
+
+            _made_fake(model, made)
+            return _fake_flops(model, {k: made(v) for k, v in inputs.items()})
     except Exception as error:  # noqa: BLE001  # compared, and listed
         return f"{refused}; {type(error).__name__}: {str(error).splitlines()[:1]}"[:360]
 
@@ -344,14 +363,14 @@ def _fake_flops(model: Any, inputs: dict[str, Any]) -> object:
     return counted if isinstance(counted, int) else f"{_RUNS}, {counted} by sizes in data"
 
 
-def _made_fake(model: Any, mode: Any, T: Any) -> None:
+def _made_fake(model: Any, made_fake: Callable[[Any], Any]) -> None:
     """Put fakes in the place of a model's parameters and buffers, shared ones shared."""
     made: dict[int, Any] = {}
     for module in model.modules():
         for name, found in [*module._parameters.items(), *module._buffers.items()]:
             if found is not None:
                 if id(found) not in made:
-                    made[id(found)] = mode.from_tensor(found)
+                    made[id(found)] = made_fake(found)
                 setattr(module, name, made[id(found)])
 
 
@@ -381,15 +400,27 @@ def _size(tensors: Iterable[Any]) -> float:
     return float(sum(t.double().abs().sum() for t in tensors))
 
 
+def fails_fake(aspects: dict[str, object]) -> list[str]:
+    """The devices on whose fake tensors an architecture did not run."""
+    said = {aspect: aspects[aspect] for aspect in _FAKE if aspect in aspects}
+    return [a for a, v in said.items() if isinstance(v, str) and not v.startswith(_RUNS)]
+
+
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]:
-    """What differs between the aspects of one architecture; fakes are compared with its FLOPs."""
+    """What differs between the aspects of one architecture; fakes are compared with its FLOPs.
+
+    Where fake tensors fail on both sides nothing is compared.
+    """
     if "error" in theirs:
         return []
     if "error" in ours:
         return [f"fails here: {ours['error']}"]
     found = []
+    neither = {*fails_fake(ours)} & {*fails_fake(theirs)}
     for aspect, expected in {**theirs, **dict.fromkeys(_FAKE, theirs["FLOPs"])}.items():
         given = ours.get(aspect)
+        if aspect in neither:
+            continue
         if aspect == "fake cuda" and isinstance(given, int):
             continue  # attention of cuda counts its own products; it ran
         if aspect in _FAKE and str(given).startswith(_RUNS):
@@ -457,7 +488,7 @@ def main() -> int:
     )
     parser.add_argument("--keep", metavar="FOLDER", help="keep answers there, and use those kept")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one, 120 unless told")
-    parser.add_argument("--answers", choices=("ours", "theirs"), help=argparse.SUPPRESS)
+    parser.add_argument("--answers", choices=("ours", "theirs", "fakes"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
     if given.answers:
@@ -465,6 +496,10 @@ def main() -> int:
     names = given.names or _names(given.library)
     ours = _answers(sys.executable, given, names, "ours")
     theirs = _answers(given.peer, given, names, "theirs") if given.peer else {}
+    if theirs:  # fake tensors are slow there: only what failed with ours is asked
+        failed = [name for name, aspects in ours.items() if fails_fake(aspects)]
+        for name, fakes in _answers(given.peer, given, failed, "fakes").items():
+            theirs[name].update((a, v) for a, v in fakes.items() if a in _FAKE)
     return report(ours, theirs)
 
 
@@ -482,14 +517,15 @@ def _answer(given: argparse.Namespace) -> int:
         import maquette.torch  # noqa: PLC0415  # not in the peer
 
         maquette.torch.install()
-    for found in run(given.library, given.names, importlib.import_module("torch")):
+    torch = importlib.import_module("torch")
+    for found in run(given.library, given.names, torch, only_fake=given.answers == "fakes"):
         print(json.dumps(found), flush=True)
     return 0
 
 
 def report(ours: dict[str, dict[str, object]], theirs: dict[str, dict[str, object]]) -> int:
     """Print what differs, or fails where there is no peer; 1 if anything does."""
-    bad, absent = 0, 0
+    bad = absent = neither = 0
     aspects = differing = 0
     for name, found in ours.items():
         lines = differences(found, theirs[name]) if theirs else []
@@ -498,15 +534,19 @@ def report(ours: dict[str, dict[str, object]], theirs: dict[str, dict[str, objec
         elif theirs and "error" in theirs[name]:
             absent += 1
             continue
-        aspects += len(theirs[name]) + 2 if theirs else len(found)
-        differing += len(theirs[name]) + 2 if theirs and "error" in found else len(lines)
+        fails = {*fails_fake(found)} & {*fails_fake(theirs[name])} if theirs else set()
+        neither += len(fails)
+        compared = {*theirs[name], *_FAKE} - fails if theirs else {*found}
+        aspects += len(compared)
+        differing += len(compared) if theirs and "error" in found else len(lines)
         bad += bool(lines)
         for line in lines:
             print(f"{name:24} {line}")
     run_there = len(ours) - absent
     said = "agree" if theirs else "run"
     print(f"{run_there - bad} of {run_there} architectures {said}", end="; ")
-    print(f"{aspects - differing} of {aspects} aspects; {absent} do not run in PyTorch so")
+    print(f"{aspects - differing} of {aspects} aspects; {absent} do not run in PyTorch so", end="")
+    print(f"; {neither} runs with fake tensors fail on both sides" if neither else "")
     return 1 if bad else 0
 
 
