@@ -9,6 +9,7 @@ import pytest
 from gradcheck import check_gradients
 from hypothesis import given
 from hypothesis import strategies as st
+from op_log import operators_of
 
 import maquette as mq
 
@@ -115,6 +116,19 @@ def test_one_hot_needs_no_data_when_told_the_classes() -> None:
         assert tuple(mq.one_hot(x, 5).shape) == (3, 5)
     with pytest.raises(RuntimeError, match="smaller than num_classes"):
         mq.one_hot(mq.tensor([5]), 5)
+
+
+def test_one_hot_asks_data_once_for_both_ends_of_the_classes() -> None:
+    x = mq.tensor([0, 2])
+    asked = ["aminmax", "_local_scalar_dense", "_local_scalar_dense"]
+    assert operators_of(lambda: mq.one_hot(x, 3)) == [*asked, "zeros", "unsqueeze", "scatter_"]
+
+
+def test_one_hot_without_data_compares_with_each_class() -> None:
+    with mq.FakeTensorMode():
+        x = mq.zeros(3, dtype=mq.int64, device="cuda")
+        assert operators_of(lambda: mq.one_hot(x, 2)) == ["arange", "unsqueeze", "eq", "_to_copy"]
+        assert tuple(mq.one_hot(x, 0).shape) == (3, 0)
 
 
 def test_histc_does_not_count_what_lies_outside() -> None:

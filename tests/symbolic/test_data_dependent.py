@@ -259,3 +259,37 @@ def test_F93_without_an_environment_there_are_no_sizes(dynamic_op: Any) -> None:
         dynamic_op(mq.FakeTensorMode().from_tensor(mq.ones(3)), 0, None)
     with pytest.raises(RuntimeError, match="fake tensors"):
         dynamic_op(mq.ones(3, device="meta"), 0, None)
+
+
+def test_parts_of_sizes_from_data_have_just_those_sizes(ms: mq.FakeTensorMode) -> None:
+    """That no size is negative, and that they add up, is asserted when the program runs."""
+    with ms:
+        sizes = mq.empty(2, dtype=mq.int64).tolist()
+        parts = mq.empty(6, 4).split(sizes)
+    assert shapes(*parts) == ["(u0, 4)", "(u1, 4)"]
+    assert parts[1].storage_offset().node.expr == 4 * sizes[0].node.expr
+
+
+def test_gradients_of_sizes_from_data_reach_what_they_are_of(ms: mq.FakeTensorMode) -> None:
+    with ms:
+        x = mq.empty(6, 4, requires_grad=True)
+        parts = x.split(mq.empty(2, dtype=mq.int64).tolist())
+        (mq.cat(parts) * mq.empty(4, requires_grad=True)).sum().backward()
+        assert x.grad is not None
+        assert shapes(x.grad) == ["(u0 + u1, 4)"]
+
+
+def test_a_gradient_of_another_size_is_refused_where_sizes_are_known(ms: mq.FakeTensorMode) -> None:
+    class Shorter(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad[:2]
+
+    with ms:
+        x = ms.from_tensor(mq.ones(5)).requires_grad_()
+        with pytest.raises(RuntimeError, match="invalid gradient at index 0"):
+            Shorter.apply(x).sum().backward()

@@ -7,6 +7,7 @@ import pytest
 import maquette as mq
 import maquette.torch as torch
 from maquette import nn
+from maquette.symbolic import ShapeEnv
 from maquette.torch.utils.flop_counter import FlopCounterMode
 
 
@@ -62,3 +63,10 @@ def test_checks_with_an_error_of_ones_own() -> None:
         torch._check_with(KeyError, False, lambda: "no")
     with pytest.raises(LookupError):
         torch._check_tensor_all_with(LookupError, mq.tensor([True, False]))
+
+
+def test_flops_of_sizes_that_only_data_tells_stay_an_expression() -> None:
+    with mq.FakeTensorMode(shape_env=ShapeEnv()), FlopCounterMode(display=False) as counter:
+        x = mq.empty(6).nonzero().to(mq.float32)
+        x @ mq.empty(1, 5)
+    assert str(counter.get_total_flops()) == "10*u0"

@@ -386,7 +386,9 @@ def _conform(bit: int, answer: str) -> list[str]:
     return [
         f"if {answer} is not None:",
         f"    _m = {answer}.meta",
-        f"    if _m is not {m} and (_m.shape != {m}.shape or _m.dtype is not {m}.dtype):",
+        f"    if _m is not {m} and (",
+        f"        _m.dtype is not {m}.dtype or _m.is_symbolic or _m.shape != {m}.shape",
+        "    ):",
         f"        {answer} = _conform(_node, {answer}, {m}, {bit})",
     ]
 

@@ -24,6 +24,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.remembered import remembered
 from maquette.core.strides import Shape
+from maquette.core.symbols import alike, expect_true, is_true
 from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import OverridingSwitch
@@ -467,7 +468,7 @@ def conform(node: Node, grad: Tensor, meta: TensorMeta, index: int) -> Tensor:
     given = grad.meta
     if given.layout is not meta.layout:
         check_layout(grad, meta, f"Function {node.name()} returned an", index)
-    if given.shape != meta.shape:
+    if not alike(given.shape, meta.shape):
         dims = _stretched(meta.shape, given.shape)
         if dims is None:
             raise RuntimeError(
@@ -500,10 +501,17 @@ def check_layout(grad: Tensor, meta: TensorMeta, who: str, index: int) -> None:
 def _stretched(shape: Shape, to: Shape) -> tuple[int, ...] | None:
     """The dimensions that broadcasting ``shape`` to ``to`` adds or stretches; None if it cannot."""
     lead = len(to) - len(shape)
-    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, to[lead:], strict=True)):
+    if lead < 0:
         return None
-    stretched = [i for i, n in enumerate(shape, lead) if n == 1 and to[i] != 1]
-    return (*range(lead), *stretched)
+    stretched = list(range(lead))
+    for i, (own, given) in enumerate(zip(shape, to[lead:], strict=True), lead):
+        if is_true(own == given):
+            continue
+        if is_true(own == 1):
+            stretched.append(i)
+        elif not expect_true(own == given):  # what depends on data is asserted later
+            return None
+    return tuple(stretched)
 
 
 def _accumulated(old: Tensor, grad: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from typing import NoReturn
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.factory.factories import empty, zeros
+from maquette.aten.factory.ranges import arange
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import float32, float64, int64
 from maquette.core.errors import check, check_data, check_not_implemented, of_data
@@ -336,27 +338,23 @@ def one_hot_composite(self: Tensor, num_classes: int) -> Tensor:
         self.dtype is int64,
         lambda: f"one_hot is only applicable to index tensor of type LongTensor; got {self.meta}",
     )
+    if self._data is None:  # no classes to look at: compare with each class instead
+        if num_classes == -1:
+            num_classes = int(self.max().item().real) + 1
+        classes = arange(num_classes, dtype=int64, device=self.device)
+        return self.unsqueeze(-1).eq(classes).to(int64)
     shape = self.meta.shape
     if self.meta.numel == 0:
         check(
             num_classes > 0,
             lambda: "Can not infer total number of classes from empty tensor.",
         )
-        return self.new_empty((*shape, num_classes))
+        return empty((*shape, num_classes), dtype=int64, device=self.device)
+    least, greatest = self.aminmax()
+    check_data(int(least.item().real) >= 0, lambda: "Class values must be non-negative.")
+    largest = int(greatest.item().real)
     if num_classes == -1:
-        num_classes = int(self.max().item().real) + 1
-    check(num_classes > 0, lambda: "Class values must be non-negative.")
-    _check_classes(self, num_classes)
-    return self.new_zeros((*shape, num_classes)).scatter_(-1, self.unsqueeze(-1), 1)
-
-
-def _check_classes(self: Tensor, num_classes: int) -> None:
-    """What PyTorch asks of classes, where there is data to ask."""
-    values = self._data
-    if values is None:
-        return
-    check_data(bool(values.min() >= 0), lambda: "Class values must be non-negative.")
-    check_data(
-        bool(values.max() < num_classes),
-        lambda: "Class values must be smaller than num_classes.",
-    )
+        num_classes = largest + 1
+    check_data(num_classes > largest, lambda: "Class values must be smaller than num_classes.")
+    ones_at = zeros((*shape, num_classes), dtype=int64, device=self.device)
+    return ones_at.scatter_(-1, self.unsqueeze(-1), 1)

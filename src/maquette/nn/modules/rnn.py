@@ -187,7 +187,8 @@ class RNNBase(Module):
             )
         shapes = self._state_shapes(batch)
         if start is None:
-            start = tuple(steps.new_zeros(shape) for shape in shapes)
+            like = {"dtype": steps.dtype, "device": steps.device}
+            start = tuple(mq.zeros(shape, **like) for shape in shapes)
         for member, shape, what in zip(start, shapes, self._state_names()):
             if tuple(member.shape) != shape:
                 raise RuntimeError(f"Expected {what} size {shape}, got {list(member.shape)}")

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from maquette.core.symbols import node_of
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.dispatch.module_calls import around_modules
 from maquette.dispatch.operator import OpOverload
@@ -104,7 +105,8 @@ class FlopCounterMode:
         else:
             return
         for name in {_GLOBAL, *modules}:
-            self.flop_counts[name][packet] += int(flops)
+            # A number of sizes stays one: an int of it would be a guard.
+            self.flop_counts[name][packet] += flops if node_of(flops) is not None else int(flops)
 
     def get_total_flops(self) -> int:
         """All FLOPs counted so far."""
