@@ -9,6 +9,7 @@ import pytest
 from gradcheck import check_gradients, check_second_gradients
 
 import maquette as mq
+from maquette.fake.exceptions import DynamicOutputShapeException
 
 random = np.random.default_rng(2)
 X = random.standard_normal((4, 5))
@@ -132,6 +133,27 @@ def test_ctc_loss_of_one_certain_path_is_zero() -> None:
         logs[frame, 0, label] = 0.0
     loss = mq.ctc_loss(logs, mq.tensor([[1, 2]]), (3,), (2,))
     assert loss.item() == pytest.approx(0.0)
+
+
+def test_ctc_loss_with_lengths_as_tensors_is_an_operator_of_its_own() -> None:
+    scores = mq.randn(4, 2, 3, dtype=mq.float64).log_softmax(-1).requires_grad_()
+    targets, frames, labels = mq.tensor([[1, 2], [2, 0]]), [4, 3], [2, 1]
+    told, found = (mq.tensor(n) for n in (frames, labels))
+    for reduction in REDUCTIONS:
+        by_tensors = mq.ctc_loss(scores, targets, told, found, 0, reduction).sum()
+        by_lists = mq.ctc_loss(scores, targets, frames, labels, 0, reduction).sum()
+        assert mq.allclose(by_tensors, by_lists)
+        gradients = [mq.autograd.grad(loss, scores)[0] for loss in (by_tensors, by_lists)]
+        assert mq.allclose(*gradients)
+    with pytest.raises(RuntimeError, match="input_lengths to have value at most 4"):
+        mq.ctc_loss(scores, targets, told + 1, found)
+
+
+def test_F70_ctc_loss_with_lengths_that_only_data_has_is_refused_by_its_name() -> None:
+    with mq.FakeTensorMode():
+        lengths = mq.empty(2, dtype=mq.int64)
+        with pytest.raises(DynamicOutputShapeException, match=r"aten\._ctc_loss\.Tensor"):
+            mq.ctc_loss(mq.randn(4, 2, 3), mq.ones(2, 2, dtype=mq.int64), lengths, lengths)
 
 
 def test_ctc_loss_without_a_path_is_infinite_unless_zeroed() -> None:

@@ -7,6 +7,7 @@ one, or by two between different labels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from maquette.aten.nn.loss.likelihood import MEAN, SUM
 from maquette.aten.view.constants import constant
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
@@ -46,6 +48,12 @@ _ctc_loss_tensor.node_name("CtcLossBackward1")
 _ctc_loss_backward = define(
     f"aten::_ctc_loss_backward(Tensor grad, {_OF}, {_LISTS}, {_SAVED}) -> Tensor"
 )
+# First, for a vector of integers fits a list of them too, and would be read.
+ctc_loss_tensor = define(
+    f"aten::ctc_loss.Tensor({_OF}, {_TENSORS}, int blank=0, int reduction=1, "
+    f"bool zero_infinity=False) -> Tensor"
+)
+ctc_loss_tensor.autocast(cpu="float32")
 ctc_loss = define(
     f"aten::ctc_loss.IntList({_OF}, {_LISTS}, int blank=0, int reduction=1, "
     f"bool zero_infinity=False) -> Tensor"
@@ -55,11 +63,6 @@ ctc_loss.describe(
     " default."
 )
 ctc_loss.autocast(cpu="float32")
-ctc_loss_tensor = define(
-    f"aten::ctc_loss.Tensor({_OF}, {_TENSORS}, int blank=0, int reduction=1, "
-    f"bool zero_infinity=False) -> Tensor"
-)
-ctc_loss_tensor.autocast(cpu="float32")
 
 
 # --- checks --------------------------------------------------------------------------
@@ -72,11 +75,16 @@ def _check_ctc(
     target_lengths: Lengths,
     blank: int,
 ) -> None:
+    _check_forms(log_probs, targets, blank)
+    _check_values(log_probs.shape, targets.shape, input_lengths, target_lengths)
+
+
+def _check_forms(log_probs: TensorMeta, targets: TensorMeta, blank: int) -> None:
     check(
         log_probs.ndim == 3,
         lambda: f"ctc_loss: expected log_probs of shape (time, batch, classes), got {log_probs}",
     )
-    frames, batch, classes = log_probs.shape
+    classes = log_probs.shape[2]
     check(
         log_probs.dtype.is_floating_point and targets.dtype.category == 1,
         lambda: (
@@ -85,6 +93,12 @@ def _check_ctc(
         ),
     )
     check(0 <= blank < classes, lambda: f"blank must be in label range; got {blank}")
+
+
+def _check_values(
+    log_probs: Shape, targets: Shape, input_lengths: Lengths, target_lengths: Lengths
+) -> None:
+    frames, batch, _ = log_probs
     for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
         _check_lengths(name, lengths, batch)
     check(
@@ -95,17 +109,17 @@ def _check_ctc(
         ),
     )
     longest = max(target_lengths, default=0)
-    if targets.ndim == 1:
+    if len(targets) == 1:
         check(
-            targets.numel == sum(target_lengths),
+            targets[0] == sum(target_lengths),
             lambda: (
                 f"Expected targets of {sum(target_lengths)} elements, the sum of "
-                f"target_lengths, but got {targets.numel}"
+                f"target_lengths, but got {targets[0]}"
             ),
         )
     else:
         check(
-            targets.ndim == 2 and targets.shape[0] == batch and targets.shape[1] >= longest,
+            len(targets) == 2 and targets[0] == batch and targets[1] >= longest,
             lambda: f"Expected targets of shape ({batch}, at least {longest}), got {targets}",
         )
 
@@ -376,26 +390,90 @@ _ctc_loss.cost(lambda log_probs, *rest: Cost(flops=log_probs.numel))
 # --- lengths as tensors --------------------------------------------------------------
 
 
+def _check_ctc_tensors(
+    log_probs: TensorMeta,
+    targets: TensorMeta,
+    input_lengths: TensorMeta,
+    target_lengths: TensorMeta,
+    blank: int,
+    zero_infinity: bool,
+) -> None:
+    _check_forms(log_probs, targets, blank)
+    for lengths in (input_lengths, target_lengths):
+        kind = lengths.dtype
+        check(
+            kind.category == 1,
+            lambda of=kind: (
+                f"ctc_loss: input_lengths and target_lengths must be integral, got {of}"
+            ),
+        )
+
+
+@_ctc_loss_tensor.data_dependent(
+    _check_ctc_tensors,
+    layout=lambda shapes, log_probs, *rest: tuple([log_probs.fresh(s) for s in shapes]),
+)
+def _ctc_loss_tensor_kernel(
+    xp: ModuleType,
+    log_probs: Array,
+    targets: Array,
+    input_lengths: Array,
+    target_lengths: Array,
+    *rest: Any,
+) -> tuple[Array, Array]:
+    lengths = _values(xp, input_lengths), _values(xp, target_lengths)
+    _check_values(log_probs.shape, targets.shape, *lengths)
+    return _ctc_loss_kernel(xp, log_probs, targets, *lengths, *rest)
+
+
+def _values(xp: ModuleType, lengths: Array) -> Lengths:
+    return tuple(to_host(xp, lengths).reshape(-1).tolist())
+
+
 def _lengths(lengths: Tensor) -> Lengths:
-    kind = lengths.dtype
-    check(
-        kind.category == 1,
-        lambda: f"ctc_loss: input_lengths and target_lengths must be integral, got {kind}",
-    )
     values: list[int] = lengths.reshape(-1).tolist()
     return tuple(values)
 
 
-_ctc_loss_tensor.composite(
-    lambda log_probs, targets, input_lengths, target_lengths, blank, zero_infinity: _ctc_loss(
-        log_probs,
-        targets,
-        _lengths(input_lengths),
-        _lengths(target_lengths),
-        blank,
-        zero_infinity,
-    )
-)
+@_ctc_loss_tensor.derivative("log_probs")
+def _ctc_loss_tensor_grad(
+    grads: list[Tensor | None],
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    result0: Tensor,
+    result1: Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> tuple[object]:
+    lengths = _lengths(input_lengths), _lengths(target_lengths)
+    of = (grads, log_probs, targets, *lengths, result0, result1, blank, zero_infinity)
+    return _ctc_loss_grad(*of)
+
+
+@_ctc_loss_tensor.batching
+def ctc_loss_tensor_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    *rest: Any,
+) -> Any:
+    size = info.batch_size
+    given = _as_samples(size, log_probs, in_dims[0], targets, in_dims[1])
+    lengths = [
+        to_front(n, d, size).flatten(0, 1)
+        for n, d in ((input_lengths, in_dims[2]), (target_lengths, in_dims[3]))
+    ]
+    results = _ctc_loss_tensor(*given, *lengths, *rest)
+    return tuple([r.unflatten(0, (size, -1)) for r in results]), 0
+
+
+_ctc_loss_tensor.nondifferentiable(1)
+_ctc_loss_tensor.cost(lambda log_probs, *rest: Cost(flops=log_probs.numel))
 
 
 # --- what users call -----------------------------------------------------------------
@@ -411,22 +489,48 @@ def ctc_loss_composite(
     reduction: int,
     zero_infinity: bool,
 ) -> Tensor:
+    def losses(x: Tensor) -> Any:
+        return _ctc_loss(x, targets, input_lengths, target_lengths, blank, zero_infinity)
+
+    def counts() -> Tensor:
+        return constant([max(n, 1) for n in target_lengths], log_probs.dtype)
+
+    return _reduced(log_probs, losses, counts, reduction, zero_infinity)
+
+
+@ctc_loss_tensor.composite
+def ctc_loss_tensor_composite(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    reduction: int,
+    zero_infinity: bool,
+) -> Tensor:
+    def losses(x: Tensor) -> Any:
+        return _ctc_loss_tensor(x, targets, input_lengths, target_lengths, blank, zero_infinity)
+
+    def counts() -> Tensor:
+        return target_lengths.clamp(min=1).to(log_probs.dtype)
+
+    return _reduced(log_probs, losses, counts, reduction, zero_infinity)
+
+
+def _reduced(
+    log_probs: Tensor,
+    losses_of: Callable[[Tensor], Any],
+    counts: Callable[[], Tensor],
+    reduction: int,
+    zero_infinity: bool,
+) -> Tensor:
     """The loss of each sequence, or their sum, or the mean of the losses a label."""
     batched = log_probs.meta.ndim == 3
-    x = log_probs if batched else log_probs.unsqueeze(1)
-    losses: Tensor = _ctc_loss(x, targets, input_lengths, target_lengths, blank, zero_infinity)[0]
+    losses: Tensor = losses_of(log_probs if batched else log_probs.unsqueeze(1))[0]
     if zero_infinity:
         losses = aten.where(losses == float("inf"), losses.new_zeros(()), losses)
     if reduction == MEAN:
-        counts = constant([max(n, 1) for n in target_lengths], losses.dtype)
-        return (losses / counts.to(losses.device)).mean()
+        return (losses / counts().to(losses.device)).mean()
     if reduction == SUM:
         return losses.sum()
     return losses if batched else losses.squeeze(0)
-
-
-ctc_loss_tensor.composite(
-    lambda log_probs, targets, input_lengths, target_lengths, *rest: ctc_loss_composite(
-        log_probs, targets, _lengths(input_lengths), _lengths(target_lengths), *rest
-    )
-)
