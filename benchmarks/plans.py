@@ -64,8 +64,9 @@ def planned(model: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     file = folder / "config.json"
     file.write_text(json.dumps(model["config"]))
-    kind = model["config"]["model_type"].replace("-", "_")
-    importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
+    transformers: Any = importlib.import_module("transformers")
+    config = transformers.CONFIG_MAPPING[model["config"]["model_type"]]
+    importlib.import_module(config.__module__.replace("configuration_", "modeling_"))
     names = ("module", "model", "args", "kwargs", "loss", "seq")
     options = argparse.Namespace(file=f"hf:{file}", batch=1, train=True, **dict.fromkeys(names))
     started = time.process_time()

@@ -85,3 +85,26 @@ def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m maquette.cli.main ops | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_python_m_maquette_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "maquette", "--version"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("maquette ")
+
+
+def test_a_command_runs_where_maquette_is_not_installed(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "maquette").symlink_to(ROOT / "src" / "maquette")
+    code = (
+        "import importlib.metadata as m, sys\n"
+        "def version(name): raise m.PackageNotFoundError(name)\n"
+        "m.version = version\n"
+        "from maquette.cli.main import main\n"
+        "main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("maquette unknown\n", 0)

@@ -180,7 +180,7 @@ SlowWindow = type("SlowWindow", (_Window,), {})
 
 
 class Decoder(nn.Module):
-    def __init__(self, *kind: type[_Layer]) -> None:
+    def __init__(self, *kind: type) -> None:
         super().__init__()
         self.tokens, self.out, self.kind = nn.Embedding(50, 8), nn.Linear(8, 50), kind
 
@@ -193,10 +193,10 @@ class Decoder(nn.Module):
         return SimpleNamespace(logits=self.out(x.squeeze(1)), past_key_values=cache)
 
 
-def generated(tokens: int, *kind: type[_Layer]) -> Plan:
+def generated(tokens: int, *kind: type, model: type[Decoder] = Decoder) -> Plan:
     with mq.FakeTensorMode():
         prompt = {"input_ids": mq.zeros(2, 7, dtype=mq.int64)}
-        return plan(Decoder(*kind), (), prompt, generate=tokens)
+        return plan(model(*kind), (), prompt, generate=tokens)
 
 
 @pytest.mark.parametrize("tokens", [19, 20])
@@ -212,6 +212,56 @@ def test_a_window_that_fills_while_generating_is_no_difference(tokens: int) -> N
     each = generated(tokens, SlowWindow, Slow)
     assert (ends.peak_bytes, ends.flops) == (each.peak_bytes, each.flops)
     assert len(ends.operators) < len(each.operators) / 3 or tokens < 7
+
+
+class _State:
+    """As transformers' layer of a model that keeps a state of one size."""
+
+    def __init__(self) -> None:
+        self.state = mq.zeros(2, 1, 1, 8)
+
+    def grown(self, x: mq.Tensor) -> mq.Tensor:
+        self.state = self.state * 0.5 + x.sum(-2, keepdim=True)
+        return self.state
+
+
+LinearAttentionLayer = type("LinearAttentionLayer", (_State,), {})
+SlowState = type("SlowState", (_State,), {})
+
+
+class StateDecoder(Decoder):
+    def forward(self, input_ids, cache_params=None, use_cache=True):  # type: ignore[no-untyped-def]
+        cache = cache_params or SimpleNamespace(layers=[k() for k in self.kind])
+        x = self.tokens(input_ids).unsqueeze(1)
+        for layer in cache.layers:
+            x = x * layer.grown(x)
+        return SimpleNamespace(logits=self.out(x.squeeze(1)), cache_params=cache)
+
+
+class Blocks(Decoder):
+    """With layers that are alike, which are run once and told of again."""
+
+    def __init__(self, *kind: type) -> None:
+        super().__init__(*kind)
+        self.blocks = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+
+    def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        found = super().forward(*args, **kwargs)
+        self.blocks(mq.zeros(found.logits.shape[1], 8))
+        return found
+
+
+def test_blocks_that_are_not_run_again_count_once_in_each_stretch() -> None:
+    ends = generated(20, DynamicLayer, model=Blocks)
+    each = generated(20, Slow, model=Blocks)
+    assert (ends.peak_bytes, ends.flops) == (each.peak_bytes, each.flops)
+
+
+def test_a_state_of_one_size_is_a_cache_too() -> None:
+    ends = generated(20, LinearAttentionLayer, model=StateDecoder)
+    each = generated(20, SlowState, model=StateDecoder)
+    assert (ends.peak_bytes, ends.flops) == (each.peak_bytes, each.flops)
+    assert len(ends.operators) < len(each.operators) / 3
 
 
 def test_a_model_without_a_cache_cannot_generate() -> None:

@@ -10,12 +10,18 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from maquette.cli import check_command, ops_command, plan_command, run_command
 from maquette.cli.errors import CommandError
+from maquette.core.version import version
 
-__version__ = version("maquette")
+
+class _Version(argparse.Action):
+    """Prints the version, which is looked up for nothing else."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"maquette {version()}")
+        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="maquette", description="Run PyTorch programs without data: memory, FLOPs, operators."
     )
-    parser.add_argument("--version", action="version", version=f"maquette {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in (plan_command, run_command, check_command, ops_command):
         command.add_parser(commands)

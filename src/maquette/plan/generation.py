@@ -1,22 +1,26 @@
 """Generating tokens: the prompt at once, then one token after another on a growing cache.
 
-Any model that takes ``input_ids``, ``past_key_values`` and ``use_cache`` and returns logits and
-the cache is run as a greedy loop runs it. Where each layer's cache is a plain pair of keys and
-values that grow by a token, up to a window if it has one, tokens are not run one by one: as long as
-no window fills, FLOPs and bytes grow linearly, so the cache is given its last length, and the first
-and last steps of such a stretch count for all.
+Any model that takes ``input_ids``, ``use_cache`` and a cache, and returns logits and the cache, is
+run as a greedy loop runs it. Where each layer's cache is a state of one size, or a plain pair of
+keys and values that grow by a token, up to a window if it has one, tokens are not run one by one:
+as long as no window fills, FLOPs and bytes grow linearly, so the cache is given its last length,
+and the first and last steps of such a stretch count for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from maquette.plan.recorder import Recorder
 from maquette.tensor.tensor import Tensor
 
 SHORT = 4  # tokens that are always run one by one
-_PLAIN = ("DynamicLayer", "DynamicSlidingWindowLayer")  # transformers' names
+_CACHES = ("past_key_values", "cache_params")  # the second of models that keep a state instead
+# transformers' names of layers' caches: of one size, and of keys and values that grow.
+_STATES = ("LinearAttentionLayer",)
+_PLAIN = ("DynamicLayer", "DynamicSlidingWindowLayer", *_STATES)
 
 
 def generate(
@@ -30,12 +34,13 @@ def generate(
     with recorder.during("prompt"):
         output = model(**kwargs, use_cache=True)
         token = _chosen(output)
-    cache = getattr(output, "past_key_values", None)
-    if cache is None:
+    given = next((name for name in _CACHES if getattr(output, name, None) is not None), "")
+    if not given:
         raise TypeError(
-            f"--generate needs a model that returns past_key_values, as transformers' causal "
-            f"models do; {type(output).__name__} has none"
+            f"--generate needs a model that returns its cache, as transformers' causal models do; "
+            f"{type(output).__name__} has no {' or '.join(_CACHES)}"
         )
+    cache = getattr(output, given)
     _label(recorder, cache)
     recorder.begin_step()
     step = 0
@@ -43,14 +48,14 @@ def generate(
         while step < new_tokens:
             alike = _alike(cache, new_tokens - step)
             first = len(recorder.operations)
-            output = model(input_ids=token, past_key_values=cache, use_cache=True)
+            output = model(input_ids=token, **{given: cache}, use_cache=True)
             token = _chosen(output)
             step += 1
             if alike > SHORT:
                 _count(recorder, first, alike, 0)
                 _grow(recorder, cache, alike - 2)
                 last = len(recorder.operations)
-                output = model(input_ids=token, past_key_values=cache, use_cache=True)
+                output = model(input_ids=token, **{given: cache}, use_cache=True)
                 token = _chosen(output)
                 _count(recorder, last, alike, 1)
                 step += alike - 1
@@ -88,6 +93,8 @@ def _alike(cache: Any, left: int) -> int:
 def _grow(recorder: Recorder, cache: Any, by: int) -> None:
     """Make a plain cache ``by`` tokens longer, as steps would."""
     for number, layer in enumerate(cache.layers):
+        if type(layer).__name__ in _STATES:
+            continue
         window = getattr(layer, "sliding_window", None)
         length = layer.keys.shape[-2] + by
         if window is not None:
@@ -104,6 +111,9 @@ def _grow(recorder: Recorder, cache: Any, by: int) -> None:
 
 def _count(recorder: Recorder, since: int, steps: int, up: int) -> None:
     """Have a step's operators count for half of ``steps``, rounded ``up`` (1) or down (0)."""
-    for operation in recorder.operations[since:]:
-        operation.flops = (operation.flops * steps + up) // 2
-        operation.bytes_moved = (operation.bytes_moved * steps + up) // 2
+    made = recorder.operations
+    for number in range(since, len(made)):
+        one = made[number]
+        flops, moved = ((n * steps + up) // 2 for n in (one.flops, one.bytes_moved))
+        # A new one: a block that is run again tells of its operators as they were.
+        made[number] = replace(one, flops=flops, bytes_moved=moved)

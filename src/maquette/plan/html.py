@@ -12,9 +12,9 @@ import pathlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from maquette.core.version import version
 from maquette.plan.recorder import Operation
 from maquette.plan.report import bytes_text, count_text
 
@@ -28,7 +28,7 @@ def page(plan: Plan, title: str = "plan") -> str:
     """The whole page as text."""
     parts = {
         "title": html.escape(title),
-        "version": version("maquette"),
+        "version": version(),
         "css": _read("page.css"),
         "js": _read("page.js"),
         "uplot_css": _read("uplot/uPlot.min.css"),
