@@ -265,6 +265,8 @@ def _python_classes(values: Iterable[object]) -> list[type[TensorBase]]:
 
 
 _NO_TENSORS = frozenset((int, float, bool, str, type(None)))
+WITHOUT_HANDLER: set[type] = set(_NO_TENSORS)
+"""Classes of arguments without a ``__torch_dispatch__``: those of tensors are added to it."""
 _SEQUENCES = (list, tuple)
 
 

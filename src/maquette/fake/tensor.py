@@ -16,6 +16,7 @@ from maquette.core.meta import TensorMeta
 from maquette.dispatch import abstract
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import disabled_torch_function
+from maquette.dispatch.modes import WITHOUT_HANDLER
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, fake_keys_for
 from maquette.tensor.nested_ints import nested_int_of, nested_size
@@ -97,6 +98,7 @@ class FakeTensor(Tensor):
 
 # The class defines slots over class attributes of Tensor; it adds no keys of its own.
 FakeTensor._class_bits = 0
+WITHOUT_HANDLER.add(FakeTensor)
 
 
 def _construct(*args: object, **kwargs: object) -> FakeTensor:

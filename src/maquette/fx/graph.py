@@ -199,6 +199,38 @@ class Graph:
         self._add(node)
         return node
 
+    def add_call(
+        self,
+        target: Callable[..., Any],
+        args: tuple[Argument, ...],
+        kwargs: dict[str, Argument],
+        inputs: dict[Node, None],
+        candidate: str,
+    ) -> Node:
+        """`create_node` of a call as a trace makes it: see `Node.of_call`."""
+        names = self._graph_namespace
+        last = names._last.get(candidate)
+        # As `Namespace.create_name` does where it gave this name before, without the call.
+        if last is None or (name := f"{candidate}_{last + 1}") in names._used:
+            name = names.create_name(candidate, None)
+        elif candidate in names._used and not candidate[-1].isdigit():
+            names._last[candidate] = last + 1
+            names._used.add(name)
+        else:
+            name = names.create_name(candidate, None)
+        node = Node.of_call(self, name, target, args, kwargs, inputs)
+        root = self._root
+        if self._insert_before is not root or self._create_node_hooks:
+            node._prev = node._next = node
+            self._add(node)
+            return node
+        last_node = root._prev
+        last_node._next = root._prev = node
+        node._prev, node._next = last_node, root
+        node._place = last_node._place + _GAP
+        self._len += 1
+        return node
+
     def _add(self, node: Node) -> None:
         """Put a new node at the insert point."""
         if self._insert_before is self._root:  # `_link` at the end, where most nodes go

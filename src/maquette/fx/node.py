@@ -9,6 +9,7 @@ means as Python code is `codegen.py`'s, the order of nodes `graph.py`'s.
 from __future__ import annotations
 
 import builtins
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -43,6 +44,7 @@ OPS = (
 """What a node may do; "root" stands before the first node of a graph."""
 _OPS = frozenset(OPS)
 _new: Any = object.__new__
+_MAKING_META = threading.RLock()
 
 
 # --- arguments -------------------------------------------------------------------------------
@@ -166,8 +168,9 @@ class Node:
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_args", "_erased", "_input_nodes", "_kwargs", "_next", "_place",
-        "_prev", "_repr_fn", "graph", "meta", "name", "op", "target", "type", "users",
+        "__dict__", "__weakref__", "_args", "_erased", "_input_nodes", "_kwargs", "_late_meta",
+        "_next", "_place", "_prev", "_repr_fn", "graph", "meta", "name", "op", "target", "type",
+        "users",
     )  # fmt: skip
 
     graph: Graph
@@ -184,6 +187,9 @@ class Node:
     _next: Node
     _place: int  # its label in the graph's order; see Graph._label
     _erased: bool
+    _late_meta: tuple[
+        Any, ...
+    ]  # a function and its arguments that give `meta` when it is asked for
     _repr_fn: Callable[[Node], str] | None
 
     def __init__(
@@ -235,7 +241,8 @@ class Node:
     ) -> Node:
         """A call of a function, of arguments that cannot be changed and whose nodes are known.
 
-        What a trace makes by the thousand; 5 us less than `__init__`, which looks into them.
+        What a trace makes by the thousand; 5 us less than `__init__`, which looks into them. It has
+        no place in the graph yet, nor ``meta``, which is empty unless ``_late_meta`` is assigned.
         """
         node = _new(cls)
         node.graph = graph
@@ -246,13 +253,25 @@ class Node:
         node._kwargs = kwargs
         node._input_nodes = inputs
         node.users = {}
-        node.meta = {}
         node.type = node._repr_fn = None
         node._erased = False
-        node._prev = node._next = node
         for used in inputs:
             used.users[node] = None
         return node
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: ``meta`` costs nothing more once it is made.
+        if name != "meta":
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        with _MAKING_META:
+            try:
+                return _META.__get__(self)  # another thread has made it
+            except AttributeError:
+                pass
+            late = getattr(self, "_late_meta", None)
+            self.meta = {} if late is None else late[0](*late[1:])
+            self._late_meta = ()
+            return self.meta
 
     # --- arguments -------------------------------------------------------------------
 
@@ -473,6 +492,9 @@ class Node:
 
     def __setstate__(self, state: Any) -> None:
         raise TypeError("a node is not pickled alone; pickle its graph")
+
+
+_META: Any = vars(Node)["meta"]
 
 
 def _shape_text(node: Node) -> str:

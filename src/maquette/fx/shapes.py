@@ -37,16 +37,23 @@ def tensor_metadata(t: Tensor, of_trace: Known | None = None) -> TensorMetadata:
 
     of_trace: where those of symbolic metas are remembered, which belong to an environment.
     """
-    key = (t.meta, bool(t._keys & REQUIRES_GRAD))
+    return metadata_of(t.meta, of_trace, requires_grad=bool(t._keys & REQUIRES_GRAD))
+
+
+def metadata_of(
+    meta: TensorMeta, of_trace: Known | None = None, *, requires_grad: bool
+) -> TensorMetadata:
+    """`tensor_metadata` of a tensor of this meta."""
+    key = (meta, requires_grad)
     known = _known
-    if t.meta.is_symbolic:
+    if meta.is_symbolic:
         known = {} if of_trace is None else of_trace
     found = known.get(key)
     if found is None:
         if len(known) >= _MOST:
             known.clear()
         # To compare symbols would guard.
-        found = known[key] = _made(*key, formats=() if t.meta.is_symbolic else _FORMATS)
+        found = known[key] = _made(*key, formats=() if meta.is_symbolic else _FORMATS)
     return found
 
 

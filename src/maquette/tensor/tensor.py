@@ -29,7 +29,7 @@ from maquette.dispatch.abstract import (
 )
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKey
-from maquette.dispatch.modes import WATCHED
+from maquette.dispatch.modes import WATCHED, WITHOUT_HANDLER
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import (
@@ -295,6 +295,7 @@ class Tensor(TensorHistory):
         return from_array(np.asarray(array))
 
 
+WITHOUT_HANDLER.add(Tensor)
 _DEFAULT_FUNCTION = getattr(Tensor.__torch_function__, "__func__", None)
 # What higher layers fill in (an import would run upward).
 TENSOR_CONSTRUCTOR: list[Callable[..., Tensor] | None] = [None]

@@ -35,6 +35,7 @@ from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.node import Argument, Node
 from maquette.fx.tracing.proxy import user_frame, user_stack
 from maquette.fx.tracing.tracked import track, track_plain
+from maquette.tensor.storage import OBSERVERS
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -172,20 +173,21 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 self._refuse_number(func, args)
         elif constant and inputs and not plan.random:
             known = self._known_answer(func, args, kwargs)
-        graph = tracer.graph
-        name = graph._graph_namespace.create_name(plan.name, None)
-        node = Node.of_call(graph, name, plan.target, tuple(made), node_kwargs, inputs)
-        graph._add(node)
-        if self._notes_origin or fx_traceback.inherits():
+        node = tracer.graph.add_call(plan.target, tuple(made), node_kwargs, inputs, plan.name)
+        noted = self._notes_origin or fx_traceback.inherits()
+        if noted:
             self._note_origin(node)
-        if plan.lifts and tls.st.fake_mode is None:
-            func = plan.target  # a copy: what the program writes to it is not the constant
-        result = func._call(*args) if plan.is_plain and not kwargs else func(*args, **kwargs)
-        if plan.written:
-            self._track_written(plan.written, args, kwargs, node)
-        if plan.lifts and result.numel() <= CONSTANT_NUMEL_LIMIT:
-            known = _real_copy(args[0])
-        if result.__class__ in _TENSORS and not self.symbolic:
+        if plan.is_plain:
+            result = func(*args, **kwargs) if kwargs else func._call(*args)
+        else:
+            if plan.lifts and tls.st.fake_mode is None:
+                func = plan.target  # a copy: what the program writes to it is not the constant
+            result = func(*args, **kwargs)
+            if plan.written:
+                self._track_written(plan.written, args, kwargs, node)
+            if plan.lifts and result.numel() <= CONSTANT_NUMEL_LIMIT:
+                known = _real_copy(args[0])
+        if result.__class__ in _TENSORS and not (self.symbolic or noted or OBSERVERS):
             track_plain(table, result, node, known)
         else:
             track(self.tracer, result, node, known)
@@ -213,7 +215,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             Tag.data_dependent_output in func.tags or func is _to_number,
             Tag.nondeterministic_seeded in func.tags,
             lifts,
-            True,
+            not (lifts or written),
         )
 
     def _note_origin(self, node: Node) -> None:
@@ -302,7 +304,8 @@ class _Plan(NamedTuple):
     target: what the node calls. instead: what is run in its place, unless that declines. written:
     position and name of parameters that are. asks_data: whether its result is a number that only
     data could tell. random: whether it draws random numbers. lifts: whether its result is its
-    argument, new to the trace. is_plain: whether it is an overload, whose entry may be called.
+    argument, new to the trace. is_plain: whether it is an overload of which nothing of that is so,
+    and its entry may be called.
     """
 
     target: Any
