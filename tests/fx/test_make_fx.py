@@ -16,6 +16,7 @@ from maquette.fx.tracing.proxy_mode import (
     disable_proxy_modes_tracing,
     get_proxy_mode,
 )
+from maquette.tensor.storage import observe_allocations
 
 aten = mq.ops.aten
 
@@ -338,3 +339,37 @@ def test_a_graph_is_decomposed_into_another() -> None:
     made = fx.GraphModule(module, graph)
     assert mq.ops.aten.silu.default not in [n.target for n in graph.nodes]
     assert mq.allclose(made(x), module(x))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+def test_a_node_tells_of_its_value_as_it_was_when_it_was_made(mode: Any) -> None:
+    def program(x: mq.Tensor) -> mq.Tensor:
+        y = x + 1
+        y.unsqueeze_(0)
+        return y
+
+    graph = make_fx(program, tracing_mode=mode)(mq.ones(3)).graph
+    found = [n.meta["val"].shape for n in graph.nodes if n.op == "call_function"]
+    assert found == [(3,), (1, 3)]
+    add = next(n for n in graph.nodes if n.op == "call_function")
+    assert add.meta is add.meta
+    assert add.meta["tensor_meta"].shape == (3,)
+    assert add.all_input_nodes == [next(iter(graph.nodes))]
+
+
+def test_who_observes_memory_hears_nothing_of_what_nodes_say() -> None:
+    class Observer:
+        made = 0
+
+        def allocated(self, *told: object) -> None:
+            self.made += 1
+
+        def released(self, *told: object) -> None:
+            pass
+
+        resized = released
+
+    graph = make_fx(lambda x: x.sin().cos())(mq.ones(3)).graph
+    with observe_allocations(Observer()) as observer:
+        assert all("val" in n.meta for n in graph.nodes if n.op == "call_function")
+    assert observer.made == 0

@@ -73,8 +73,11 @@ class TorchDispatchMode:
     def __exit__(self, *exc: object) -> None:
         st = tls.st
         pop_mode(self._mode_key if self._dispatch_key is None else self._dispatch_key)
-        last = max(i for i, mode in enumerate(st.entered_modes) if mode is self)
-        del st.entered_modes[last]
+        entered = st.entered_modes
+        if entered[-1] is self:
+            entered.pop()
+        else:
+            del entered[max(i for i, mode in enumerate(entered) if mode is self)]
 
     @classmethod
     def push(cls: type[_Mode], *args: object, **kwargs: object) -> _Mode:
@@ -174,7 +177,10 @@ def get_dispatch_mode(kind: TorchDispatchModeKey) -> object | None:
     st = tls.st
     if kind is TorchDispatchModeKey.FAKE:
         return st.fake_mode
-    return next((m for m in st.dispatch_modes if _kind(m) is kind), None)
+    for mode in st.dispatch_modes:  # without a generator: traces ask often, mostly in vain
+        if _kind(mode) is kind:
+            return mode
+    return None
 
 
 def set_dispatch_mode(mode: TorchDispatchMode) -> None:
@@ -264,7 +270,7 @@ def _python_classes(values: Iterable[object]) -> list[type[TensorBase]]:
     return found
 
 
-_NO_TENSORS = frozenset((int, float, bool, str, type(None)))
+_NO_TENSORS: frozenset[type] = frozenset((int, float, bool, str, type(None)))
 WITHOUT_HANDLER: set[type] = set(_NO_TENSORS)
 """Classes of arguments without a ``__torch_dispatch__``: those of tensors are added to it."""
 _SEQUENCES = (list, tuple)
@@ -359,8 +365,8 @@ def detect_infra_mode(kind: TorchDispatchModeKey) -> object | None:
 
 def unset_infra_mode(kind: TorchDispatchModeKey) -> object | None:
     """Take the mode of an infra kind off the stack it is on, if it is on one."""
-    _check_on_one_stack(kind)
     if pre_dispatch.get_mode_pre_dispatch(kind) is not None:
+        _check_on_one_stack(kind)
         return pre_dispatch.unset_mode_pre_dispatch(kind)
     return unset_dispatch_mode(kind)
 

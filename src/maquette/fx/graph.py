@@ -13,7 +13,7 @@ import functools
 import re
 import typing
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +204,7 @@ class Graph:
         target: Callable[..., Any],
         args: tuple[Argument, ...],
         kwargs: dict[str, Argument],
-        inputs: dict[Node, None],
+        inputs: Iterable[Node],
         candidate: str,
     ) -> Node:
         """`create_node` of a call as a trace makes it: see `Node.of_call`."""

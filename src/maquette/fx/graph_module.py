@@ -136,6 +136,7 @@ class GraphModule(Module):
     them by path; RuntimeError for one that it has not.
     """
 
+    meta: dict[str, Any]
     _graph: Graph
     _code: str
 
@@ -161,17 +162,20 @@ class GraphModule(Module):
             self._take_from_dict(root, graph)
         else:
             raise RuntimeError("Unsupported type " + str(root) + " passed for root!")
-        self.meta: dict[str, Any] = {}
         local = "<locals>" in getattr(graph._tracer_cls, "__qualname__", "")
-        self._tracer_cls = None if local else graph._tracer_cls  # else it could not be pickled
-        self._tracer_extras = graph._tracer_extras
+        # Straight into the dict: `Module.__setattr__` looks for members first, 2 us each.
+        self.__dict__ |= {
+            "meta": {},
+            "_tracer_cls": None if local else graph._tracer_cls,  # else it could not be pickled
+            "_tracer_extras": graph._tracer_extras,
+        }
         self.graph = graph
         if isinstance(root, Module):
             self.meta.update(getattr(root, "meta", {}))
 
     def _take_from_module(self, root: Module, graph: Graph) -> None:
         if hasattr(root, "training"):
-            self.training = root.training
+            self.__dict__["training"] = root.training
         for node in graph.nodes:
             if node.op in ("get_attr", "call_module"):
                 assert isinstance(node.target, str)
@@ -201,7 +205,7 @@ class GraphModule(Module):
     @graph.setter
     def graph(self, g: Graph) -> None:
         assert isinstance(g, Graph), f"Expected a Graph instance, but got {type(g)}"
-        self._graph = g
+        self.__dict__["_graph"] = g
         g.owning_module = self
         self._write_later()
 

@@ -9,10 +9,10 @@ means as Python code is `codegen.py`'s, the order of nodes `graph.py`'s.
 from __future__ import annotations
 
 import builtins
-import threading
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from maquette.dispatch.base import OperatorBase
@@ -44,7 +44,6 @@ OPS = (
 """What a node may do; "root" stands before the first node of a graph."""
 _OPS = frozenset(OPS)
 _new: Any = object.__new__
-_MAKING_META = threading.RLock()
 
 
 # --- arguments -------------------------------------------------------------------------------
@@ -168,9 +167,8 @@ class Node:
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_args", "_erased", "_input_nodes", "_kwargs", "_late_meta",
-        "_next", "_place", "_prev", "_repr_fn", "graph", "meta", "name", "op", "target", "type",
-        "users",
+        "__dict__", "__weakref__", "_args", "_erased", "_kwargs", "_late_meta", "_next", "_place",
+        "_prev", "_repr_fn", "graph", "name", "op", "target", "type", "users",
     )  # fmt: skip
 
     graph: Graph
@@ -179,10 +177,8 @@ class Node:
     target: Target
     type: Any | None
     users: dict[Node, None]
-    meta: dict[str, Any]
     _args: Args
     _kwargs: Kwargs
-    _input_nodes: dict[Node, None]
     _prev: Node
     _next: Node
     _place: int  # its label in the graph's order; see Graph._label
@@ -237,9 +233,9 @@ class Node:
         target: Callable[..., Any],
         args: Args,
         kwargs: Kwargs,
-        inputs: dict[Node, None],
+        inputs: Iterable[Node],
     ) -> Node:
-        """A call of a function, of arguments that cannot be changed and whose nodes are known.
+        """A call of a function, of arguments that cannot be changed and whose nodes are ``inputs``.
 
         What a trace makes by the thousand; 5 us less than `__init__`, which looks into them. It has
         no place in the graph yet, nor ``meta``, which is empty unless ``_late_meta`` is assigned.
@@ -251,27 +247,25 @@ class Node:
         node.target = target
         node._args = args
         node._kwargs = kwargs
-        node._input_nodes = inputs
         node.users = {}
         node.type = node._repr_fn = None
         node._erased = False
+        node._late_meta = ()
         for used in inputs:
             used.users[node] = None
         return node
 
-    def __getattr__(self, name: str) -> Any:
-        # Only asked for what is not there: ``meta`` costs nothing more once it is made.
-        if name != "meta":
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        with _MAKING_META:
-            try:
-                return _META.__get__(self)  # another thread has made it
-            except AttributeError:
-                pass
-            late = getattr(self, "_late_meta", None)
-            self.meta = {} if late is None else late[0](*late[1:])
-            self._late_meta = ()
-            return self.meta
+    @cached_property
+    def meta(self) -> dict[str, Any]:
+        """Whatever is noted of the node; what a trace notes is made when it is first asked for."""
+        late = self._late_meta
+        self._late_meta = ()
+        return late[0](*late[1:]) if late else {}
+
+    @cached_property
+    def _input_nodes(self) -> dict[Node, None]:
+        """The nodes among the arguments, as keys."""
+        return dict.fromkeys(nodes_in((self._args, self._kwargs)))
 
     # --- arguments -------------------------------------------------------------------
 
@@ -492,9 +486,6 @@ class Node:
 
     def __setstate__(self, state: Any) -> None:
         raise TypeError("a node is not pickled alone; pickle its graph")
-
-
-_META: Any = vars(Node)["meta"]
 
 
 def _shape_text(node: Node) -> str:

@@ -26,6 +26,8 @@ class _State(threading.local):
 
 
 _state = _State()
+OPEN: list[None] = []
+"""An item for each block of any thread in which new nodes may take something over."""
 
 
 @contextmanager
@@ -34,10 +36,14 @@ def preserve_node_meta(enable: bool = True) -> Iterator[None]:
     before, meta = _state.preserve, _state.meta
     _state.preserve = enable
     _state.meta = dict(meta)
+    if enable:
+        OPEN.append(None)
     try:
         yield
     finally:
         _state.preserve, _state.meta = before, meta
+        if enable:
+            OPEN.pop()
 
 
 def has_preserved_node_meta() -> bool:
@@ -56,10 +62,12 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
     """Have new nodes carry these values in ``meta["custom"]``, for the block."""
     meta = _state.meta
     _state.meta = {**meta, "custom": {**meta.get("custom", {}), **annotation_dict}}
+    OPEN.append(None)
     try:
         yield
     finally:
         _state.meta = meta
+        OPEN.pop()
 
 
 @contextmanager
@@ -70,10 +78,12 @@ def set_current_meta(node: Node, pass_name: str | None = None) -> Iterator[None]
         return
     before = _state.meta
     _state.meta = dict(node.meta)
+    OPEN.append(None)
     try:
         yield
     finally:
         _state.meta = before
+        OPEN.pop()
 
 
 def get_current_meta() -> dict[str, Any]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from maquette.core import pytree
 from maquette.core.symbols import node_of
@@ -108,7 +109,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     ) -> object:
         if types and self._leaves(types, (args, kwargs)):
             return NotImplemented
-        return self.record(func, args, kwargs or {})
+        return self._record(func, args, kwargs or {})
 
     def _leaves(self, types: tuple[type, ...], params: object) -> bool:
         """Whether a call is left to the classes of its arguments: the trace sees what they run."""
@@ -129,7 +130,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     # --- one call --------------------------------------------------------------------
 
-    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Add the node of a call and run it, without this mode; its result."""
         plan = self._plans.get(func)
         if plan is None:
@@ -142,7 +143,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         tracer = self.tracer
         table = tracer.tensor_table
         by_id = table.by_id
-        inputs: dict[Node, None] = {}
+        inputs: list[Node] = []
         made: list[Argument] = []
         constant = True
         # Numbers and tensors of the trace here, which most arguments are; all else by a call.
@@ -151,19 +152,23 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 made.append(a)
                 continue
             found = by_id.get(id(a))
-            if found is None or found.tensor() is not a:
-                rest = _Arguments(self, inputs, constant=constant)
-                made.append(rest.one(a))
-                constant = rest.constant
-                continue
-            inputs[found.node] = None
-            if found.constant is None:
-                constant = False
-            made.append(found.node)
+            if found is not None:
+                used, value, alive, _, _ = found
+                if alive() is a:
+                    inputs.append(used)
+                    if value is None:
+                        constant = False
+                    made.append(used)
+                    continue
+            rest = _Arguments(self, constant=constant)
+            made.append(rest.one(a))
+            inputs += rest.inputs
+            constant = rest.constant
         node_kwargs = _NO_KEYWORDS
         if kwargs:
-            rest = _Arguments(self, inputs, constant=constant)
+            rest = _Arguments(self, constant=constant)
             node_kwargs = rest.named(kwargs)
+            inputs += rest.inputs
             constant = rest.constant
         known = None
         if plan.asks_data and inputs:
@@ -174,7 +179,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         elif constant and inputs and not plan.random:
             known = self._known_answer(func, args, kwargs)
         node = tracer.graph.add_call(plan.target, tuple(made), node_kwargs, inputs, plan.name)
-        noted = self._notes_origin or fx_traceback.inherits()
+        noted = self._notes_origin or (fx_traceback.OPEN and fx_traceback.inherits())
         if noted:
             self._note_origin(node)
         if plan.is_plain:
@@ -298,7 +303,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 table.put(value, node)
 
 
-class _Plan(NamedTuple):
+@dataclass(frozen=True, slots=True)  # whose fields are read faster than a tuple's
+class _Plan:
     """What there is to know of an operator to record its calls.
 
     target: what the node calls. instead: what is run in its place, unless that declines. written:
@@ -332,15 +338,9 @@ class _Arguments:
 
     __slots__ = ("constant", "inputs", "mode")
 
-    def __init__(
-        self,
-        mode: ProxyTorchDispatchMode,
-        inputs: dict[Node, None] | None = None,
-        *,
-        constant: bool = True,
-    ) -> None:
+    def __init__(self, mode: ProxyTorchDispatchMode, *, constant: bool = True) -> None:
         self.mode = mode
-        self.inputs: dict[Node, None] = {} if inputs is None else inputs
+        self.inputs: dict[Node, None] = {}
         self.constant = constant
 
     def all_of(self, args: tuple[Any, ...]) -> tuple[Argument, ...]:

@@ -353,7 +353,7 @@ class Tracer(TracerBase):
                 )
             return x
 
-        return pytree.tree_map(leaf, value)
+        return leaf(value) if value is PH else pytree.tree_map(leaf, value)
 
     # --- tracing ---------------------------------------------------------------------
 
