@@ -367,9 +367,11 @@ def _tangent(page: OperatorPage, backward: OperatorPage) -> None:
 
 
 _SAMPLING = "int interpolation_mode, int padding_mode, bool align_corners"
-define(
+_fallback = define(
     f"aten::_grid_sampler_2d_cpu_fallback(Tensor input, Tensor grid, {_SAMPLING}) -> Tensor"
-).composite(lambda input, grid, *options: grid_sampler_2d(input, grid, *options))
+)
+_fallback.composite(lambda input, grid, *options: grid_sampler_2d(input, grid, *options))
+_fallback.autocast(cpu="float32")
 define(
     "aten::_grid_sampler_2d_cpu_fallback_backward(Tensor grad_output, Tensor input, Tensor grid, "
     f"{_SAMPLING}) -> (Tensor, Tensor)"
