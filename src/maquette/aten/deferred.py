@@ -98,3 +98,12 @@ def load_higher_order() -> bool:
 
 
 LATE["higher_order"] = load_higher_order
+
+
+def load_profiler_ranges() -> bool:
+    """Define the operators of `profiler`; whether that is done."""
+    importlib.import_module("maquette.aten.profiler_ranges")
+    return True
+
+
+LATE["profiler"] = load_profiler_ranges

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 import linecache
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -440,7 +441,11 @@ def _calling(cls: Any) -> Callable[..., Any]:
 
 
 def _name_line(module: GraphModule, error: Exception) -> None:
-    """Add to an error the line of the graph's code in which it came up, the innermost's first."""
+    """Add to an error the line of the graph's code in which it came up, the innermost's first.
+
+    The line and its neighbours are written to stderr, too, for programs that look for it there,
+    as PyTorch writes it.
+    """
     code = type(module).forward.__code__
     at = found = error.__traceback__
     while at is not None:
@@ -454,11 +459,15 @@ def _name_line(module: GraphModule, error: Exception) -> None:
     if found is None or found.tb_frame.f_code is not code:
         return
     at = found
-    line = linecache.getline(code.co_filename, at.tb_lineno).strip()
-    error.add_note(
+    lines = linecache.getlines(code.co_filename)
+    says = (
         f"Call using an FX-traced Module, line {at.tb_lineno} of the traced Module's "
-        f"generated forward function: {line}"
+        f"generated forward function:"
     )
+    *before, line = [text.rstrip() for text in lines[: at.tb_lineno]][-2:] or [""]
+    after = [text.rstrip() for text in lines[at.tb_lineno : at.tb_lineno + 2]]
+    error.add_note(f"{says} {line.strip()}")
+    sys.stderr.write("\n".join([says, *before, line, "~~~ <--- HERE", *after, ""]))
 
 
 def readable(

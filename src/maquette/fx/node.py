@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from maquette.dispatch.base import OperatorBase
+from maquette.dispatch.packet import OpOverloadPacket
 from maquette.fx.compatibility import compatibility
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.names import qualified_name, type_text
@@ -525,4 +526,7 @@ def is_impure(node: Node, impure_random: bool = True) -> bool:
 def _is_impure_function(target: Any, impure_random: bool) -> bool:
     if target in _side_effectful_functions:
         return True
+    if isinstance(target, OpOverloadPacket):
+        overloads = target.op_overloads()
+        return bool(overloads) and all(_is_impure_function(o, impure_random) for o in overloads)
     return isinstance(target, OperatorBase) and operator_is_impure(target, random=impure_random)

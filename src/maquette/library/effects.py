@@ -69,11 +69,14 @@ def get_effect(op: OperatorBase | str) -> EffectType | None:
 def is_impure(op: OperatorBase, *, random: bool = True) -> bool:
     """Whether an operator does more than compute its results: writes, has an effect, or draws.
 
+    One without results is called for nothing else (PyTorch names a few and drops the others).
     random: whether drawing seeded random numbers counts.
     """
-    schema = getattr(op, "_schema", None)
-    if schema is not None and (schema.is_mutable or get_effect(op) is not None):
-        return True
+    if isinstance(op, OpOverload):
+        if op._schema.is_mutable or not op._schema.returns or op.facts.side_effect:
+            return True
+        if get_effect(op) is not None:
+            return True
     return random and bool(getattr(op, "_nondeterministic_seeded", False))
 
 

@@ -493,6 +493,14 @@ class OperatorPage(functools.partial[Any]):
         self.facts.allows_overlap = True
         return self
 
+    def side_effect(self) -> OperatorPage:
+        """Have graphs keep its calls though nothing uses the results.
+
+        An operator without results, or that mutates or draws, needs no saying.
+        """
+        self.facts.side_effect = True
+        return self
+
     def refuse_conjugates(self, message: str) -> OperatorPage:
         """Refuse arguments that are conjugated lazily, with ``message``."""
         self.facts.conjugate_refusal = message

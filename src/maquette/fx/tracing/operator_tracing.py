@@ -34,8 +34,8 @@ from maquette.fx.tracing.proxy_mode import (
 )
 from maquette.fx.tracing.symbol_nodes import SymbolNodes
 from maquette.fx.tracing.tracer import PH, Tracer
-from maquette.fx.tracing.tracked import TensorTable, track
-from maquette.library.objects.opaque_types import is_opaque_value, is_opaque_value_type
+from maquette.fx.tracing.tracked import TensorTable, is_object, track
+from maquette.library.objects.opaque_types import is_opaque_value_type
 from maquette.library.objects.script_objects import is_script_object, maybe_to_fake_obj
 from maquette.nn.base import Module
 from maquette.nn.parameter import Parameter
@@ -44,11 +44,6 @@ from maquette.tensor.tensor import Tensor
 TracingMode = Literal["real", "fake", "symbolic"]
 _MODES = ("real", "fake", "symbolic")
 _NO_OBJECTS = (Tensor, Proxy, int, float, complex, str, tuple, list, dict, NoneType)
-
-
-def is_object(value: object) -> bool:
-    """Whether a value is an object that operators take: of an opaque type or a script class."""
-    return is_opaque_value(value) or is_script_object(value)
 
 
 class PythonKeyTracer(Tracer):
@@ -184,8 +179,6 @@ def wrap_key(
         for value, proxy in zip(flat, flat_proxies):
             if isinstance(proxy, Proxy):
                 track(tracer, value, proxy.node)
-                if not isinstance(value, _NO_OBJECTS) and is_object(value):
-                    tracer.object_nodes[id(value)] = proxy.node, value
         out = f(*tensors)
         return pytree.tree_map(tracer.unwrap_proxy, out)
 

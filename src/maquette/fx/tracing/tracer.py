@@ -12,6 +12,7 @@ import collections
 import functools
 import inspect
 import math
+import operator
 import sys
 import types
 import warnings
@@ -19,7 +20,9 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from maquette.api import functions
 from maquette.api.checks import _assert
+from maquette.autograd.grad_mode import set_grad_enabled
 from maquette.core import pytree
 from maquette.fx.compatibility import compatibility
 from maquette.fx.graph import Graph
@@ -514,8 +517,14 @@ def assert_is_none(value: Any, msg: str) -> None:
 
 
 _assert_is_none = assert_is_none
-has_side_effect(_assert)
-has_side_effect(assert_is_none)
+for _called_for_what_it_does in (
+    _assert,
+    assert_is_none,
+    functions._assert_async,
+    operator.setitem,
+    set_grad_enabled,
+):
+    has_side_effect(_called_for_what_it_does)
 
 
 @compatibility(is_backward_compatible=True)

@@ -20,6 +20,8 @@ from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fa
 from maquette.fx.node import Node
 from maquette.fx.shapes import Known, TensorMetadata, metadata_of, tensor_metadata
 from maquette.fx.tracing.proxy import Proxy
+from maquette.library.objects.opaque_types import is_opaque_value
+from maquette.library.objects.script_objects import is_script_object
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, fake_keys_for
 from maquette.tensor.storage import UntypedStorage, new_storage, observers_paused
 from maquette.tensor.tensor import Tensor
@@ -167,8 +169,14 @@ def _meta_of_real(meta: TensorMeta, recorded: bool, inference: bool) -> dict[str
     return {"val": val, "tensor_meta": metadata_of(meta, requires_grad=recorded)}
 
 
+def is_object(value: object) -> bool:
+    """Whether a value is an object that operators take: of an opaque type or a script class."""
+    return is_opaque_value(value) or is_script_object(value)
+
+
 def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None) -> None:
-    """Say that ``node`` gives ``value``: a tensor, a symbol, or tuples, lists and dicts of these.
+    """Say that ``node`` gives ``value``: a tensor, a symbol, an object of a script or opaque class,
+    or tuples, lists and dicts of these.
 
     Items get nodes of their own, which take them out of the whole.
     """
@@ -191,6 +199,8 @@ def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None)
         tracer.symbol_nodes.note(value, node)
     else:
         node.meta["val"] = value
+        if is_object(value):
+            tracer.object_nodes[id(value)] = node, value
 
 
 # --- by PyTorch's names ----------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""`profiler::_record_function_*`: a labelled range of a program, for a profiler.
+
+There is no profiler here, so a range is its label and nothing more, as in PyTorch where none is on.
+A graph keeps a range all the same. Nothing orders it among operators with effects, as there.
+"""
+
+from __future__ import annotations
+
+from maquette.library.effects import register_effectful_op
+from maquette.library.objects.script_objects import register_class
+from maquette.library.page import define
+
+
+class RecordedRange:
+    """What `_record_function_enter_new` gives: the open range, to be handed to the exit."""
+
+    def __init__(self, name: str, args: str | None) -> None:
+        self.name = name
+        self.args = args
+
+
+register_class("profiler::_RecordFunction", RecordedRange)
+_HANDLE = "__torch__.torch.classes.profiler._RecordFunction"
+
+_record_function_enter_new = define(
+    f"profiler::_record_function_enter_new(str name, str? args=None) -> {_HANDLE}"
+)
+_record_function_enter_new.side_effect()
+_record_function_exit = define(
+    f"profiler::_record_function_exit._RecordFunction({_HANDLE} record) -> ()"
+)
+register_effectful_op("profiler::_record_function_exit._RecordFunction", None)
+
+
+@_record_function_enter_new.explicit
+def record_function_enter_new_explicit(name: str, args: str | None = None) -> RecordedRange:
+    return RecordedRange(name, args)
+
+
+@_record_function_exit.explicit
+def record_function_exit_explicit(record: RecordedRange) -> None:
+    pass
