@@ -99,7 +99,7 @@ def constant_kernel(
         tensors = list(tensors_in(params))
         found = next(t.fake_mode for t in tensors if t.fake_mode is not None)
         mode = cast("FakeTensorMode", found)
-        known = all(t.constant is not None for t in tensors)
+        known = all(t.constant is not None for t in tensors) and not _any_symbol(params)
         if known and not seeded and not inplace_view and _device_is_real(params):
             with running_for_real():
                 real = _call_real(op, params)
@@ -131,7 +131,7 @@ def run_on_real_constants(
         return None
     if any(t.fake_mode is not None or t._data is None for t in tensors_in(params)):
         return None
-    if any(node_of(p) is not None for p in params):  # a symbol has no value
+    if _any_symbol(params):
         return None
     result = lookup(op, params).value
     if not isinstance(result, TensorMeta) or result.numel > LARGEST:
@@ -141,6 +141,16 @@ def run_on_real_constants(
         if any(real is t for t in tensors_in(params)):
             return cast(Tensor, real)
         return make(mode, _without_bits(cast(Tensor, real)).clone())
+
+
+def _any_symbol(params: Sequence[object]) -> bool:
+    """Whether a number among the parameters, or in a list of them, is a symbol, without a value."""
+    return any(
+        any(node_of(x) is not None for x in p)
+        if isinstance(p, list | tuple)
+        else node_of(p) is not None
+        for p in params
+    )
 
 
 def _without_bits(real: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`cond`: one of two functions, as a tensor says."""
+"""`cond`: one of two functions, as a tensor or a condition on sizes says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from maquette.autograd import Function as AutogradFunction
 from maquette.autograd import enable_grad, no_grad
 from maquette.autograd import grad as gradients
 from maquette.core.pytree import tree_map, tree_unflatten
+from maquette.core.symbols import node_of
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.tls import tls
 from maquette.fake.exceptions import (
@@ -20,6 +21,7 @@ from maquette.higher_order.common import (
     Function,
     FunctionalHop,
     _any_requires_grad,
+    _traced,
     autograd_acting,
     check_same_metadata,
     flattened,
@@ -37,8 +39,9 @@ def cond(
 ) -> Any:
     """``true_fn(*operands)`` if ``pred`` holds, else ``false_fn(*operands)``.
 
-    pred: a bool, or a tensor of one element. operands: a tuple of trees of tensors. Both functions
-    must give trees of one structure, whose tensors agree in shape and dtype, else RuntimeError.
+    pred: a bool, a condition on sizes, or a tensor of one element; a trace follows a bool and keeps
+    the others. operands: a tuple of trees of tensors. Both functions must give trees of one
+    structure, whose tensors agree in shape and dtype, else RuntimeError.
 
     >>> import maquette as mq
     >>> cond(mq.tensor(True), lambda x: x + 1, lambda x: x - 1, (mq.zeros(2),))
@@ -57,6 +60,8 @@ def cond(
             f"of tensor leaves, but got {operands}."
         )
     branches = [pure("cond", "true_fn", true_fn), pure("cond", "false_fn", false_fn)]
+    if isinstance(pred, (bool, int, float)) and _traced():
+        return (branches[0] if pred else branches[1])(*operands)
     if isinstance(pred, Tensor) and not _watched():
         _check_once(true_fn, false_fn, tuple(operands), leaves)
     return cond_op(pred, *branches, tuple(operands))
@@ -101,6 +106,11 @@ def _check_on_fakes(true_fn: Function, false_fn: Function, operands: tuple[Any, 
     cond_op.agreed(*results)
 
 
+def _is_open(pred: Any) -> bool:
+    """Whether a predicate is a tensor or a condition on sizes, which a run without data keeps."""
+    return isinstance(pred, Tensor) or node_of(pred) is not None
+
+
 def _tuple(value: Any) -> tuple[Any, ...]:
     assert isinstance(value, tuple)
     return value
@@ -120,7 +130,7 @@ class CondOp(FunctionalHop):
         return (true_fn if pred else false_fn)(*operands)
 
     def fake(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
-        if not isinstance(pred, Tensor):
+        if not _is_open(pred):
             return self.eager(pred, true_fn, false_fn, operands)
         branches = [lambda: true_fn(*operands), lambda: false_fn(*operands)]
         if not observers:
@@ -146,19 +156,18 @@ class CondOp(FunctionalHop):
 
     def traced(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
         pred, true_fn, false_fn, *rest = args
-        if not isinstance(pred, Tensor):
-            with mode:
-                return self.eager(pred, true_fn, false_fn, *rest)
         return super().traced(mode, pred, true_fn, false_fn, *(rest or ((),)))
 
     def recorded(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
-        watched = tls.st.dispatch_modes and isinstance(pred, Tensor)
+        watched = tls.st.dispatch_modes and _is_open(pred)
         if watched and tls.st.grad_enabled and _any_requires_grad(operands):
             return _recorded_whole(pred, true_fn, false_fn, operands)
         return super().recorded(pred, true_fn, false_fn, operands)
 
     def under_transform(self, level: Any, *args: Any, **kwargs: Any) -> Any:
         pred = args[0]
+        if node_of(pred) is not None:
+            return self.eager(*args, **kwargs)  # a transform follows what the sizes are now
         batched = isinstance(pred, BatchedTensor) and pred._interpreter is level
         if not batched or not isinstance(level, VmapInterpreter):
             return super().under_transform(level, *args, **kwargs)
@@ -184,7 +193,8 @@ class _CondAutograd(AutogradFunction):
         ctx: Any, branches: Any, pred: Any, *leaves: Any
     ) -> Any:
         ctx.branches, ctx.spec = branches
-        ctx.save_for_backward(pred, *leaves)
+        ctx.condition = None if isinstance(pred, Tensor) else pred
+        ctx.save_for_backward(*([pred] if ctx.condition is None else []), *leaves)
         true_fn, false_fn = ctx.branches
         operands: Any = tree_unflatten(leaves, ctx.spec)
         with AutoDispatchBelowAutograd():
@@ -193,7 +203,9 @@ class _CondAutograd(AutogradFunction):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        pred, *leaves = ctx.saved_tensors
+        saved = list(ctx.saved_tensors)
+        pred = saved.pop(0) if ctx.condition is None else ctx.condition
+        leaves = saved
         true_fn, false_fn = ctx.branches
         count = len(leaves)
 

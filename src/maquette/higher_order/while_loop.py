@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from maquette.core.pytree import tree_unflatten
+from maquette.core.symbols import node_of
+from maquette.dispatch.tls import tls
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
@@ -17,12 +20,17 @@ from maquette.higher_order.observed import observers, stepped
 from maquette.higher_order.trip_count import trip_count
 from maquette.tensor.tensor import Tensor
 
+if TYPE_CHECKING:
+    from maquette.symbolic import ShapeEnv
+
 
 def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Any) -> Any:
     """Run ``carried = body_fn(*carried)`` while ``cond_fn(*carried)`` holds; the last ``carried``.
 
     carried_inputs: a tuple of trees of tensors and ints; ``body_fn`` gives a tuple of the same
-    structure, shapes and dtypes. ``cond_fn`` gives a bool or a boolean tensor without dimensions.
+    structure, shapes and dtypes. ``cond_fn`` gives a bool, a condition on sizes, or a boolean
+    tensor without dimensions. An int that is carried through a trace, or a run without data, is a
+    symbol there, of which nothing is known.
 
     >>> import maquette as mq
     >>> while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (mq.tensor(0), mq.ones(1)))
@@ -118,10 +126,35 @@ class WhileLoopOp(FunctionalHop):
         check_same_metadata(
             "carried_inputs and body_output", carried, result, paths_of(result), self.name()
         )
-        return result
+        return result if observers else _opened(result, _environment(carried))
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (*args[2], *(args[3] if len(args) > 3 else ()))
+        carried, additional = args[2], tuple(args[3]) if len(args) > 3 else ()
+        environment = _environment((*carried, *additional))
+        if environment is None and any(_is_number(leaf) for leaf in carried):
+            raise RuntimeError(
+                f"while_loop: expected tensors to be carried through a trace over real tensors, "
+                f"got the ints in {tuple(carried)}; trace in the mode 'fake' or 'symbolic'"
+            )
+        return (*_opened(tuple(carried), environment), *additional)
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, int) or node_of(leaf) is not None
+
+
+def _environment(values: Iterable[Any]) -> ShapeEnv | None:
+    """The environment of the symbols that a loop's run on fakes may make, or None."""
+    modes = [tls.st.fake_mode, *(t.fake_mode for t in values if isinstance(t, Tensor))]
+    found = [getattr(mode, "shape_env", None) for mode in modes]
+    return next((environment for environment in found if environment is not None), None)
+
+
+def _opened(values: tuple[Any, ...], environment: ShapeEnv | None) -> tuple[Any, ...]:
+    """The values, with a new symbol for each int: after an unknown number of steps it is any."""
+    if environment is None:
+        return values
+    return tuple([environment.create_unbacked_symint() if _is_number(v) else v for v in values])
 
 
 def _check_pred(pred: Any) -> None:

@@ -88,10 +88,14 @@ class PythonKeyTracer(Tracer):
             node = self._constant(a, prefix)
             track(self, a, node)
             return node
-        if node_of(a) is not None:
+        number: Any = node_of(a)
+        if number is not None:
             found_node = self.symbol_nodes.find(a)
             if found_node is not None:
                 return found_node
+            decided = number.maybe_as_bool()
+            if decided is not None:
+                return bool(decided)
         if not isinstance(a, _NO_OBJECTS):
             known = self._object(a)
             if known is not None:

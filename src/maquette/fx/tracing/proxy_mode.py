@@ -236,7 +236,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def symbol(self, number: Any) -> Argument:
         """What a symbolic number is in the graph; RuntimeError where nothing there gives it."""
         node: Any = node_of(number)
-        for constant in (node.maybe_as_int(), node.maybe_as_float()):
+        for constant in (node.maybe_as_bool(), node.maybe_as_int(), node.maybe_as_float()):
             if constant is not None:
                 return constant
         found = self.tracer.symbol_nodes.find(number)

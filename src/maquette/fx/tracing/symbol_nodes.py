@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maquette.core.meta import TensorMeta
@@ -99,7 +99,27 @@ class SymbolNodes:
     # --- expressions -----------------------------------------------------------------
 
     def _computed(self, expression: Any) -> Node | None:
-        """Nodes that compute a polynomial of what nodes give; None where a part has no node."""
+        """Nodes that compute an expression of what nodes give; None where a part has no node."""
+        if hasattr(expression, "lhs"):
+            return self._joined(_COMPARISONS[expression.op], (expression.lhs, expression.rhs))
+        if getattr(expression, "args", None):
+            return self._joined(_JUNCTIONS[expression.func], expression.args)
+        return self._polynomial(expression)
+
+    def _joined(self, function: Callable[..., Any], parts: Sequence[Any]) -> Node | None:
+        """The function of the parts: of all of them, or of two and then of the result and more."""
+        constants = [_constant(part) for part in parts]
+        nodes = [self._node_of(p) if c is None else c for p, c in zip(parts, constants)]
+        if None in nodes:
+            return None
+        if len(nodes) == 1:
+            return self._call(function, *nodes)
+        made = nodes[0]
+        for node in nodes[1:]:
+            made = self._call(function, made, node)
+        return made if isinstance(made, Node) else None
+
+    def _polynomial(self, expression: Any) -> Node | None:
         total: Any = None
         for atoms, factor in getattr(expression, "terms", {}).items():
             term: Any = None
@@ -166,6 +186,22 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "BitwiseFn_bitwise_xor": operator.xor,
 }
 """What computes a call in an expression, on plain numbers."""
+
+
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_JUNCTIONS: dict[str, Callable[..., Any]] = {
+    "And": operator.and_,
+    "Or": operator.or_,
+    "Not": operator.not_,
+}
+"""What computes a condition, on plain numbers and bools."""
 
 
 def _expression(number: Any) -> Any:
