@@ -61,6 +61,7 @@ def planned(model: dict[str, Any], folder: Path) -> dict[str, Any]:
     from maquette.cli.sources import program
     from maquette.plan.assumptions import building
     from maquette.plan.plan import plan
+    from maquette.tensor.tensor import Tensor
 
     file = folder / "config.json"
     file.write_text(json.dumps(model["config"]))
@@ -75,7 +76,10 @@ def planned(model: dict[str, Any], folder: Path) -> dict[str, Any]:
     built = time.process_time()
     made = plan(about.model, about.args, about.kwargs, train=True)
     ended = time.process_time()
-    inputs = {k: (list(v.shape), v.dtype.name) for k, v in about.kwargs.items()}
+    inputs = {
+        k: (list(v.shape), v.dtype.name) if isinstance(v, Tensor) else v
+        for k, v in about.kwargs.items()
+    }
     call = {"class": type(about.model).__name__, "inputs": inputs}
     return {
         "build": built - started, "step": ended - built, "peak": made.peak_bytes, "call": call
@@ -107,8 +111,8 @@ def tracked(model: dict[str, Any], call: dict[str, Any]) -> dict[str, Any]:
     built = time.process_time()
     with mode:
         inputs = {
-            k: torch.empty(shape, dtype=getattr(torch, name))
-            for k, (shape, name) in call["inputs"].items()
+            k: torch.empty(v[0], dtype=getattr(torch, v[1])) if isinstance(v, list) else v
+            for k, v in call["inputs"].items()
         }
         watch = tracker.MemTracker()
         watch.track_external(made)

@@ -35,10 +35,9 @@ def inputs_of(model: Any, config: Any, batch: int, seq: int | None, *, labels: b
         made.kwargs["input_ids"] = _tokens(batch, length)
         made.text += f", sequence {length}"
         _labels(model, made, takes, labels)
-        if "pixel_values" in takes and takes["pixel_values"].default is inspect.Parameter.empty:
-            _image(config, made, batch)
-        elif "pixel_values" in takes or "input_features" in takes:
-            made.notes.append("text only: its images or sounds are not planned")
+        _beside_text(model, config, made, batch, seq)
+        if labels and "return_loss" in takes:
+            made.kwargs["return_loss"] = True
         return made
     if "pixel_values" in takes:
         _image(config, made, batch)
@@ -55,6 +54,22 @@ def inputs_of(model: Any, config: Any, batch: int, seq: int | None, *, labels: b
     if labels and "labels" in takes and "ImageClassification" in type(model).__name__:
         made.kwargs["labels"] = mq.empty(batch, dtype=mq.int64)
     return made
+
+
+def _beside_text(model: Any, config: Any, made: Inputs, batch: int, seq: int | None) -> None:
+    """Images or sounds, for a model that needs them beside its text."""
+    takes = inspect.signature(model.forward).parameters
+    name = next((n for n in ("pixel_values", "input_features") if n in takes), "")
+    if not name:
+        return
+    # A model that writes can do so from text alone; one that compares needs both.
+    writes = getattr(model, "can_generate", lambda: False)()
+    if writes and takes[name].default is not inspect.Parameter.empty:
+        made.notes.append("text only: its images or sounds are not planned")
+    elif name == "pixel_values":
+        _image(config, made, batch)
+    else:
+        _features(config, made, batch, seq)
 
 
 def _tokens(batch: int, length: int) -> object:

@@ -145,8 +145,12 @@ def _config(tf: Any, source: str) -> Any:
 
 
 _ENCODER_DECODER = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "IMAGE_TEXT_TO_TEXT")
-# An encoder that could be made a decoder is an encoder: masked models come first.
-_FAMILIES = ("MASKED_LM", "CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "IMAGE_CLASSIFICATION", "CTC")
+# An encoder that could be made a decoder is an encoder: masked models come first. What compares
+# images with texts is told by both, not by its images alone.
+_FAMILIES = (
+    "MASKED_LM", "CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "ZERO_SHOT_IMAGE_CLASSIFICATION",
+    "IMAGE_CLASSIFICATION", "CTC",
+)  # fmt: skip
 
 
 def _class_of(tf: Any, config: Any) -> Any:
