@@ -53,7 +53,10 @@ class Derivatives:
 
     ``constants`` are arguments that a linear operator adds to its result, such as the number that
     `constant_pad_nd` pads with: they are zero where the operator is applied to tangents.
+    ``plans`` are kept by `tangents.py`: what it has read off, by overload and moving arguments.
     """
+
+    plans: dict[tuple[object, tuple[int, ...]], object] | None = None
 
     def __init__(self) -> None:
         self.rules: list[Rule] = []

@@ -282,6 +282,8 @@ class TreeSpec:
             spec._match(child, parts)
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, TreeSpec):
             return NotImplemented
         return (

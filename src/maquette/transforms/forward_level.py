@@ -15,7 +15,7 @@ from typing import ClassVar, NoReturn, cast
 from maquette.autograd.engine import run_backward
 from maquette.autograd.formulas import Kind
 from maquette.autograd.node import Edge, grad_edge
-from maquette.autograd.tangents import has_tangent_rule, tangent_of
+from maquette.autograd.tangents import has_tangent_rule, holds_for_complex, tangent_of
 from maquette.dispatch.base import TransformType
 from maquette.dispatch.forms import Form, FunctionalCall
 from maquette.dispatch.operator import OpOverload, keys_of
@@ -387,15 +387,8 @@ def _moves(result: object) -> bool:
 
 
 def _trusted(op: OpOverload, values: Sequence[object], positions: Sequence[int]) -> bool:
-    """Whether a backward formula may serve as the tangent: of real elementwise operators only.
-
-    A complex function need not be holomorphic, and its formula does not say.
-    """
-    known = op.facts.derivatives
-    if op.facts.tangent is not None or known is None:
-        return True
-    rules = [known.rule_of(op._schema.arguments[i].name) for i in positions]
-    if all(r is not None and r.kind is not Kind.FORMULA for r in rules):
+    """Whether a backward formula may serve as the tangent: of real elementwise operators only."""
+    if holds_for_complex(op, positions):
         return True
     return not any(isinstance(v, Tensor) and v.meta.dtype.is_complex for v in values)
 
