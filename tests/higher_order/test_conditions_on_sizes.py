@@ -60,6 +60,15 @@ def test_a_condition_is_computed_from_the_sizes_that_come(condition):
         assert mq.equal(traced(x), sin(x) if condition(*x.shape) else cos(x))
 
 
+def test_branches_have_pytorchs_names():
+    def twice(x):
+        positive = x.shape[0] > 3
+        return cond(positive, sin, cos, (x,)) + cond(positive, cos, sin, (x,))
+
+    names = [name for name, _ in symbolic(twice, X)[0].named_children()]
+    assert names == ["true_graph_0", "false_graph_0", "true_graph_1", "false_graph_1"]
+
+
 def test_cond_keeps_a_condition_that_only_data_tells():
     traced, _ = symbolic(lambda x: cond(x.sum().item() > 3, sin, cos, (x,)), X)
     for x in (X, mq.zeros(2, 2)):

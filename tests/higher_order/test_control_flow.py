@@ -97,7 +97,7 @@ def test_cond_functionalized():
         return cond(x.sum() > 0, lambda x: x.clone().add_(1), cos, (x,))
 
     assert (functionalize(f)(X) == X + 1).all()
-    assert "add_" not in make_fx(functionalize(f))(X).cond_graph_0.code
+    assert "add_" not in make_fx(functionalize(f))(X).true_graph_0.code
 
 
 def test_cond_refuses_what_it_cannot_decide_by():

@@ -103,6 +103,9 @@ class AssociativeScanOp(FunctionalHop):
         combine_fn(*first, *first, *additional_inputs)
         return [operators.clone(x) for x in xs]
 
+    def graph_name(self, at: int) -> str:
+        return "associative_scan_combine_graph"
+
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         first = [operators.select(x, 0, 0) for x in args[1]]
         return (*first, *first, *(args[2] if len(args) > 2 else ()))

@@ -62,6 +62,10 @@ class FunctionalHop(HigherOrderOperator):
         """What the function at a position of the arguments is called with, for tracing it."""
         raise NotImplementedError(f"{self.name()}: tracing a function that it takes")
 
+    def graph_name(self, at: int) -> str:
+        """What the graph of the function at a position is called in a trace, before its number."""
+        return f"{self.name()}_graph"
+
     # --- what it does where ------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -113,7 +117,7 @@ class FunctionalHop(HigherOrderOperator):
         given = list(args)
         for at, a in enumerate(args):
             if _is_function(a):
-                given[at] = subgraph(mode, a, self.operands_of(at, args), self.name())
+                given[at] = subgraph(mode, a, self.operands_of(at, args), self.graph_name(at))
         return record(mode, self, tuple(given), kwargs)
 
 
@@ -169,9 +173,9 @@ def subgraph(
         made = make_fx(function, mode.decompositions, pre_dispatch=mode.pre_dispatch)(*operands)
     root: Any = mode.tracer.root
     number = 0
-    while hasattr(root, f"{name}_graph_{number}"):
+    while hasattr(root, f"{name}_{number}"):
         number += 1
-    setattr(root, f"{name}_graph_{number}", made)
+    setattr(root, f"{name}_{number}", made)
     return made
 
 

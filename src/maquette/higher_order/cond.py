@@ -154,6 +154,9 @@ class CondOp(FunctionalHop):
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(args[3]) if len(args) > 3 else ()
 
+    def graph_name(self, at: int) -> str:
+        return "true_graph" if at == 1 else "false_graph"
+
     def traced(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
         pred, true_fn, false_fn, *rest = args
         return super().traced(mode, pred, true_fn, false_fn, *(rest or ((),)))

@@ -97,6 +97,9 @@ class MapImpl(FunctionalHop):
         _, held = stepped(step, [], length)
         return [stacked(each, length) for each in zip(*held)]
 
+    def graph_name(self, at: int) -> str:
+        return "body_graph"
+
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*[operators.select(x, 0, 0) for x in args[1]], *args[2])
 

@@ -192,6 +192,9 @@ class ScanOp(FunctionalHop):
         check_same_metadata("init and carry", init, carry, paths_of(carry), self.name())
         return [*carry, *[stacked(each, length) for each in zip(*held)]]
 
+    def graph_name(self, at: int) -> str:
+        return "scan_combine_graph"
+
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         _, init, xs, *more = args
         first = [operators.select(x, 0, 0) for x in xs]

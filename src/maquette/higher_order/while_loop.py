@@ -138,6 +138,9 @@ class WhileLoopOp(FunctionalHop):
             )
         return (*_opened(tuple(carried), environment), *additional)
 
+    def graph_name(self, at: int) -> str:
+        return "while_loop_cond_graph" if at == 0 else "while_loop_body_graph"
+
 
 def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, int) or node_of(leaf) is not None
