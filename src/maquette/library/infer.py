@@ -221,14 +221,19 @@ def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:
     return found if isinstance(found, Outcome) else None
 
 
+_WITHOUT_SYMBOLS = frozenset((int, float, bool, str, type(None)))
+
+
 def shape_env_of(params: Sequence[object]) -> ShapeEnv | None:
     """The environment of the symbols in tensors and sizes among parameters, if there are any."""
     for p in params:
-        if isinstance(p, SymNumber):
-            return p.node.shape_env
+        if p.__class__ in _WITHOUT_SYMBOLS:
+            continue
         if isinstance(p, Tensor):
             if p.meta.is_symbolic:
                 return shape_env_of((*p.meta.shape, *p.meta.strides, p.meta.offset))
+        elif isinstance(p, SymNumber):
+            return p.node.shape_env
         elif p.__class__ is tuple:
             found = shape_env_of(cast(tuple[object, ...], p))
             if found is not None:
@@ -271,9 +276,9 @@ def lookup(op: OpOverload, params: Sequence[object]) -> Outcome:
         found = op.infer_cache.get(key)
     except TypeError:  # something unhashable: a generator object, a script object
         return infer(op, params)
-    if found is not None:
-        check(isinstance(found, Outcome), lambda: f"{op.name()}: foreign entry in the shape cache")
-        return found  # type: ignore[return-value]  # just checked
+    if isinstance(found, Outcome):
+        return found
+    check(found is None, lambda: f"{op.name()}: foreign entry in the shape cache")
     since = epoch()
     outcome = infer(op, params)
     remember(op.infer_cache, key, outcome, since)

@@ -12,6 +12,7 @@ from maquette.tensor.backend import backend_of
 from maquette.tensor.storage import UntypedStorage
 
 Array = npt.NDArray[np.generic]
+_SHOWN_AS_BYTES = "fiub"  # types whose arrays, where dense, another array may be laid over
 
 
 def array_over(storage: UntypedStorage, meta: TensorMeta) -> Array:
@@ -23,7 +24,14 @@ def array_over(storage: UntypedStorage, meta: TensorMeta) -> Array:
         )
     if meta.ndim > 64:
         raise NotImplementedError(f"{meta}: NumPy arrays have at most 64 dims, not {meta.ndim}")
-    memory = storage.raw()
+    memory: Array | None = storage.data  # bytes are not asked for where an array will do
+    if (
+        memory.__class__ is not np.ndarray
+        or memory is None
+        or memory.dtype.kind not in _SHOWN_AS_BYTES
+        or not memory.flags.c_contiguous
+    ):
+        memory = storage.raw()
     if memory.__class__ is not np.ndarray:
         return backend_of(meta.device.type).over(memory, meta)
     size = meta.itemsize
