@@ -96,12 +96,37 @@ def test_the_gradient_of_a_kept_condition_is_a_condition():
         assert mq.allclose(traced(x), slope(x))
 
 
-def test_what_a_condition_gives_has_the_sizes_of_both_branches():
-    traced, _ = symbolic(lambda x: cond(x.shape[0] > 3, sin, cos, (x,)), X)
-    chosen = calls(traced)[-1]
-    assert chosen.meta["val"].shape == chosen.args[3][0].meta["val"].shape
+@pytest.mark.parametrize("tracing_mode", ["fake", "symbolic"])
+def test_a_number_that_differs_between_branches_is_a_symbol(tracing_mode):
+    def numbered(x):
+        return cond(x.sum() > 0, lambda x: (x + 1, 7, 1), lambda x: (x + 2, 7, 2), (x,))
+
+    traced = make_fx(numbered, tracing_mode=tracing_mode)(X)
+    for x in (X, mq.zeros(4, 2)):
+        assert traced(x)[1:] == numbered(x)[1:]
+
+
+@pytest.mark.parametrize("tracing_mode", ["fake", "symbolic"])
+def test_a_size_that_differs_between_branches_is_a_symbol_in_its_range(tracing_mode):
+    def cut(x):
+        return cond_op(x.sum() > 0, lambda x: x[:2] + 1, lambda x: x[:1] + 2, (x,))
+
+    traced = make_fx(cut, tracing_mode=tracing_mode)(X)
+    value = calls(traced)[-1].meta["val"]
+    bounds = value.fake_mode.shape_env.var_to_range[value.shape[0].node.expr]
+    assert (bounds.lower, bounds.upper) == (1, 2)
+    for x in (X, mq.zeros(4, 2)):
+        assert mq.equal(traced(x), cut(x))
+
+
+def test_branches_of_different_ranks_are_refused():
     with pytest.raises(RuntimeError, match="expected the outputs of true_fn and false_fn"):
         symbolic(lambda x: cond(x.shape[0] > 3, sin, mq.sum, (x,)), X)
+
+
+def test_numbers_that_differ_are_refused_where_no_symbol_can_be_made():
+    with mq.FakeTensorMode(), pytest.raises(RuntimeError, match="fake mode with a ShapeEnv"):
+        cond_op(mq.tensor(True), lambda x: (x, 1), lambda x: (x, 2), (mq.ones(2),))
 
 
 def test_vmap_follows_the_sizes_as_they_are():

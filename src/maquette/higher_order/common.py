@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maquette.core.pytree import TreeSpec, keystr, tree_flatten, tree_flatten_with_path
 from maquette.dispatch import keysets as K
@@ -27,6 +27,9 @@ from maquette.fx.tracing.tracked import track
 from maquette.higher_order.captured import captured_tensors
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor, alias
+
+if TYPE_CHECKING:
+    from maquette.symbolic import ShapeEnv
 
 Function = Callable[..., Any]
 
@@ -132,6 +135,13 @@ def _is_function(a: Any) -> bool:
 def flattened(tree: Any) -> tuple[list[Any], TreeSpec]:
     """The leaves of a tree, and its structure."""
     return tree_flatten(tree)
+
+
+def environment_of(values: Any) -> ShapeEnv | None:
+    """The environment of the symbols that a run on these fakes may make, or None."""
+    modes = [tls.st.fake_mode, *(t.fake_mode for t in _leaves(values) if isinstance(t, Tensor))]
+    found = [getattr(mode, "shape_env", None) for mode in modes]
+    return next((environment for environment in found if environment is not None), None)
 
 
 def _leaves(values: Any) -> list[Any]:

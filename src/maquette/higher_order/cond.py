@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
 from maquette.autograd import Function as AutogradFunction
 from maquette.autograd import enable_grad, no_grad
 from maquette.autograd import grad as gradients
@@ -24,6 +25,7 @@ from maquette.higher_order.common import (
     _traced,
     autograd_acting,
     check_same_metadata,
+    environment_of,
     flattened,
     paths_of,
 )
@@ -32,6 +34,9 @@ from maquette.tensor.tensor import Tensor
 from maquette.transforms.batch import VmapInterpreter
 from maquette.transforms.rules import operators
 from maquette.transforms.wrappers import BatchedTensor
+
+if TYPE_CHECKING:
+    from maquette.symbolic import ShapeEnv
 
 
 def cond(
@@ -111,6 +116,35 @@ def _is_open(pred: Any) -> bool:
     return isinstance(pred, Tensor) or node_of(pred) is not None
 
 
+def _same(a: Any, b: Any) -> bool:
+    """Whether two leaves are known to be one number; of tensors `agreed` says it."""
+    return isinstance(a, Tensor) or isinstance(b, Tensor) or symbolic.statically_known_true(a == b)
+
+
+def _is_int(leaf: Any) -> bool:
+    return not isinstance(leaf, bool) and isinstance(leaf, int | symbolic.SymInt)
+
+
+def _either(a: Any, b: Any, environment: ShapeEnv) -> tuple[Any, Any]:
+    """Two leaves with a new symbol, the same for both, in the place of what differs."""
+    if _is_int(a) and _is_int(b) and not _same(a, b):
+        number = environment.create_unbacked_symint()
+        return number, number
+    tensors = isinstance(a, Tensor) and isinstance(b, Tensor)
+    if not tensors or a.ndim != b.ndim or a.dtype is not b.dtype:
+        return a, b
+    pairs = list(zip(a.shape, b.shape))
+    if all(_same(m, n) for m, n in pairs):
+        return a, b
+    sizes = [m if _same(m, n) else _size_between(m, n, environment) for m, n in pairs]
+    return a.new_empty(sizes), b.new_empty(sizes)
+
+
+def _size_between(m: Any, n: Any, environment: ShapeEnv) -> Any:
+    known = isinstance(m, int) and isinstance(n, int)
+    return environment.new_size(min(m, n), max(m, n)) if known else environment.new_size()
+
+
 def _tuple(value: Any) -> tuple[Any, ...]:
     assert isinstance(value, tuple)
     return value
@@ -134,7 +168,8 @@ class CondOp(FunctionalHop):
             return self.eager(pred, true_fn, false_fn, operands)
         branches = [lambda: true_fn(*operands), lambda: false_fn(*operands)]
         if not observers:
-            return self.agreed(*[branch() for branch in branches])
+            result, other = branches[0](), branches[1]()
+            return self.merged(result, other, environment_of(operands))
         counted = observers[-1].heavier("cond", ["true_fn", "false_fn"], branches)
         return branches[counted]()
 
@@ -150,6 +185,25 @@ class CondOp(FunctionalHop):
             "the outputs of true_fn and false_fn", leaves, others, paths_of(result), "cond"
         )
         return result
+
+    def merged(self, result: Any, other: Any, environment: ShapeEnv | None) -> Any:
+        """What may come of either result: a symbol for an int or a size that differs.
+
+        RuntimeError where they differ in anything else, or there is no environment for symbols.
+        """
+        (leaves, spec), (others, other_spec) = flattened(result), flattened(other)
+        if environment is None or spec != other_spec:
+            self.agreed(result, other)
+            if environment is None and any(not _same(a, b) for a, b in zip(leaves, others)):
+                raise RuntimeError(
+                    f"cond: expected both branches to give the same numbers, or a fake mode with a "
+                    f"ShapeEnv, got {leaves} and {others}"
+                )
+            return result
+        both = [_either(a, b, environment) for a, b in zip(leaves, others)]
+        return self.agreed(
+            tree_unflatten([a for a, _ in both], spec), tree_unflatten([b for _, b in both], spec)
+        )
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(args[3]) if len(args) > 3 else ()

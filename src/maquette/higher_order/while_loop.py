@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from maquette.core.pytree import tree_unflatten
 from maquette.core.symbols import node_of
-from maquette.dispatch.tls import tls
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
     check_same_metadata,
+    environment_of,
     flattened,
     paths_of,
 )
@@ -126,11 +125,11 @@ class WhileLoopOp(FunctionalHop):
         check_same_metadata(
             "carried_inputs and body_output", carried, result, paths_of(result), self.name()
         )
-        return result if observers else _opened(result, _environment(carried))
+        return result if observers else _opened(result, environment_of(carried))
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         carried, additional = args[2], tuple(args[3]) if len(args) > 3 else ()
-        environment = _environment((*carried, *additional))
+        environment = environment_of((*carried, *additional))
         if environment is None and any(_is_number(leaf) for leaf in carried):
             raise RuntimeError(
                 f"while_loop: expected tensors to be carried through a trace over real tensors, "
@@ -144,13 +143,6 @@ class WhileLoopOp(FunctionalHop):
 
 def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, int) or node_of(leaf) is not None
-
-
-def _environment(values: Iterable[Any]) -> ShapeEnv | None:
-    """The environment of the symbols that a loop's run on fakes may make, or None."""
-    modes = [tls.st.fake_mode, *(t.fake_mode for t in values if isinstance(t, Tensor))]
-    found = [getattr(mode, "shape_env", None) for mode in modes]
-    return next((environment for environment in found if environment is not None), None)
 
 
 def _opened(values: tuple[Any, ...], environment: ShapeEnv | None) -> tuple[Any, ...]:
