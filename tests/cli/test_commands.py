@@ -108,3 +108,41 @@ def test_a_command_runs_where_maquette_is_not_installed(tmp_path: pathlib.Path) 
         [sys.executable, "-c", code, "--version"], cwd=tmp_path, capture_output=True, text=True
     )
     assert (done.stdout, done.returncode) == ("maquette unknown\n", 0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plan", "x.py", "--optimizer", "nope"],
+        ["plan", "x.py", "--batch", "x"],
+        ["plan", "x.py", "--no-such-option"],
+        ["frobnicate"],
+        [],
+    ],
+)
+def test_a_wrong_command_line_is_refused_in_one_line(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith("maquette")
+    assert told[0].endswith("--help tells more)")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--loss", "no_such_name"], "NameError: name 'no_such_name' is not defined"),
+        (["--checkpoint", "no.such.*"], "no module's path matches 'no.such.*'"),
+    ],
+)
+def test_no_line_of_python_s_own_is_blamed(
+    options: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(ROOT / TINY[0]), *TINY[1:], "--train", *options]) == 1
+    told = capsys.readouterr().err
+    assert text in told
+    assert "\n  at  " not in told

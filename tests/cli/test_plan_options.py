@@ -165,6 +165,7 @@ WRONG = [
     (["a.py", "--checkpoint", "h.*"], "--checkpoint needs --train"),
     (["a.py", "--generate", "4", "--train"], "--generate and --train do not go together"),
     (["a.py", "--price", "2"], "--price, --devices and --expandable need --on GPU"),
+    (["a.py", "--on", "h100", "--price", "-1"], "--price is of an hour, more than 0, not -1"),
     (["a.py", "--on", "abacus"], "--on 'abacus' is unknown: expected b200"),
     (["a.py", "--on", "h100", "--devices", "/no/such"], "--devices /no/such: No such file"),
     (["a.py", "--diff", "/no/such"], "--diff /no/such: cannot be read"),

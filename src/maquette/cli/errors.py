@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import traceback
 
+_LIBRARY = os.path.dirname(os.__file__) + os.sep  # Python's own
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -21,7 +23,8 @@ def program_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     outside = [f for f in frames if not f.filename.startswith(_PACKAGE)]
     for frame in reversed(outside):
-        if not frame.filename.startswith("<") and "importlib" not in frame.filename:
+        of_python = frame.filename.startswith(_LIBRARY) and _INSTALLED not in frame.filename
+        if not frame.filename.startswith("<") and not of_python:
             path = os.path.relpath(frame.filename)
             shown = frame.filename if path.startswith("..") else path
             return f"{shown}:{frame.lineno}: {frame.line or ''}".rstrip(": ")

@@ -10,10 +10,18 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from maquette.cli import check_command, ops_command, plan_command, run_command
 from maquette.cli.errors import CommandError
 from maquette.core.version import version
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one line; ``--help`` has the rest."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
 
 
 class _Version(argparse.Action):
@@ -26,7 +34,7 @@ class _Version(argparse.Action):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="maquette", description="Run PyTorch programs without data: memory, FLOPs, operators."
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")

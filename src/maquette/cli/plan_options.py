@@ -123,6 +123,8 @@ def check(options: argparse.Namespace) -> None:
         raise CommandError("--accumulate needs --train", 2)
     if options.on is None and (options.price or options.devices or options.expandable):
         raise CommandError("--price, --devices and --expandable need --on GPU", 2)
+    if options.price is not None and options.price <= 0:
+        raise CommandError(f"--price is of an hour, more than 0, not {options.price:g}", 2)
     if options.script is not None:
         _check_script(options)
         return

@@ -90,7 +90,7 @@ def _loss(options: argparse.Namespace, module: ModuleType) -> Loss | None:
         return None
     names = {**module.__dict__}
     try:
-        code = compile(options.loss, "--loss", "eval")
+        code = compile(options.loss, "<--loss>", "eval")
     except SyntaxError as error:
         raise CommandError(f"--loss {options.loss!r} is no expression: {error.msg}", 2) from None
 
