@@ -3,7 +3,8 @@
 Every row runs one statement on PyTorch and on maquette in turn, in this process, on equal data, and
 tells the least of several times of each and their ratio: how many times faster maquette is. The
 rows are the operators that models spend their time in, and two whole training steps. Needs
-PyTorch: run it in the environment that ``make peer`` makes.
+PyTorch: run it in the environment that ``make peer`` makes. With ``--plain`` each row runs a third
+time, without the loops that Numba compiles: as it is where the extra ``fast`` is not installed.
 """
 
 from __future__ import annotations
@@ -187,10 +188,16 @@ class Measured:
     name: str
     maquette_s: float
     pytorch_s: float
+    plain_s: float | None = None
 
     @property
     def ratio(self) -> float:
         return self.pytorch_s / self.maquette_s
+
+    @property
+    def plain_ratio(self) -> float | None:
+        """The same without compiled loops, where that was measured."""
+        return None if self.plain_s is None else self.pytorch_s / self.plain_s
 
 
 def prepared(torch: Any, statements: dict[str, str]) -> dict[str, Callable[[], object]]:
@@ -212,11 +219,42 @@ def least_seconds(run: Callable[[], object], *, budget: float) -> float:
     return best
 
 
+def without_loops(run: Callable[[], object]) -> Callable[[], object]:
+    """The function as it runs where Numba is not installed."""
+    from maquette.tensor.backend import backend_of
+
+    backend = backend_of("cpu")
+
+    def plain() -> object:
+        loops, backend.loops = backend.loops, None
+        try:
+            return run()
+        finally:
+            backend.loops = loops
+
+    return plain
+
+
+def line(row: Measured, goal: float, *, markdown: bool) -> str:
+    """A row as it is printed."""
+    plain = row.plain_ratio
+    if markdown:
+        more = "" if plain is None else f" {plain:.2f} |"
+        milliseconds = f"{row.maquette_s * 1e3:.2f} | {row.pytorch_s * 1e3:.2f}"
+        return f"| {row.name} | {milliseconds} | {row.ratio:.2f} |{more}"
+    told = "" if row.ratio >= goal else "  BELOW"
+    times = f"{row.maquette_s * 1e3:9.2f} ms{row.pytorch_s * 1e3:9.2f} ms"
+    more = "" if plain is None else f"{plain:7.2f}x plain"
+    return f"{row.name:24}{times}{row.ratio:7.2f}x{goal:6.1f}x{more}{told}"
+
+
 def main() -> int:
     """Measure and print; 1 where a row is below the goal."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--budget", type=float, default=0.2, help="seconds a row and side (0.2)")
+    parser.add_argument("--plain", action="store_true", help="measure without Numba's loops too")
+    parser.add_argument("--markdown", action="store_true", help="print rows of a Markdown table")
     parser.add_argument("--json", type=pathlib.Path, help="write the rows to this file")
     options = parser.parse_args()
     try:
@@ -232,13 +270,13 @@ def main() -> int:
     print(f"{'':24}{'maquette':>12}{'PyTorch':>12}{'ratio':>8}{'goal':>7}")
     found = []
     for name in chosen:
-        seconds = [least_seconds(side[name], budget=options.budget) for side in (ours, theirs)]
-        row = Measured(name, *seconds)
+        runs = [ours[name], theirs[name]]
+        if options.plain:
+            runs.append(without_loops(ours[name]))
+        row = Measured(name, *[least_seconds(run, budget=options.budget) for run in runs])
         found.append(row)
         goal = 0.8 if name.endswith("a step") else GOAL
-        told = "" if row.ratio >= goal else "  BELOW"
-        times = f"{seconds[0] * 1e3:9.2f} ms{seconds[1] * 1e3:9.2f} ms"
-        print(f"{name:24}{times}{row.ratio:7.2f}x{goal:6.1f}x{told}", flush=True)
+        print(line(row, goal, markdown=options.markdown), flush=True)
     if options.json:
         rows = [{**asdict(row), "ratio": row.ratio} for row in found]
         options.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
