@@ -2,8 +2,8 @@
 
     python benchmarks/plans.py --torch PYTHON [--limit SECONDS] [--log FILE] [NAME ...]
 
-For each model of `tools/verify/configurations.json` that is named (by default `REPRESENTATIVE`: at
-least one of each family, of small and of large sizes): it is built from its configuration without
+For each model of `tools/verify/configurations.json` that is named (by default `REPRESENTATIVE`:
+most families, of 60 million to 35 billion parameters): it is built from its configuration without
 weights, and one training step at batch 1, the forward and the backward, is run on fakes while its
 memory is watched. Here that is what ``maquette plan hf:CONFIG --train`` does. PYTHON, which has
 PyTorch and transformers, does the same in `FakeTensorMode` under `MemTracker`, with inputs of the
@@ -34,17 +34,18 @@ from typing import Any
 
 CONFIGURATIONS = Path(__file__).parent.parent / "tools" / "verify" / "configurations.json"
 REPRESENTATIVE = (
-    "gpt2 gpt2-xl EleutherAI/gpt-neo-1.3B EleutherAI/gpt-j-6b EleutherAI/pythia-1.4b "
-    "EleutherAI/gpt-neox-20b facebook/opt-1.3b facebook/opt-66b bigscience/bloom-7b1 "
-    "meta-llama/Meta-Llama-3-8B meta-llama/Llama-2-70b-hf HuggingFaceTB/SmolLM2-135M "
-    "mistralai/Mistral-7B-v0.1 mistralai/Mixtral-8x7B-v0.1 Qwen/Qwen2.5-7B Qwen/Qwen3-32B "
-    "Qwen/Qwen3-30B-A3B google/gemma-7b google/gemma-2-27b google/gemma-3-1b-pt microsoft/phi-2 "
-    "microsoft/phi-4 tiiuae/falcon-40b stabilityai/stablelm-3b-4e1t bigcode/starcoder2-15b "
-    "allenai/OLMo-2-1124-7B CohereForAI/c4ai-command-r-v01 openai/gpt-oss-20b "
-    "google-bert/bert-large-uncased FacebookAI/roberta-large distilbert/distilbert-base-uncased "
-    "google-t5/t5-large facebook/bart-large openai/whisper-medium google/vit-large-patch16-224 "
-    "facebook/dinov2-large microsoft/swin-base-patch4-window7-224 facebook/convnext-base-224 "
-    "microsoft/resnet-50 openai/clip-vit-large-patch14 facebook/wav2vec2-base-960h"
+    "gpt2 HuggingFaceTB/SmolLM2-135M distilbert/distilbert-base-uncased "
+    "google-bert/bert-large-uncased EleutherAI/pythia-1.4b google/gemma-7b microsoft/phi-2 "
+    "microsoft/resnet-50 openai/whisper-medium facebook/bart-large google-t5/t5-large "
+    "meta-llama/Meta-Llama-3-8B google/vit-base-patch16-224 "
+    "microsoft/swin-tiny-patch4-window7-224 facebook/convnext-tiny-224 "
+    "facebook/wav2vec2-base-960h FacebookAI/roberta-base google/electra-base-discriminator "
+    "facebook/opt-125m EleutherAI/gpt-neo-125m EleutherAI/pythia-160m bigscience/bloom-560m "
+    "google-t5/t5-small google/flan-t5-small facebook/bart-base Qwen/Qwen2.5-0.5B "
+    "Qwen/Qwen3-0.6B stabilityai/stablelm-2-1_6b EleutherAI/gpt-j-6b "
+    "mistralai/Mistral-7B-v0.1 bigcode/starcoder2-3b allenai/OLMo-2-1124-7B "
+    "microsoft/Phi-3-mini-4k-instruct tiiuae/falcon-7b openai/gpt-oss-20b google/gemma-2-2b "
+    "CohereForAI/c4ai-command-r-v01 openai/clip-vit-base-patch32"
 ).split()
 GOAL = 30
 
