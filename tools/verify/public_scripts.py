@@ -461,14 +461,14 @@ def compare(script: Script, options: argparse.Namespace) -> Row:
         kept = options.keep and options.keep / f"{script.name.replace('/', ' ')}.{side.name}.txt"
         if kept and kept.exists() and side.name == "torch":
             text = kept.read_text("utf-8")
-            results.append(Printed(losses_in(script, text)[: script.steps], text, 0, 0))
-            continue
-        printed = run(script, side, options.folder, options.timeout)
-        results.append(printed)
-        if kept:
-            kept.write_text(printed.text, "utf-8")
+            printed = Printed(losses_in(script, text)[: script.steps], text, 0, 0)
+        else:
+            printed = run(script, side, options.folder, options.timeout)
         if side.name == "torch" and not printed.losses:
             return Row(script, None, f"PyTorch: {_last_line(printed.text)}")
+        if kept:
+            kept.write_text(printed.text, "utf-8")
+        results.append(printed)
     theirs, ours = results
     seconds = ours.seconds, theirs.seconds
     if len(ours.losses) < len(theirs.losses):
