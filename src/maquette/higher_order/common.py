@@ -8,7 +8,8 @@ on functionalized; a trace makes each a graph and records one node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor, alias
 
 if TYPE_CHECKING:
+    from maquette.fx.tracing.operator_tracing import PythonKeyTracer
     from maquette.symbolic import ShapeEnv
 
 Function = Callable[..., Any]
@@ -64,6 +66,10 @@ class FunctionalHop(HigherOrderOperator):
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """What the function at a position of the arguments is called with, for tracing it."""
         raise NotImplementedError(f"{self.name()}: tracing a function that it takes")
+
+    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        """The arguments, with more operands behind those that its functions are called with."""
+        raise NotImplementedError(f"{self.name()}: functions that capture tensors of a trace")
 
     def graph_name(self, at: int) -> str:
         """What the graph of the function at a position is called in a trace, before its number."""
@@ -105,7 +111,8 @@ class FunctionalHop(HigherOrderOperator):
 
     def under_transform(self, level: Any, *args: Any, **kwargs: Any) -> Any:
         """Under vmap, grad or jvp: the definition's operators are transformed."""
-        return self.defined(*args, **kwargs)
+        # As in `recorded`: what a trace sees of it has to be all of it.
+        return (self.straight if _traced() else self.defined)(*args, **kwargs)
 
     def functional(self, ctx: Any, *args: Any, **kwargs: Any) -> Any:
         """Functionalized: on values, with functions that mutate nothing."""
@@ -116,12 +123,29 @@ class FunctionalHop(HigherOrderOperator):
         return ctx.wrap_tensors(result)
 
     def traced(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
-        """In a trace: a node that names a graph for each function."""
-        given = list(args)
-        for at, a in enumerate(args):
-            if _is_function(a):
-                given[at] = subgraph(mode, a, self.operands_of(at, args), self.graph_name(at))
-        return record(mode, self, tuple(given), kwargs)
+        """In a trace: a node that names a graph for each function.
+
+        Tensors of the trace that the functions capture are operands of the node: as constants
+        of the graphs, they would be what they were when it was made.
+        """
+        functions = {at: a for at, a in enumerate(args) if _is_function(a)}
+        graphs = self._graphs(mode, functions, args)
+        held = _captured_of_trace(mode, graphs.values())
+        if held:
+            for graph in graphs.values():
+                _forget(mode, graph)
+            args = self.with_operands(args, tuple(held))
+            taking = {at: _taking(function, len(held)) for at, function in functions.items()}
+            graphs = self._graphs(mode, taking, args)
+        return record(mode, self, tuple([graphs.get(at, a) for at, a in enumerate(args)]), kwargs)
+
+    def _graphs(
+        self, mode: Any, functions: dict[int, Function], args: tuple[Any, ...]
+    ) -> dict[int, GraphModule]:
+        return {
+            at: subgraph(mode, function, self.operands_of(at, args), self.graph_name(at))
+            for at, function in functions.items()
+        }
 
 
 def _traced() -> bool:
@@ -174,19 +198,61 @@ def autograd_acting() -> Iterator[None]:
 # --- tracing ------------------------------------------------------------------------------------
 
 
+class _Waiting(threading.local):
+    """The tracers of this thread that wait for the graph of a function, outermost first."""
+
+    def __init__(self) -> None:
+        self.tracers: list[PythonKeyTracer] = []
+
+
+_waiting = _Waiting()
+
+
 def subgraph(
     mode: ProxyTorchDispatchMode, function: Function, operands: Sequence[Any], name: str
 ) -> GraphModule:
     """The graph of a function, an attribute of the module that is being traced."""
     operands = _apart(operands)
-    with autograd_acting():
-        made = make_fx(function, mode.decompositions, pre_dispatch=mode.pre_dispatch)(*operands)
+    _waiting.tracers.append(mode.tracer)
+    try:
+        with autograd_acting():
+            made = make_fx(function, mode.decompositions, pre_dispatch=mode.pre_dispatch)(*operands)
+    finally:
+        _waiting.tracers.pop()
     root: Any = mode.tracer.root
     number = 0
     while hasattr(root, f"{name}_{number}"):
         number += 1
     setattr(root, f"{name}_{number}", made)
     return made
+
+
+def _captured_of_trace(mode: ProxyTorchDispatchMode, graphs: Iterable[GraphModule]) -> list[Tensor]:
+    """The constants of graphs that belong to the trace, or to one that it is in."""
+    tracers = [*_waiting.tracers, mode.tracer]
+    found: dict[int, Tensor] = {}
+    for made in graphs:
+        for node in made.graph.nodes:
+            value = getattr(made, str(node.target), None) if node.op == "get_attr" else None
+            if isinstance(value, Tensor) and any(value in t.tensor_table for t in tracers):
+                found[id(value)] = value
+    return list(found.values())
+
+
+def _taking(function: Function, more: int) -> Function:
+    """A function that takes tensors it captures as operands too: by them a trace knows them."""
+
+    def taking(*operands: Any) -> Any:
+        return function(*operands[: len(operands) - more])
+
+    return taking
+
+
+def _forget(mode: ProxyTorchDispatchMode, graph: GraphModule) -> None:
+    """Take a graph off the module that is being traced."""
+    root: Any = mode.tracer.root
+    for name in [name for name, child in root.named_children() if child is graph]:
+        delattr(root, name)
 
 
 def _apart(operands: Sequence[Any]) -> list[Any]:

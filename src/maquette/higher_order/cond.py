@@ -208,6 +208,9 @@ class CondOp(FunctionalHop):
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(args[3]) if len(args) > 3 else ()
 
+    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        return (*args[:3], (*args[3], *more))
+
     def graph_name(self, at: int) -> str:
         return "true_graph" if at == 1 else "false_graph"
 
@@ -226,9 +229,9 @@ class CondOp(FunctionalHop):
         if node_of(pred) is not None:
             return self.eager(*args, **kwargs)  # a transform follows what the sizes are now
         batched = isinstance(pred, BatchedTensor) and pred._interpreter is level
-        if not batched or not isinstance(level, VmapInterpreter):
-            return super().under_transform(level, *args, **kwargs)
-        return self.straight(*args, **kwargs)
+        if (batched and isinstance(level, VmapInterpreter)) or _traced():
+            return self.straight(*args, **kwargs)  # a trace may not follow what the data is now
+        return super().under_transform(level, *args, **kwargs)
 
     def straight(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
         """Both branches, and what the predicate chooses."""

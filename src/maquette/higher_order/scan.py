@@ -195,6 +195,10 @@ class ScanOp(FunctionalHop):
     def graph_name(self, at: int) -> str:
         return "scan_combine_graph"
 
+    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        additional = args[3] if len(args) > 3 else ()
+        return (*args[:3], (*additional, *more))
+
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         _, init, xs, *more = args
         first = [operators.select(x, 0, 0) for x in xs]

@@ -137,6 +137,10 @@ class WhileLoopOp(FunctionalHop):
             )
         return (*_opened(tuple(carried), environment), *additional)
 
+    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        additional = args[3] if len(args) > 3 else ()
+        return (*args[:3], (*additional, *more))
+
     def graph_name(self, at: int) -> str:
         return "while_loop_cond_graph" if at == 0 else "while_loop_body_graph"
 

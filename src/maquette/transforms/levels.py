@@ -117,13 +117,25 @@ def left_behind(op: OpOverload, ks: int) -> Boxed:
             if p.__class__ is tuple:
                 return run_revived(op, params)
             if isinstance(p, Tensor):
-                p = revived(p) if isinstance(p, Wrapper) else p
+                if isinstance(p, Wrapper):
+                    p = _let_go(op, p)
                 keys |= p._keys
             values.append(p)
         keys = (keys | st.include) & st.keep
         return (op._table.get(keys) or op.resolve(keys))(keys, *values)
 
     return kernel
+
+
+def _let_go(op: OpOverload, p: Wrapper) -> Tensor:
+    """The value of a wrapper whose level is gone; RuntimeError if the level only waits."""
+    value = revived(p)
+    if value is p:
+        raise RuntimeError(
+            f"{op.name()}: {p.meta} is inside of a transform that waits for the function which "
+            f"uses it here; pass it to that function as an operand, it was captured"
+        )
+    return value
 
 
 def run_revived(op: OpOverload, params: Sequence[object]) -> object:

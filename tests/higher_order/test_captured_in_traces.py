@@ -1,0 +1,110 @@
+"""Traces of control flow: what functions capture of the trace, and what transforms see of it."""
+
+import pytest
+
+import maquette as mq
+from maquette.fx import make_fx
+from maquette.higher_order import associative_scan, cond, map, scan, while_loop
+from maquette.transforms import functionalize, grad, jvp, vmap
+
+MODES = ["real", "fake", "symbolic"]
+X = mq.arange(12.0).view(3, 4) / 10
+
+
+def chosen(pred, x, y):
+    return cond(pred, lambda x: x + y, lambda x: x - y, (x,))
+
+
+def mapped(pred, x, y):
+    return map(lambda row: row * y, x)
+
+
+def scanned(pred, x, y):
+    return scan(lambda carry, row: (carry + row * y, carry.clone()), mq.zeros(4), x)[1]
+
+
+def looped(pred, x, y):
+    return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * y), (mq.tensor(0), x))[1]
+
+
+def prefixes(pred, x, y):
+    return associative_scan(lambda a, b: a * b + y, x, 0, combine_mode="generic")
+
+
+def nested(pred, x, y):
+    def row_of(row):
+        return cond(pred, lambda r: r * y, lambda r: r + y, (row,))
+
+    return map(row_of, x)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("program", [chosen, mapped, scanned, looped, prefixes, nested])
+def test_a_captured_tensor_of_the_trace_is_an_operand(program, mode):
+    traced = make_fx(program, tracing_mode=mode)(mq.tensor(True), X, mq.ones(4))
+    for pred in (mq.tensor(True), mq.tensor(False)):
+        other = mq.full((4,), 2.0)
+        assert mq.allclose(traced(pred, X, other), program(pred, X, other))
+
+
+def test_a_tensor_from_outside_of_the_trace_stays_a_constant():
+    outside = mq.full((4,), 3.0)
+    traced = make_fx(lambda p, x: chosen(p, x, outside))(mq.tensor(True), X)
+    call = next(n for n in traced.graph.nodes if n.op == "call_function")
+    assert len(call.args[3]) == 1
+    assert mq.equal(traced(mq.tensor(False), X), X - 3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda p, x: vmap(lambda x: chosen(p, x, x * x))(x),
+        lambda p, x: grad(lambda x: chosen(p, x, x * x).sum())(x),
+        lambda p, x: jvp(lambda x: chosen(p, x, x * x), (x,), (x + 1,))[1],
+        lambda p, x: vmap(grad(lambda x: chosen(p, x, x * x).sum()))(x),
+    ],
+    ids=["vmap", "grad", "jvp", "vmap of grad"],
+)
+def test_a_transformed_choice_follows_its_predicate_when_the_trace_runs(transformed, taken, mode):
+    traced = make_fx(transformed, tracing_mode=mode)(mq.tensor(taken), X)
+    for pred in (mq.tensor(True), mq.tensor(False)):
+        assert mq.allclose(traced(pred, X), transformed(pred, X))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda x: vmap(lambda x: scanned(None, x, mq.ones(4)), 1)(x.expand(2, 3, 4).movedim(0, 1)),
+        lambda x: grad(lambda x: scanned(None, x, x[0]).sum())(x),
+        lambda x: jvp(lambda x: mapped(None, x, x[0]), (x,), (x + 1,))[1],
+        lambda x: vmap(lambda x: map(lambda a: a.sin(), x))(x),
+        lambda x: grad(lambda x: prefixes(None, x, x[1]).sum())(x),
+    ],
+    ids=["vmap of scan", "grad of scan", "jvp of map", "vmap of map", "grad of associative_scan"],
+)
+def test_a_transformed_loop_is_traced_with_all_its_steps(transformed, mode):
+    traced = make_fx(transformed, tracing_mode=mode)(X)
+    assert mq.allclose(traced(X * 2), transformed(X * 2))
+
+
+def counted(n, x):
+    return while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 2), (mq.tensor(0), x))[1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [0, 3])
+def test_a_transformed_loop_of_unknown_length_is_refused(n, mode):
+    def tangent(n, x):
+        return jvp(lambda x: counted(n, x), (x,), (x,))[1]
+
+    assert mq.equal(tangent(mq.tensor(n), X), X * 2**n)
+    with pytest.raises(RuntimeError, match="data-dependent"):
+        make_fx(tangent, tracing_mode=mode)(mq.tensor(n), X)
+
+
+def test_what_is_functionalized_around_a_function_is_an_operand():
+    with pytest.raises(RuntimeError, match="as an operand, it was captured"):
+        functionalize(lambda p, x: chosen(p, x, x * x))(mq.tensor(True), X)
