@@ -157,7 +157,8 @@ def test_advice_saves_what_it_says(program: str, capsys: pytest.CaptureFixture[s
     assert main(["plan", *step, "--advise"]) == 0
     told = capsys.readouterr().out.partition("Ways to need less")[2]
     row = next(line for line in told.splitlines() if "--optimizer sgd " in line).split()
-    other = as_json(capsys, program, *ARGS, "--train", "--optimizer", "sgd")
+    steady = ["--train", "--optimizer", "sgd", "--steps", "2"]
+    other = as_json(capsys, program, *ARGS, *steady)
     assert f"{row[4]} {row[5]}" == bytes_text(int(str(other["peak_bytes"])))
 
 

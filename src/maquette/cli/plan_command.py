@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 from maquette.cli import plan_options
-from maquette.cli.advice import advice_table, advise
+from maquette.cli.advice import advise
 from maquette.cli.errors import CommandError, failure
 from maquette.cli.plan_options import bytes_of, pairs_of
 from maquette.cli.plan_output import Answers, print_answers, read_plan, write_answers
@@ -26,7 +26,7 @@ from maquette.plan.assumptions import building
 from maquette.plan.closed_form import ClosedForm, NotPolynomialError, closed_form
 from maquette.plan.fit import Fit, largest_that_fits
 from maquette.plan.plan import Plan, plan
-from maquette.plan.recipe import optimizer_factory
+from maquette.plan.recipe import BACKENDS, optimizer_factory
 from maquette.plan.recorder import Recorder
 from maquette.plan.report import bytes_text
 from maquette.plan.roofline import TABLE, Accelerator, accelerators
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     limit = bytes_of("--fail-over", options.fail_over) if options.fail_over else None
     old = read_plan(options.diff) if options.diff else None
     on = accelerator_of(options)
-    found = _planned_script(options, on) if options.script else _planned_model(options)
+    found = _planned_script(options, on) if options.script else _planned_model(options, on)
     found.on, found.old = on, old
     write_answers(found)
     if options.json != "-":
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 # --- planning -------------------------------------------------------------------------
 
 
-def _planned_model(options: argparse.Namespace) -> Answers:
+def _planned_model(options: argparse.Namespace, on: Accelerator | None) -> Answers:
     started = time.perf_counter()
     symbols = plan_options.symbols_of(options)
     form = _closed_form(options, symbols) if symbols else None
@@ -89,8 +89,7 @@ def _planned_model(options: argparse.Namespace) -> Answers:
     if varied == _DEVICES:
         found.devices = fewest_devices(lambda n: sharded_peak(made, n), budget)
     if options.advise:
-        others = advise(options, made, about.model, lambda o: _plan(o, symbols)[0])
-        found.others = advice_table(others, made)
+        found.advice = advise(options, made, about, lambda o: _plan(o, symbols)[0], on)
     return found
 
 
@@ -159,6 +158,8 @@ def _plan(options: argparse.Namespace, symbols: Mapping[str, int]) -> tuple[Plan
                 steps=options.steps or 1,
                 checkpoint=options.checkpoint or "",
                 generate=options.generate or 0,
+                chunk_loss=options.chunk_loss,
+                attention=options.attention if options.attention in BACKENDS else "",
                 progress=tell,
                 recorders=recorders,
             )

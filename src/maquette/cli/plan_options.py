@@ -10,7 +10,7 @@ from maquette.cli.errors import CommandError
 from maquette.core import dtype as dtypes
 from maquette.core.device import device
 from maquette.plan.fit import parse_bytes
-from maquette.plan.recipe import OPTIMIZER_CLASSES
+from maquette.plan.recipe import BACKENDS, OPTIMIZER_CLASSES
 
 if TYPE_CHECKING:
     Parsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 _DESCRIPTION = """Plan one step of a model. Without --model and --args, the functions model() and
 args() of FILE are called. SOURCE may be a Python file, hf:FOLDER or hf:CONFIG.json or hf:KIND (a
 configuration of transformers: no weights, no network), or timm:NAME."""
+
+_CHUNK_LOSS = "with --train: the last linear and its cross_entropy in N chunks, each run again"
+_ATTENTION_HELP = "the one kernel of scaled_dot_product_attention; hf: its implementation"
+_IMPLEMENTATIONS = ("eager", "sdpa")  # of transformers
+ATTENTION = sorted([*BACKENDS, *_IMPLEMENTATIONS])
 
 
 def add_parser(commands: Parsers) -> argparse.ArgumentParser:
@@ -68,6 +73,8 @@ def _add_step(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--autocast", metavar="T", help="mixed precision: bf16 or fp16")
     group.add_argument("--checkpoint", metavar="PATTERN", help="modules to run again, as blocks.*")
+    group.add_argument("--chunk-loss", type=int, default=1, metavar="N", help=_CHUNK_LOSS)
+    group.add_argument("--attention", choices=ATTENTION, help=_ATTENTION_HELP)
     group.add_argument("--lora", metavar="r=16", help="train adapters alone, made by peft")
     group.add_argument("--generate", type=int, metavar="N", help="hf: N tokens after the prompt")
     group.add_argument("--accumulate", type=int, default=1, metavar="N", help="backwards a step")
@@ -107,14 +114,18 @@ def check(options: argparse.Namespace) -> None:
         raise CommandError("--loss needs --train", 2)
     if options.depth < 0:
         raise CommandError(f"--depth is a number of levels from 0 on, not {options.depth}", 2)
-    for name in ("batch", "seq", "accumulate", "steps", "generate"):
+    for name in ("batch", "seq", "accumulate", "steps", "generate", "chunk_loss"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise CommandError(f"--{name} is a number from 1 on, not {value}", 2)
+            raise CommandError(f"--{name.replace('_', '-')} is a number from 1 on, not {value}", 2)
     if options.generate and options.train:
         raise CommandError("--generate and --train do not go together", 2)
     if options.checkpoint and not options.train:
         raise CommandError("--checkpoint needs --train", 2)
+    if options.chunk_loss > 1 and not options.train:
+        raise CommandError("--chunk-loss needs --train", 2)
+    if options.attention in _IMPLEMENTATIONS and not str(options.file).startswith("hf:"):
+        raise CommandError(f"--attention {options.attention} is of hf: models, not of others", 2)
     if options.lora and not options.train:
         raise CommandError("--lora needs --train", 2)
     if options.vary and not options.fit:
@@ -137,7 +148,7 @@ def check(options: argparse.Namespace) -> None:
 # What a script decides itself.
 _OF_A_MODEL = (
     "file module model args kwargs seq symbolic dtype train loss optimizer optimizer_args autocast "
-    "checkpoint lora generate fit vary advise"
+    "checkpoint attention lora generate fit vary advise"
 )
 
 

@@ -9,9 +9,10 @@ import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from maquette.cli.advice import Advice, advice_table
 from maquette.cli.errors import CommandError
 from maquette.cli.sources import Program
 from maquette.plan.closed_form import ClosedForm
@@ -33,7 +34,6 @@ from maquette.plan.trace import write_trace
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Answers:
     """What was asked and found.
 
     varied: what ``--fit`` varied: ``fit`` has the answer, or ``devices`` where it was their number.
-    old: the plan of ``--diff``; others: the table of ``--advise``.
+    old: the plan of ``--diff``; advice: of ``--advise``.
     """
 
     options: argparse.Namespace
@@ -55,18 +55,28 @@ class Answers:
     fit: Fit | None = None
     devices: Devices | None = None
     old: dict[str, object] | None = None
-    others: Table | None = None
+    advice: Advice | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The plan as ``--json`` writes it, with the advice that was asked for."""
+        made = self.plan.to_dict()
+        return made if self.advice is None else {**made, "advice": asdict(self.advice)}
 
 
 def print_answers(found: Answers) -> None:
     """Print the report and every answer that was asked for."""
     options, made, about = found.options, found.plan, found.about
+    from rich.markup import escape
+
     with _console() as console:
         print_report(made, console, title=_title(options, about), depth=options.depth)
         if found.on is not None:
             _print_device(options, made, about, found.on, console)
-        if found.others is not None:
-            console.print(found.others)
+        if found.advice is not None:
+            console.print(advice_table(found.advice))
+            for refusal in found.advice.refused:
+                option, reason = escape(refusal.option), escape(refusal.reason)
+                console.print(f"[dim]not planned: {option}: {reason}[/dim]")
         if found.form is not None:
             console.print(closed_form_table(found.form))
         if found.old is not None:
@@ -187,9 +197,9 @@ def write_answers(found: Answers) -> None:
     """Write the files that were asked for; CommandError names one that cannot be."""
     options, made = found.options, found.plan
     if options.json == "-":
-        print(json.dumps(made.to_dict(), indent=1))
+        print(json.dumps(found.to_dict(), indent=1))
     writers: dict[str, Callable[[str], None]] = {
-        "json": made.to_json,
+        "json": lambda path: _write_json(found, path),
         "csv": made.to_csv,
         "html": lambda path: made.to_html(path, _title(options, found.about)),
         "trace": lambda path: write_trace(made, path, found.on),
@@ -202,6 +212,10 @@ def write_answers(found: Answers) -> None:
             write(path)
         except OSError as error:
             raise CommandError(f"--{option} {path}: cannot be written: {error.strerror}") from None
+
+
+def _write_json(found: Answers, path: str) -> None:
+    pathlib.Path(path).write_text(json.dumps(found.to_dict(), indent=1) + "\n", "utf-8")
 
 
 # --- the terminal ------------------------------------------------------------------------

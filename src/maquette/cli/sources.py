@@ -19,7 +19,7 @@ from maquette.cli.errors import CommandError, failure
 from maquette.cli.inputs import inputs_of
 from maquette.cli.program import evaluate, load, load_module
 from maquette.nn import Module
-from maquette.plan.recipe import Loss
+from maquette.plan.recipe import BACKENDS, Loss
 from maquette.tensor.tensor import Tensor
 from maquette.torch import install
 
@@ -110,7 +110,10 @@ def _from_transformers(options: argparse.Namespace, source: str) -> Program:
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0
     try:
-        model = _class_of(tf, config)._from_config(config)
+        how = {"attn_implementation": "sdpa"} if options.attention in BACKENDS else {}
+        if options.attention in ("eager", "sdpa"):
+            how = {"attn_implementation": options.attention}
+        model = _class_of(tf, config)._from_config(config, **how)
     except Exception as error:
         raise failure(f"hf:{source}: cannot build the model", error) from error
     made = inputs_of(model, config, options.batch, options.seq, labels=options.train)

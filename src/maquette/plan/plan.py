@@ -20,11 +20,12 @@ from maquette.core.dtype import dtype
 from maquette.fake.mode import FakeTensorMode
 from maquette.nn import Module
 from maquette.plan.allocator import DeviceMemory, Event, replay
+from maquette.plan.chunked_loss import Look, look
 from maquette.plan.html import embedded, page
 from maquette.plan.recipe import Loss, OptimizerFactory, Recipe, optimizer_factory
 from maquette.plan.recorder import Allocation, Operation, Recorder
 from maquette.plan.report import text
-from maquette.plan.step import FakeInputs, run_step, tensors_in
+from maquette.plan.step import FakeInputs, run_step, scalar_loss, tensors_in
 from maquette.plan.tree import ModuleShape, module_shapes
 
 CATEGORIES = (
@@ -297,6 +298,8 @@ def plan(
     steps: int = 1,
     checkpoint: str = "",
     generate: int = 0,
+    chunk_loss: int = 1,
+    attention: str = "",
     progress: Callable[[int], None] | None = None,
     recorders: list[Recorder] | None = None,
     replay: bool = True,
@@ -312,6 +315,8 @@ def plan(
     accumulate: forwards and backwards before the optimizer's step. steps: how many whole steps.
     checkpoint: a pattern of module paths, such as "blocks.*", that are run again in backward.
     generate: so many tokens after the prompt in ``kwargs``, on a cache that grows step by step.
+    chunk_loss: into how many chunks of rows the last linear and its cross_entropy are cut.
+    attention: "flash", "efficient" or "math", the one kernel that sdpa may take.
 
     progress: called with the number of operators so far, now and then. recorders: a list that gets
     the recorder before the step begins, so that a caller can say how far a failing step came.
@@ -324,7 +329,18 @@ def plan(
     unknown optimizer or a number of times below 1.
     """
     made_by = optimizer_factory(optimizer)
-    recipe = Recipe(train, made_by, loss, autocast, accumulate, steps, checkpoint, generate)
+    recipe = Recipe(
+        train,
+        made_by,
+        loss,
+        autocast,
+        accumulate,
+        steps,
+        checkpoint,
+        generate,
+        chunk_loss,
+        attention,
+    )
     mode = _mode_of(model, args, kwargs or {})
     on = Device(device) if isinstance(device, str) else device
     fakes = FakeInputs(mode, on)
@@ -344,6 +360,30 @@ def plan(
     finally:
         model.train(was_training)
     return made
+
+
+def look_at(
+    model: Module,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    *,
+    train: bool,
+    loss: Loss | None = None,
+    device: str | Device | None = None,
+) -> Look:
+    """What a forward of ``model(*args, **kwargs)`` calls, and its loss with ``train``, on fakes."""
+    mode = _mode_of(model, args, kwargs)
+    fakes = FakeInputs(mode, Device(device) if isinstance(device, str) else device)
+    inputs = [fakes.value(a) for a in args]
+    keywords = {k: fakes.value(v) for k, v in kwargs.items()}
+
+    def run() -> None:
+        output = model(*inputs, **keywords)
+        if train:
+            scalar_loss(output, loss, grad=False)
+
+    with fakes.model(model), mode:
+        return look(model, run, train=train)
 
 
 def _mode_of(model: Module, args: Sequence[object], kwargs: Mapping[str, object]) -> FakeTensorMode:

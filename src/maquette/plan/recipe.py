@@ -8,7 +8,9 @@ from typing import Any
 
 from maquette import optim
 from maquette.core.dtype import dtype
+from maquette.nn.attention import SDPBackend
 from maquette.optim import Optimizer
+from maquette.plan.narrow_adam import NarrowAdam
 from maquette.tensor.tensor import Tensor
 
 OptimizerFactory = Callable[[Iterable[Tensor]], Optimizer]
@@ -20,8 +22,12 @@ OPTIMIZER_CLASSES: dict[str, type[Optimizer]] = {
     "adafactor": optim.Adafactor,
     "adagrad": optim.Adagrad,
     "adam": optim.Adam,
+    "adam-8bit": NarrowAdam,
+    "adam-bf16": NarrowAdam,
     "adamax": optim.Adamax,
     "adamw": optim.AdamW,
+    "adamw-8bit": NarrowAdam,
+    "adamw-bf16": NarrowAdam,
     "asgd": optim.ASGD,
     "muon": optim.Muon,
     "nadam": optim.NAdam,
@@ -31,9 +37,20 @@ OPTIMIZER_CLASSES: dict[str, type[Optimizer]] = {
     "sgd": optim.SGD,
     "sgd-momentum": optim.SGD,
 }
+_DECOUPLED = {"decoupled": True, "weight_decay": 1e-2}
 _DEFAULTS: dict[str, dict[str, Any]] = {
+    "adam-8bit": {"keep": "8bit"},
+    "adam-bf16": {"keep": "bf16"},
+    "adamw-8bit": {"keep": "8bit", **_DECOUPLED},
+    "adamw-bf16": {"keep": "bf16", **_DECOUPLED},
     "sgd": {"lr": 1e-3},
     "sgd-momentum": {"lr": 1e-3, "momentum": 0.9},
+}
+
+BACKENDS: dict[str, SDPBackend] = {
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "math": SDPBackend.MATH,
 }
 
 
@@ -47,7 +64,9 @@ class Recipe:
     region of mixed precision around each forward. accumulate: forwards and backwards a step. steps:
     how many steps, so that the first and a steady one can be told apart. checkpoint: modules whose
     path matches this pattern, such as ``blocks.*``, keep nothing for backward but are run again.
-    generate: tokens to generate after the prompt, in the place of one forward.
+    generate: tokens to generate after the prompt, in the place of one forward. chunk_loss: into how
+    many chunks of rows the last linear and its ``cross_entropy`` are cut; 1 leaves them as they
+    are. attention: the one kernel that ``scaled_dot_product_attention`` may take, of `BACKENDS`.
     """
 
     train: bool = False
@@ -58,12 +77,16 @@ class Recipe:
     steps: int = 1
     checkpoint: str = ""
     generate: int = 0
+    chunk_loss: int = 1
+    attention: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("accumulate", "steps"):
+        for name in ("accumulate", "steps", "chunk_loss"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} is a number of times from 1 on, got {value!r}")
+        if self.attention and self.attention not in BACKENDS:
+            raise ValueError(f"attention is one of {', '.join(BACKENDS)}, got {self.attention!r}")
 
 
 def optimizer_factory(

@@ -153,15 +153,16 @@ def device_table(memory: DeviceMemory, on: Accelerator, least: Bound, items: str
     share = f"{100 * memory.fragmentation:.1f} % never used, {memory.segments} segments"
     table.add_row("reserved", bytes_text(memory.reserved), share)
     table.add_row("shown by nvidia-smi", bytes_text(driver), fits)
-    table.add_row("time, at the least", _seconds(least.seconds), items)
+    table.add_row("time, at the least", seconds_text(least.seconds), items)
     for name, seconds in sorted(least.binding.items(), key=lambda pair: -pair[1]):
         share = f"{100 * seconds / least.seconds:.0f} %" if least.seconds else ""
-        table.add_row(f"  bound by {name}", _seconds(seconds), share)
+        table.add_row(f"  bound by {name}", seconds_text(seconds), share)
     table.add_row("utilisation, at most", f"{100 * least.utilisation:.0f} %", "of the peak FLOP/s")
     return table
 
 
-def _seconds(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
+    """Seconds, or milliseconds where they are few."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1e3 * seconds:.2f} ms"
 
 

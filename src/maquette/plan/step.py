@@ -19,9 +19,11 @@ from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor, make_fake
 from maquette.higher_order.checkpoint import checkpoint
 from maquette.nn import Module
+from maquette.nn.attention import sdpa_kernel
 from maquette.optim import Optimizer
+from maquette.plan.chunked_loss import Chunked, look
 from maquette.plan.generation import generate
-from maquette.plan.recipe import Loss, Recipe
+from maquette.plan.recipe import BACKENDS, Loss, Recipe
 from maquette.plan.recorder import Recorder, module_paths
 from maquette.tensor.keys import fake_keys_for
 from maquette.tensor.storage import UntypedStorage
@@ -46,9 +48,11 @@ def run_step(
     stepper = recipe.optimizer(model.parameters()) if recipe.optimizer and recipe.train else None
     replaying = nullcontext() if mode is None else mode.replaying()
     paths = module_paths(recorder, model)
-    with replaying, recorder, paths, checkpointed(model, recipe.checkpoint):
+    kernel = sdpa_kernel(BACKENDS[recipe.attention]) if recipe.attention else nullcontext()
+    head = _head(model, args, kwargs, recipe)
+    with replaying, recorder, paths, checkpointed(model, recipe.checkpoint), kernel:
         if recipe.train:
-            _train(recorder, model, args, kwargs, recipe, stepper)
+            _train(recorder, model, args, kwargs, recipe, stepper, head)
         else:
             _infer(recorder, model, args, kwargs, recipe)
     return stepper
@@ -79,6 +83,7 @@ def _train(
     kwargs: Mapping[str, object],
     recipe: Recipe,
     optimizer: Optimizer | None,
+    head: Tensor | None,
 ) -> None:
     """The loop as a user writes it: ``output`` and ``value`` live until they are made anew."""
     for step in range(recipe.steps):
@@ -87,7 +92,7 @@ def _train(
             for p in model.parameters():
                 p.grad = None
         for _ in range(recipe.accumulate):
-            with _autocast(recipe, model):
+            with _autocast(recipe, model), _cut(head, recipe):
                 output = model(*args, **kwargs)
                 value, recorder.stand_in = scalar_loss(output, recipe.loss)
             if recipe.accumulate > 1:
@@ -99,6 +104,27 @@ def _train(
             with recorder.during("step"):
                 optimizer.step()
             label_state(recorder, parameter_names(model), optimizer)
+
+
+def _head(
+    model: Module, args: Sequence[object], kwargs: Mapping[str, object], recipe: Recipe
+) -> Tensor | None:
+    """The weight of the linear whose loss is cut into chunks, if any is to be.
+
+    Raises ValueError where no ``cross_entropy`` reads the rows of a linear.
+    """
+    if recipe.chunk_loss == 1 or not recipe.train:
+        return None
+    head = look(
+        model, lambda: scalar_loss(model(*args, **kwargs), recipe.loss, grad=False), train=True
+    ).head
+    if head is None:
+        raise ValueError("there is no loss to cut: no cross_entropy reads the rows of a linear")
+    return head
+
+
+def _cut(head: Tensor | None, recipe: Recipe) -> AbstractContextManager[object]:
+    return nullcontext() if head is None else Chunked(head, recipe.chunk_loss)
 
 
 @contextmanager
@@ -184,18 +210,21 @@ def tensors_in(value: object) -> Iterator[Tensor]:
             yield from tensors_in(v)
 
 
-def scalar_loss(output: object, loss: Loss | None) -> tuple[Tensor, bool]:
+def scalar_loss(output: object, loss: Loss | None, *, grad: bool = True) -> tuple[Tensor, bool]:
     """The scalar to differentiate, and whether it is a stand-in.
 
     It is ``loss(output)``, the output's ``.loss``, or the output itself; of an output that is none
     of those, the mean of its first floating tensor stands in. TypeError where there is no such.
+    grad: whether the tensor must be one to differentiate.
     """
     value = output if loss is None else loss(output)
     if not isinstance(value, Tensor) and isinstance(getattr(value, "loss", None), Tensor):
         value = cast(Tensor, getattr(value, "loss"))  # noqa: B009  # what a model's output may have
     if isinstance(value, Tensor) and value.numel() == 1:
         return value, False
-    floating = (t for t in tensors_in(value) if t.is_floating_point() and t.requires_grad)
+    floating = (
+        t for t in tensors_in(value) if t.is_floating_point() and (t.requires_grad or not grad)
+    )
     first = next(floating, None)
     if loss is not None or first is None:
         what = value.meta if isinstance(value, Tensor) else type(value).__name__
