@@ -11,6 +11,7 @@ import maquette as mq
 from maquette import nn
 from maquette.higher_order import scan
 from maquette.higher_order.array_steps import LONG
+from maquette.library import Library
 from maquette.tensor.storage import observe_allocations
 
 STEPS = LONG + 6
@@ -208,3 +209,21 @@ def test_a_kernel_that_takes_the_place_of_another_is_the_one_that_runs() -> None
     finally:
         lib._destroy()
     assert last.tolist() == [STEPS] * 2
+
+
+@pytest.mark.parametrize("key", ["CPU", "AutogradCPU"])
+@pytest.mark.filterwarnings("ignore:aten..sin. the kernel at CPU:UserWarning")
+def test_a_long_scan_runs_the_kernel_that_a_library_registers(key):
+    xs = mq.ones(100, 3)
+
+    def total():
+        return scan(lambda carry, x: (carry + x, x.sin() + 1), mq.zeros(3), xs)[1].sum().item()
+
+    plain = total()
+    library = Library("aten", "IMPL")
+    try:
+        library.impl("sin", lambda x: mq.full_like(x, 9.0), key)
+        assert total() == 3000
+    finally:
+        library._destroy()
+    assert total() == plain

@@ -16,9 +16,11 @@ import numpy as np
 
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.generated import generate
-from maquette.dispatch.keysets import AUTOCAST
+from maquette.dispatch.keysets import AUTOCAST, DispatchKey
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
 from maquette.fx.node import Node
+from maquette.library.arrays import backend_kernel
 from maquette.tensor.backend import backend_of, run_kernel
 from maquette.tensor.storage import is_observed
 from maquette.tensor.tensor import Tensor
@@ -54,6 +56,8 @@ class ArraySteps:
         plain = all(map(_is_plain, [*operands, *constants]))
         if not (plain and all(map(_is_plain_node, nodes))):
             raise Untraceable
+        if any(map(_is_overridden, traced.graph.nodes)):
+            raise Untraceable  # what a library registered is to run
         found = [node.meta["val"].meta for node in traced.outputs]
         self.carried, self.given = found[:carried], found[carried:]
         if any(not _same(m, t.meta) for m, t in zip(self.carried, operands)):
@@ -220,6 +224,19 @@ def _is_plain_node(node: Node) -> bool:
     metas = node.meta["val"]
     metas = metas if isinstance(metas, (tuple, list)) else [metas]
     return all(isinstance(t, Tensor) and _is_real(t.meta) for t in metas)
+
+
+def _is_overridden(node: Node) -> bool:
+    """Whether data on the cpu is served by another kernel than the one of the operator's page."""
+    op = node.target
+    if not isinstance(op, OpOverload) or op.array_kernel is None:
+        return False
+    kernel, above = op.kernel_at(DispatchKey.CPU), op.kernel_at(DispatchKey.AutogradCPU)
+    return (
+        kernel is None
+        or kernel.factory is not backend_kernel
+        or (above is not None and above.python is not None)
+    )
 
 
 def _same(a: TensorMeta, b: TensorMeta) -> bool:
