@@ -108,3 +108,16 @@ def test_a_transformed_loop_of_unknown_length_is_refused(n, mode):
 def test_what_is_functionalized_around_a_function_is_an_operand():
     with pytest.raises(RuntimeError, match="as an operand, it was captured"):
         functionalize(lambda p, x: chosen(p, x, x * x))(mq.tensor(True), X)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_a_traced_choice_reach_what_its_branches_capture(mode):
+    def slopes(pred, x, y):
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        loss = cond(pred, lambda x: x * y, lambda x: x + y * y, (x,)).sum()
+        return mq.autograd.grad(loss, (x, y))
+
+    traced = make_fx(slopes, tracing_mode=mode)(mq.tensor(True), X, mq.ones(4))
+    for pred in (mq.tensor(True), mq.tensor(False)):
+        given = (pred, X * 2, mq.full((4,), 3.0))
+        assert all(mq.allclose(a, b) for a, b in zip(traced(*given), slopes(*given)))

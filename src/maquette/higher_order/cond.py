@@ -17,7 +17,7 @@ from maquette.fake.exceptions import (
     DynamicOutputShapeException,
 )
 from maquette.fake.mode import FakeTensorMode
-from maquette.higher_order.captured import pure
+from maquette.higher_order.captured import captured_tensors, pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
@@ -221,7 +221,9 @@ class CondOp(FunctionalHop):
     def recorded(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
         watched = tls.st.dispatch_modes and _is_open(pred)
         if watched and tls.st.grad_enabled and _any_requires_grad(operands):
-            return _recorded_whole(pred, true_fn, false_fn, operands)
+            captured = [*captured_tensors(true_fn).values(), *captured_tensors(false_fn).values()]
+            if not _any_requires_grad(captured):  # to these a node of the operands gives nothing
+                return _recorded_whole(pred, true_fn, false_fn, operands)
         return super().recorded(pred, true_fn, false_fn, operands)
 
     def under_transform(self, level: Any, *args: Any, **kwargs: Any) -> Any:
