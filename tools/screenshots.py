@@ -26,6 +26,7 @@ IMAGES = ROOT / "docs" / "images"
 PLAN = [
     "plan", "examples/gpt2.py", "--model", "GPT2(GPT2Config.small())",
     "--args", "batch(8, 1024)", "--train", "--optimizer", "adamw", "--device", "cuda",
+    "--advise",
 ]  # fmt: skip
 NARROWEST = 500  # of Chromium's windows: a narrower page stands in a frame
 WIDTHS = {320: 1400, 1024: 1300, 2560: 1300}  # and heights, in pixels

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import pty
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +49,29 @@ def model():
 def args():
     return (torch.zeros(4, 64, dtype=torch.long),)
 """
+
+
+@pytest.mark.parametrize("shown", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {}])
+def test_lines_on_a_terminal_end_without_blanks(program: str, shown: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "maquette", "plan", program, "--train", "--advise"]
+    ours, theirs = pty.openpty()
+    kept = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    env = {**kept, "TERM": "xterm-256color", "COLUMNS": "80", **shown}
+    with subprocess.Popen(command, stdout=theirs, env=env):
+        os.close(theirs)
+        told = b"".join(iter(lambda: _read(ours), b""))
+    os.close(ours)
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in told.decode().split("\r\n")]
+    assert "Ways to need less" in lines
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert max(map(len, lines)) <= 80
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other end is closed
+        return b""
 
 
 @pytest.fixture

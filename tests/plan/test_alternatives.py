@@ -77,8 +77,8 @@ def trained(make: str, steps: int = 60) -> tuple[float, optim.Optimizer]:
     if make == "adamw":
         made = optim.AdamW(model.parameters(), lr=1e-2)
     else:
-        decay = {"weight_decay": 1e-2, "decoupled": True}
-        made = NarrowAdam(model.parameters(), lr=1e-2, keep=make, **decay)
+        params = model.parameters()
+        made = NarrowAdam(params, lr=1e-2, weight_decay=1e-2, keep=make, decoupled=True)
     for _ in range(steps):
         loss = F.mse_loss(model(x), y)
         made.zero_grad()

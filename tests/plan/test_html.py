@@ -12,7 +12,7 @@ import pytest
 
 import maquette as mq
 from maquette import nn
-from maquette.plan.html import page
+from maquette.plan.html import WhatIf, page
 from maquette.plan.plan import Plan, plan
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -41,6 +41,14 @@ def test_the_pages_data_is_the_plans(made: Plan) -> None:
         level += nbytes
         peak = max(peak, level)
     assert peak == made.peak_bytes
+
+
+def test_the_page_has_a_table_of_other_ways(made: Plan) -> None:
+    text = page(made, what_if=WhatIf(["with", "saves"], [["--loss '<x>'", "1 B"]], ["not: <y>"]))
+    row = '<th scope="row">--loss &#x27;&lt;x&gt;&#x27;</th><td class="n">1 B</td>'
+    assert row in text
+    assert "<li>not: &lt;y&gt;</li>" in text
+    assert 'id="ways"' not in page(made)
 
 
 def test_printing_a_plan_prints_its_report(made: Plan) -> None:

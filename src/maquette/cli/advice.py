@@ -17,6 +17,7 @@ from maquette.cli.plan_options import device_of
 from maquette.cli.sources import Program
 from maquette.nn import Module, ModuleList, Sequential
 from maquette.plan.chunked_loss import Look
+from maquette.plan.html import WhatIf
 from maquette.plan.plan import Plan, look_at
 from maquette.plan.recipe import BACKENDS
 from maquette.plan.report import bytes_text, count_text, seconds_text
@@ -201,31 +202,38 @@ def _stacks(model: Module) -> Iterator[str]:
             yield f"{path}.*" if path else "*"
 
 
+def as_texts(found: Advice) -> WhatIf:
+    """The ways as columns and rows of text, and a note for each that was refused."""
+    timed = any(way.added_seconds is not None for way in found.ways)
+    columns = ["with", "saves", "peak", "FLOPs", *(["time"] * timed)]
+    notes = [f"not planned: {refusal.option}: {refusal.reason}" for refusal in found.refused]
+    return WhatIf(columns, [_row(way, found) for way in found.ways], notes)
+
+
+def _row(way: Way, found: Advice) -> list[str]:
+    percent = round(100 * way.added_flops / found.flops) if found.flops else 0
+    row = [way.option, bytes_text(way.saved_bytes), bytes_text(way.peak_bytes)]
+    row.append(f"{percent:+} %" if found.flops else "")
+    if way.added_seconds is not None:
+        sign = "-" if way.added_seconds < 0 else "+"
+        row.append(f"{sign}{seconds_text(abs(way.added_seconds))}")
+    return row
+
+
 def advice_table(found: Advice) -> Table:
-    """The alternatives as a table."""
+    """The ways as a table."""
     from rich.markup import escape
     from rich.table import Table
 
-    steady = f"of {found.steps} steps the peak is {bytes_text(found.peak_bytes)}"
-    title = (
-        f"\n[bold]Ways to need less[/bold]  ({steady})"
-        if found.steps > 1
-        else ("\n[bold]Ways to need less[/bold]")
-    )
-    timed = any(way.added_seconds is not None for way in found.ways)
+    title = "\n[bold]Ways to need less[/bold]"
+    if found.steps > 1:
+        title += f"  (of {found.steps} steps the peak is {bytes_text(found.peak_bytes)})"
+    texts = as_texts(found)
     table = Table(title=title, title_justify="left", box=None)
-    for name in ("with", "saves", "peak", "FLOPs", *(["time"] * timed)):
+    for name in texts.columns:
         table.add_column(name, justify="left" if name == "with" else "right", overflow="fold")
-    for way in found.ways:
-        percent = round(100 * way.added_flops / found.flops) if found.flops else 0
-        share = f"{percent:+} %" if found.flops else ""
-        row = [f"  {escape(way.option)}", bytes_text(way.saved_bytes), bytes_text(way.peak_bytes)]
-        seconds = way.added_seconds
-        if seconds is not None:
-            sign = "-" if seconds < 0 else "+"
-            table.add_row(*row, share, f"{sign}{seconds_text(abs(seconds))}")
-        else:
-            table.add_row(*row, share)
+    for option, *cells in texts.rows:
+        table.add_row(f"  {escape(option)}", *cells)
     if not found.ways:
         table.add_row("  nothing that was tried", "", "", count_text(found.flops))
     return table

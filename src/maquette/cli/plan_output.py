@@ -6,13 +6,14 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from maquette.cli.advice import Advice, advice_table
+from maquette.cli.advice import Advice, advice_table, as_texts
 from maquette.cli.errors import CommandError
 from maquette.cli.sources import Program
 from maquette.plan.closed_form import ClosedForm
@@ -74,9 +75,8 @@ def print_answers(found: Answers) -> None:
             _print_device(options, made, about, found.on, console)
         if found.advice is not None:
             console.print(advice_table(found.advice))
-            for refusal in found.advice.refused:
-                option, reason = escape(refusal.option), escape(refusal.reason)
-                console.print(f"[dim]not planned: {option}: {reason}[/dim]")
+            for note in as_texts(found.advice).notes:
+                console.print(f"[dim]{escape(note)}[/dim]")
         if found.form is not None:
             console.print(closed_form_table(found.form))
         if found.old is not None:
@@ -198,10 +198,11 @@ def write_answers(found: Answers) -> None:
     options, made = found.options, found.plan
     if options.json == "-":
         print(json.dumps(found.to_dict(), indent=1))
+    what_if = None if found.advice is None else as_texts(found.advice)
     writers: dict[str, Callable[[str], None]] = {
         "json": lambda path: _write_json(found, path),
         "csv": made.to_csv,
-        "html": lambda path: made.to_html(path, _title(options, found.about)),
+        "html": lambda path: made.to_html(path, _title(options, found.about), what_if),
         "trace": lambda path: write_trace(made, path, found.on),
     }
     for option, write in writers.items():
@@ -231,11 +232,12 @@ def _console() -> Iterator[Console]:
     console = Console(width=width, highlight=False, emoji=False)
     with console.capture() as captured:
         yield console
-    # Tables are padded to their width with blanks, which only a terminal's lines should have.
-    text = captured.get()
-    if not sys.stdout.isatty():
-        text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    # Tables are padded to their width with blanks, among which a style may end.
+    text = _LINE_END.sub(lambda end: end[0].replace(" ", ""), captured.get())
     print(_printable(text), end="")
+
+
+_LINE_END = re.compile(r"(?: |\x1b\[[0-9;]*m)+$", re.MULTILINE)
 
 
 def _printable(text: str) -> str:

@@ -10,8 +10,8 @@ import html
 import json
 import pathlib
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from maquette.core.version import version
@@ -24,10 +24,20 @@ if TYPE_CHECKING:
 _PAGE = pathlib.Path(__file__).parent / "page"
 
 
-def page(plan: Plan, title: str = "plan") -> str:
+@dataclass(frozen=True)
+class WhatIf:
+    """Other ways to run the step, as the page shows them: columns, rows of text, notes below."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+
+def page(plan: Plan, title: str = "plan", what_if: WhatIf | None = None) -> str:
     """The whole page as text."""
     parts = {
         "title": html.escape(title),
+        "what_if": "" if what_if is None else _what_if(what_if),
         "version": version(),
         "css": _read("page.css"),
         "js": _read("page.js"),
@@ -40,6 +50,31 @@ def page(plan: Plan, title: str = "plan") -> str:
     for name, part in parts.items():
         text = text.replace("{{" + name + "}}", part)
     return text
+
+
+def _what_if(found: WhatIf) -> str:
+    """The section of other ways: a table whose rows are named by their first cell."""
+    head = "".join(_cell("th", i, text, "col") for i, text in enumerate(found.columns))
+    rows = "".join(f"<tr>{_way(row)}</tr>" for row in found.rows)
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in found.notes)
+    return f"""<section aria-labelledby="ways-h">
+    <h2 id="ways-h">Ways to need less</h2>
+    <div class="scroll" tabindex="0" role="region" aria-label="Table of other ways">
+      <table id="ways"><caption class="away">Options, and what the step needs with each</caption>
+        <thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>
+    </div>
+    <ul>{notes}</ul>
+  </section>""".replace("<ul></ul>", "")
+
+
+def _way(row: Sequence[str]) -> str:
+    return "".join(_cell("td" if i else "th", i, text, "row") for i, text in enumerate(row))
+
+
+def _cell(kind: str, at: int, text: str, scope: str) -> str:
+    named = f' scope="{scope}"' if kind == "th" else ""
+    number = ' class="n"' if at else ""
+    return f"<{kind}{named}{number}>{html.escape(text)}</{kind}>"
 
 
 def embedded(text: str, height: int = 900) -> str:

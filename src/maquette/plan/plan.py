@@ -21,7 +21,7 @@ from maquette.fake.mode import FakeTensorMode
 from maquette.nn import Module
 from maquette.plan.allocator import DeviceMemory, Event, replay
 from maquette.plan.chunked_loss import Look, look
-from maquette.plan.html import embedded, page
+from maquette.plan.html import WhatIf, embedded, page
 from maquette.plan.recipe import Loss, OptimizerFactory, Recipe, optimizer_factory
 from maquette.plan.recorder import Allocation, Operation, Recorder
 from maquette.plan.report import text
@@ -205,9 +205,14 @@ class Plan:
         """
         return replay(self.events, capacity=capacity, expandable=expandable)
 
-    def to_html(self, path: str | pathlib.Path, title: str = "plan") -> None:
-        """Write one page for a browser: memory over the step, modules, operators; no network."""
-        pathlib.Path(path).write_text(page(self, title), "utf-8")
+    def to_html(
+        self, path: str | pathlib.Path, title: str = "plan", what_if: WhatIf | None = None
+    ) -> None:
+        """Write one page for a browser: memory over the step, modules, operators; no network.
+
+        what_if: other ways to run the step, for a table of them.
+        """
+        pathlib.Path(path).write_text(page(self, title, what_if), "utf-8")
 
     def __str__(self) -> str:
         """The report, as ``maquette plan`` prints it."""
