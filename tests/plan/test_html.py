@@ -44,9 +44,13 @@ def test_the_pages_data_is_the_plans(made: Plan) -> None:
 
 
 def test_the_page_has_a_table_of_other_ways(made: Plan) -> None:
-    text = page(made, what_if=WhatIf(["with", "saves"], [["--loss '<x>'", "1 B"]], ["not: <y>"]))
+    text = page(
+        made,
+        what_if=WhatIf(["with", "saves"], [["--loss '<x>'", "1 B"]], ["not: <y>"], "of 2 steps"),
+    )
     row = '<th scope="row">--loss &#x27;&lt;x&gt;&#x27;</th><td class="n">1 B</td>'
     assert row in text
+    assert '<p class="hint">of 2 steps</p>' in text
     assert "<li>not: &lt;y&gt;</li>" in text
     assert 'id="ways"' not in page(made)
 

@@ -207,7 +207,9 @@ def as_texts(found: Advice) -> WhatIf:
     timed = any(way.added_seconds is not None for way in found.ways)
     columns = ["with", "saves", "peak", "FLOPs", *(["time"] * timed)]
     notes = [f"not planned: {refusal.option}: {refusal.reason}" for refusal in found.refused]
-    return WhatIf(columns, [_row(way, found) for way in found.ways], notes)
+    about = f"of {found.steps} steps the peak is {bytes_text(found.peak_bytes)}"
+    rows = [_row(way, found) for way in found.ways]
+    return WhatIf(columns, rows, notes, about if found.steps > 1 else "")
 
 
 def _row(way: Way, found: Advice) -> list[str]:
@@ -225,10 +227,8 @@ def advice_table(found: Advice) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    title = "\n[bold]Ways to need less[/bold]"
-    if found.steps > 1:
-        title += f"  (of {found.steps} steps the peak is {bytes_text(found.peak_bytes)})"
     texts = as_texts(found)
+    title = "\n[bold]Ways to need less[/bold]" + (f"  ({texts.about})" if texts.about else "")
     table = Table(title=title, title_justify="left", box=None)
     for name in texts.columns:
         table.add_column(name, justify="left" if name == "with" else "right", overflow="fold")

@@ -103,6 +103,10 @@ def _title(options: argparse.Namespace, about: Program) -> str:
         step += f", autocast {options.autocast}"
     if options.checkpoint:
         step += f", {options.checkpoint} run again in backward"
+    if options.chunk_loss > 1:
+        step += f", the loss in {options.chunk_loss} chunks"
+    if options.attention:
+        step += f", {options.attention} attention"
     if options.lora:
         step += f", LoRA {options.lora}"
     if options.accumulate > 1:

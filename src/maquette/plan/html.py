@@ -26,11 +26,15 @@ _PAGE = pathlib.Path(__file__).parent / "page"
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Other ways to run the step, as the page shows them: columns, rows of text, notes below."""
+    """Other ways to run the step, as the page shows them: columns, rows of text, notes below.
+
+    about: what the numbers are of, if not of the step that the page shows.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
+    about: str = ""
 
 
 def page(plan: Plan, title: str = "plan", what_if: WhatIf | None = None) -> str:
@@ -57,8 +61,9 @@ def _what_if(found: WhatIf) -> str:
     head = "".join(_cell("th", i, text, "col") for i, text in enumerate(found.columns))
     rows = "".join(f"<tr>{_way(row)}</tr>" for row in found.rows)
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in found.notes)
+    about = f'<p class="hint">{html.escape(found.about)}</p>' if found.about else ""
     return f"""<section aria-labelledby="ways-h">
-    <h2 id="ways-h">Ways to need less</h2>
+    <h2 id="ways-h">Ways to need less</h2>{about}
     <div class="scroll" tabindex="0" role="region" aria-label="Table of other ways">
       <table id="ways"><caption class="away">Options, and what the step needs with each</caption>
         <thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>
