@@ -117,4 +117,4 @@ def test_saves_are_discarded_while_a_script_is_planned(tmp_path) -> None:
 
 
 def test_line_of_an_installed_library_is_told_from_its_package_on() -> None:
-    assert _short("/usr/lib/python3/site-packages/zoo/net.py") == "zoo/net.py"
+    assert _short("/usr/lib/python3/site-packages/zoo/net.py", "/home") == "zoo/net.py"
