@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,3 +92,33 @@ def test_any_program_keeps_the_allocator_whole(
     free = [b for p in (allocator.small, allocator.large) for b in p.blocks.values()]
     assert sum(b.size for b in free) == allocator.reserved
     assert len(free) == allocator.segments
+
+
+RECORDED = pathlib.Path(__file__).parent / "recorded"
+
+
+@pytest.mark.parametrize("name", ["whole_run", "forward", "bfloat16"])
+def test_a_snapshot_recorded_on_a_gpu_takes_the_same_segments(name: str) -> None:
+    """The numbers of public snapshots: sizes asked for, and which request took which segment.
+
+    events: bytes asked for, or -1 - n where the n-th block, those of the start among them, is let
+    go. A run is recorded from its start, or from a state whose segments are given.
+    """
+    recorded = json.loads((RECORDED / f"allocator_{name}.json").read_text("utf-8"))
+    allocator, blocks = CachingAllocator.holding(recorded["segments"])
+    grown = []
+    requests = 0
+    for event in recorded["events"]:
+        before = allocator.reserved
+        if event < 0:
+            allocator.free(blocks[-1 - event])
+            continue
+        block = allocator.malloc(event)
+        assert block is not None
+        blocks.append(block)
+        if allocator.reserved != before:
+            grown.append([requests, allocator.reserved - before])
+        requests += 1
+    assert grown == recorded["grown"]
+    assert allocator.reserved == recorded["reserved"]
+    assert allocator.allocated == recorded["allocated"]

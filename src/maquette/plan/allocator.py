@@ -6,13 +6,14 @@ bytes; requests up to 1 MiB are cut from segments of 2 MiB, those below 10 MiB f
 MiB, larger ones get a segment of their own, rounded up to 2 MiB; the smallest free block that is
 large enough is taken, and split where what remains is worth keeping; neighbours that are free are
 merged. A plan's events are replayed through this, so ``reserved`` holds the fragmentation that a
-sum of bytes does not show.
+sum of bytes does not show. Snapshots that PyTorch recorded on GPUs are replayed in the tests: each
+segment is taken by the same request, with the same bytes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 KIB, MIB = 1024, 1024 * 1024
@@ -99,6 +100,38 @@ class CachingAllocator:
         self._numbers = 0
         self._ends: dict[int, _Block] = {}  # expandable: the last block of each pool
         self._segment_sizes: dict[int, int] = {}
+
+    @classmethod
+    def holding(
+        cls, segments: Iterable[tuple[str, Sequence[int]]]
+    ) -> tuple[CachingAllocator, list[_Block]]:
+        """An allocator in the middle of a run, as a snapshot shows it, and its blocks in use.
+
+        segments: of each its pool, "small" or "large", and its blocks from the first on: their
+        bytes, negative where they are free. Blocks are given in the same order.
+        """
+        made = cls()
+        used: list[_Block] = []
+        for kind, sizes in segments:
+            pool = made.small if kind == "small" else made.large
+            made._numbers += 1
+            made.segments += 1
+            made._segment_sizes[made._numbers] = sum(map(abs, sizes))
+            made.reserved += made._segment_sizes[made._numbers]
+            start, before = 0, None
+            for size in sizes:
+                block = _Block(pool, made._numbers, start, abs(size))
+                block.before, block.free = before, size < 0
+                if before is not None:
+                    before.after = block
+                if block.free:
+                    pool.add(block)
+                else:
+                    made.allocated += block.size
+                    used.append(block)
+                start, before = start + block.size, block
+        made.peak_allocated, made.peak_reserved = made.allocated, made.reserved
+        return made, used
 
     def malloc(self, nbytes: int) -> _Block | None:
         """A block for ``nbytes``; None for none. MemoryError where the device has no more."""
