@@ -204,6 +204,8 @@ WRONG = [
     (["timm:resnet18"], "timm: needs timm: pip install"),
     (["a.py", "--batch", "x"], "argument --batch: invalid int value: 'x'"),
     (["a.py", "--batch"], "argument --batch: expected one argument"),
+    (["a.py", "--batch", "4"], "--batch is of hf: and timm: models; of others --args says it"),
+    (["timm:resnet18", "--seq", "4"], "--seq is of hf: models; of others --args says it"),
     (["a.py", "--nonsense"], "unrecognized arguments: --nonsense"),
     (["a.py", "--json"], "argument --json: expected one argument"),
     (["a.py", "--steps", "two"], "argument --steps: invalid int value: 'two'"),

@@ -136,9 +136,13 @@ def check(options: argparse.Namespace) -> None:
         raise CommandError("--price, --devices and --expandable need --on GPU", 2)
     if options.price is not None and options.price <= 0:
         raise CommandError(f"--price is of an hour, more than 0, not {options.price:g}", 2)
+    if options.batch != 1 and not str(options.file).startswith(("hf:", "timm:")):
+        raise CommandError("--batch is of hf: and timm: models; of others --args says it", 2)
     if options.script is not None:
         _check_script(options)
         return
+    if options.seq is not None and not str(options.file).startswith("hf:"):
+        raise CommandError("--seq is of hf: models; of others --args says it", 2)
     if options.file is not None and options.module is not None:
         raise CommandError(f"give {options.file} or -m {options.module}, not both", 2)
     if options.file is None and options.module is None:
