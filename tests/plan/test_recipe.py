@@ -11,6 +11,7 @@ from maquette import nn
 from maquette.fake import DataDependentOutputException
 from maquette.plan.assumptions import building
 from maquette.plan.plan import Plan, plan
+from maquette.tensor.generator import generator_of
 
 
 class Two(nn.Module):
@@ -124,6 +125,17 @@ def test_small_tensors_are_real_while_a_model_is_built() -> None:
         large = mq.empty(10**9)
     assert rates == [0.0, 0.5, 1.0]
     assert large.fake_mode is not None
+
+
+def test_a_checkpoint_keeps_no_generator_of_a_device_that_it_does_not_use() -> None:
+    def peak() -> int:
+        model = nn.Sequential(*[Two() for _ in range(3)], nn.Linear(4, 4))
+        model[1].up, model[2].up = nn.Linear(4, 32), nn.Linear(4, 32)
+        return plan(model, (mq.empty(64, 8),), train=True, checkpoint="[0-2]").peak_bytes
+
+    before = peak()
+    generator_of(mq.device("cuda"))
+    assert peak() == before
 
 
 def test_checkpointed_modules_keep_nothing_and_are_run_again() -> None:

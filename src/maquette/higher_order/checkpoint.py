@@ -178,7 +178,7 @@ def _generator_states(args: Sequence[object]) -> _GeneratorStates:
 @contextmanager
 def _drawing_from(states: _GeneratorStates | None) -> Iterator[None]:
     """Draw what was drawn then, and leave the generators where they are."""
-    with fork_rng(enabled=states is not None):
+    with fork_rng([*(states or ())], enabled=states is not None):
         for place, state in (states or {}).items():
             generator_of(place).set_state(state)
         yield

@@ -178,16 +178,23 @@ def set_rng_state(new_state: Tensor) -> None:
 def fork_rng(
     devices: Sequence[Device | str | int] | None = None, enabled: bool = True
 ) -> Iterator[None]:
-    """Draws in the block leave no trace: all default generators are where they were before."""
+    """Draws in the block leave no trace: default generators are where they were before.
+
+    devices: those that the block draws on beside the cpu, an int for a CUDA device; None for all.
+    """
     if not enabled:
         yield
         return
-    before = {device: generator.get_state() for device, generator in _defaults.items()}
+    kept = list(_defaults.values())
+    if devices is not None:
+        named = [Device("cuda", d) if isinstance(d, int) else Device(d) for d in devices]
+        kept = list({id(g): g for g in map(generator_of, [cpu, *named])}.values())
+    before = {generator: generator.get_state() for generator in kept}
     try:
         yield
     finally:
-        for device, state in before.items():
-            _defaults[device].set_state(state)
+        for generator, state in before.items():
+            generator.set_state(state)
 
 
 __all__ = [
