@@ -83,6 +83,8 @@ def associative_scan(
 class AssociativeScanOp(FunctionalHop):
     """``higher_order.associative_scan(combine_fn, xs, additional_inputs)``, along the first dim."""
 
+    operands_at = 2
+
     def __init__(self) -> None:
         super().__init__("associative_scan")
 
@@ -105,10 +107,6 @@ class AssociativeScanOp(FunctionalHop):
 
     def graph_name(self, at: int) -> str:
         return "associative_scan_combine_graph"
-
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        additional = args[2] if len(args) > 2 else ()
-        return (*args[:2], (*additional, *more))
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         first = [operators.select(x, 0, 0) for x in args[1]]

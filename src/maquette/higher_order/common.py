@@ -67,9 +67,15 @@ class FunctionalHop(HigherOrderOperator):
         """What the function at a position of the arguments is called with, for tracing it."""
         raise NotImplementedError(f"{self.name()}: tracing a function that it takes")
 
+    operands_at: int | None = None
+    """Which argument is the tuple of what its functions are called with last; None: all to come."""
+
     def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
         """The arguments, with more operands behind those that its functions are called with."""
-        raise NotImplementedError(f"{self.name()}: functions that capture tensors of a trace")
+        at = self.operands_at
+        if at is None:
+            return (*args, *more)
+        return (*args[:at], (*(args[at] if len(args) > at else ()), *more))
 
     def graph_name(self, at: int) -> str:
         """What the graph of the function at a position is called in a trace, before its number."""
@@ -101,8 +107,7 @@ class FunctionalHop(HigherOrderOperator):
             return False
         if _any_requires_grad((args, kwargs)):
             return True
-        functions = [leaf for leaf in _leaves((args, kwargs)) if _is_function(leaf)]
-        return any(t.requires_grad for f in functions for t in captured_tensors(f).values())
+        return _any_captured_requires_grad(filter(_is_function, _leaves((args, kwargs))))
 
     def on_fakes(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
         """Under a fake mode, with real tensors made fake by it."""
@@ -181,6 +186,10 @@ def _any_without_data(values: Any) -> bool:
 
 def _any_requires_grad(values: Any) -> bool:
     return any(isinstance(t, Tensor) and t.requires_grad for t in _leaves(values))
+
+
+def _any_captured_requires_grad(functions: Iterable[Function]) -> bool:
+    return any(t.requires_grad for f in functions for t in captured_tensors(f).values())
 
 
 @contextmanager

@@ -17,10 +17,11 @@ from maquette.fake.exceptions import (
     DynamicOutputShapeException,
 )
 from maquette.fake.mode import FakeTensorMode
-from maquette.higher_order.captured import captured_tensors, pure
+from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
+    _any_captured_requires_grad,
     _any_requires_grad,
     _traced,
     autograd_acting,
@@ -157,6 +158,8 @@ def _is_operand(t: Any) -> bool:
 class CondOp(FunctionalHop):
     """``torch.ops.higher_order.cond(pred, true_fn, false_fn, operands)``."""
 
+    operands_at = 3
+
     def __init__(self) -> None:
         super().__init__("cond")
 
@@ -208,9 +211,6 @@ class CondOp(FunctionalHop):
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(args[3]) if len(args) > 3 else ()
 
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        return (*args[:3], (*args[3], *more))
-
     def graph_name(self, at: int) -> str:
         return "true_graph" if at == 1 else "false_graph"
 
@@ -221,8 +221,8 @@ class CondOp(FunctionalHop):
     def recorded(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
         watched = tls.st.dispatch_modes and _is_open(pred)
         if watched and tls.st.grad_enabled and _any_requires_grad(operands):
-            captured = [*captured_tensors(true_fn).values(), *captured_tensors(false_fn).values()]
-            if not _any_requires_grad(captured):  # to these a node of the operands gives nothing
+            # To what is captured a node of the operands gives nothing.
+            if not _any_captured_requires_grad((true_fn, false_fn)):
                 return _recorded_whole(pred, true_fn, false_fn, operands)
         return super().recorded(pred, true_fn, false_fn, operands)
 

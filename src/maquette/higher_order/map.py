@@ -78,6 +78,8 @@ def _stack_pytree(pytrees: Sequence[Any]) -> Any:
 class MapImpl(FunctionalHop):
     """``higher_order.map_impl(f, xs, pos_args)``."""
 
+    operands_at = 2
+
     def __init__(self) -> None:
         super().__init__("map_impl")
 
@@ -99,9 +101,6 @@ class MapImpl(FunctionalHop):
 
     def graph_name(self, at: int) -> str:
         return "body_graph"
-
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        return (*args[:2], (*args[2], *more))
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*[operators.select(x, 0, 0) for x in args[1]], *args[2])

@@ -159,6 +159,8 @@ def _pair(result: Any) -> tuple[Any, Any]:
 class ScanOp(FunctionalHop):
     """``higher_order.scan(combine_fn, init, xs, additional_inputs)``, along the first dimension."""
 
+    operands_at = 3
+
     def __init__(self) -> None:
         super().__init__("scan")
 
@@ -194,10 +196,6 @@ class ScanOp(FunctionalHop):
 
     def graph_name(self, at: int) -> str:
         return "scan_combine_graph"
-
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        additional = args[3] if len(args) > 3 else ()
-        return (*args[:3], (*additional, *more))
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         _, init, xs, *more = args

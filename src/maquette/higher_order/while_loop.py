@@ -84,6 +84,8 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 class WhileLoopOp(FunctionalHop):
     """``higher_order.while_loop(cond_fn, body_fn, carried_inputs, additional_inputs)``."""
 
+    operands_at = 3
+
     def __init__(self) -> None:
         super().__init__("while_loop")
 
@@ -136,10 +138,6 @@ class WhileLoopOp(FunctionalHop):
                 f"got the ints in {tuple(carried)}; trace in the mode 'fake' or 'symbolic'"
             )
         return (*_opened(tuple(carried), environment), *additional)
-
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        additional = args[3] if len(args) > 3 else ()
-        return (*args[:3], (*additional, *more))
 
     def graph_name(self, at: int) -> str:
         return "while_loop_cond_graph" if at == 0 else "while_loop_body_graph"

@@ -21,9 +21,6 @@ class Wrap(FunctionalHop):
     def eager(self, func: Function, *args: Any, **kwargs: Any) -> Any:
         return func(*args, **kwargs)
 
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        return (*args, *more)
-
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args[1:]
 
@@ -51,9 +48,6 @@ class InvokeSubgraph(FunctionalHop):
 
     def eager(self, subgraph: Function, identifier: str | None, *operands: Any) -> Any:
         return subgraph(*operands)
-
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
-        return (*args, *more)
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args[2:]

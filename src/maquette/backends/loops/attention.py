@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import compiled, fused, reordered
+from maquette.backends.loops.compiler import compiled, fused
 from maquette.backends.loops.elementwise import exponential
 from maquette.backends.loops.normalization import sum_of
+from maquette.backends.loops.softmax import dot
 
 Array = npt.NDArray[np.float32]
 
@@ -70,14 +71,6 @@ def _largest(bits: Any) -> Any:
         top = max(top, np.int32(bits[i] ^ ((bits[i] >> _SIGN) & _ALL_BUT_SIGN)))
     top = np.int32(top ^ ((top >> _SIGN) & _ALL_BUT_SIGN))
     return top.view(np.float32)
-
-
-@reordered
-def _dot(a: Array, b: Array) -> Any:
-    total = _ZERO
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
 
 
 @fused
@@ -205,7 +198,7 @@ def _attend_backward(
                     own = min(seen, start + r + 1) if causal else seen
                     _powers(p[r, :own], ends[b, h, start + r])
                     p[r, own:] = _ZERO
-                    shift = _dot(given[r], out[b, h, start + r])
+                    shift = dot(given[r], out[b, h, start + r])
                     _slopes(ds[r], p[r], shift)
                 dq = by_q[: rows * depth].reshape(rows, depth)
                 np.dot(ds, keys[:seen], dq)

@@ -33,7 +33,8 @@ def _scaled(row: Array, factor: Any) -> None:
 
 
 @reordered
-def _dot(a: Array, b: Array) -> Any:
+def dot(a: Array, b: Array) -> Any:
+    """The sum of the products of two rows."""
     total = _ZERO
     for i in range(a.size):
         total += a[i] * b[i]
@@ -92,7 +93,7 @@ def _weighted_less(grad: Array, y: Array, shift: Any, out: Array) -> None:
 @fused
 def _softmax_gradients(grad: Array, y: Array, out: Array) -> None:
     for r in range(grad.shape[0]):
-        _weighted_less(grad[r], y[r], _dot(grad[r], y[r]), out[r])
+        _weighted_less(grad[r], y[r], dot(grad[r], y[r]), out[r])
 
 
 def softmax_gradients(grad: Array, y: Array) -> Array:

@@ -5,6 +5,7 @@ What an operator makes of its arguments' types is in `rules`.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from maquette.fx.compatibility import compatibility
@@ -44,7 +45,7 @@ class GraphTypeChecker:
         if n.type is None or n.type is Tensor:
             n.type = Dyn
         if n.op == "output":
-            n.type = map_arg(n.args[0], _type_of_node)
+            n.type = map_arg(n.args[0], attrgetter("type"))
         elif n.op == "get_attr":
             n.type = self._type_of_attribute(str(n.target))
         elif n.op in ("call_function", "call_module"):
@@ -78,7 +79,3 @@ class GraphTypeChecker:
         for name in path.split("."):
             value = getattr(value, name)
         return TensorType(tuple(value.shape)) if isinstance(value, Tensor) else Dyn
-
-
-def _type_of_node(node: Node) -> Any:
-    return node.type

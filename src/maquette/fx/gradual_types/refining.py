@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from operator import attrgetter
 from typing import Any
 
 from maquette.fx.compatibility import compatibility
@@ -46,7 +47,7 @@ class Refine:
     def refine_node(self, n: Node) -> None:
         """Name the node's unknown sizes and gather the equalities that hold at it."""
         if n.op == "output":
-            n.type = map_arg(n.args[0], _type_of_node)
+            n.type = map_arg(n.args[0], attrgetter("type"))
             return
         n.type = self.replace_dyn_with_fresh_var(Dyn if n.type is None else n.type)
         if n.op in _CALLS:
@@ -57,7 +58,7 @@ class Refine:
     def infer_symbolic_relations(self, n: Node) -> None:
         """SymPy symbols for the node's names, or its formula."""
         if n.op == "output":
-            n.type = map_arg(n.args[0], _type_of_node)
+            n.type = map_arg(n.args[0], attrgetter("type"))
             return
         n.type = self.convert_to_sympy_symbols(n.type)
         if n.op in _CALLS:
@@ -83,7 +84,3 @@ class Refine:
         if isinstance(typ, TensorType):
             return TensorType(tuple([function(size) for size in typ.__args__]))
         return mapped(typ, function, typ)
-
-
-def _type_of_node(node: Node) -> Any:
-    return node.type
