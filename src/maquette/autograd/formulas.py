@@ -69,11 +69,11 @@ class Derivatives:
         The returned call takes it away again and puts what it replaced back.
         """
         replaced = [r for r in self.rules if r.wrt == rule.wrt]
-        self.rules = [*(r for r in self.rules if r.wrt != rule.wrt), rule]
+        self.rules = _in_order([*(r for r in self.rules if r.wrt != rule.wrt), rule])
 
         def undo() -> None:
             if any(r is rule for r in self.rules):
-                self.rules = [*(r for r in self.rules if r is not rule), *replaced]
+                self.rules = _in_order([*(r for r in self.rules if r is not rule), *replaced])
 
         return undo
 
@@ -84,6 +84,11 @@ class Derivatives:
     def arguments(self, kind: Kind) -> list[str]:
         """The names of the arguments of which this is known."""
         return [name for r in self.rules if r.kind is kind for name in r.wrt]
+
+
+def _in_order(rules: list[Rule]) -> list[Rule]:
+    """By the names of the arguments: so PyTorch runs them, and modes and graphs see it."""
+    return sorted(rules, key=lambda rule: ", ".join(rule.wrt))
 
 
 def formula_rule(

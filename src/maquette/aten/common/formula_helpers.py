@@ -21,6 +21,34 @@ def conj(value: Value) -> Value:
     return value.conjugate() if isinstance(value, complex) else value
 
 
+# A formula's arithmetic with a number is the overload of a tensor and a number, which PyTorch's
+# formulas call: `x * 2` in one would show modes and graphs what a program's own `x * 2` shows.
+
+
+def times(value: Tensor, number: Number) -> Tensor:
+    """``value * number``."""
+    result: Tensor = aten.mul.Scalar(value, number)
+    return result
+
+
+def over(value: Tensor, number: Number) -> Tensor:
+    """``value / number``."""
+    result: Tensor = aten.div.Scalar(value, number)
+    return result
+
+
+def plus(value: Tensor, number: Number) -> Tensor:
+    """``value + number``."""
+    result: Tensor = aten.add.Scalar(value, number)
+    return result
+
+
+def minus(value: Tensor, number: Number) -> Tensor:
+    """``value - number``."""
+    result: Tensor = aten.sub.Scalar(value, number)
+    return result
+
+
 def no_slope(grad: Tensor) -> Tensor:
     """The gradient of a function that is flat: zeros."""
     return aten.zeros_like(grad)

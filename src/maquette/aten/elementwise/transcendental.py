@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import conj
+from maquette.aten.common.formula_helpers import conj, plus, times
 from maquette.aten.common.large_arrays import erf as error_function
 from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.operators import aten
@@ -111,7 +111,7 @@ rsqrt = unary(
 )
 rsqrt.describe("One divided by the square root of each element.")
 rsqrt.autocast(cuda="float32")
-rsqrt.derivative(self=lambda grad, result: -0.5 * grad * conj(result.pow(3)))
+rsqrt.derivative(self=lambda grad, result: times(grad, -0.5) * conj(result.pow(3)))
 
 
 # --- trigonometry ---------------------------------------------------------------------
@@ -137,7 +137,7 @@ sinh.autocast(cuda="float32")
 cosh: OperatorPage = function("cosh", "cosh", lambda self: sinh(self))
 cosh.describe("The hyperbolic cosine.")
 cosh.autocast(cuda="float32")
-asinh = function("asinh", "arcsinh", lambda self: rsqrt(self * self + 1))
+asinh = function("asinh", "arcsinh", lambda self: rsqrt(plus(self.pow(2), 1)))
 asinh.node_name(in_place="AsinhBackward1")
 asinh.describe("The inverse of the hyperbolic sine.")
 acosh = function("acosh", "arccosh", lambda self: rsqrt(self - 1) * rsqrt(self + 1))
