@@ -1,5 +1,7 @@
 """Copy on write: `_lazy_clone` and what ends the sharing."""
 
+import ctypes
+
 import pytest
 
 import maquette as mq
@@ -48,6 +50,12 @@ def test_mutating_one_leaves_the_other_its_memory() -> None:
         lambda c: c.numpy().fill(3),
         lambda c: c.resize_(9).fill_(1),
         lambda c: mq._foreach_add_([c], 1),
+        lambda c: c.__setitem__(0, mq.from_dlpack(c).add_(7)[0]),
+        lambda c: c.share_memory_().add_(1),
+        lambda c: ctypes.c_int64.from_address(c.data_ptr()).__setattr__("value", 5),
+        lambda c: ctypes.c_int64.from_address(c.untyped_storage().data_ptr()).__setattr__(
+            "value", 5
+        ),
     ],
 )
 def test_every_mutation_of_a_lazy_clone_is_its_own(mutate: object) -> None:
@@ -63,3 +71,49 @@ def test_gradients_go_through_a_lazy_clone() -> None:
     x = mq.ones(2, requires_grad=True)
     (x * 2)._lazy_clone().mul_(3).sum().backward()
     assert x.grad.tolist() == [6.0, 6.0]
+
+
+def doubled(x: mq.Tensor, y: mq.Tensor) -> None:
+    x.mul_(2)
+    y.mul_(2)
+
+
+def means(a: mq.Tensor, b: mq.Tensor) -> None:
+    given = mq.full((3, 2), 20.0)
+    mq.nn.functional.batch_norm(given, a, b + 0, training=True, momentum=0.5)
+    mq.nn.functional.batch_norm(given, b, mq.ones(2), training=True, momentum=0.5)
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        lambda a, b: mq._foreach_mul_([a, b], 2),
+        lambda a, b: torch._fused_sgd_([a, b], [a, b], [], **SGD),
+        lambda a, b: mq.aminmax(mq.full((1, 2), 8.0), dim=0, out=(a, b)),
+        mq.library.custom_op("lazy_copies::doubled", doubled, mutates_args=("x", "y")),
+        means,
+    ],
+)
+def test_what_mutates_several_tensors_mutates_each_once(mutate: object) -> None:
+    """Finding 40: one is a lazy clone, which others must not be mutated twice for."""
+    results = []
+    for clones in (False, True):
+        a, b = mq.tensor([2.0, 4.0]), mq.tensor([2.0, 4.0])
+        kept = b
+        if clones:
+            b = b._lazy_clone()
+        mutate(a, b)  # type: ignore[operator]
+        results.append((a.tolist(), b.tolist()))
+        assert not clones or kept.tolist() == [2, 4]
+    assert results[0] == results[1]
+
+
+SGD = {
+    "weight_decay": 0.0,
+    "momentum": 0.0,
+    "lr": 0.5,
+    "dampening": 0.0,
+    "nesterov": False,
+    "maximize": False,
+    "is_first_step": True,
+}

@@ -25,7 +25,7 @@ from maquette.core.dtype import (
 from maquette.core.layout import strided
 from maquette.tensor.arrays import Array
 from maquette.tensor.tensor import Tensor, from_array, without_data
-from maquette.tensor.up_to_date import up_to_date
+from maquette.tensor.up_to_date import own_memory
 
 Capsule = object
 _CPU_CODE, _CUDA_CODE = 1, 2
@@ -104,7 +104,7 @@ def dlpack(
 
 def _exportable(t: Tensor) -> Array:
     reason = None
-    up_to_date(t)
+    own_memory(t)
     if t.fake_mode is not None:
         reason = without_data(t)
     elif t.meta.layout is not strided:

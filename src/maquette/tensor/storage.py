@@ -108,7 +108,14 @@ class UntypedStorage(StorageMethods):
         return data
 
     def data_ptr(self) -> int:
-        """Address of the first byte; 0 where there is none."""
+        """Address of the first byte, which may be mutated; 0 where there is none."""
+        if self.lazy_copies is not None:
+            self.lazy_copies.leave(self)
+            self.bytes_moved()
+        return self.address()
+
+    def address(self) -> int:
+        """Address of the first byte, to be read; 0 where there is none."""
         if self.data is None or self._nbytes == 0:
             return 0
         return backend_of(self.device.type).address(self.data)
@@ -129,8 +136,7 @@ class UntypedStorage(StorageMethods):
             common = min(old, nbytes)
             grown[:common] = self.raw()[:common]
             if self.lazy_copies is not None:
-                self.lazy_copies.storages.discard(self)
-                self.lazy_copies = None
+                self.lazy_copies.forget(self)
             self.data = grown
             if shared:
                 self.bytes_moved()

@@ -144,6 +144,8 @@ class StorageMethods:
         if not self.is_shared() and held.nbytes():
             shared = np.frombuffer(mmap.mmap(-1, held.nbytes()), np.uint8)
             shared[...] = held.raw()
+            if held.lazy_copies is not None:
+                held.lazy_copies.forget(held)
             held.data = shared
             held.bytes_moved()
         return held
@@ -160,6 +162,7 @@ class StorageMethods:
         copies = self._self().lazy_copies
         if copies is not None:
             copies.leave(self._self())
+            self._self().bytes_moved()
         return self._bytes()
 
     def __getitem__(self, index: int | slice) -> int | UntypedStorage:

@@ -40,7 +40,7 @@ from maquette.tensor.arrays import Array, array_over
 from maquette.tensor.history import TensorHistory, refuse_deletion
 from maquette.tensor.keys import ADINPLACE, FAMILY, NOT_INHERITED, inference_keys, keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.up_to_date import up_to_date
+from maquette.tensor.up_to_date import own_memory
 
 T = TypeVar("T", bound="Tensor")
 _new = object.__new__
@@ -252,9 +252,7 @@ class Tensor(TensorHistory):
     def numpy(self, *, force: bool = False) -> Array:
         """The data as an array that shares memory (T51); ``force`` resolves what is in the way."""
         t: Tensor = self
-        if t._storage.lazy_copies is not None:
-            t._storage.lazy_copies.leave(t._storage)
-        up_to_date(t)
+        own_memory(t)
         if t.meta.layout in FAMILY:
             name = FAMILY[t.meta.layout]
             raise TypeError(

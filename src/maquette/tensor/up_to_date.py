@@ -74,6 +74,19 @@ def up_to_date(t: object) -> None:
         _bring_up_to_date(cast("Tensor", t))
 
 
+def own_memory(t: Tensor) -> None:
+    """Have a tensor's memory be its storage's own (`lazy_copies.py`), to be mutated or shown."""
+    copies = t._storage.lazy_copies
+    if copies is not None:
+        alone = held_only(t._storage, 1 + t._inside)
+        copies.leave(t._storage)
+        if alone:
+            t._data = array_over(t._storage, t.meta)
+        else:
+            t._storage.bytes_moved()
+    _bring_up_to_date(t)
+
+
 def _bring_up_to_date(t: Tensor) -> None:
     storage = t._storage
     if storage in MOVED and t._data is not None and not _lies_over(t._data, storage, t.meta):
@@ -90,7 +103,7 @@ def _lies_over(data: Array, storage: UntypedStorage, meta: TensorMeta) -> bool:
     if isinstance(data, NoArray) or meta.storage_bytes > storage._nbytes:
         return not meta.numel
     # Memory that an array uses is not given to another, so an address says enough.
-    begin = storage.data_ptr()
+    begin = storage.address()
     if isinstance(data, np.ndarray) and data.flags.writeable is not storage.raw().flags.writeable:
         return False  # the storage began or ended to share its memory (`lazy_copies.py`)
     return not meta.numel or begin <= data.ctypes.data < begin + storage._nbytes

@@ -57,7 +57,7 @@ def _data_address(t: Tensor) -> int:
     """The address of the first element; asking copies nothing."""
     if t._storage.data is None:
         return 0
-    return t._storage.data_ptr() + t.storage_offset() * t.element_size()
+    return t._storage.address() + t.storage_offset() * t.element_size()
 
 
 def _is_cow_tensor(t: Tensor) -> bool:
