@@ -240,16 +240,18 @@ def test_depthwise_convolutions_agree(
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("nan", [False, True])
 @pytest.mark.parametrize(
-    "geometry", [(2, 2, 0, 1), (3, 2, 1, 1), ((3, 2), (1, 2), (1, 0), (2, 3)), (4, 3, 2, 2)]
+    "geometry",
+    [(2, 2, 0, 1), (3, 2, 1, 1), ((3, 2), (1, 2), (1, 0), (2, 3)), (4, 3, 2, 2), (5, 1, 2, 8)],
 )
 def test_maxima_of_windows_are_the_plain_ones(
-    geometry: tuple[object, ...], kind: mq.dtype, plainly: Plainly
+    geometry: tuple[object, ...], nan: bool, kind: mq.dtype, plainly: Plainly
 ) -> None:
     torch.manual_seed(10)
     x = (torch.randn(3, 16, 30, 29) * 2).round().to(kind)
     if kind.is_floating_point:
-        x[0, 0, 3, 4], x[1, 2] = torch.nan, -torch.inf
+        x[0, 0, 3, 4], x[1, 2] = torch.nan if nan else torch.inf, -torch.inf
     kernel, stride, padding, dilation = geometry
 
     def run() -> object:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import compiled, fused
+from maquette.backends.loops.compiler import compiled, fused, inlined
 
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
@@ -147,13 +147,97 @@ def _window_maxima(
                 best[p, oy, ox], index[p, oy, ox] = found, at
 
 
+@inlined
+def _largest(
+    plane: Array, corner: Any, rows: Any, columns: Any, down: Any, right: Any
+) -> tuple[Any, Any]:
+    """The largest of a window without NaN, and its place: chosen, not jumped to."""
+    found, at = plane[corner], corner
+    for i in range(rows):
+        for j in range(columns):
+            here = corner + i * down + j * right
+            value = plane[here]
+            larger = value > found
+            found = value if larger else found
+            at = here if larger else at
+    return found, at
+
+
+@compiled
+def _seen_of_window(start: int, count: int, dilation: int, size: int) -> Pair:
+    """The first and the end of a window's elements that are within a line."""
+    return max(0, -(start // dilation)), min(count, (size - 1 - start) // dilation + 1)
+
+
+@compiled
+def _whole(size: int, places: int, kernel: int, stride: int, padding: int, dilation: int) -> Pair:
+    """The first and the end of the places whose windows are within a line as they are."""
+    first = min(places, -(-padding // stride))
+    return first, max(
+        first, min(places, (size - 1 - (kernel - 1) * dilation + padding) // stride + 1)
+    )
+
+
+@compiled
+def _ordered_maxima(
+    x: Array,
+    best: Array,
+    index: Array,
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> None:
+    """`_window_maxima` without NaN; places are counted without a sign, for vectors.
+
+    The frequent kernels are numbers that the compiler knows: 3.6 to 0.3 ms of [32, 16, 32, 32] by
+    windows of 2, 1.3 without.
+    """
+    rows, columns, width = x.shape[1], x.shape[2], best.shape[2]
+    two, three, step = np.uint64(2), np.uint64(3), np.uint64(stride[1])
+    down, right = np.uint64(dilation[0] * columns), np.uint64(dilation[1])
+    first, last = _whole(columns, width, kernel[1], stride[1], padding[1], dilation[1])
+    for p in range(x.shape[0]):
+        plane = x[p].reshape(-1)
+        for oy in range(best.shape[1]):
+            top = oy * stride[0] - padding[0]
+            above, below = _seen_of_window(top, kernel[0], dilation[0], rows)
+            line, tall = (top + above * dilation[0]) * columns, np.uint64(below - above)
+            found, at = best[p, oy], index[p, oy]
+            for edge in range(width - (last - first)):
+                ox = edge if edge < first else edge + last - first
+                left = ox * stride[1] - padding[1]
+                begin, end = _seen_of_window(left, kernel[1], dilation[1], columns)
+                corner = np.uint64(line + left + begin * dilation[1])
+                found[ox], at[ox] = _largest(
+                    plane, corner, tall, np.uint64(end - begin), down, right
+                )
+            corner = np.uint64(line + first * stride[1] - padding[1])
+            inner, places = found[first:last], at[first:last]
+            if below - above == 2 and kernel[1] == 2:
+                for n in range(np.uint64(last - first)):
+                    inner[n], places[n] = _largest(plane, corner + n * step, two, two, down, right)
+            elif below - above == 3 and kernel[1] == 3:
+                for n in range(np.uint64(last - first)):
+                    inner[n], places[n] = _largest(
+                        plane, corner + n * step, three, three, down, right
+                    )
+            else:
+                for n in range(np.uint64(last - first)):
+                    inner[n], places[n] = _largest(
+                        plane, corner + n * step, tall, np.uint64(kernel[1]), down, right
+                    )
+
+
 def window_maxima(
     x: Array, places: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> tuple[Array, Array]:
     """The largest of each window of planes [planes, rows, columns], and its place in the plane."""
-    shape = (x.shape[0], *places)
+    x, shape = np.ascontiguousarray(x), (x.shape[0], *places)
     best, index = np.empty(shape, x.dtype), np.empty(shape, np.int64)
-    _window_maxima(np.ascontiguousarray(x), best, index, kernel, stride, padding, dilation)
+    unordered = x.dtype.kind == "f" and np.isnan(x.max())
+    loop = _window_maxima if unordered else _ordered_maxima
+    loop(x, best, index, kernel, stride, padding, dilation)
     return best, index
 
 
