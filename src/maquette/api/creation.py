@@ -33,6 +33,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.core.warned import warn_once
+from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.tls import tls
 from maquette.tensor.arrays import Array
 from maquette.tensor.interchange import from_dlpack
@@ -291,7 +292,7 @@ def from_numpy(array: Array) -> Tensor:
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     if not array.flags.writeable:
         _warn_read_only()
-    if tls.st.fake_mode is None:
+    if tls.st.fake_mode is None and not tls.st.include & WATCHED:
         return from_array(array)
     with observers_paused():
         real = from_array(array)

@@ -55,7 +55,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     """The Python function for a packet; ``method``: its first argument is the tensor itself."""
     forms = _Forms(packet, at=1 if method else 0)
     full = _full(forms)
-    face = full if forms.lenient or forms.factory else _quick(forms, full)
+    face = full if forms.lenient or forms.factory or forms.said else _quick(forms, full)
     if any(_gives_list(o) for o in forms.overloads):
         face = _giving_tuples(face)
     named = _named_results(forms.name, forms.overloads)
@@ -105,7 +105,7 @@ class _Forms:
         self.written = _written_names(overloads)
         self.takes_device = any(_takes_device(o) for o in overloads)
         self.factory = any(_is_factory(o) for o in overloads)
-        self.said = _said_by_factories(overloads)
+        self.said = _said(overloads)
         self.lenient = _bool_or_dim(overloads, 1)
 
     def refused(
@@ -141,6 +141,15 @@ class _Forms:
             requiring_grad(result)
         return result
 
+    def told(self, kwargs: dict[str, object]) -> dict[str, object]:
+        """Keywords as modes see them: a factory's say where its result is, as in PyTorch."""
+        named = {**self.said, **kwargs}
+        if self.factory:
+            named = {"device": default_device() or cpu, **named}
+        if named.get("pin_memory", 0) is None:
+            named["pin_memory"] = False
+        return named
+
     def with_dimension(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """``x.var(0)`` names a dimension: functions take no integer for a bool, operators do."""
         kwargs = _translate(self.name, kwargs, self.schemas)
@@ -174,9 +183,8 @@ def _full(forms: _Forms) -> Face:
             odd = kwargs and not (
                 kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES
             )
-            if forms.factory and tls.st.include & WATCHED and "out" not in kwargs:
-                # What modes see of a factory says where its result is, as in PyTorch.
-                named = {"device": default_device() or cpu, **forms.said, **kwargs}
+            if forms.takes_device and tls.st.include & WATCHED and "out" not in kwargs:
+                named = forms.told(kwargs)
             if odd or (forms.factory and default_device() is not None):
                 return forms.translated(full, given, named)
             # Straight to the generated entry: 0.6 us less than by translation (make bench).
@@ -313,8 +321,8 @@ def _is_factory(op: OpOverload) -> bool:
     return _takes_device(op) and not any(a.type.written.startswith("Tensor") for a in arguments)
 
 
-def _said_by_factories(overloads: list[OpOverload]) -> dict[str, object]:
-    """What modes are told of a factory beside its device: ``pin_memory``, where all take it."""
+def _said(overloads: list[OpOverload]) -> dict[str, object]:
+    """What modes are told of what makes memory beside its device: ``pin_memory``."""
     placed = [{a.name for a in o._schema.arguments} for o in overloads if _takes_device(o)]
     pinned = bool(placed) and all("pin_memory" in names for names in placed)
     return {"pin_memory": False} if pinned else {}

@@ -87,8 +87,10 @@ def _binary(op: str, *, swapped: bool = False) -> Callable[[Operand, Operand], O
         kind = other.__class__
         if kind is int:
             key: object = (mark, node, other)
-        elif kind is SymInt:
+        elif kind is SymInt or kind is SymFloat:
             key = (mark, node, other.node)
+        elif kind is float:
+            key = (mark, node, other, float)  # 2.0 is 2 to a dict
         else:
             return slow(self, other)
         found = node.results.get(key)
@@ -394,6 +396,7 @@ class SymBool(SymNumber):
 
     def __sym_not__(self) -> SymBool:
         negated: SymBool = _result(self.node.shape_env, opposite(self.node.current), bool)
+        self.node.results[("not", self.node)] = negated
         return negated
 
     def __sym_int__(self) -> SymInt:
@@ -418,7 +421,10 @@ class SymBool(SymNumber):
         assert first is not None
         assert second is not None
         form = functions.apply("Piecewise", first[0], condition, second[0])
-        return _result(env, form, first[1])
+        chosen = _result(env, form, first[1])
+        key = ("ite", self.node, *(getattr(v, "node", v) for v in (then, otherwise)))
+        self.node.results[key] = chosen
+        return chosen
 
     def __eq__(self, other: object) -> Operand:
         return self._same(other, "==")

@@ -3,16 +3,20 @@
 A symbolic number is made of symbols, and each of these is a size, stride or offset of some tensor
 in the graph, or what an operator such as ``item`` gave. The one idea: nothing is recorded while the
 program computes with sizes; where one becomes the argument of a node, nodes for its expression are
-added, once for each expression.
+added, once for each expression: the operations by which the program came to it, which its
+environment remembers, or else what the simplified expression says.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import node_of
 from maquette.dispatch.registry import ops
@@ -36,6 +40,9 @@ class SymbolNodes:
         # How many symbols had been replaced when the sizes of a meta were noted.
         self._noted: dict[TensorMeta, int] = {}
         self._replacements: Sized = ()
+        # By expression, the first operation that gave it; and how many operations were read.
+        self._operations: dict[Any, tuple[Any, ...]] = {}
+        self._read = 0
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
@@ -74,7 +81,10 @@ class SymbolNodes:
 
     def find(self, number: Any) -> Node | None:
         """The node that gives a symbolic number, made if need be; None where nothing gives it."""
-        made = self._node_of(_expression(number))
+        expression = _expression(number)
+        if expression not in self._nodes:
+            self._read_operations(node_of(number))
+        made = self._node_of(expression)
         if made is not None:
             made.meta.setdefault("val", number)
         return made
@@ -83,18 +93,65 @@ class SymbolNodes:
         known = self._nodes.get(expression)
         if known is None:
             source = self._sources.get(expression)
-            known = self._computed(expression) if source is None else self._asked(source)
+            if source is not None:
+                known = self._asked(source)
+            else:
+                known = self._as_written(expression) or self._computed(expression)
             if known is not None:
                 self._nodes[expression] = known
         return known
 
     def _asked(self, source: _Source) -> Node:
         assert self.graph is not None
-        name = str(source.query.__name__).replace(".", "_").removesuffix("_default")
+        name = str(source.query.__name__).replace(".", "_")
         # Where a tensor is made its size may be asked for, whatever is traced now.
         made = self.graph.call_function(source.query, source.args, name=name)
         made.meta["val"] = source.number
         return made
+
+    # --- operations of the program ---------------------------------------------------
+
+    def _read_operations(self, node: Any) -> None:
+        """Read what the environment remembers to have computed since this was last asked."""
+        memory = getattr(node, "results", {})
+        for operation, result in itertools.islice(memory.items(), self._read, None):
+            if node_of(result) is not None:
+                self._operations.setdefault(_expression(result), operation)
+        self._read = len(memory)
+
+    def _as_written(self, expression: Any) -> Node | None:
+        """The operation that gave an expression; None where none did, or an operand has no node."""
+        # Popped: no expression is computed by way of itself.
+        operation = self._operations.pop(expression, None)
+        if operation is None:
+            return None
+        mark, operands = operation[0], [o for o in operation[1:] if o is not float]
+        function = _operations().get(mark)
+        if mark == "rsub" and operands[1] == 0:
+            function, operands = operator.neg, operands[:1]
+        elif function is None and mark.startswith("r"):
+            function = _operations().get(mark[1:])
+            operands = [operands[1], operands[0]]
+        if function is None:
+            return None
+        nodes = [self._operand(operand) for operand in operands]
+        if None in nodes:
+            return None
+        if len(nodes) == 2 and float in (kinds := [_kind(o) for o in operands]):
+            # An integer beside a float is made one first.
+            nodes = [
+                self._call(symbolic.sym_float, n) if k is int and isinstance(n, Node) else n
+                for n, k in zip(nodes, kinds)
+            ]
+        return self._call(function, *nodes)
+
+    def _operand(self, operand: Any) -> Any:
+        """The node of an operand's node in its environment; a plain number itself."""
+        if isinstance(operand, (int, float)):
+            return operand
+        expression = getattr(operand, "current", None) or operand.intern_key()
+        constant = _constant(expression)
+        return self._node_of(expression) if constant is None else constant
 
     # --- expressions -----------------------------------------------------------------
 
@@ -139,7 +196,7 @@ class SymbolNodes:
         alone = atom.poly
         if alone in self._nodes or alone in self._sources:
             return self._node_of(alone)
-        function = _FUNCTIONS.get(getattr(atom, "func", ""))
+        function = _functions().get(getattr(atom, "func", ""))
         if function is None:
             return None
         args = [_constant(arg) for arg in atom.args]
@@ -162,30 +219,67 @@ class _Source(NamedTuple):
     args: tuple[Any, ...]
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "FloorDiv": operator.floordiv,
-    "CleanDiv": operator.floordiv,
-    "Mod": operator.mod,
-    "PythonMod": operator.mod,
-    "Max": max,
-    "Min": min,
-    "IntTrueDiv": operator.truediv,
-    "FloatTrueDiv": operator.truediv,
-    "PowByNatural": operator.pow,
-    "FloatPow": operator.pow,
-    "ToFloat": float,
-    "TruncToInt": math.trunc,
-    "FloorToInt": math.floor,
-    "CeilToInt": math.ceil,
-    "RoundToInt": round,
-    "Abs": abs,
-    "LShift": operator.lshift,
-    "RShift": operator.rshift,
-    "BitwiseFn_bitwise_and": operator.and_,
-    "BitwiseFn_bitwise_or": operator.or_,
-    "BitwiseFn_bitwise_xor": operator.xor,
-}
-"""What computes a call in an expression, on plain numbers."""
+@functools.cache
+def _functions() -> dict[str, Callable[..., Any]]:
+    """What computes a call in an expression, on plain numbers."""
+    return {
+        "FloorDiv": operator.floordiv,
+        "CleanDiv": operator.floordiv,
+        "Mod": operator.mod,
+        "PythonMod": operator.mod,
+        "Max": symbolic.sym_max,
+        "Min": symbolic.sym_min,
+        "IntTrueDiv": operator.truediv,
+        "FloatTrueDiv": operator.truediv,
+        "PowByNatural": operator.pow,
+        "FloatPow": operator.pow,
+        "ToFloat": symbolic.sym_float,
+        "TruncToInt": math.trunc,
+        "FloorToInt": math.floor,
+        "CeilToInt": math.ceil,
+        "RoundToInt": round,
+        "Abs": abs,
+        "LShift": operator.lshift,
+        "RShift": operator.rshift,
+        "BitwiseFn_bitwise_and": operator.and_,
+        "BitwiseFn_bitwise_or": operator.or_,
+        "BitwiseFn_bitwise_xor": operator.xor,
+    }
+
+
+@functools.cache
+def _operations() -> dict[str, Callable[..., Any]]:
+    """What environments call their operations (`maquette.symbolic.numbers`)."""
+    return {
+        "add": operator.add,
+        "sub": operator.sub,
+        "mul": operator.mul,
+        "floordiv": operator.floordiv,
+        "mod": operator.mod,
+        "truediv": operator.truediv,
+        "pow": operator.pow,
+        "lshift": operator.lshift,
+        "rshift": operator.rshift,
+        "and": operator.and_,
+        "or": operator.or_,
+        "xor": operator.xor,
+        "eq": operator.eq,
+        "ne": operator.ne,
+        "lt": operator.lt,
+        "le": operator.le,
+        "gt": operator.gt,
+        "ge": operator.ge,
+        "max": symbolic.sym_max,
+        "min": symbolic.sym_min,
+        "not": symbolic.sym_not,
+        "ite": symbolic.sym_ite,
+        "ToFloat": symbolic.sym_float,
+        "TruncToInt": math.trunc,
+        "FloorToInt": math.floor,
+        "CeilToInt": math.ceil,
+        "RoundToInt": round,
+        "Abs": operator.abs,
+    }
 
 
 _COMPARISONS: dict[str, Callable[..., Any]] = {
@@ -209,6 +303,12 @@ def _expression(number: Any) -> Any:
     node: Any = node_of(number)
     assert node is not None, f"expected a symbolic number, got {number!r}"
     return getattr(node, "current", None) or node.intern_key()
+
+
+def _kind(operand: Any) -> type:
+    """The kind of a plain number, or of that a node of an environment stands for."""
+    kind: type = operand.__class__ if isinstance(operand, (int, float)) else operand.pytype
+    return kind
 
 
 def _constant(expression: Any) -> Any:

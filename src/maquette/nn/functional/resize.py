@@ -4,6 +4,7 @@ Lives here: what `size` and `scale_factor` mean and which operator a mode and a 
 sampling is the operators'.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import TypeVar
@@ -66,7 +67,7 @@ def interpolate(
     sizes = None if size is None else _per_dimension("size", size, space)
     factors = None if scale_factor is None else _per_dimension("scale_factor", scale_factor, space)
     if factors is not None and (recompute_scale_factor or mode == "area"):
-        sizes, factors = [int(n * factor) for n, factor in zip(space, factors)], None
+        sizes, factors = [math.trunc(n * factor) for n, factor in zip(space, factors)], None
     return _resample(input, sizes, factors, mode, bool(align_corners), antialias)
 
 

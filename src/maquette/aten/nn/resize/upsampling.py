@@ -7,6 +7,7 @@ taps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
@@ -246,7 +247,7 @@ def _size_of(input: Tensor, size: Ints | None, factors: object, dims: int) -> li
         len(factors) == dims,
         lambda: f"expected {dims} scale factors, got {list(factors)}",
     )
-    return [int(n * f) for n, f in zip(input.shape[2:], factors)]
+    return [math.trunc(n * f) for n, f in zip(input.shape[2:], factors)]
 
 
 def _nearest(dims: int, tags: Sequence[Tag] = ()) -> tuple[Family, Family]:
