@@ -20,6 +20,7 @@ from maquette.aten.common.array_libraries import (
     spread_at,
 )
 from maquette.aten.common.axes import Array
+from maquette.aten.common.formula_helpers import times
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_flat
@@ -257,17 +258,21 @@ describe(
 
 def _source_grad(grad: Tensor, source: TensorMeta, dim: int, index: Tensor) -> Tensor:
     """Slices of the gradient where the source's slices went."""
-    taken = grad.index_select(dim, index)
-    return taken.reshape(source.shape) if taken.meta.shape != source.shape else taken
+    if source.ndim:
+        taken = grad.index_select(dim, index)
+        return taken.expand(source.shape) if taken.meta.ndim <= source.ndim else taken
+    return grad.index_select(dim, index.squeeze(0)).reshape(())
+
+
+def _added_grad(
+    grad: Tensor, source_meta: TensorMeta, dim: int, index: Tensor, alpha: Number
+) -> Tensor:
+    taken = _source_grad(grad, source_meta, dim, index)
+    return taken if alpha == 1 else times(taken, alpha)
 
 
 for _page in (index_add, index_add_, index_add_out):
-    _page.linear(
-        self=lambda grad: grad,
-        source=lambda grad, source_meta, dim, index, alpha: (
-            _source_grad(grad, source_meta, dim, index) * alpha
-        ),
-    )
+    _page.linear(self=lambda grad: grad, source=_added_grad)
 
 # --- index_copy ----------------------------------------------------------------------
 
