@@ -1,7 +1,8 @@
-"""How a derivative formula writes into memory that it has just made: `into_fresh`.
+"""How a derivative formula makes zeros, and writes into memory that it has just made.
 
-In place, which saves a copy; but by the operator that makes a new tensor where somebody sees the
-operators, as PyTorch's formulas do: then graphs, counts and tensor subclasses meet no mutation.
+`into_fresh` writes in place, which saves a copy; but by the operator that makes a new tensor where
+somebody sees the operators, as PyTorch's formulas do: then graphs, counts and tensor subclasses
+meet no mutation.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 
+_FAKE = K.functionality_bits(DispatchKey.Fake)
 _WRAPPERS = (
     K.functionality_bits(DispatchKey.Python)
     | K.functionality_bits(DispatchKey.FuncTorchBatched)
@@ -19,6 +21,17 @@ _WRAPPERS = (
     | K.functionality_bits(DispatchKey.Functionalize)
     | K.functionality_bits(DispatchKey.Sparse)
 )
+
+
+def zeros_beside(value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Zeros in the dtype and on the device of ``value``, from ``zeros`` as in PyTorch's formulas.
+
+    Beside a fake tensor whose mode is not active they are of that mode.
+    """
+    if value._keys & _FAKE and tls.st.fake_mode is None:
+        return value.new_zeros(shape)
+    zeros: Tensor = aten.zeros(shape, dtype=value.meta.dtype, device=value.meta.device)
+    return zeros
 
 
 def into_fresh(name: str, fresh: Tensor, *arguments: object) -> Tensor:

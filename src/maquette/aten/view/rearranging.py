@@ -12,6 +12,7 @@ from typing import Any
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.aten.common.batching_forms import along, leading, rank_of, sized, to_front, wrapped
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.core.broadcast import wrap_dims
@@ -184,7 +185,7 @@ def repeat_kernel(xp: ModuleType, self: Array, repeats: Ints) -> Array:
 def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[object]:
     """Sum over the repeats: a repeated dimension falls into its copies and its elements."""
     if 0 in repeats:
-        return (grad.new_zeros(self_meta.shape),)
+        return (zeros_beside(grad, self_meta.shape),)
     missing = len(repeats) - self_meta.ndim
     for _ in range(missing):
         grad = grad.sum((0,), False)
