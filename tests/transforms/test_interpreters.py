@@ -6,6 +6,7 @@ import maquette as mq
 from maquette.dispatch.base import TransformType
 from maquette.dispatch.tls import tls
 from maquette.transforms import grad, jvp, vmap
+from maquette.transforms.inspection import add_batch_dim, maybe_get_level, remove_batch_dim
 from maquette.transforms.interpreter import (
     compare_functorch_state,
     pushed,
@@ -90,3 +91,11 @@ def test_D20_a_program_without_transforms_includes_no_key_of_theirs():
     jvp(mq.sin, (mq.ones(2),), (mq.ones(2),))
     assert tls.st.include == before
     assert tls.st.transforms == ()
+
+
+def test_a_tensor_of_a_level_that_is_not_in_force_can_be_looked_at() -> None:
+    x = mq.randn(3, 4, 5)
+    hidden = add_batch_dim(x, 1, 0)
+    assert hidden.shape == (3, 5)
+    assert maybe_get_level(hidden) == -2
+    assert mq.equal(remove_batch_dim(hidden, 0, 4, 0), x.movedim(1, 0))

@@ -62,8 +62,9 @@ class State:
                 if k != "params" and not isinstance(v, Tensor)
             ]
         )
+        needs = tuple([t.requires_grad for t in self.tensors()])
         entries = tuple([len(v) for o in self.optimizers for v in o.state.values()])
-        return flags, options, entries
+        return flags, options, needs, entries
 
     @contextmanager
     def exchanged(self, tensors: dict[int, Tensor], grads: dict[int, Tensor]) -> Iterator[None]:

@@ -21,8 +21,6 @@ from maquette.tensor.storage import UntypedStorage
 class LazyCopies:
     """The storages that share one memory, and the memory, writable."""
 
-    __slots__ = ("memory", "storages")
-
     def __init__(self, memory: Array) -> None:
         self.memory = memory
         self.storages: weakref.WeakSet[UntypedStorage] = weakref.WeakSet()
@@ -50,14 +48,10 @@ class Lent(LazyCopies):
     """Memory that a lender reads too: whoever is to mutate it copies.
 
     memory: read-only. shown: what the lender has it as. meta: the tensor that it was lent to had.
-    lender: who it is, in any way that it knows itself by.
     """
 
-    __slots__ = ("lender", "meta", "shown")
-
-    def __init__(self, memory: Array, lender: object, shown: object, meta: TensorMeta) -> None:
+    def __init__(self, memory: Array, shown: object, meta: TensorMeta) -> None:
         self.memory = memory
-        self.lender = lender
         self.shown = shown
         self.meta = meta
 

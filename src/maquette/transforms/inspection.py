@@ -199,8 +199,16 @@ def level_of(number: int) -> Interpreter:
 
 
 def add_batch_dim(t: Tensor, dim: int, level: int) -> Tensor:
-    """``t`` with its dimension ``dim`` hidden at a level of vmap."""
-    return batched(t, dim % t.meta.ndim, level_of(level))
+    """``t`` with its dimension ``dim`` hidden at a level of vmap.
+
+    Where no level of that number is in force, it is one that is over: the tensor can be looked at.
+    """
+    dim %= t.meta.ndim
+    if 1 <= level <= len(stack()):
+        return batched(t, dim, level_of(level))
+    over = VmapInterpreter(t.meta.shape[dim], "error")
+    over.number, over.live = level, False
+    return batched(t, dim, over)
 
 
 def remove_batch_dim(t: Tensor, level: int, batch_size: int, out_dim: int) -> Tensor:

@@ -52,6 +52,7 @@ functionalize_rng_ops = False
 donated_buffer = False
 activation_memory_budget = 1.0
 debug_assert = False
+cse = True
 view_replay_for_aliased_outputs = True
 
 
