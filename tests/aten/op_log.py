@@ -19,13 +19,18 @@ class _Recorder(TorchDispatchMode):
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        self.names.append(str(func).removeprefix("aten.").split(".")[0])
+        self.names.append(str(func).removeprefix("aten.").removesuffix(".default"))
         return func(*args, **(kwargs or {}))
 
 
-def operators_of(function: Callable[[], object]) -> list[str]:
-    """Names of the operators that ``function`` calls, without overloads."""
+def overloads_of(function: Callable[[], object]) -> list[str]:
+    """The overloads that ``function`` calls, as ``add.Tensor``; a default one by its name."""
     recorder = _Recorder()
     with recorder:
         function()
     return recorder.names
+
+
+def operators_of(function: Callable[[], object]) -> list[str]:
+    """Names of the operators that ``function`` calls, without overloads."""
+    return [name.split(".")[0] for name in overloads_of(function)]

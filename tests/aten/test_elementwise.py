@@ -209,3 +209,13 @@ def test_relations_are_each_others_complement(a: object, b: object) -> None:
 def test_polygamma_of_a_large_order_is_infinite():
     assert mq.polygamma(70_000, mq.tensor([1.0, 0.5])).tolist() == [-np.inf, -np.inf]
     assert mq.polygamma(200, mq.tensor([1.0])).item() == -np.inf
+
+
+def test_gradient_by_a_complex_exponent_is_zero_where_zero_is_raised_to_a_positive_number() -> None:
+    exponent = mq.tensor([2 + 0j, 1 + 1j], dtype=mq.complex128).requires_grad_()
+    (flat,) = mq.autograd.grad((0.0 ** exponent[:1]).real.sum(), exponent)
+    np.testing.assert_array_equal(flat.numpy(), [0, 0])
+    base = mq.tensor([0.0, 2.0], dtype=mq.float64)
+    (found,) = mq.autograd.grad((base**exponent).real.sum(), exponent)
+    expected = np.conj(np.log(2) * 2 ** (1 + 1j))
+    np.testing.assert_allclose(found.numpy(), [0, expected])

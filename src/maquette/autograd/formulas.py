@@ -21,6 +21,8 @@ class Kind(enum.Enum):
     """What is known of an argument beside the formula for its gradient.
 
     FORMULA: nothing. SLOPE: the operator is elementwise, ``slope`` is d result / d argument.
+    HOLOMORPHIC: it is elementwise and has a complex derivative by the argument where numbers are
+    complex, so that the formula, on conjugates, is the tangent too.
     LINEAR: it is linear in all such arguments together, the others held fixed. BILINEAR: it is
     linear in this argument alone. An operator with both is the sum of a linear and a bilinear part.
     FLAT: the result does not change with it, or by jumps only: the gradient is zero.
@@ -28,6 +30,7 @@ class Kind(enum.Enum):
 
     FORMULA = "formula"
     SLOPE = "slope"
+    HOLOMORPHIC = "holomorphic"
     LINEAR = "linear"
     BILINEAR = "bilinear"
     FLAT = "flat"

@@ -184,7 +184,8 @@ def _elementwise(op: OpOverload, rule: Rule, tangent: object, values: _Values) -
     is_complex = tangent.meta.dtype.is_complex
     if is_complex is not result.meta.dtype.is_complex:
         _refuse(op, rule.wrt)
-    tangent = ops.aten.expand(tangent, result.meta.shape)
+    if tangent.meta.shape != result.meta.shape:
+        tangent = ops.aten.expand(tangent, result.meta.shape)
     values["grad"] = ops.aten.conj(tangent) if is_complex else tangent
     try:
         answer = rule.function(*[values[name] for name in rule.needs])

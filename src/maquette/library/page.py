@@ -255,6 +255,13 @@ class OperatorPage(functools.partial[Any]):
                 Rule((name,), _diagonal(slope), needs, False, Kind.SLOPE, slope)
             )
 
+    def holomorphic(self, /, **formulas: Callable[..., object]) -> None:
+        """Register gradients of an elementwise operator that serve forward mode as well.
+
+        As for `derivative`; the operator has a complex derivative wherever its numbers are complex.
+        """
+        self._add_formulas(Kind.HOLOMORPHIC, (), formulas)
+
     def linear(
         self, /, *joint: str, **transposes: Callable[..., object] | None
     ) -> Callable[[F], F]:

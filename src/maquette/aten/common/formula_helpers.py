@@ -5,20 +5,24 @@ They speak operators, so they work under every transform; a value may be a tenso
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from maquette.aten.common.operators import aten
 from maquette.tensor.tensor import Tensor
 
 Number = bool | int | float | complex
 Value = Tensor | Number
+V = TypeVar("V", bound=Value)
 
 
-def conj(value: Value) -> Value:
+def conj(value: V) -> V:
     """The conjugate of a tensor or a number; what is real is returned as it is."""
+    found: Any = value
     if isinstance(value, Tensor):
-        return value.conj() if value.meta.dtype.is_complex else value
-    return value.conjugate() if isinstance(value, complex) else value
+        found = value.conj() if value.meta.dtype.is_complex else value
+    elif isinstance(value, complex):
+        found = value.conjugate()
+    return found
 
 
 # A formula's arithmetic with a number is the overload of a tensor and a number, which PyTorch's
@@ -47,6 +51,13 @@ def minus(value: Tensor, number: Number) -> Tensor:
     """``value - number``."""
     result: Tensor = aten.sub.Scalar(value, number)
     return result
+
+
+def zero_for(value: Tensor) -> Tensor:
+    """The 0-dim zero that, in `where` beside ``value``, stands for zeros of any shape."""
+    meta = value.meta
+    zero: Tensor = aten.scalar_tensor.default(0.0, dtype=meta.dtype, device=meta.device)
+    return zero
 
 
 def no_slope(grad: Tensor) -> Tensor:

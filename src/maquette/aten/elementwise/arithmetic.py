@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.batching_forms import same_shape
-from maquette.aten.common.formula_helpers import conj, no_slope, real_part
+from maquette.aten.common.formula_helpers import conj, no_slope, real_part, times
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     ANY,
@@ -32,6 +32,7 @@ from maquette.aten.elementwise.pointwise import (
     direct_sum,
     elementwise_cost,
     in_place_form,
+    number_derivative,
     real,
     same,
     unary,
@@ -112,7 +113,7 @@ sub_kernel = direct_sum(operator.sub)
 
 def scaled_grad(grad: Tensor, alpha: Number) -> Tensor:
     """The gradient of the operand that a sum scales by ``alpha``."""
-    return grad if alpha == 1 else grad * conj(alpha)
+    return grad if alpha == 1 else times(grad, conj(alpha))
 
 
 def _sum_page(schema: str, shape: Callable[..., TensorMeta], kernel: Kernel) -> OperatorPage:
@@ -175,7 +176,7 @@ _add_.own_free_devices = _adds_meta
 set_shape_rule(_add_, add__shape)
 
 add.linear(self=lambda grad: grad, other=scaled_grad)
-sub.linear(self=lambda grad: grad, other=lambda grad, alpha: -scaled_grad(grad, alpha))
+sub.linear(self=lambda grad: grad, other=lambda grad, alpha: scaled_grad(-grad, alpha))
 
 
 def rsub_shape(self: Operand, other: Operand, alpha: Number) -> TensorMeta:
@@ -191,7 +192,7 @@ rsub.describe("The difference ``other - alpha * self``.")
 rsub.shape(rsub_shape)
 rsub.kernel(rsub_kernel)
 rsub.cost(elementwise_cost(1))
-rsub.linear(self=lambda grad, alpha: -scaled_grad(grad, alpha), other=lambda grad: grad)
+rsub.linear(self=lambda grad, alpha: scaled_grad(-grad, alpha), other=lambda grad: grad)
 rsub.batching(BROADCASTS)
 rsub_scalar = define(
     "aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
@@ -232,6 +233,7 @@ mul.bilinear(
     self=lambda grad, other: grad * conj(other),
     other=lambda grad, self: grad * conj(self),
 )
+number_derivative(mul_scalar, lambda grad, other: times(grad, conj(other)))
 for _page in (mul, mul_scalar):
     write_directly(_page, "multiply")
 
@@ -309,8 +311,9 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     if not self.meta.dtype.is_complex:
         return no_slope(grad)
     size = aten.abs(self)
-    along = real_part(grad * conj(result)) * result
-    return ((grad - along) / size).masked_fill(size == 0, 0)
+    twice, conjugate = times(size, 2), conj(grad)
+    opposed = conjugate * (result * result)
+    return ((grad - opposed) / twice).masked_fill_(size == 0, 0)
 
 
 neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)
@@ -352,7 +355,15 @@ def sgn_tangent(self: Tensor, self_t: Tensor, result: Tensor) -> Tensor:
 reciprocal = unary("reciprocal", lambda xp, self: xp.divide(1, self), tags=CORE_POINTWISE)
 reciprocal.describe("One divided by each element, in floating point.")
 reciprocal.autocast(cuda="float32")
-reciprocal.derivative(self=lambda grad, result: -grad * conj(result * result))
+
+
+def reciprocal_grad(grad: Tensor, result: Tensor) -> Tensor:
+    """The gradient of ``reciprocal``."""
+    square = conj(result * result)
+    return -grad * square
+
+
+reciprocal.holomorphic(self=reciprocal_grad)
 
 positive = define("aten::positive(Tensor(a) self) -> Tensor(a)", tags=POINTWISE)
 positive.describe("The tensor itself, as ``+x`` gives it; bool tensors are refused.")

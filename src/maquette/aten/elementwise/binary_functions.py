@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import Value, conj, no_slope
+from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_for
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -26,6 +26,7 @@ from maquette.aten.elementwise.pointwise import (
     promoted,
     special,
 )
+from maquette.aten.elementwise.where import where
 from maquette.core.device_rules import check_one_device
 from maquette.core.dtype import float32, int32
 from maquette.core.elementwise import elementwise
@@ -53,21 +54,35 @@ atan2.describe(
 atan2.autocast(cuda="promote")
 
 
-def over_square(grad: Tensor, leg: Tensor, self: Tensor, other: Tensor) -> Tensor:
-    """grad * leg / (self**2 + other**2), 0 at the origin."""
-    square = self * self + other * other
-    return grad * (leg / square).masked_fill(square == 0, 0)
+def over_square(self: Tensor, other: Tensor) -> Tensor:
+    """1 / (self**2 + other**2), and 0 at the origin."""
+    first = other * other
+    square = self * self + first
+    return aten.reciprocal(square).masked_fill(square == 0, 0)
 
 
-atan2.derivative(
-    self=lambda grad, self, other: over_square(grad, other, self, other),
-    other=lambda grad, self, other: over_square(grad, -self, self, other),
-)
+@atan2.derivative("self", "other")
+def atan2_grad(
+    grad: Tensor, self: Tensor, other: Tensor, needs: list[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    factor = over_square(self, other)
+    return (
+        grad * other * factor if needs[0] else None,
+        grad * -self * factor if needs[1] else None,
+    )
+
+
+@atan2.tangent
+def atan2_tangent(self: Tensor, self_t: Tensor, other: Tensor, other_t: Tensor) -> Tensor:
+    factor = over_square(self, other)
+    return (-self * other_t + other * self_t) * factor
+
+
 hypot = binary("hypot", lambda xp, a, b: xp.hypot(a, b), takes=REAL_FLOATS)
 hypot.describe("The length ``sqrt(self**2 + other**2)``, without overflow on the way.")
 hypot.derivative(
-    self=lambda grad, self, result: grad * (self / result),
-    other=lambda grad, other, result: grad * (other / result),
+    self=lambda grad, self, result: grad * self / result,
+    other=lambda grad, other, result: grad * other / result,
 )
 
 copysign = binary(
@@ -91,11 +106,11 @@ copysign_scalar.node_name("CopysignBackward1")
 
 def copysign_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     """The gradient of ``copysign``: the sign that it turned, 0 at 0."""
-    return grad * (result / self).masked_fill(self == 0, 0)
+    return grad * (result / self).masked_fill_(self == 0, 0)
 
 
 copysign.derivative(self=copysign_grad)
-copysign.flat("other")
+copysign.flat(other=lambda grad, other_meta: grad.new_zeros(other_meta.shape))
 copysign_scalar.derivative(self=copysign_grad)
 
 
@@ -124,8 +139,8 @@ def nextafter_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
 
 nextafter.cost(elementwise_cost(1))
 nextafter.derivative(
-    self=lambda grad, self, other: grad.masked_fill(self == other, 0),
-    other=no_slope,
+    self=lambda grad, self, other: where(self != other, grad, zero_for(grad)),
+    other=lambda grad, other_meta: grad.new_zeros(other_meta.shape),
 )
 
 ldexp = define(
@@ -155,7 +170,7 @@ def ldexp_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
 ldexp.cost(elementwise_cost(2))
 ldexp.derivative(
     self=lambda grad, other: grad * conj(aten.pow(2.0, other)),
-    other=lambda grad, result: grad * conj(result * math.log(2)),
+    other=lambda grad, result: times(grad * conj(result), math.log(2)),
 )
 
 frexp = define(
@@ -193,7 +208,7 @@ frexp.nondifferentiable(1)
 
 @frexp.derivative("self")
 def frexp_grad(grad: Tensor, result1: Tensor) -> tuple[Tensor]:
-    return (grad / aten.pow(2.0, result1),)
+    return (grad / aten.exp2(result1),)
 
 
 # --- logarithms of sums ---------------------------------------------------------------
@@ -210,6 +225,7 @@ def logaddexp_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
 logaddexp = binary("logaddexp", logaddexp_kernel, takes=FLOATING, variants=[Variant.OUT])
 logaddexp.describe("The logarithm of ``exp(self) + exp(other)``, without overflow on the way.")
 logaddexp.derivative(
+    # By `sigmoid`, where PyTorch writes 1 + exp: its derivative is no NaN where that overflows.
     self=lambda grad, self, other: grad * conj(aten.sigmoid(self - other)),
     other=lambda grad, self, other: grad * conj(aten.sigmoid(other - self)),
 )
@@ -220,8 +236,8 @@ logaddexp2.describe(
     "The logarithm to base 2 of ``2**self + 2**other``, without overflow on the way."
 )
 logaddexp2.derivative(
-    self=lambda grad, self, other: grad / (1 + aten.exp2(other - self)),
-    other=lambda grad, self, other: grad / (1 + aten.exp2(self - other)),
+    self=lambda grad, self, other: grad / plus(aten.pow(2, other - self), 1),
+    other=lambda grad, self, other: grad / plus(aten.pow(2, self - other), 1),
 )
 
 
@@ -279,36 +295,44 @@ describe(
 )
 
 
-def where_not_both(grad: Tensor, self: Tensor, condition: Tensor | bool, slope: Value) -> Tensor:
-    """grad * slope, and 0 where self is 0 and the condition holds."""
-    return (grad * slope).masked_fill((self == 0).logical_and(condition), 0)
+def xlogy_grad(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """The gradient of ``xlogy`` by its first operand; 0 where that is 0 and it is undefined."""
+    slope: Tensor = aten.xlogy(grad, other)
+    undefined = other <= 0
+    return slope.masked_fill((self == 0) & undefined, 0)
+
+
+def xlog1py_grad(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """The same of ``xlog1py``."""
+    slope: Tensor = special_xlog1py(grad, other)
+    undefined = other <= -1
+    return slope.masked_fill((self == 0) & undefined, 0)
 
 
 def xlogy_by_number(grad: Tensor, self: Tensor, other: float) -> Tensor:
     """The gradient of ``xlogy`` by its first operand, for a number."""
-    if other > 0:
-        return grad * math.log(other)
-    slope = -math.inf if other == 0 else math.nan
-    return (grad * slope).masked_fill(self == 0, 0) if other == 0 else grad * slope
+    slope: Tensor = aten.xlogy(grad, other)
+    return slope if other > 0 else slope.masked_fill(self == 0, 0)
 
 
 def xlog1py_by_number(grad: Tensor, self: Tensor, other: float) -> Tensor:
     """The gradient of ``xlog1py`` by its first operand, for a number."""
-    return xlogy_by_number(grad, self, other + 1)
+    slope: Tensor = special_xlog1py_number(grad, other)
+    return slope if other > -1 else slope.masked_fill(self == 0, 0)
 
 
-xlogy.derivative(
-    self=lambda grad, self, other: where_not_both(grad, self, other <= 0, other.log()),
-    other=lambda grad, self, other: grad * self / other,
-)
+def xlog1py_by_other(grad: Tensor, self: Value, other: Tensor) -> Tensor:
+    """The gradient of ``xlog1py`` by its second operand."""
+    divisor = plus(other, 1)
+    return (grad * self if isinstance(self, Tensor) else times(grad, self)) / divisor
+
+
+xlogy.derivative(self=xlogy_grad, other=lambda grad, self, other: grad * self / other)
 xlogy_number.derivative(self=xlogy_by_number)
-xlogy_of_number.derivative(other=lambda grad, self, other: grad * self / other)
-special_xlog1py.derivative(
-    self=lambda grad, self, other: where_not_both(grad, self, other <= -1, other.log1p()),
-    other=lambda grad, self, other: grad * self / (other + 1),
-)
+xlogy_of_number.derivative(other=lambda grad, self, other: times(grad, self) / other)
+special_xlog1py.derivative(self=xlog1py_grad, other=xlog1py_by_other)
 special_xlog1py_number.derivative(self=xlog1py_by_number)
-special_xlog1py_of_number.derivative(other=lambda grad, self, other: grad * self / (other + 1))
+special_xlog1py_of_number.derivative(other=xlog1py_by_other)
 
 
 # --- factors --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from maquette.aten.common.array_libraries import complex_of
 from maquette.aten.common.batching_forms import leading, same_shape
-from maquette.aten.common.formula_helpers import real_part
+from maquette.aten.common.formula_helpers import conj, no_slope, real_part, times
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.conjugate import _conj, _neg_view
 from maquette.aten.elementwise.pointwise import Array, Kernel, elementwise_cost
@@ -189,11 +189,16 @@ def polar_kernel(xp: ModuleType, abs: Array, angle: Array) -> Array:
     return joined(xp, abs * xp.cos(angle), abs * xp.sin(angle))
 
 
+def imaginary_part(grad: Tensor) -> Tensor:
+    """The gradient by the imaginary part; of a real gradient, 0."""
+    return aten.imag(grad) if grad.meta.dtype.is_complex else no_slope(grad)
+
+
 complex = _from_parts("complex", "real", "imag", joined)
 complex.describe(
     "The complex numbers of two tensors of real and imaginary parts, which have one dtype."
 )
-complex.linear(real=lambda grad: real_part(grad), imag=lambda grad: real_part(grad * -1j))
+complex.linear(real=lambda grad: real_part(grad), imag=lambda grad: imaginary_part(grad))
 complex.batching(BROADCASTS)
 polar = _from_parts("polar", "abs", "angle", polar_kernel)
 polar.describe("The complex numbers of magnitudes and angles in radians.")
@@ -202,8 +207,9 @@ polar.autocast(cpu="float32")
 
 @polar.derivative("abs", "angle")
 def polar_grad(grad: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
-    towards = real_part(grad.conj() * aten.sgn(result))
-    around = real_part(grad.conj() * (1j * result))
+    conjugate = conj(grad)
+    towards = real_part(conjugate * aten.sgn(result))
+    around = real_part(conjugate * times(result, 1j))
     return towards, around
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from maquette.aten.common.array_libraries import data_says
-from maquette.aten.common.formula_helpers import Value, conj, no_slope
+from maquette.aten.common.formula_helpers import Value, conj, no_slope, over
 from maquette.aten.common.large_arrays import floor_quotient
 from maquette.aten.common.large_arrays import remainder as remainder_of
 from maquette.aten.common.operators import aten
@@ -27,6 +27,7 @@ from maquette.aten.elementwise.pointwise import (
     common_type,
     direct,
     elementwise_cost,
+    number_derivative,
     write_directly,
 )
 from maquette.core.elementwise import elementwise
@@ -49,7 +50,8 @@ div_kernel = direct(operator.truediv, floats=True)
 
 def quotient_slope(grad: Tensor, self: Value, other: Tensor) -> Tensor:
     """The gradient of ``self / other`` by ``other``."""
-    return -grad * conj((self / other) / other)
+    slope = conj((self / other) / other)
+    return -grad * slope
 
 
 div = define(
@@ -77,6 +79,7 @@ def div_tangent(self_t: Value, other: Value, other_t: Value, result: Tensor) -> 
     return (self_t - result * other_t) / other
 
 
+number_derivative(div_scalar, lambda grad, other: over(grad, conj(other)))
 for _page in (div, div_scalar):
     write_directly(_page, "true_divide")
 

@@ -5,8 +5,11 @@ NaN wins in `maximum` and `clamp`, and loses in `fmax`. Extrema along a dimensio
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from types import ModuleType
 
+from maquette.aten.common.formula_helpers import over, zero_for
 from maquette.aten.common.large_arrays import clipped
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -61,42 +64,51 @@ def extremum(name: str, kernel: Kernel, *, tags: tuple[Tag, ...] = POINTWISE) ->
     return op
 
 
-def shared_grad(grad: Tensor, self: Tensor, other: Tensor, loser: Tensor) -> Tensor:
-    """A gradient to the winner; where both win, half of it to each."""
-    return aten.where(self == other, grad / 2, grad).masked_fill(loser, 0)
+def shared_grad(
+    grad: Tensor, self: Tensor, other: Tensor, loses: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """The gradient of an operand where it wins; where both do, half of it to each."""
+    half = over(grad, 2)
+    shared: Tensor = aten.where(self == other, half, grad)
+    return shared.masked_fill_(loses(self, other), 0)
+
+
+def chosen_grad(grad: Tensor, wins: Tensor, other: Tensor) -> Tensor:
+    """The gradient of what is chosen where it wins, or the other is NaN."""
+    return grad.masked_fill(wins.logical_or_(other.isnan()).logical_not_(), 0)
+
+
+def left_grad(grad: Tensor, wins: Tensor, other: Tensor) -> Tensor:
+    """The gradient of ``other``, which is left where the first wins, or ``other`` is NaN."""
+    return grad.masked_fill(wins.logical_or_(other.isnan()), 0)
 
 
 maximum = extremum("maximum", lambda xp, a, b: xp.maximum(a, b), tags=CORE_POINTWISE)
 maximum.ufunc("maximum")
 maximum.describe("The larger of two elements; NaN, where one of them is.")
 maximum.derivative(
-    self=lambda grad, self, other: shared_grad(grad, self, other, self < other),
-    other=lambda grad, self, other: shared_grad(grad, self, other, self > other),
+    self=lambda grad, self, other: shared_grad(grad, self, other, operator.lt),
+    other=lambda grad, self, other: shared_grad(grad, self, other, operator.gt),
 )
 minimum = extremum("minimum", lambda xp, a, b: xp.minimum(a, b), tags=CORE_POINTWISE)
 minimum.ufunc("minimum")
 minimum.describe("The smaller of two elements; NaN, where one of them is.")
 minimum.derivative(
-    self=lambda grad, self, other: shared_grad(grad, self, other, self > other),
-    other=lambda grad, self, other: shared_grad(grad, self, other, self < other),
+    self=lambda grad, self, other: shared_grad(grad, self, other, operator.gt),
+    other=lambda grad, self, other: shared_grad(grad, self, other, operator.lt),
 )
 fmax = extremum("fmax", lambda xp, a, b: xp.fmax(a, b))
 fmax.describe("The larger of two elements; a number, where one of them is NaN.")
 fmax.derivative(
-    self=lambda grad, self, other: grad.masked_fill(_loses(self >= other, other), 0),
-    other=lambda grad, self, other: grad.masked_fill((self >= other).logical_or(other.isnan()), 0),
+    self=lambda grad, self, other: chosen_grad(grad, self >= other, other),
+    other=lambda grad, self, other: left_grad(grad, self >= other, other),
 )
 fmin = extremum("fmin", lambda xp, a, b: xp.fmin(a, b))
 fmin.describe("The smaller of two elements; a number, where one of them is NaN.")
 fmin.derivative(
-    self=lambda grad, self, other: grad.masked_fill(_loses(self <= other, other), 0),
-    other=lambda grad, self, other: grad.masked_fill((self <= other).logical_or(other.isnan()), 0),
+    self=lambda grad, self, other: chosen_grad(grad, self <= other, other),
+    other=lambda grad, self, other: left_grad(grad, self <= other, other),
 )
-
-
-def _loses(wins: Tensor, other: Tensor) -> Tensor:
-    """Where an operand is not chosen: it neither wins nor is opposed by NaN."""
-    return wins.logical_or(other.isnan()).logical_not()
 
 
 # --- clamp by numbers -----------------------------------------------------------------
@@ -149,14 +161,28 @@ def inside(self: Tensor, low: Tensor | Number | None, high: Tensor | Number | No
     if high is None:
         assert low is not None
         return self >= low
-    return self <= high if low is None else (self >= low).logical_and(self <= high)
+    if low is None:
+        return self <= high
+    above = self >= low
+    if isinstance(low, Tensor):
+        return above.logical_and(self <= high)
+    return above.logical_and_(self <= high)  # of one shape: in place
 
 
 def only_inside(
     grad: Tensor, self: Tensor, min: Tensor | Number | None, max: Tensor | Number | None
 ) -> Tensor:
     """The gradient of a clamp by its operand."""
-    return aten.where(inside(self, min, max), grad, aten.zeros_like(grad))
+    zero = zero_for(grad)
+    return aten.where(inside(self, min, max), grad, zero)
+
+
+def only_where(
+    grad: Tensor, self: Tensor, bound: Tensor, holds: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """The gradient of the one bound of a clamp."""
+    zero = zero_for(grad)
+    return aten.where(holds(self, bound), grad, zero)
 
 
 clamp = define(
@@ -183,16 +209,17 @@ def clamp_tensor_grad(
     grad: Tensor, self: Tensor, min: Tensor | None, max: Tensor | None, needs: list[bool]
 ) -> tuple[Tensor | None, ...]:
     """A gradient to the operand inside, to the bound that holds outside."""
-    zeros = aten.zeros_like(grad)
     found: list[Tensor | None] = [None, None, None]
-    if needs[0]:
-        found[0] = aten.where(inside(self, min, max), grad, zeros)
+    zero = zero_for(grad) if needs[1] or needs[2] else grad
     if needs[1] and min is not None:
         holds = self < min if max is None else (self < min).logical_and(min < max)
-        found[1] = aten.where(holds, grad, zeros)
+        found[1] = aten.where(holds, grad, zero)
     if needs[2] and max is not None:
-        over = self > max
-        found[2] = aten.where(over if min is None else over.logical_or(max < min), grad, zeros)
+        above = self > max
+        holds = above if min is None else above.logical_or(max < min)
+        found[2] = aten.where(holds, grad, zero)
+    if needs[0]:
+        found[0] = only_inside(grad, self, min, max)
     return tuple(found)
 
 
@@ -239,13 +266,13 @@ def one_bound(name: str, bound: str) -> None:
         by_number.derivative(self=lambda grad, self, min: only_inside(grad, self, min, None))
         by_tensor.derivative(
             self=lambda grad, self, min: only_inside(grad, self, min, None),
-            min=lambda grad, self, min: aten.where(self < min, grad, aten.zeros_like(grad)),
+            min=lambda grad, self, min: only_where(grad, self, min, operator.lt),
         )
     else:
         by_number.derivative(self=lambda grad, self, max: only_inside(grad, self, None, max))
         by_tensor.derivative(
             self=lambda grad, self, max: only_inside(grad, self, None, max),
-            max=lambda grad, self, max: aten.where(self > max, grad, aten.zeros_like(grad)),
+            max=lambda grad, self, max: only_where(grad, self, max, operator.gt),
         )
 
 

@@ -180,6 +180,13 @@ def in_place_derivative(page: OperatorPage, formula: Callable[..., object]) -> N
     written.own_derivatives.add(formula_rule(("self",), formula))
 
 
+def number_derivative(page: OperatorPage, formula: Callable[..., object]) -> None:
+    """Give the forms with a number of a page, made ``like`` another, a formula of their own."""
+    for op in (page.op, in_place_form(page)):
+        op.own_derivatives = Derivatives()
+        op.own_derivatives.add(formula_rule(("self",), formula))
+
+
 def ternary_shape(
     name: str, operands: Sequence[Operand], *, takes: frozenset[int] = NUMERIC
 ) -> TensorMeta:
@@ -265,6 +272,7 @@ __all__ = [
     "floating",
     "in_place_derivative",
     "in_place_form",
+    "number_derivative",
     "promoted",
     "real",
     "same",

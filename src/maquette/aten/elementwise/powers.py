@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import Value, conj, no_slope
+from maquette.aten.common.formula_helpers import Value, conj, minus, no_slope, times, zero_for
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     CORE_POINTWISE,
@@ -25,6 +25,7 @@ from maquette.aten.elementwise.pointwise import (
     elementwise_cost,
     promoted,
 )
+from maquette.aten.elementwise.where import where
 from maquette.core.dtype import complex128, float64
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -134,35 +135,47 @@ def power_grad(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
     if exponent == 0:
         return no_slope(grad)
     power = self.pow(exponent - 1)  # named: it lives as long as PyTorch's, and so peaks are equal
-    return grad * conj(exponent * power)
+    return grad * conj(times(power, exponent))
 
 
-def powers_grad(grad: Tensor, self: Tensor, exponent: Value) -> Tensor:
+def powers_grad(grad: Tensor, self: Tensor, exponent: Tensor) -> Tensor:
     """The gradient by the base, for a tensor of exponents."""
-    power = self.pow(exponent - 1)
+    power = self.pow(minus(exponent, 1))
     slope = grad * conj(exponent * power)
-    return slope.masked_fill(exponent == 0, 0)
+    zero = zero_for(slope)
+    return where(exponent == 0, zero, slope)
+
+
+def _is_nonnegative(exponent: Tensor) -> Tensor:
+    """Where 0 raised to the exponent is flat in it; of complex ones, where they are real."""
+    if not exponent.meta.dtype.is_complex:
+        return exponent >= 0
+    least = aten.real(exponent) >= 0
+    return least.logical_and(aten.imag(exponent) == 0)
 
 
 def exponent_grad(grad: Tensor, self: Tensor, exponent: Tensor, result: Tensor) -> Tensor:
     """The gradient by the exponent: ``result * log(self)``, 0 where 0 is raised to 0 or more."""
+    nonnegative = _is_nonnegative(exponent)
+    if exponent.meta.dtype.is_complex:
+        flat = nonnegative.logical_and(self == 0)
+    else:
+        flat = (self == 0).logical_and(nonnegative)
     # A negative number has a logarithm where the power is complex.
     base = self.to(result.meta.dtype) if result.meta.dtype.is_complex else self
     slope = conj(result * base.log())
-    flat = self == 0
-    if not exponent.meta.dtype.is_complex:
-        flat = flat.logical_and(exponent >= 0)
-    return (grad * slope).masked_fill(flat, 0)
+    return grad * where(flat, zero_for(slope), slope)
 
 
 def exponent_of_number_grad(grad: Tensor, self: Number, exponent: Tensor, result: Tensor) -> Tensor:
     """The gradient of ``number ** exponent``."""
     if self == 0:
-        flat = exponent >= 0
-        return (grad * (result * -math.inf)).masked_fill(flat, 0)
+        slope = conj(times(result, -math.inf))
+        zero = zero_for(slope)
+        return grad * where(_is_nonnegative(exponent), zero, slope)
     negative = not isinstance(self, complex) and self < 0
-    slope = math.nan if negative and not result.meta.dtype.is_complex else _log(self)
-    return grad * conj(result * slope)
+    factor = math.nan if negative and not result.meta.dtype.is_complex else _log(self)
+    return grad * conj(times(result, factor))
 
 
 def _log(value: Number) -> Number:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import conj, no_slope
+from maquette.aten.common.formula_helpers import conj, no_slope, times, zero_for
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     ANY,
@@ -31,6 +31,7 @@ from maquette.aten.elementwise.pointwise import (
     unary,
     widened,
 )
+from maquette.aten.elementwise.where import where
 from maquette.core.dtype import dtype, finfo
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check, check_not_implemented
@@ -171,7 +172,8 @@ isfinite.describe("Where elements are neither infinite nor NaN: a bool tensor.")
 def isfinite_by_parts(self: Tensor) -> Tensor:
     if self.dtype.category < 2:
         return aten.ones_like(self, dtype=boolean(self.dtype))
-    return (self == self).logical_and(aten.abs(self) != math.inf)
+    finite = aten.abs(self) != math.inf
+    return (self == self) * finite
 
 
 isreal = define("aten::isreal(Tensor self) -> Tensor")
@@ -212,9 +214,10 @@ def angle_grad(grad: Tensor, self: Tensor) -> Tensor:
     """The gradient of ``angle``: flat on real numbers, 0 at 0."""
     if not self.meta.dtype.is_complex:
         return no_slope(grad)
-    z, size = self, aten.abs(self)
-    turned = aten.complex(-aten.imag(z), aten.real(z)) / (size * size)
-    return (turned * grad).masked_fill(size == 0, 0)
+    square = aten.abs(self).pow(2)
+    turned = times(grad * self / square, 1j)
+    zero = zero_for(turned)
+    return where(self == 0, zero, turned)
 
 
 angle.cost(elementwise_cost(1))

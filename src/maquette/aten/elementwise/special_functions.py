@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import not_implemented
+from maquette.aten.common.formula_helpers import minus, not_implemented, over, plus, times
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -25,7 +25,7 @@ from maquette.aten.elementwise.pointwise import (
     unary,
     widened,
 )
-from maquette.core.dtype import bool_
+from maquette.core.dtype import bool_, finfo
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -168,9 +168,17 @@ def mvlgamma_shape(self: TensorMeta, p: int) -> TensorMeta:
 
 mvlgamma.kernel(lambda xp, self, p: mvlgamma_kernel(xp, widened(self), p))
 mvlgamma.cost(elementwise_cost(8))
-mvlgamma.derivative(
-    self=lambda grad, self, p: grad * sum(digamma(self - 0.5 * i) for i in range(p))
-)
+
+
+def mvlgamma_grad(grad: Tensor, self: Tensor, p: int) -> Tensor:
+    """The gradient of ``mvlgamma``: the sum of ``digamma(self - i / 2)`` for i below p."""
+    meta = self.meta
+    steps = aten.arange.start_step(0.5 - p / 2, 0.5, 0.5, dtype=meta.dtype, device=meta.device)
+    terms = (self.unsqueeze(-1) + steps).digamma_()
+    return grad * terms.sum(-1)
+
+
+mvlgamma.derivative(self=mvlgamma_grad)
 
 
 def incomplete_gamma(
@@ -200,7 +208,9 @@ igammac.describe("The regularized upper incomplete gamma function of `self`, at 
 
 def gamma_density(self: Tensor, other: Tensor) -> Tensor:
     """The density of the gamma distribution of shape ``self`` at ``other``."""
-    return ((self - 1) * other.log() - other - lgamma(self)).exp()
+    scale = lgamma(self)
+    logarithm = other.log()
+    return (minus(self, 1) * logarithm - other - scale).exp()
 
 
 igamma.derivative(
@@ -209,20 +219,38 @@ igamma.derivative(
 )
 igammac.derivative(
     self=lambda grad: not_implemented("igammac: input"),
-    other=lambda grad, self, other: -grad * gamma_density(self, other),
+    other=lambda grad, self, other: grad * -gamma_density(self, other),
 )
 
 
 # --- Bessel and Airy ------------------------------------------------------------------
 
 
-def _at_zero(value: float, x: Tensor, slope: Tensor) -> Tensor:
-    return aten.where(x == 0, aten.full_like(x, value), slope)
+def _i0e_slope(self: Tensor, result: Tensor) -> Tensor:
+    part = self.sgn() * result
+    return special_i1e(self) - part
 
 
-def _no_zero(x: Tensor) -> Tensor:
-    """``x`` with 1 in place of 0: divided by, it has finite derivatives everywhere."""
-    return aten.where(x == 0, aten.ones_like(x), x)
+def _away_from_zero(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Where ``x`` may be divided by, and there ``x``: the quotients are finite everywhere."""
+    least = finfo(x.meta.dtype).eps
+    away = x.abs() > least
+    return away, aten.where(away, x, least)
+
+
+def _i1_slope(self: Tensor, result: Tensor) -> Tensor:
+    """The derivative ``i0(x) - i1(x) / x``, and 1/2 at 0."""
+    away, divisor = _away_from_zero(self)
+    quotient = result * divisor.reciprocal()
+    return aten.where(away, i0(self) - quotient, 0.5)
+
+
+def _i1e_slope(self: Tensor, result: Tensor) -> Tensor:
+    """The derivative ``i0e(x) - i1e(x) * (sgn(x) + 1 / x)``, and 1/2 at 0."""
+    away, divisor = _away_from_zero(self)
+    inverse = divisor.reciprocal()
+    part = result * (self.sgn() + inverse)
+    return aten.where(away, special_i0e(self) - part, 0.5)
 
 
 i0 = special_unary("i0", "i0", variants=BOTH, slope=lambda self: special_i1(self))
@@ -230,21 +258,19 @@ i0.describe("The modified Bessel function of the first kind, of order 0.")
 special_i0e = special_unary(
     "special_i0e",
     "i0e",
-    slope=lambda self, result: special_i1e(self) - self.sgn() * result,
+    slope=_i0e_slope,
 )
 special_i0e.describe("The function `i0` scaled by ``exp(-abs(x))``.")
 special_i1: OperatorPage = special_unary(
     "special_i1",
     "i1",
-    slope=lambda self, result: _at_zero(0.5, self, i0(self) - result / _no_zero(self)),
+    slope=_i1_slope,
 )
 special_i1.describe("The modified Bessel function of the first kind, of order 1.")
 special_i1e: OperatorPage = special_unary(
     "special_i1e",
     "i1e",
-    slope=lambda self, result: _at_zero(
-        0.5, self, special_i0e(self) - result * (self.sgn() + _no_zero(self).reciprocal())
-    ),
+    slope=_i1e_slope,
 )
 special_i1e.describe("The function `i1` scaled by ``exp(-abs(x))``.")
 for _name in ("j0", "j1", "y0", "y1"):
@@ -306,19 +332,24 @@ describe(
 _ROOT_2_PI = math.sqrt(2 * math.pi)
 
 special_erfcx = special_unary(
-    "special_erfcx", "erfcx", slope=lambda self, result: 2 * self * result - 2 / math.sqrt(math.pi)
+    "special_erfcx",
+    "erfcx",
+    slope=lambda self, result: minus(times(self, 2) * result, 2 / math.sqrt(math.pi)),
 )
 special_erfcx.describe("The scaled complementary error function ``exp(x**2) * erfc(x)``.")
 special_log_ndtr = special_unary(
     "special_log_ndtr",
     "log_ndtr",
-    slope=lambda self: (1 / special_erfcx(self * -math.sqrt(0.5))) * math.sqrt(2 / math.pi),
+    # By `erfcx`, where PyTorch writes exp(-(result + x**2 / 2)): exact far to the left as well.
+    slope=lambda self: times(
+        special_erfcx(times(self, -math.sqrt(0.5))).reciprocal(), math.sqrt(2 / math.pi)
+    ),
 )
 special_log_ndtr.describe(
     "The logarithm of the area under the normal curve to the left of each element."
 )
 special_ndtri = special_unary(
-    "special_ndtri", "ndtri", slope=lambda result: _ROOT_2_PI * (result * result / 2).exp()
+    "special_ndtri", "ndtri", slope=lambda result: times(over(result.pow(2), 2).exp(), _ROOT_2_PI)
 )
 special_ndtri.describe("The point that has each area to its left under the normal curve.")
 special_entr = special_unary("special_entr", "entr")
@@ -328,12 +359,13 @@ special_entr.derivative(self=lambda grad, self: entr_grad(grad, self))
 
 def entr_grad(grad: Tensor, self: Tensor) -> Tensor:
     """The gradient of ``-x log x``."""
-    return grad * (-self.log() - 1)
+    return grad * -plus(self.log(), 1)
 
 
 special_ndtr = define("aten::special_ndtr(Tensor self) -> Tensor")
 special_ndtr.describe("The area under the normal curve to the left of each element.")
-special_ndtr.composite(lambda self: 0.5 * aten.erfc(self * -math.sqrt(0.5)))
+# By `erfc`, where PyTorch writes (1 + erf) / 2: exact far to the left as well.
+special_ndtr.composite(lambda self: times(aten.erfc(times(self, -math.sqrt(0.5))), 0.5))
 define(
     "aten::special_ndtr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags=[Tag.out]
 ).composite(lambda self, out: aten.mul(aten.erfc(self * -math.sqrt(0.5)), 0.5, out=out))
@@ -358,11 +390,17 @@ def zeta(overload: str, arguments: str) -> OperatorPage:
     )
 
 
-special_zeta = zeta("", "Tensor self, Tensor other")
+def zeta_grad(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """The gradient of ``zeta`` by its second argument."""
+    next_one = special_zeta(plus(self, 1), other)
+    return grad * (-self * next_one)
+
+
+special_zeta: OperatorPage = zeta("", "Tensor self, Tensor other")
 special_zeta.describe("The Hurwitz zeta function of `self`, from `other` on.")
 special_zeta.derivative(
     self=lambda grad: not_implemented("zeta"),
-    other=lambda grad, self, other: grad * -self * special_zeta(self + 1, other),
+    other=zeta_grad,
 )
 special_zeta_at_number = zeta("other_scalar", "Tensor self, Scalar other")
 special_zeta_at_number.node_name("SpecialZetaBackward2")
@@ -370,5 +408,5 @@ special_zeta_at_number.derivative(self=lambda grad: not_implemented("zeta"))
 special_zeta_of_number = zeta("self_scalar", "Scalar self, Tensor other")
 special_zeta_of_number.node_name("SpecialZetaBackward1")
 special_zeta_of_number.derivative(
-    other=lambda grad, self, other: grad * -self * aten.special_zeta(self + 1.0, other)
+    other=lambda grad, self, other: grad * times(aten.special_zeta(self + 1.0, other), -self)
 )

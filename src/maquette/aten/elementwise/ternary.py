@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import Value, conj
+from maquette.aten.common.formula_helpers import Value, conj, times
 from maquette.aten.common.type_promotion import F32, F64
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -73,7 +73,14 @@ def lerp_kernel(xp: ModuleType, self: Array, end: Array, weight: Array | Number)
 
 def lerp_self_grad(grad: Tensor, weight: Value) -> Tensor:
     """The gradient of `lerp` by its start."""
-    return grad * conj(1 - weight)
+    if isinstance(weight, Tensor):
+        return grad * conj(1 - weight)
+    return times(grad, conj(1 - weight))
+
+
+def lerp_end_grad(grad: Tensor, weight: Value) -> Tensor:
+    """The gradient of `lerp` by its end."""
+    return grad * conj(weight) if isinstance(weight, Tensor) else times(grad, conj(weight))
 
 
 lerp = define(
@@ -95,10 +102,10 @@ for _page in (lerp, lerp_number):
     _page.kernel(lerp_kernel)
     _page.cost(elementwise_cost(3))
 lerp.exact_out()
-lerp_number.linear(self=lerp_self_grad, end=lambda grad, weight: grad * conj(weight))
+lerp_number.linear(self=lerp_self_grad, end=lerp_end_grad)
 lerp.derivative(
     self=lerp_self_grad,
-    end=lambda grad, weight: grad * conj(weight),
+    end=lerp_end_grad,
     weight=lambda grad, self, end: grad * conj(end - self),
 )
 
@@ -161,9 +168,23 @@ addcmul.kernel(addcmul_kernel)
 addcmul.cost(elementwise_cost(3))
 addcmul.linear(self=lambda grad: grad)
 addcmul.bilinear(
-    tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
-    tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value),
+    tensor1=lambda grad, tensor2, value: grad * conj(times(tensor2, value)),
+    tensor2=lambda grad, tensor1, value: grad * conj(times(tensor1, value)),
 )
+
+
+def addcdiv_dividend_grad(grad: Tensor, tensor2: Tensor, value: Number) -> Tensor:
+    """The gradient of `addcdiv` by what is divided."""
+    slope = tensor2.reciprocal() if value == 1 else value / tensor2
+    return grad * conj(slope)
+
+
+def addcdiv_divisor_grad(grad: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number) -> Tensor:
+    """The gradient of `addcdiv` by what divides."""
+    square = tensor2 * tensor2
+    slope = conj(times(tensor1, value) / square)
+    return -grad * slope
+
 
 addcdiv = define(f"aten::addcdiv({_THREE}) -> Tensor", tags=POINTWISE, variants=BOTH)
 addcdiv.describe("The sum ``self + value * tensor1 / tensor2``.")
@@ -173,10 +194,8 @@ addcdiv.kernel(addcdiv_kernel)
 addcdiv.cost(elementwise_cost(3))
 addcdiv.derivative(
     self=lambda grad: grad,
-    tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
-    tensor2=lambda grad, tensor1, tensor2, value: (
-        -grad * conj(value * tensor1 / (tensor2 * tensor2))
-    ),
+    tensor1=addcdiv_dividend_grad,
+    tensor2=addcdiv_divisor_grad,
 )
 
 

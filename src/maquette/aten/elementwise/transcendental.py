@@ -2,7 +2,7 @@
 
 Rounding, predicates and parts of numbers are in `rounding.py`; `neg`, `abs`, `sign` in
 `arithmetic.py`; gamma and Bessel functions in `special_functions.py`. Integers are computed in the
-default dtype, bfloat16 and float16 in float32 (the factory does it). A `slope` is d out / d self.
+default dtype, bfloat16 and float16 in float32 (the factory does it).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from types import ModuleType
 
-from maquette.aten.common.formula_helpers import conj, plus, times
+from maquette.aten.common.formula_helpers import conj, minus, plus, times
 from maquette.aten.common.large_arrays import erf as error_function
 from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.operators import aten
@@ -40,45 +40,50 @@ from maquette.tensor.tensor import Tensor
 def function(
     name: str,
     numpy_name: str,
-    slope: Callable[..., Tensor],
+    gradient: Callable[..., Tensor],
     *,
     tags: tuple[Tag, ...] = CORE_POINTWISE,
 ) -> OperatorPage:
     """Define a function that the array namespace has, of real and complex numbers."""
     op = unary(name, lambda xp, self: getattr(xp, numpy_name)(self), takes=FLOATING, tags=tags)
     op.ufunc(numpy_name)
-    op.slope(self=slope)
+    op.holomorphic(self=gradient)
     return op
 
 
 def special_function(
-    name: str, slope: Callable[..., Tensor], *, tags: tuple[Tag, ...] = POINTWISE
+    name: str, gradient: Callable[..., Tensor], *, tags: tuple[Tag, ...] = POINTWISE
 ) -> OperatorPage:
     """Define a function of real numbers that the special functions have."""
     op = unary(
         name, lambda xp, self: getattr(special(xp), name)(self), takes=REAL_FLOATS, tags=tags
     )
-    op.slope(self=slope)
+    op.derivative(self=gradient)
     return op
 
 
 # --- exponentials and logarithms ------------------------------------------------------
 
-exp = function("exp", "exp", lambda result: result)
+exp = function("exp", "exp", lambda grad, result: grad * conj(result))
 exp.describe("Euler's number to the power of each element.")
 exp.autocast(cuda="float32")
-exp2 = function("exp2", "exp2", lambda result: result * math.log(2), tags=POINTWISE)
+exp2 = function(
+    "exp2",
+    "exp2",
+    lambda grad, result: times(grad * conj(result), math.log(2)),
+    tags=POINTWISE,
+)
 exp2.describe("2 to the power of each element.")
-expm1 = function("expm1", "expm1", lambda result: result + 1)
+expm1 = function("expm1", "expm1", lambda grad, result: grad * plus(conj(result), 1))
 expm1.describe("``exp(x) - 1``, exact where x is small.")
 expm1.autocast(cuda="float32")
-log = function("log", "log", lambda self: aten.reciprocal(self))
+log = function("log", "log", lambda grad, self: grad / conj(self))
 log.describe("The natural logarithm; NaN of negative numbers.")
 log.autocast(cuda="float32")
-log2 = function("log2", "log2", lambda self: aten.reciprocal(self * math.log(2)))
+log2 = function("log2", "log2", lambda grad, self: grad / times(conj(self), math.log(2)))
 log2.describe("The logarithm to base 2; NaN of negative numbers.")
 log2.autocast(cuda="float32")
-log10 = function("log10", "log10", lambda self: aten.reciprocal(self * math.log(10)))
+log10 = function("log10", "log10", lambda grad, self: grad / times(conj(self), math.log(10)))
 log10.describe("The logarithm to base 10; NaN of negative numbers.")
 log10.autocast(cuda="float32")
 
@@ -95,7 +100,7 @@ def log1p_kernel(xp: ModuleType, self: Array) -> Array:
 
 
 log1p = unary("log1p", log1p_kernel, takes=FLOATING, tags=CORE_POINTWISE)
-log1p.slope(self=lambda self: aten.reciprocal(self + 1))
+log1p.holomorphic(self=lambda grad, self: grad / conj(plus(self, 1)))
 log1p.describe("The natural logarithm of ``1 + x``, exact where x is small.")
 log1p.autocast(cuda="float32")
 
@@ -105,45 +110,66 @@ log1p.autocast(cuda="float32")
 sqrt = unary("sqrt", lambda xp, self: xp.sqrt(self), takes=FLOATING, tags=CORE_POINTWISE)
 sqrt.ufunc("sqrt")
 sqrt.describe("The square root; NaN of negative numbers.")
-sqrt.derivative(self=lambda grad, result: grad / (2 * conj(result)))
+sqrt.holomorphic(self=lambda grad, result: grad / times(conj(result), 2))
+
+
+def rsqrt_grad(grad: Tensor, result: Tensor) -> Tensor:
+    """The gradient of ``rsqrt``."""
+    cube = conj(result.pow(3))
+    return times(grad, -0.5) * cube
+
+
 rsqrt = unary(
     "rsqrt", lambda xp, self: xp.divide(1, xp.sqrt(self)), takes=FLOATING, tags=CORE_POINTWISE
 )
 rsqrt.describe("One divided by the square root of each element.")
 rsqrt.autocast(cuda="float32")
-rsqrt.derivative(self=lambda grad, result: times(grad, -0.5) * conj(result.pow(3)))
+rsqrt.holomorphic(self=rsqrt_grad)
 
 
 # --- trigonometry ---------------------------------------------------------------------
 
-sin = function("sin", "sin", lambda self: cos(self))
+
+def _slope_of_asin(self: Tensor) -> Tensor:
+    return conj(rsqrt(plus(-self * self, 1)))
+
+
+def acosh_grad(grad: Tensor, self: Tensor) -> Tensor:
+    """The gradient of ``acosh``; of complex numbers by two roots, which keeps to the branch."""
+    if not self.meta.dtype.is_complex:
+        return grad * rsqrt(minus(self * self, 1))
+    low = rsqrt(minus(self, 1))
+    return grad * conj(low * rsqrt(plus(self, 1)))
+
+
+sin = function("sin", "sin", lambda grad, self: grad * conj(cos(self)))
 sin.describe("The sine of each element in radians.")
-cos: OperatorPage = function("cos", "cos", lambda self: -sin(self))
+cos: OperatorPage = function("cos", "cos", lambda grad, self: grad * -conj(sin(self)))
 cos.describe("The cosine of each element in radians.")
-tan = function("tan", "tan", lambda result: result * result + 1)
+tan = function("tan", "tan", lambda grad, result: grad * conj(plus(result.pow(2), 1)))
 tan.describe("The tangent of each element in radians.")
 tan.autocast(cuda="float32")
-asin = function("asin", "arcsin", lambda self: rsqrt(1 - self * self))
+asin = function("asin", "arcsin", lambda grad, self: grad * _slope_of_asin(self))
 asin.describe("The angle in radians whose sine each element is.")
 asin.autocast(cuda="float32")
-acos = function("acos", "arccos", lambda self: -rsqrt(1 - self * self))
+acos = function("acos", "arccos", lambda grad, self: grad * -_slope_of_asin(self))
 acos.describe("The angle in radians whose cosine each element is.")
 acos.autocast(cuda="float32")
-atan = function("atan", "arctan", lambda self: aten.reciprocal(self * self + 1))
+atan = function("atan", "arctan", lambda grad, self: grad / conj(plus(self * self, 1)))
 atan.describe("The angle in radians whose tangent each element is.")
-sinh = function("sinh", "sinh", lambda self: cosh(self))
+sinh = function("sinh", "sinh", lambda grad, self: grad * conj(cosh(self)))
 sinh.describe("The hyperbolic sine.")
 sinh.autocast(cuda="float32")
-cosh: OperatorPage = function("cosh", "cosh", lambda self: sinh(self))
+cosh: OperatorPage = function("cosh", "cosh", lambda grad, self: grad * conj(sinh(self)))
 cosh.describe("The hyperbolic cosine.")
 cosh.autocast(cuda="float32")
-asinh = function("asinh", "arcsinh", lambda self: rsqrt(plus(self.pow(2), 1)))
+asinh = function("asinh", "arcsinh", lambda grad, self: grad * conj(rsqrt(plus(self.pow(2), 1))))
 asinh.node_name(in_place="AsinhBackward1")
 asinh.describe("The inverse of the hyperbolic sine.")
-acosh = function("acosh", "arccosh", lambda self: rsqrt(self - 1) * rsqrt(self + 1))
+acosh = function("acosh", "arccosh", acosh_grad)
 acosh.node_name(in_place="AcoshBackward1")
 acosh.describe("The inverse of the hyperbolic cosine.")
-atanh = function("atanh", "arctanh", lambda self: aten.reciprocal(1 - self * self))
+atanh = function("atanh", "arctanh", lambda grad, self: grad / conj(1 - self.pow(2)))
 atanh.node_name(in_place="AtanhBackward1")
 atanh.describe("The inverse of the hyperbolic tangent.")
 
@@ -165,7 +191,7 @@ def conversion(name: str, factor: float) -> OperatorPage:
     op.shape(shape)
     op.kernel(lambda xp, self: widened(self) * factor)
     op.cost(elementwise_cost(1))
-    op.derivative(self=lambda grad: op(grad))
+    op.derivative(self=lambda grad: times(grad, factor))
     return op
 
 
@@ -207,12 +233,12 @@ sinc.derivative(self=sinc_grad)
 _ROOT_PI = math.sqrt(math.pi)
 
 erf = unary("erf", error_function, takes=REAL_FLOATS, tags=CORE_POINTWISE)
-erf.slope(self=lambda self: (2 / _ROOT_PI) * exp(-(self * self)))
+erf.derivative(self=lambda grad, self: times(exp(-self.pow(2)), 2 / _ROOT_PI) * grad)
 erf.describe("The error function.")
-erfc = special_function("erfc", lambda self: (-2 / _ROOT_PI) * exp(-(self * self)))
+erfc = special_function("erfc", lambda grad, self: times(exp(-self.pow(2)), -2 / _ROOT_PI) * grad)
 erfc.describe("One minus the error function, exact where that is small.")
 erfinv: OperatorPage = special_function(
-    "erfinv", lambda self: (_ROOT_PI / 2) * exp(erfinv(self).pow(2))
+    "erfinv", lambda grad, self: times(exp(erfinv(self).pow(2)), _ROOT_PI / 2) * grad
 )
 erfinv.describe("The inverse of the error function.")
 erfinv.autocast(cuda="float32")

@@ -11,6 +11,7 @@ from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_where
 from maquette.aten.common.batching_forms import rank_of, to_front
+from maquette.aten.common.formula_helpers import zero_for
 from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.memory_overlap import warn_of_expanded
 from maquette.aten.common.operators import aten
@@ -72,8 +73,8 @@ def where_kernel(xp: ModuleType, condition: Array, self: Array, other: Array) ->
 
 where.cost(elementwise_cost(1))
 where.linear(
-    self=lambda grad, condition: where(condition, grad, aten.zeros_like(grad)),
-    other=lambda grad, condition: where(condition, aten.zeros_like(grad), grad),
+    self=lambda grad, condition: where(condition, grad, zero_for(grad)),
+    other=lambda grad, condition: where(condition, zero_for(grad), grad),
 )
 
 
@@ -194,7 +195,7 @@ def _masked_fill(value: str, overload: str, tags: tuple[Tag, ...]) -> OperatorPa
 
 
 def _filled_gradient(grad: Tensor, mask: Tensor) -> object:
-    return where(mask, grad, aten.zeros_like(grad)).sum()
+    return where(mask, grad, zero_for(grad)).sum()
 
 
 def masked_fill_in_place(xp: ModuleType, self: Array, mask: Array, value: Array) -> None:
