@@ -5,6 +5,7 @@ One line each, in an order that does not matter: pages find one another by name.
 
 from maquette.backends import numpy as _numpy  # noqa: F401  # data on cpu
 from maquette.backends import cupy as _cupy  # noqa: F401  # data on cuda
+from maquette.backends import recorded as _recorded  # noqa: F401  # passes that come often
 from maquette.tensor import aliasing as _aliasing  # noqa: F401  # views and writes
 from maquette.autograd import record as _record  # noqa: F401  # recording
 

@@ -200,6 +200,7 @@ class _Maker:
         made: Any = type(kind, (OpNode,), {"__slots__": (), "op": op, "label": label, **shown})
         made.open_saved = staticmethod(self._late(made, "open_saved", self._open_saved_source))
         made.plain = self.plan.one_output
+        made.lists = bool(self.plan.lists)
         made.saves_tensors = any(s.tensor for s in self.saved.values())
         made.saves_written = any(self.plan.names[i] in self.saved for i in self.plan.written)
         made.save = staticmethod(self._function("_save", self._save_source()))

@@ -106,6 +106,8 @@ class CopySlices(Node):
         given: list[Grad] = [None] * self.function.output_count()
         given[self.number] = part.clone(memory_format=contiguous_format)
         answers = list(self.function.apply(given))
+        if self.edges[0] is None:
+            return [None, *answers[1:]]
         if answers[0] is None:
             part.zero_()
         else:

@@ -247,6 +247,7 @@ class OpNode(Node, History):
 
     op: ClassVar[OpOverload]
     label: ClassVar[str]
+    lists: ClassVar[bool]  # whether parameters are lists of tensors
     saves_tensors: ClassVar[bool]
     saves_written: ClassVar[bool]  # values that stood where it writes
     save: ClassVar[Callable[..., tuple[object, ...]]]

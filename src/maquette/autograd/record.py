@@ -109,24 +109,36 @@ def _recording(
 
 def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., object]:
     """`_recording`, written out for the operator: 2 us a call less (make bench)."""
-    names = [f"p{i}" for i in range(len(plan.arguments))]
-    passed = ", ".join(names)
+    passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
     ks &= BELOW
-    lines = [f"def _kernel(_ks, {passed}):"]
-    for i in plan.constant:
-        number = f"p{i} is not None and p{i}.__class__ not in _NUMBERS and "
-        exact = plan.arguments[i].type.written == "Tensor" and not op.takes_numbers
-        lines += [f"    if {'' if exact else number}p{i}._keys & _req:"]
-        lines += [f"        _refuse(_plan, {i})"]
+    lines = [f"def _kernel(_ks, {passed}):", *refusal_lines(op, plan)]
     lines += [f"    _r = _below({ks}, {passed})"]
-    single = plan.one_output
-    if single:
+    if plan.one_output:
         lines += [
             "    _d = _r.meta.dtype",
             "    if not (_d.is_floating_point or _d.is_complex):",
             "        return _r",
         ]
-    lines += [f"    {line}" for line in _link_lines(op, plan)]
+    lines += [*node_lines(op, plan), "    return _r"]
+    space = recording_space(plan) | {"_below": op.resolved(ks)}
+    return generate("\n".join(lines) + "\n", "_kernel", "record", space)
+
+
+def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
+    """Source that refuses arguments that may not require grad, over ``p0, p1, ...``."""
+    lines: list[str] = []
+    for i in plan.constant:
+        number = f"p{i} is not None and p{i}.__class__ not in _NUMBERS and "
+        exact = plan.arguments[i].type.written == "Tensor" and not op.takes_numbers
+        lines += [f"    if {'' if exact else number}p{i}._keys & _req:"]
+        lines += [f"        _refuse(_plan, {i})"]
+    return lines
+
+
+def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
+    """Source that makes the node of a call with result ``_r``; returns if none is to be made."""
+    passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
+    lines = [f"    {line}" for line in _link_lines(op, plan)]
     lines += [
         "    _n = _new(_class)",
         "    _n.links = _links",
@@ -134,15 +146,19 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "    _n.context = _tls.st.node_context if _observers else None",
         "    _n.hooks = None",
     ]
+    single = plan.one_output
     lines += [f"    {line}" for line in (_history_lines(op) if single else _HISTORY_OF_MANY)]
     if plan.lists:
         lines += ["    _n.list_sizes = _sizes"]
     saved = f"_class.save(_r, {passed})"
     if len(plan.wrt) == 1 and single:
         saved = plan.save_source(1)
-    lines += [f"    _n.saved = {saved}", "    return _r"]
-    space: dict[str, object] = plan.helpers() | {
-        "_below": op.resolved(ks),
+    return [*lines, f"    _n.saved = {saved}"]
+
+
+def recording_space(plan: DerivativePlan) -> dict[str, object]:
+    """What `refusal_lines` and `node_lines` call."""
+    return plan.helpers() | {
         "_edge": grad_edge,
         "_gather": _gather,
         "_history": set_history,
@@ -160,7 +176,6 @@ def _generated(op: OpOverload, plan: DerivativePlan, ks: int) -> Callable[..., o
         "_classes": plan.classes,
         "_node_class": plan.node_class,
     }
-    return generate("\n".join(lines) + "\n", "_kernel", "record", space)
 
 
 def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:

@@ -24,6 +24,7 @@ class DaskEngine(Engine):
     """
 
     name = "dask"
+    lender = None
 
     def __init__(self, chunks: Any = "auto") -> None:
         self.backend = DaskBackend()

@@ -1,8 +1,8 @@
 """Compiled functions: a program for each combination of metas, run by an engine.
 
 A call looks up its program by interned metas, structure and state; a second call with equal ones
-traces nothing. Tensors that the program changes stay in the engine between calls for as long as
-nobody else changes them, and are donated, so that their memory is used again.
+traces nothing. Tensors that the program changes are the engine's memory between calls for as long
+as nobody else mutates them (`lending.py`), and are donated, so that it is used again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ import numpy as np
 
 from maquette.autograd import Function as AutogradFunction
 from maquette.autograd import is_grad_enabled, no_grad
-from maquette.compile.capture import Call, Captured, Change, check_not_aliased
+from maquette.compile.capture import Call, Captured, check_not_aliased
 from maquette.compile.engines import Engine, values_of
 from maquette.compile.errors import CompileError
+from maquette.compile.lending import (
+    lend,
+    lost,
+    release,
+    shown_by,
+    tensor_like,
+    tensor_of,
+)
 from maquette.compile.program import ArrayProgram
 from maquette.compile.state import State
 from maquette.compile.tracing import Draw
@@ -31,10 +39,8 @@ from maquette.core.pytree import (
 )
 from maquette.dispatch.registry import ops
 from maquette.fx.node import Node
-from maquette.tensor.backend import backend_of
-from maquette.tensor.keys import keys_for
-from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.tensor import Tensor, wrap
+from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import own_memory
 
 
 class Compiled:
@@ -49,7 +55,6 @@ class Compiled:
         self.traces = 0
         self._state: State | None = None
         self._programs: dict[object, _Program] = {}
-        self._resident: dict[int, tuple[Tensor, Any]] = {}
 
     @property
     def programs(self) -> int:
@@ -93,17 +98,31 @@ class Compiled:
         return program, [*tensors, *held]
 
     def _key(
-        self, leaves: Sequence[Any], spec: TreeSpec, tensors: Sequence[Tensor], held: Sequence[Any]
+        self,
+        leaves: Sequence[Any],
+        spec: TreeSpec,
+        tensors: Sequence[Tensor],
+        held: Sequence[Tensor],
     ) -> object:
         statics = tuple([_static(leaf) for leaf in leaves])
         assert self._state is not None
         metas = tuple([(t.meta, t.requires_grad) for t in tensors])
-        mine = tuple([t.meta for t in held])
-        return (spec, statics, metas, mine, self._state.shape(), is_grad_enabled(), _defaults())
+        mine = tuple([(t.meta, t.requires_grad) for t in held])
+        shared = _sharing([*tensors, *held])
+        state = self._state.shape()
+        return spec, statics, metas, mine, shared, state, is_grad_enabled(), _defaults()
 
 
 def _defaults() -> object:
     return defaults.float_dtype if hasattr(defaults, "float_dtype") else None
+
+
+def _sharing(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """For each tensor the first over its storage; empty where each has a storage of its own."""
+    storages = [id(t._storage) for t in tensors]
+    if len(set(storages)) == len(storages):
+        return ()
+    return tuple([storages.index(s) for s in storages])
 
 
 def _static(leaf: Any) -> Any:
@@ -144,6 +163,7 @@ class _Program:
         self.count = len(tensors)
         held = state.tensors()
         self.names = [*names, *_state_names(state, held)]
+        self.lent: set[int] = set()
         call = Call(_of_tensors(owner.function, leaves, spec), tensors, state, [])
         call.grads = [_grad_to_trace(t) for t in held]
         owner.traces += 1
@@ -161,23 +181,26 @@ class _Program:
             tangents = [r.meta["val"] for r, n in zip(found.results, found.needs) if n]
             found = call.captured([_like(t) for t in tangents])
         self.captured = found
-        self._compile(found, len(tensors) + len(held))
+        self._compile(found, [*tensors, *held])
 
     # --- building --------------------------------------------------------------------
 
-    def _compile(self, found: Captured, count: int) -> None:
+    def _compile(self, found: Captured, tensors: Sequence[Tensor]) -> None:
+        count = len(tensors)
         constants = found.traced.constants
         given = found.inputs[count:] if any(self.grads) else []
         self.inputs = [*found.inputs[:count], *given, *[n for n, _ in constants]]
         self.outputs = [r for r in found.results if isinstance(r, Node)]
-        self.changed = [c for c in found.changes if isinstance(c.node, Node)]
-        outputs: list[Node | None] = [*self.outputs, *[c.node for c in self.changed]]
+        changes = [(c, c.node) for c in found.changes]
+        values = [(c.number, node) for c, node in changes if c.kind == "value" and node is not None]
+        self.values = [(number, node.meta["val"].meta) for number, node in values]
+        self.others = [c for c in found.changes if c.kind != "value"]
+        outputs: list[Node | None] = [*self.outputs, *[node for _, node in values]]
+        outputs += [c.node for c in self.others if c.node is not None]
         names = [*self.names, *[f"constant {i}" for i in range(len(self.inputs))]]
-        self.donated = (
-            []
-            if self.needs_grad
-            else [c.number for c in self.changed if c.kind == "value" and c.number >= self.count]
-        )
+        changed = [] if self.needs_grad else [v for v in self.values if v[0] >= self.count]
+        self.donated = [number for number, _ in changed]
+        self.released = [number for number, meta in changed if meta is tensors[number].meta]
         self.saved: list[Node] = []
         self.backward: Any = None
         if self.needs_grad:
@@ -218,73 +241,78 @@ class _Program:
             outs = _CompiledCall.apply(self, *tensors)
             results = iter(outs if isinstance(outs, tuple) else (outs,))
         else:
-            arrays = self.forward(self._arrays(tensors))
-            results = iter(self._finished(arrays, tensors))
+            results = iter(self._changed(tensors))
         found = self.captured
         values = [next(results) if isinstance(r, Node) else r for r in found.results]
         return tree_unflatten(values, found.spec)
 
-    def lowered(self, tensors: Sequence[Tensor]) -> Any:
-        return self.forward.lowered(self._arrays(tensors))  # type: ignore[attr-defined]
+    def _changed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The results of a call whose memory the engine may use again."""
+        arrays = self.arrays(tensors)
+        given = [(tensors[i], arrays[i]) for i in self.released]
+        given = [(t, array) for t, array in given if shown_by(self.engine, t) is array]
+        for t, _ in given:
+            release(t)
+        try:
+            return self._finished(self.forward(arrays), tensors)
+        except BaseException:
+            for t, array in given:
+                if t._data is None:
+                    lost(self.engine, t, array)
+            raise
 
-    def _arrays(self, tensors: Sequence[Tensor]) -> list[Any]:
-        resident, donated = self.owner._resident, set(self.donated)
-        found = []
-        for i, t in enumerate(tensors):
-            known = resident.get(id(t)) if i >= self.count else None
-            if known is not None and known[0] is t and self._is_current(t, known[1]):
-                found.append(known[1])
-                if i in donated:
-                    del resident[id(t)]
-            else:
-                found.append(self.engine.put(t, self.names[i]))
-                if i >= self.count and i not in donated:
-                    resident[id(t)] = (t, found[-1])
+    def lowered(self, tensors: Sequence[Tensor]) -> Any:
+        return self.forward.lowered(self.arrays(tensors))  # type: ignore[attr-defined]
+
+    def arrays(self, tensors: Sequence[Tensor]) -> list[Any]:
+        """The arrays that the engine takes: those that tensors show still, others put there."""
+        found = [self._array(i, t) for i, t in enumerate(tensors)]
         if any(self.grads):
             held = tensors[self.count :]
-            for t, there in zip(held, self.grads):
-                if there:
-                    assert t.grad is not None
-                    found.append(self.engine.put(t.grad, ""))
-        for _, value in self.captured.traced.constants:
-            constant = value.numbers() if isinstance(value, Draw) else value
-            found.append(self.engine.put(constant, ""))
+            given = [t.grad for t, there in zip(held, self.grads) if there]
+            found += [self._array(-1, g) for g in given if g is not None]
+        at = len(found)
+        for i, (_, value) in enumerate(self.captured.traced.constants):
+            if isinstance(value, Draw):
+                found.append(self.engine.given(value.numbers(), ""))
+            else:
+                found.append(self._array(at + i, value))
+        if self.donated and len({id(a) for a in found}) < len(found):  # one memory given twice
+            found = [a.copy() for a in found]
         return found
 
-    def _is_current(self, t: Tensor, array: Any) -> bool:
-        """Whether the engine's array has a tensor's values: its memory may be written unnoticed."""
-        return same_bits(values_of(t), self.engine.taken(array))
+    def _array(self, number: int, t: Tensor) -> Any:
+        array = shown_by(self.engine, t)
+        if array is None:
+            name = self.names[number] if 0 <= number < len(self.names) else ""
+            if number < self.count:
+                return self.engine.given(t, name)
+            array = self.engine.put(t, name)
+            # Once: what is mutated between calls is copied to the engine each time.
+            if number >= self.count and number not in self.lent:
+                self.lent.add(number)
+                lend(self.engine, t, array)
+        return array
 
     def _finished(self, arrays: Sequence[Any], tensors: Sequence[Tensor]) -> list[Tensor]:
         """Write what changed; the results as tensors."""
-        count = len(self.outputs)
-        for change, array in zip(self.changed, arrays[count:]):
-            self._write(change, array, tensors)
-        for change in self.captured.changes:
-            if change.node is None:
-                self._write(change, None, tensors)
-        return [
-            tensor_like(self.engine.taken(a), o.meta["val"]) for a, o in zip(arrays, self.outputs)
-        ]
-
-    def _write(self, change: Change, array: Any, tensors: Sequence[Tensor]) -> None:
-        if change.kind == "value":
-            t = tensors[change.number]
-            assert change.node is not None
-            _put_values(t, self.engine.taken(array), change.node.meta["val"].meta)
+        engine, first, left = self.engine, self.count, iter(arrays)
+        results = [tensor_like(engine, next(left), o.meta["val"]) for o in self.outputs]
+        for (number, meta), array in zip(self.values, left):
+            t = tensors[number]
+            if number < first or t.meta is not meta or not lend(engine, t, array):
+                _put_values(t, engine.taken(array), meta)
             t._version_counter().value += 1
-            if change.number >= self.count:
-                self.owner._resident[id(t)] = (t, array)
-            return
-        held = tensors[self.count :][change.number]
-        value = change.plain
-        if change.node is not None:
-            value = tensor_like(self.engine.taken(array), change.node.meta["val"])
-        if change.kind == "grad":
-            held.grad = value
-            return
-        optimizer, key = change.key
-        self.state.optimizers[optimizer].state[held][key] = value
+        for change in self.others:
+            held, value = tensors[first + change.number], change.plain
+            if change.node is not None:
+                value = tensor_like(engine, next(left), change.node.meta["val"])
+            if change.kind == "grad":
+                held.grad = value
+            else:
+                optimizer, key = change.key
+                self.state.optimizers[optimizer].state[held][key] = value
+        return results
 
 
 class _CompiledCall(AutogradFunction):
@@ -294,8 +322,7 @@ class _CompiledCall(AutogradFunction):
     def forward(  # type: ignore[override]  # as `apply` calls it
         ctx: Any, program: _Program, *tensors: Tensor
     ) -> Any:
-        given = program._arrays(tensors)
-        arrays = program.forward(given)
+        arrays = program.forward(program.arrays(tensors))
         kept = len(arrays) - len(program.saved)
         ctx.program, ctx.saved = program, arrays[kept:]
         outs = program._finished(arrays[:kept], tensors)
@@ -321,36 +348,10 @@ class _CompiledCall(AutogradFunction):
         arrays = program.backward([*ctx.saved, *tangents])
         nodes = program.captured.grads
         found = [
-            None if n is None else tensor_like(engine.taken(a), n.meta["val"])
+            None if n is None else tensor_like(engine, a, n.meta["val"])
             for n, a in zip(nodes, arrays)
         ]
         return (None, *found)
-
-
-def tensor_of(array: Any, meta: TensorMeta) -> Tensor:
-    """A tensor on the cpu with an array's values, laid out as a meta says."""
-    memory, data = backend_of("cpu").laid_out(meta, array)
-    return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device, memory), data, keys_for(meta))
-
-
-def same_bits(a: Any, b: Any) -> bool:
-    """Whether two arrays of one dtype and shape hold equal bits.
-
-    As integers of 8 bytes where they are dense: half of the time that comparing floats takes.
-    """
-    if a.flags.c_contiguous and b.flags.c_contiguous and a.dtype == b.dtype and a.nbytes % 8 == 0:
-        words = a.reshape(-1).view(np.uint64) == b.reshape(-1).view(np.uint64)
-        return a.shape == b.shape and bool(words.all())
-    return np.array_equal(a, b)
-
-
-def tensor_like(array: Any, fake: Tensor) -> Tensor:
-    """A tensor on the cpu that shows an array's values as a traced one does."""
-    if fake.is_neg():
-        return ops.aten._neg_view.default(tensor_of(-array, fake.meta))
-    if fake.is_conj():
-        return ops.aten._conj.default(tensor_of(np.conj(array), fake.meta))
-    return tensor_of(array, fake.meta)
 
 
 def _put_values(t: Tensor, array: Any, meta: TensorMeta) -> None:
@@ -360,6 +361,7 @@ def _put_values(t: Tensor, array: Any, meta: TensorMeta) -> None:
             if t._storage.nbytes() < meta.storage_bytes:
                 ops.aten.resize_.default(t, [meta.storage_bytes // meta.itemsize])
             ops.aten.as_strided_.default(t, meta.shape, meta.strides, meta.offset)
+    own_memory(t)
     assert t._data is not None
     if t.is_conj() or t.is_neg():
         array = -array if t.is_neg() else np.conj(array)
@@ -420,4 +422,4 @@ def _state_names(state: State, held: Sequence[Tensor]) -> list[str]:
     return [names.get(id(t), "") for t in held]
 
 
-__all__ = ["Compiled", "tensor_of"]
+__all__ = ["Compiled"]

@@ -19,6 +19,7 @@ from maquette.core.meta import TensorMeta
 from maquette.fx.node import Node
 from maquette.tensor.backend import Backend, backend_of, introduce, run_kernel
 from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import up_to_date
 
 Runnable = Callable[[Sequence[Any]], list[Any]]
 
@@ -27,6 +28,8 @@ class Engine:
     """How programs are run. This one runs them on NumPy, operator by operator."""
 
     name = "numpy"
+    lender: object = "numpy"
+    """Equal for engines that may have each other's arrays; None where arrays are no memory."""
 
     def __init__(self) -> None:
         self.backend: Backend = backend_of("cpu")
@@ -41,8 +44,12 @@ class Engine:
         """A copy of a tensor's values as an array of the engine."""
         return np.array(values_of(t))
 
+    def given(self, t: Tensor, name: str) -> Any:
+        """A copy of a tensor's values for one call."""
+        return self.put(t, name)
+
     def taken(self, array: Any) -> Any:
-        """An array of the engine as one of NumPy."""
+        """An array of the engine as one of NumPy, over the same memory where there is one."""
         return np.asarray(array)
 
     def forget(self) -> None:
@@ -76,6 +83,7 @@ class JaxEngine(Engine):
         introduce(self.backend)
         self.jax = self.backend.jax
         self.mesh = mesh
+        self.lender = "jax" if mesh is None else self
         self.shardings = dict(shardings or {})
         if self.shardings and mesh is None:
             raise ValueError("shardings need a mesh: compile(..., mesh=jax.sharding.Mesh(...))")
@@ -110,6 +118,10 @@ class JaxEngine(Engine):
         if self.mesh is None:
             return copied
         return self.jax.device_put(copied, self._sharding(name))
+
+    def given(self, t: Tensor, name: str) -> Any:
+        # The call takes NumPy's arrays: 5 us in place of 50 to make one of JAX (timeit).
+        return np.array(values_of(t)) if self.mesh is None else self.put(t, name)
 
     def forget(self) -> None:
         """Drop all that JAX keeps of compiled programs."""
@@ -150,6 +162,7 @@ def _structs(jax: Any, metas: Any) -> Any:
 
 def values_of(t: Tensor) -> np.ndarray[Any, Any]:
     """The values that a tensor shows: what waits to be conjugated or negated is computed."""
+    up_to_date(t)
     if t.is_conj() or t.is_neg():
         t = t.detach().resolve_conj().resolve_neg()
     values: np.ndarray[Any, Any] = t._data  # type: ignore[assignment]  # on the cpu, with data

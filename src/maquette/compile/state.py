@@ -62,9 +62,8 @@ class State:
                 if k != "params" and not isinstance(v, Tensor)
             ]
         )
-        needs = tuple([t.requires_grad for t in self.tensors()])
         entries = tuple([len(v) for o in self.optimizers for v in o.state.values()])
-        return flags, options, needs, entries
+        return flags, options, entries
 
     @contextmanager
     def exchanged(self, tensors: dict[int, Tensor], grads: dict[int, Tensor]) -> Iterator[None]:

@@ -47,6 +47,9 @@ class TorchDispatchMode:
 
     _mode_key: ClassVar[TorchDispatchModeKey | None] = None
     _schema_check: ClassVar[bool] = False
+    measures_memory: ClassVar[bool] = False
+    """Whether derivative formulas shall hold what they hold while no mode is active. Else they
+    write nothing in place, as PyTorch's do in any mode, so that modes see no mutation."""
     _dispatch_key: DispatchKey | None = None  # for subclasses that do not call our __init__
 
     def __init__(self, _dispatch_key: DispatchKey | None = None) -> None:

@@ -121,7 +121,19 @@ def _kernel(_ks, {", ".join(names)}):
         if _observers:
             _announce(_s)
     else:
-        _s, _r = _settle(_op, _e.meta, _r)
+        if not _e.shape and isinstance(_r, _generic) and _r.dtype is _e.np:
+            # NumPy's functions of 0-dim arrays, and sums, give scalars: `settle`, written out.
+            _r = _as_array(_r)
+            _s = _new(_Storage)
+            _s._nbytes = _e.nbytes
+            _s.device = _e.device
+            _s.data = _r
+            _s.foreign = False
+            _s._id = 0
+            if _observers:
+                _announce(_s)
+        else:
+            _s, _r = _settle(_op, _e.meta, _r)
     _t = _new(_Tensor)
     _t.meta = _e.meta
     _t._keys = {"_e.keys & _mask" if ks & K.INFERENCE else "_e.keys"}
@@ -140,6 +152,8 @@ def _kernel(_ks, {", ".join(names)}):
         "_xp": backend.namespace,
         "_quiet": backend.runner,
         "_ndarray": np.ndarray,
+        "_as_array": np.asarray,
+        "_generic": np.generic,
         "_Storage": UntypedStorage,
         "_observers": OBSERVERS,
         "_announce": announce,

@@ -107,6 +107,8 @@ def _fakes(answer: object, mode: FakeTensorMode) -> object:
 class _Assuming(TorchDispatchMode):
     """Assumes what the operators that another is made of need to know."""
 
+    measures_memory = True
+
     def __init__(self, new: _Largest) -> None:
         super().__init__()
         self._new = new
@@ -128,6 +130,8 @@ class _Assuming(TorchDispatchMode):
 
 class _SmallAreReal(TorchDispatchMode):
     """Runs operators on small tensors of the cpu for real, all others as the mode below does."""
+
+    measures_memory = True
 
     def __torch_dispatch__(
         self,

@@ -87,6 +87,7 @@ class Recorder(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
+    measures_memory = True
     assumes_numbers = False  # else a program that computes with one is refused
 
     def __init__(self, progress: Callable[[int], None] | None = None) -> None:

@@ -21,6 +21,8 @@ from maquette.tensor.storage import UntypedStorage
 class LazyCopies:
     """The storages that share one memory, and the memory, writable."""
 
+    __slots__ = ("memory", "storages")
+
     def __init__(self, memory: Array) -> None:
         self.memory = memory
         self.storages: weakref.WeakSet[UntypedStorage] = weakref.WeakSet()
@@ -48,10 +50,14 @@ class Lent(LazyCopies):
     """Memory that a lender reads too: whoever is to mutate it copies.
 
     memory: read-only. shown: what the lender has it as. meta: the tensor that it was lent to had.
+    lender: who it is, in any way that it knows itself by.
     """
 
-    def __init__(self, memory: Array, shown: object, meta: TensorMeta) -> None:
+    __slots__ = ("lender", "meta", "shown")
+
+    def __init__(self, memory: Array, lender: object, shown: object, meta: TensorMeta) -> None:
         self.memory = memory
+        self.lender = lender
         self.shown = shown
         self.meta = meta
 

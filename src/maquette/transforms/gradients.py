@@ -17,6 +17,7 @@ from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.explaining import note_place
 from maquette.transforms.interpreter import Interpreter, pop, push, pushed
+from maquette.transforms.replayed import gradients_of_one
 from maquette.transforms.reverse_level import GradInterpreter, require_grad
 from maquette.transforms.rules import operators
 from maquette.transforms.vmap import vmap
@@ -93,7 +94,9 @@ def _grad_and_value(
         _check_scalar(output)
         edge = grad_edge(output) if _of(output, level) else None
     value = lowered(output, level)
-    found = _pulled([edge], [_ones(value) if edge else None], leaves, level)
+    found = gradients_of_one(edge, value, leaves, level) if edge else None
+    if found is None:
+        found = _pulled([edge], [_ones(value) if edge else None], leaves, level)
     gradients = tree_unflatten(found, spec)
     if has_aux:
         return gradients, (value, lowered_aux(aux, level))
@@ -117,7 +120,9 @@ def _of_one_tensor(func: Function, x: Tensor) -> tuple[Tensor, Tensor]:
     value = lowered(output, level)
     if edge is None:
         return operators.zeros_like(lowered(leaf, level)), value
-    return _pulled([edge], [_ones(value)], [leaf], level)[0], value
+    leaves = [leaf]
+    found = gradients_of_one(edge, value, leaves, level)
+    return (found or _pulled([edge], [_ones(value)], leaves, level))[0], value
 
 
 def _ones(value: Tensor) -> Tensor:

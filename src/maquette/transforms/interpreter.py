@@ -48,10 +48,14 @@ class Interpreter:
     ``number`` is its level, from 1; ``below`` the stack under it; ``live`` whether the transform is
     still running. ``grad_below`` is grad mode for the calls on the level below: None where it is
     that of the program, whose `no_grad` holds on all levels, as in PyTorch; off where a level that
-    records was pushed with grad mode off.
+    records was pushed with grad mode off. ``entered`` is the table of effective key sets in force
+    once a level that records is pushed, by which calls see that the state is still that one, and
+    ``under`` the table on the level below; None where grad mode or inference mode change there.
     """
 
-    __slots__ = ("below", "exclude", "grad_below", "include_below", "live", "number")
+    __slots__ = (
+        "below", "entered", "exclude", "grad_below", "include_below", "live", "number", "under",
+    )  # fmt: skip
 
     transform: ClassVar[TransformType]
     bits: ClassVar[int] = FRONT
@@ -64,6 +68,8 @@ class Interpreter:
     grad_below: bool | None
     exclude: int
     include_below: int
+    entered: dict[int, int] | None
+    under: dict[int, int]
     live: bool
 
     def level(self) -> int:
@@ -181,6 +187,8 @@ def push(level: Interpreter) -> Below:
     st.forward_enabled = st.forward_enabled or level.explicit
     st.transforms = (*transforms, level)
     st.set_sets(include & ~TOP | level.bits, exclude, grad_enabled=grad or level.records)
+    level.entered = st.effective if level.records and grad and not below[3] else None
+    level.under = sets[4]
     return below
 
 

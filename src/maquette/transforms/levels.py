@@ -30,6 +30,7 @@ from maquette.transforms.interpreter import (
     at_level,
 )
 from maquette.transforms.pointwise import written_out
+from maquette.transforms.recorded_calls import written_out_call
 from maquette.transforms.reverse_level import back_kernel, written_out_front
 from maquette.transforms.wrappers import Wrapper, revived
 
@@ -57,7 +58,7 @@ def _own_level(op: OpOverload) -> Boxed:
             call = calls[level.__class__] = level.call_of(op)
         return call(level, params)
 
-    return written_out_front(op, kernel)
+    return written_out_call(op, written_out_front(op, kernel))
 
 
 def _batching(op: OpOverload) -> Boxed:

@@ -217,7 +217,7 @@ for _class in (BatchedTensor, GradTrackingTensor, DualTensor):
 _TRACKED = GRAD_WRAPPER | BACK
 _HIDING = BATCHED | BACK
 # The key sets of wrappers by those of their values: what says device and autograd, and their own.
-_TRACKED_KEYS: dict[int, int] = {}
+TRACKED_KEYS: dict[int, int] = {}
 _HIDING_KEYS: dict[int, int] = {}
 
 
@@ -227,6 +227,11 @@ def _keys(value: Tensor, known: dict[int, int], added: int) -> int:
         keys |= keys_for(value.meta) & (K.AUTOGRAD | ADINPLACE)
     found = known[value._keys] = keys & _SHOWN & NOT_INHERITED | added
     return found
+
+
+def tracked_keys(value: Tensor) -> int:
+    """The key set of a wrapper at a level of grad, remembered in `TRACKED_KEYS`."""
+    return _keys(value, TRACKED_KEYS, _TRACKED)
 
 
 @functools.lru_cache(8192)
@@ -266,13 +271,13 @@ def batched(value: Tensor, dim: int, level: Interpreter) -> BatchedTensor:
 
 def tracked(value: Tensor, level: Interpreter) -> GradTrackingTensor:
     """``value`` at a level of grad: a leaf there that does not require grad."""
-    keys = _TRACKED_KEYS.get(value._keys) or _keys(value, _TRACKED_KEYS, _TRACKED)
+    keys = TRACKED_KEYS.get(value._keys) or _keys(value, TRACKED_KEYS, _TRACKED)
     return _made(GradTrackingTensor, value, value.meta, keys, level)
 
 
 def dual(value: Tensor, tangent: Tensor | None, level: Interpreter) -> DualTensor:
     """``value`` with a tangent of its shape at a level of jvp."""
-    keys = _TRACKED_KEYS.get(value._keys) or _keys(value, _TRACKED_KEYS, _TRACKED)
+    keys = TRACKED_KEYS.get(value._keys) or _keys(value, TRACKED_KEYS, _TRACKED)
     t = _made(DualTensor, value, value.meta, keys, level)
     t._tangent = tangent
     return t

@@ -30,7 +30,7 @@ Array: TypeAlias = npt.NDArray[Any]  # NumPy types arithmetic of known dtypes on
 Dims: TypeAlias = int | Sequence[int] | None
 
 # NumPy adds pairwise along memory only; across it, errors grow with the count.
-_LONG_SUM = 1024
+LONG_SUM = 1024
 # PyTorch keeps the dimensions of a reduction as bits of a word.
 _MOST_DIMS = 64
 
@@ -106,8 +106,8 @@ def accumulator(kind: np.dtype[np.generic]) -> np.dtype[np.generic]:
 def total(xp: ModuleType, x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
     """The sum over axes, accurate however long they are; 16-bit floats give float32."""
     kind = accumulator(x.dtype)
-    if x.size > _LONG_SUM and kind == np.float32 and not _runs_along_memory(x, axes):
-        if prod(x.shape[a] for a in axes) > _LONG_SUM:
+    if x.size > LONG_SUM and kind == np.float32 and not _runs_along_memory(x, axes):
+        if prod(x.shape[a] for a in axes) > LONG_SUM:
             kind = np.dtype(np.float64)
             summed: Array = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=keepdims)
             return summed.astype(np.float32)

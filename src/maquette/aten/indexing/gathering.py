@@ -13,6 +13,7 @@ from typing import Any
 from maquette.aten.common.array_libraries import compressed_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along_like, wrapped
+from maquette.aten.common.fresh_writes import into_fresh
 from maquette.aten.common.large_arrays import compressed, taken_along
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
@@ -119,7 +120,7 @@ index_select_backward = define(
 def index_select_backward_composite(
     grad: Tensor, self_sizes: Ints, dim: int, index: Tensor
 ) -> object:
-    return grad.new_zeros(self_sizes).index_add_(dim, index, grad)
+    return into_fresh("index_add", grad.new_zeros(self_sizes), dim, index, grad)
 
 
 index_select.exact_out()
@@ -248,7 +249,7 @@ def _gathered_back(
 ) -> object:
     if sparse_grad:
         return aten._gather_sparse_backward(grad.new_empty(()).expand(self.shape), dim, index, grad)
-    return grad.new_zeros(self.shape).scatter_add_(dim, index, grad)
+    return into_fresh("scatter_add", grad.new_zeros(self.shape), dim, index, grad)
 
 
 gather.linear(
@@ -272,7 +273,7 @@ def value_selecting_reduction_backward_composite(
 ) -> object:
     if not keepdim and sizes:
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
-    return grad.new_zeros(sizes).scatter(dim, indices, grad)
+    return into_fresh("scatter", grad.new_zeros(sizes), dim, indices, grad)
 
 
 # --- take ----------------------------------------------------------------------------
@@ -321,7 +322,9 @@ def check_flat(index: Array, count: int) -> None:
 
 
 take.linear(
-    self=lambda grad, self_meta, index: grad.new_zeros(self_meta.shape).put_(index, grad, True)
+    self=lambda grad, self_meta, index: into_fresh(
+        "put", grad.new_zeros(self_meta.shape), index, grad, True
+    )
 )
 
 
@@ -426,7 +429,7 @@ def masked_select_unbacked(new: NewNumbers, self: TensorMeta, mask: TensorMeta) 
 @masked_select.derivative("self")
 def masked_select_grad(grad: Tensor, self_meta: TensorMeta, mask: Tensor) -> tuple[object]:
     shape = broadcast_shapes(self_meta.shape, mask.meta.shape)
-    return (grad.new_zeros(shape).masked_scatter_(mask, grad),)
+    return (into_fresh("masked_scatter", grad.new_zeros(shape), mask, grad),)
 
 
 nonzero = define("aten::nonzero(Tensor self) -> Tensor", tags=[Tag.core, Tag.dynamic_output_shape])

@@ -15,6 +15,7 @@ from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at, combined_at, data_says
 from maquette.aten.common.axes import Array
+from maquette.aten.common.fresh_writes import into_fresh, zeros_beside
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
 from maquette.aten.indexing.index_batching import (
     index_batching,
@@ -267,8 +268,8 @@ def index_kernel(xp: ModuleType, self: Array, indices: Sequence[Array | None]) -
 
 
 index.linear(
-    self=lambda grad, self_meta, indices: grad.new_zeros(self_meta.shape).index_put_(
-        list(indices), grad, True
+    self=lambda grad, self_meta, indices: into_fresh(
+        "index_put", grad.new_zeros(self_meta.shape), list(indices), grad, True
     )
 )
 index.any_device(when=_read_apart)
@@ -402,7 +403,7 @@ for _page in (index_put_, index_put, _unsafe_index_put, _index_put_impl_):
         self=lambda grad, indices, values_meta, accumulate: (
             grad
             if accumulate
-            else grad.index_put(list(indices), grad.new_zeros(values_meta.shape), False)
+            else grad.index_put(list(indices), zeros_beside(grad, values_meta.shape), False)
         ),
         values=lambda grad, indices: index(grad, list(indices)),
     )

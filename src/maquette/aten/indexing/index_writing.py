@@ -20,7 +20,10 @@ from maquette.aten.common.array_libraries import (
     spread_at,
 )
 from maquette.aten.common.axes import Array
+from maquette.aten.common.formula_helpers import times
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.memory_overlap import refuse_overlap, warn_of_expanded
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.aten.indexing.gathering import check_flat
 from maquette.aten.indexing.index_batching import (
@@ -257,17 +260,22 @@ describe(
 
 def _source_grad(grad: Tensor, source: TensorMeta, dim: int, index: Tensor) -> Tensor:
     """Slices of the gradient where the source's slices went."""
-    taken = grad.index_select(dim, index)
-    return taken.reshape(source.shape) if taken.meta.shape != source.shape else taken
+    if source.ndim:
+        taken = grad.index_select(dim, index)
+        return taken.expand(source.shape) if taken.meta.ndim <= source.ndim else taken
+    taken = grad.index_select(dim, index.squeeze(0))
+    return taken.reshape(()) if taken.meta.ndim else taken
+
+
+def _added_grad(
+    grad: Tensor, source_meta: TensorMeta, dim: int, index: Tensor, alpha: Number
+) -> Tensor:
+    taken = _source_grad(grad, source_meta, dim, index)
+    return taken if alpha == 1 else times(taken, alpha)
 
 
 for _page in (index_add, index_add_, index_add_out):
-    _page.linear(
-        self=lambda grad: grad,
-        source=lambda grad, source_meta, dim, index, alpha: (
-            _source_grad(grad, source_meta, dim, index) * alpha
-        ),
-    )
+    _page.linear(self=lambda grad: grad, source=_added_grad)
 
 # --- index_copy ----------------------------------------------------------------------
 
@@ -445,6 +453,41 @@ describe(
 )
 
 
+def _mean_shares(
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[Tensor, Tensor]:
+    count = aten.ones_like(grad) if include_self else aten.zeros_like(grad)
+    count = count.index_add(dim, index, aten.ones_like(source))
+    count.masked_fill_(count == 0, 1)
+    mine = grad / count
+    their_count = count.index_select(dim, index)
+    return mine, grad.index_select(dim, index) / their_count
+
+
+def _extreme_shares(
+    grad: Tensor,
+    self: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[Tensor, Tensor]:
+    theirs = result.index_select(dim, index)
+    own = (self == result).to(self.dtype)
+    if not include_self:
+        own = own.index_fill(dim, index, 0)
+    equal = (source == theirs).to(source.dtype)
+    share = grad / own.index_add(dim, index, equal)
+    return own * share, equal * share.index_select(dim, index)
+
+
 def _index_reduce_grad(
     grad: Tensor,
     self: Tensor,
@@ -455,7 +498,11 @@ def _index_reduce_grad(
     include_self: bool,
     result: Tensor,
 ) -> tuple[object, object]:
-    """As ``scatter_reduce``, with the index stretched over the other dimensions."""
+    """Means share and extremes split; products as ``scatter_reduce`` has them."""
+    if reduce != "prod" and self.meta.numel:
+        shares = _mean_shares if reduce == "mean" else _extreme_shares
+        mine, theirs = shares(grad, self, dim, index, source, include_self, result)
+        return mine if include_self else mine.index_fill(dim, index, 0), theirs
     if self.meta.ndim == 0:
         wide = index.reshape(source.meta.shape)
     else:
@@ -520,7 +567,7 @@ describe(
 for _page in (put, put_):
     _page.linear(
         self=lambda grad, index, source_meta, accumulate: (
-            grad if accumulate else grad.put(index, grad.new_zeros(source_meta.shape), False)
+            grad if accumulate else grad.put(index, zeros_beside(grad, source_meta.shape), False)
         ),
         source=lambda grad, index, source_meta: grad.take(index).reshape(source_meta.shape),
     )

@@ -391,7 +391,7 @@ def reduce_grad(
     if reduce == "sum":
         mine, theirs = grad, grad.gather(dim, index)
     elif reduce == "mean":
-        mine, theirs = _mean_grad(grad, dim, index, include_self)
+        mine, theirs = _mean_grad(grad, dim, index, part, include_self)
     elif reduce == "prod":
         mine, theirs = _product_grad(grad, self, dim, index, part, include_self)
     else:
@@ -401,11 +401,15 @@ def reduce_grad(
     return mine, _in_corner(theirs, src.meta.shape)
 
 
-def _mean_grad(grad: Tensor, dim: int, index: Tensor, include_self: bool) -> tuple[Tensor, Tensor]:
-    count = grad.new_ones(grad.meta.shape) if include_self else grad.new_zeros(grad.meta.shape)
-    count = count.scatter_add(dim, index, grad.new_ones(index.meta.shape))
-    shared = grad / count.masked_fill(count == 0, 1)
-    return shared, shared.gather(dim, index)
+def _mean_grad(
+    grad: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool
+) -> tuple[Tensor, Tensor]:
+    count = aten.ones_like(grad) if include_self else aten.zeros_like(grad)
+    count = count.scatter_add(dim, index, aten.ones_like(src))
+    count.masked_fill_(count == 0, 1)
+    mine = grad / count
+    their_count = count.gather(dim, index)
+    return mine, grad.gather(dim, index) / their_count
 
 
 def _extreme_grad(
@@ -417,12 +421,17 @@ def _extreme_grad(
     include_self: bool,
     result: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    own = (self == result).to(grad.dtype)
+    theirs = result.gather(dim, index)
+    own = (self == result).to(self.dtype)
     if not include_self:
         own = own.scatter(dim, index, 0)
-    equal = (src == result.gather(dim, index)).to(grad.dtype)
-    share = grad / own.scatter_add(dim, index, equal).clamp_min(1)
-    return share * own, share.gather(dim, index) * equal
+    equal = (src == theirs).to(src.dtype)
+    count = own.scatter_add(dim, index, equal)
+    del own, equal
+    share = grad / count
+    mine = aten.eq(self, result) * share  # again, for a mask is smaller than what counted
+    their_share = share.gather(dim, index)
+    return mine, aten.eq(src, theirs) * their_share
 
 
 def _product_grad(

@@ -182,7 +182,7 @@ def block_diag_grad(grad: Tensor, tensors_meta: tuple[TensorMeta, ...]) -> tuple
     for meta in tensors_meta:
         rows, columns = _block_shape(meta.shape)
         block = grad.narrow(0, row, rows).narrow(1, column, columns)
-        grads.append(block.reshape(meta.shape))
+        grads.append(block if meta.ndim == 2 else block.reshape(meta.shape))
         row, column = row + rows, column + columns
     return (grads,)
 

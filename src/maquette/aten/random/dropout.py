@@ -9,6 +9,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import from_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import empty_like
@@ -131,7 +132,7 @@ def _dropped(
         return input
     times = input.mul_ if inplace else input.mul
     if p == 1:
-        return times(input.new_zeros(()))
+        return times(zeros_beside(input, ()))
     noise = _feature_noise(input) if feature else empty_like(input)
     noise = noise.bernoulli_(1 - p)
     if not alpha:

@@ -21,6 +21,7 @@ from maquette.aten.common.axes import (
     spread,
 )
 from maquette.aten.common.batching_forms import along, over_all, rank_of, to_front
+from maquette.aten.common.fresh_writes import into_fresh
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.sums import CORE, REDUCTION, reduction_cost
 from maquette.core.dtype import bool_, int64
@@ -167,7 +168,7 @@ def selected_grad(grad: Tensor, dim: int, indices: Tensor, shape: Shape, keepdim
     """The gradient put where the selected elements were; the rest is zero."""
     if not keepdim and shape:
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
-    return grad.new_zeros(shape).scatter_(dim, indices, grad)
+    return into_fresh("scatter", grad.new_zeros(shape), dim, indices, grad)
 
 
 def position_of_extreme(xp: ModuleType, self: Array, axis: int | None, name: str) -> Array:

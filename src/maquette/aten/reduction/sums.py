@@ -14,6 +14,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import is_array
 from maquette.aten.common.axes import (
+    LONG_SUM,
     Array,
     Dims,
     accumulator,
@@ -25,6 +26,7 @@ from maquette.aten.common.axes import (
 )
 from maquette.aten.common.batching_forms import along, over_all
 from maquette.aten.common.operators import aten
+from maquette.aten.common.type_promotion import F32, F64
 from maquette.core.dtype import bool_, dtype, from_numpy_dtype, int64, uint8
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -113,6 +115,9 @@ def sum_all_shape(self: TensorMeta, dtype: dtype | None) -> TensorMeta:
 
 @sum_all.kernel
 def sum_all_kernel(xp: ModuleType, self: Array, dtype: dtype | None) -> Array:
+    if dtype is None and (self.dtype is F32 or self.dtype is F64) and self.size <= LONG_SUM:
+        summed: Array = xp.add.reduce(self, axis=None)  # nothing to convert: 0.9 us less of 4.5
+        return summed
     return sum_array(xp, self, None, False, dtype)
 
 

@@ -176,7 +176,11 @@ def stack_kernel(xp: ModuleType, tensors: Sequence[Array], dim: int) -> Array:
     return stacked
 
 
-stack.linear(tensors=lambda grad, dim: grad.unbind(dim))
+stack.linear(
+    tensors=lambda grad, tensors_meta, dim: [
+        grad.select(dim, index) for index in range(len(tensors_meta))
+    ]
+)
 
 
 @stack.batching

@@ -12,6 +12,7 @@ from typing import Any
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array, wrap_existing_dim
 from maquette.aten.common.batching_forms import along, leading, rank_of, sized, to_front, wrapped
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
 from maquette.core.broadcast import wrap_dims
@@ -21,6 +22,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.layout import preserve_format
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import format_strides
+from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
@@ -181,19 +183,20 @@ def repeat_kernel(xp: ModuleType, self: Array, repeats: Ints) -> Array:
 
 @repeat.linear("self")
 def repeat_grad(grad: Tensor, self_meta: TensorMeta, repeats: Ints) -> tuple[object]:
-    """Sum over the repeats: each dimension falls into its copies and its elements."""
+    """Sum over the repeats: a repeated dimension falls into its copies and its elements."""
     if 0 in repeats:
-        return (grad.new_zeros(self_meta.shape),)
+        return (zeros_beside(grad, self_meta.shape),)
     missing = len(repeats) - self_meta.ndim
+    for _ in range(missing):
+        grad = grad.sum((0,), False)
     shape: list[int] = []
-    dims: list[int] = []
-    for i, count in enumerate(repeats):
-        dims.append(len(shape))
-        shape.append(count)
-        if i >= missing:
-            shape.append(self_meta.shape[i - missing])
-    summed = grad.reshape(tuple(shape)).sum(tuple(dims)) if dims else grad
-    return (summed.reshape(self_meta.shape),)
+    copies: list[int] = []
+    for count, size in zip(repeats[missing:], self_meta.shape, strict=True):
+        if not is_true(count == 1):
+            copies.append(len(shape))
+            shape.append(count)
+        shape.append(size)
+    return (grad.reshape(tuple(shape)).sum(tuple(copies)) if copies else grad,)
 
 
 repeat.batching(sized)

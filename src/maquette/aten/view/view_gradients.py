@@ -10,9 +10,10 @@ from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.common.batching_forms import wrapped
 from maquette.aten.common.operators import aten
-from maquette.aten.factory.ranges import arange
+from maquette.aten.factory.ranges import arange_start
 from maquette.core.broadcast import wrap_dim
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
 from maquette.core.views import diagonal_view, select_view, slice_view, unfold_view
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
@@ -215,11 +216,16 @@ def as_strided_backward(
     span = max(
         _span(size, stride, offset - first), _span(meta.shape, meta.strides, meta.offset - first)
     )
+    for dim in reversed(range(len(size))):
+        if is_true(size[dim] == 1):
+            grad = grad.squeeze(dim)
+            size, stride = size[:dim] + size[dim + 1 :], stride[:dim] + stride[dim + 1 :]
+    flat = grad.new_zeros((span,))
     if _may_overlap(size, stride):
-        places = _places(grad, span, size, stride, offset - first)
-        flat = grad.new_zeros((span,)).index_add_(0, places, grad.reshape(-1))
+        places = _positions(grad, span).as_strided(size, stride, offset - first)
+        added = grad.reshape(-1)
+        flat.index_add_(0, places.reshape(-1), added)
     else:
-        flat = grad.new_zeros((span,))
         flat.as_strided(size, stride, offset - first).copy_(grad)
     if _may_overlap(meta.shape, meta.strides):
         own = _places(grad, span, meta.shape, meta.strides, meta.offset - first)
@@ -264,6 +270,10 @@ def _may_overlap(size: Ints, stride: Ints) -> bool:
 
 def _places(grad: Tensor, span: int, size: Ints, stride: Ints, offset: int) -> Tensor:
     """The flat position in the storage of each element of a geometry."""
-    positions = arange(span, device=grad.device)
+    return _positions(grad, span).as_strided(size, stride, offset).reshape(-1)
+
+
+def _positions(grad: Tensor, span: int) -> Tensor:
+    positions = arange_start(0, span, device=grad.device)
     assert isinstance(positions, Tensor)
-    return positions.as_strided(size, stride, offset).reshape(-1)
+    return positions

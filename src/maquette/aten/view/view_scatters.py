@@ -7,6 +7,7 @@ from typing import Any
 
 from maquette.aten.common.array_libraries import assigned_at
 from maquette.aten.common.axes import Array
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.view import views
 from maquette.aten.view.copies import geometry_kept
@@ -63,7 +64,7 @@ def select_scatter_kernel(xp: ModuleType, self: Array, src: Array, dim: int, ind
 
 select_scatter.linear(
     self=lambda grad, src_meta, dim, index: grad.select_scatter(
-        grad.new_zeros(src_meta.shape), dim, index
+        zeros_beside(grad, src_meta.shape), dim, index
     ),
     src=lambda grad, dim, index: grad.select(dim, index),
 )
@@ -123,7 +124,7 @@ def slice_scatter_kernel(
 
 slice_scatter.linear(
     self=lambda grad, src_meta, dim, start, end, step: grad.slice_scatter(
-        grad.new_zeros(src_meta.shape), dim, start, end, step
+        zeros_beside(grad, src_meta.shape), dim, start, end, step
     ),
     src=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step),
 )
@@ -167,7 +168,7 @@ def diagonal_scatter_kernel(
 
 diagonal_scatter.linear(
     self=lambda grad, src_meta, offset, dim1, dim2: grad.diagonal_scatter(
-        grad.new_zeros(src_meta.shape), offset, dim1, dim2
+        zeros_beside(grad, src_meta.shape), offset, dim1, dim2
     ),
     src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2),
 )

@@ -24,6 +24,7 @@ from maquette.core.broadcast import wrap_dims
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.core.symbols import is_true
 from maquette.core.views import (
     as_strided_check,
     diagonal_view,
@@ -219,8 +220,11 @@ def expand_shape(self: TensorMeta, size: Ints, implicit: bool) -> TensorMeta:
     return self.view(*expand_view(self.shape, self.strides, self.offset, size))
 
 
-# The engine sums a gradient that broadcasts over its input.
-expand.linear(self=lambda grad: grad)
+# The engine sums a gradient that broadcasts over its input; that of a 0-dim tensor is a sum always,
+# as PyTorch's.
+expand.linear(
+    self=lambda grad, self_meta: grad if self_meta.shape or grad.meta.shape else grad.sum()
+)
 
 
 @expand.batching
@@ -358,13 +362,20 @@ def squeeze_batching(info: VmapInfo, in_dims: Any, self: Tensor, dim: Any = None
     return aten.squeeze.dims(x, ones), 0
 
 
-def _unsqueezed(grad: Tensor, self_meta: TensorMeta) -> Tensor:
-    """The gradient with the dimensions that were squeezed; itself where there was none."""
-    return grad if grad.meta.shape == self_meta.shape else reshaped_back(grad, self_meta)
+def _unsqueezed(grad: Tensor, shape: Ints, dims: Sequence[int]) -> Tensor:
+    """The gradient with those of the dimensions back that were squeezed, being of size 1."""
+    candidates = wrap_dims(dims, len(shape)) if shape else ()
+    for dim in sorted(candidates):
+        if is_true(shape[dim] == 1):
+            grad = unsqueeze(grad, dim)
+    return grad
 
 
-for _page in (squeeze, squeeze_dim, squeeze_dims):
-    _page.linear(self=_unsqueezed)
+squeeze.linear(
+    self=lambda grad, self_meta: _unsqueezed(grad, self_meta.shape, range(self_meta.ndim))
+)
+squeeze_dim.linear(self=lambda grad, self_meta, dim: _unsqueezed(grad, self_meta.shape, (dim,)))
+squeeze_dims.linear(self=lambda grad, self_meta, dim: _unsqueezed(grad, self_meta.shape, dim))
 
 select = define(
     "aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", tags=[Tag.core]

@@ -54,11 +54,11 @@ def linear_cross_entropy(
     _check_linear(input, linear_weight, linear_bias)
     if ignore_index is not None and target.is_floating_point():
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
-    logits = mq.linear(input, linear_weight.flatten(0, -2))
     if len(classes) > 1:
-        logits = logits.unflatten(1, classes)
-    if linear_bias is not None:
-        logits = logits + linear_bias
+        linear_weight = linear_weight.flatten(0, -2)
+        linear_bias = linear_bias if linear_bias is None else linear_bias.flatten()
+    logits = mq.linear(input, linear_weight, linear_bias)
+    logits = logits.reshape(*input.shape[:-1], *classes)
     ignored = -100 if ignore_index is None else ignore_index
     return cross_entropy(logits, target, weight, None, ignored, None, reduction, label_smoothing)
 

@@ -11,6 +11,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import from_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_sizes
+from maquette.aten.common.operators import aten
 from maquette.aten.nn.activation.activations import leaky_relu_backward
 from maquette.aten.random.random_fills import GENERATOR
 from maquette.core.errors import check, check_not_implemented
@@ -159,7 +160,7 @@ rrelu.describe(
 )
 rrelu.composite(
     lambda self, lower, upper, training, generator: rrelu_with_noise(
-        self, self.new_empty(self.meta.shape), lower, upper, training, generator
+        self, aten.empty_like(self), lower, upper, training, generator
     )
 )
 rrelu_ = define(
@@ -168,6 +169,6 @@ rrelu_ = define(
 )
 rrelu_.composite(
     lambda self, lower, upper, training, generator: rrelu_with_noise_(
-        self, self.new_empty(self.meta.shape), lower, upper, training, generator
+        self, aten.empty_like(self), lower, upper, training, generator
     )
 )

@@ -10,6 +10,8 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.common.formula_helpers import over, plus, times
+from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.elementwise_losses import check_floats, divisor, loss_cost, reduced_array
 from maquette.aten.nn.loss.likelihood import MEAN, NONE
 from maquette.aten.nn.loss.loss_batching import reduced, reduced_backward
@@ -103,7 +105,10 @@ def _target_share(share: Tensor, weight: Grad, reduction: int) -> Tensor:
     """Weighted, and divided among the elements if the loss is a mean."""
     if weight is not None:
         share = share * weight
-    return share.div_(share.meta.numel) if reduction == MEAN else share
+    if reduction != MEAN:
+        return share
+    shared: Tensor = aten.div_.Scalar(share, share.meta.numel)
+    return shared
 
 
 @binary_cross_entropy_backward.shape
@@ -150,10 +155,10 @@ def binary_cross_entropy_backward_grad(
 ) -> tuple[Tensor, Tensor, Tensor]:
     scale = grad if weight is None else grad * weight
     if reduction == MEAN:
-        scale = scale / self.meta.numel
-    spread = (1 - self) * self + 1e-12
+        scale = over(scale, self.meta.numel)
+    spread = plus((1 - self) * self, 1e-12)
     by_out = scale * (self - target) / spread
-    curvature = (self * self - 2 * self * target + target) / (spread * spread)
+    curvature = (self * self - times(self, 2) * target + target) / (spread * spread)
     by_out = by_out if reduction == NONE else by_out.sum()
     return by_out, scale * grad_output * curvature, -(scale * grad_output) / spread
 
@@ -222,7 +227,7 @@ def _by_logits(
         share = (self.sigmoid() - target) * grad
     else:
         yes = pos_weight * target
-        share = ((yes + 1 - target) * self.sigmoid() - yes) * grad
+        share = ((plus(yes, 1) - target) * self.sigmoid() - yes) * grad
     return _target_share(share, weight, reduction)
 
 

@@ -20,6 +20,7 @@ from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.likelihood import MEAN, SUM
 from maquette.aten.view.constants import constant
+from maquette.core.dtype import int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape
@@ -47,6 +48,9 @@ _ctc_loss_tensor = define(
 _ctc_loss_tensor.node_name("CtcLossBackward1")
 _ctc_loss_backward = define(
     f"aten::_ctc_loss_backward(Tensor grad, {_OF}, {_LISTS}, {_SAVED}) -> Tensor"
+)
+_ctc_loss_backward_tensor = define(
+    f"aten::_ctc_loss_backward.Tensor(Tensor grad, {_OF}, {_TENSORS}, {_SAVED}) -> Tensor"
 )
 # First, for a vector of integers fits a list of them too, and would be read.
 ctc_loss_tensor = define(
@@ -430,9 +434,35 @@ def _values(xp: ModuleType, lengths: Array) -> Lengths:
     return tuple(to_host(xp, lengths).reshape(-1).tolist())
 
 
-def _lengths(lengths: Tensor) -> Lengths:
-    values: list[int] = lengths.reshape(-1).tolist()
-    return tuple(values)
+@_ctc_loss_backward_tensor.shape
+def _ctc_loss_backward_tensor_shape(
+    grad: TensorMeta,
+    log_probs: TensorMeta,
+    targets: TensorMeta,
+    input_lengths: TensorMeta,
+    target_lengths: TensorMeta,
+    neg_log_likelihood: TensorMeta,
+    log_alpha: TensorMeta,
+    blank: int,
+    zero_infinity: bool,
+) -> TensorMeta:
+    _check_ctc_tensors(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    return log_probs.like()
+
+
+@_ctc_loss_backward_tensor.kernel
+def _ctc_loss_backward_tensor_kernel(
+    xp: ModuleType,
+    grad: Array,
+    log_probs: Array,
+    targets: Array,
+    input_lengths: Array,
+    target_lengths: Array,
+    *rest: Any,
+) -> Array:
+    lengths = _values(xp, input_lengths), _values(xp, target_lengths)
+    _check_values(log_probs.shape, targets.shape, *lengths)
+    return _ctc_loss_backward_kernel(xp, grad, log_probs, targets, *lengths, *rest)
 
 
 @_ctc_loss_tensor.derivative("log_probs")
@@ -447,9 +477,11 @@ def _ctc_loss_tensor_grad(
     blank: int,
     zero_infinity: bool,
 ) -> tuple[object]:
-    lengths = _lengths(input_lengths), _lengths(target_lengths)
-    of = (grads, log_probs, targets, *lengths, result0, result1, blank, zero_infinity)
-    return _ctc_loss_grad(*of)
+    if grads[0] is None:
+        return (None,)
+    lengths = input_lengths, target_lengths
+    of = (log_probs, targets, *lengths, result0, result1, blank, zero_infinity)
+    return (_ctc_loss_backward_tensor(grads[0], *of),)
 
 
 @_ctc_loss_tensor.batching
@@ -464,12 +496,36 @@ def ctc_loss_tensor_batching(
 ) -> Any:
     size = info.batch_size
     given = _as_samples(size, log_probs, in_dims[0], targets, in_dims[1])
-    lengths = [
-        to_front(n, d, size).flatten(0, 1)
-        for n, d in ((input_lengths, in_dims[2]), (target_lengths, in_dims[3]))
-    ]
+    lengths = _of_all(size, in_dims[2:4], input_lengths, target_lengths)
     results = _ctc_loss_tensor(*given, *lengths, *rest)
     return tuple([r.unflatten(0, (size, -1)) for r in results]), 0
+
+
+def _of_all(size: int, dims: Any, *values: Tensor) -> list[Tensor]:
+    """A number for each sequence of each example, as one vector."""
+    return [to_front(n, d, size).flatten(0, 1) for n, d in zip(values, dims)]
+
+
+@_ctc_loss_backward_tensor.batching
+def ctc_loss_backward_tensor_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    losses: Tensor,
+    log_alpha: Tensor,
+    *rest: Any,
+) -> Any:
+    size = info.batch_size
+    frames, labels = _as_samples(size, log_probs, in_dims[1], targets, in_dims[2])
+    (by_loss,) = _of_all(size, in_dims[:1], grad)
+    each = _of_all(size, in_dims[3:7], input_lengths, target_lengths, losses, log_alpha)
+    found = _ctc_loss_backward_tensor(by_loss, frames, labels, *each, *rest)
+    assert isinstance(found, Tensor)
+    return found.unflatten(1, (size, -1)), 1
 
 
 _ctc_loss_tensor.nondifferentiable(1)
@@ -493,7 +549,7 @@ def ctc_loss_composite(
         return _ctc_loss(x, targets, input_lengths, target_lengths, blank, zero_infinity)
 
     def counts() -> Tensor:
-        return constant([max(n, 1) for n in target_lengths], log_probs.dtype)
+        return constant(list(target_lengths), int64).clamp_min(1)
 
     return _reduced(log_probs, losses, counts, reduction, zero_infinity)
 
@@ -512,7 +568,7 @@ def ctc_loss_tensor_composite(
         return _ctc_loss_tensor(x, targets, input_lengths, target_lengths, blank, zero_infinity)
 
     def counts() -> Tensor:
-        return target_lengths.clamp(min=1).to(log_probs.dtype)
+        return target_lengths.clamp_min(1)
 
     return _reduced(log_probs, losses, counts, reduction, zero_infinity)
 
@@ -528,7 +584,8 @@ def _reduced(
     batched = log_probs.meta.ndim == 3
     losses: Tensor = losses_of(log_probs if batched else log_probs.unsqueeze(1))[0]
     if zero_infinity:
-        losses = aten.where(losses == float("inf"), losses.new_zeros(()), losses)
+        nothing = losses.new_zeros(())
+        losses = aten.where(losses == float("inf"), nothing, losses)
     if reduction == MEAN:
         return (losses / counts().to(losses.device)).mean()
     if reduction == SUM:

@@ -1,6 +1,7 @@
 """Losses and similarities that are made of other operators alone.
 
-They are differentiated through their parts, and modes see only the parts.
+They are differentiated through their parts, and modes see only the parts: those that PyTorch's
+have, in its order (of an expression's operands, the right one comes first).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from maquette.aten.common.formula_helpers import minus, plus, times
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.elementwise_losses import reduced_tensor
 from maquette.aten.reduction.vector_norms import norm_dim
@@ -17,6 +19,8 @@ from maquette.core.dtype import result_type_of
 from maquette.core.errors import check
 from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
+
+Lengths = Callable[[Tensor, Tensor, int, float], tuple[Tensor, Tensor]]
 
 # In float32 as PyTorch writes it; it keeps the cosine of a zero vector finite.
 _TINY = 9.999999960041972e-13
@@ -49,9 +53,11 @@ def kl_div_composite(self: Tensor, target: Tensor, reduction: int, log_target: b
         ),
     )
     if log_target:
-        losses = target.exp() * (target - self)
+        apart = target - self
+        losses = target.exp() * apart
     else:
-        losses = target.xlogy(target) - target * self
+        crossed = target * self
+        losses = target.xlogy(target) - crossed
     return reduced_tensor(losses, reduction)
 
 
@@ -70,11 +76,13 @@ def poisson_nll_loss_composite(
     input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
 ) -> Tensor:
     if log_input:
-        losses = input.exp() - target * input
+        weighted = target * input
+        losses = input.exp() - weighted
     else:
-        losses = input - target * (input + eps).log()
+        losses = input - target * plus(input, eps).log()
     if full:
-        stirling = target * target.log() - target + (target * (2 * math.pi)).log() * 0.5
+        root = times(times(target, 2 * math.pi).log(), 0.5)
+        stirling = target * target.log() - target + root
         losses.add_(stirling.masked_fill(target <= 1, 0))
     return reduced_tensor(losses, reduction)
 
@@ -95,7 +103,7 @@ def pairwise_distance_composite(
     x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: bool
 ) -> Tensor:
     last = max(x1.meta.ndim, x2.meta.ndim) - 1
-    distance = norm_dim(x1 - x2 + eps, p, (last,), keepdim)
+    distance = norm_dim(plus(x1 - x2, eps), p, (last,), keepdim)
     assert isinstance(distance, Tensor)
     return distance
 
@@ -110,7 +118,7 @@ cosine_similarity.autocast(cuda="float32")
 @cosine_similarity.composite
 def cosine_similarity_composite(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
     """The product of both operands divided by their lengths, which count at least ``eps``."""
-    return _cosine(x1, x2, dim, eps, _raise_in_place)
+    return _cosine(x1, x2, dim, eps, _raised_in_place)
 
 
 @cosine_similarity.without_mutation
@@ -118,9 +126,7 @@ def cosine_similarity_without_mutation(x1: Tensor, x2: Tensor, dim: int, eps: fl
     return _cosine(x1, x2, dim, eps, _raised)
 
 
-def _cosine(
-    x1: Tensor, x2: Tensor, dim: int, eps: float, at_least: Callable[[Tensor, float], Tensor]
-) -> Tensor:
+def _cosine(x1: Tensor, x2: Tensor, dim: int, eps: float, at_least: Lengths) -> Tensor:
     check(eps >= 0, lambda: f"eps must be non-negative, got: {eps}")
     kind = result_type_of((x1.meta, x2.meta))
     check(
@@ -130,25 +136,29 @@ def _cosine(
         ),
     )
     shape = broadcast_shapes(x1.meta.shape, x2.meta.shape)
-    units = []
-    for x in (x1, x2):
-        x = x.to(kind).expand(shape)
-        units.append(x / at_least(x.linalg_vector_norm(2, dim, True), eps))
-    return (units[0] * units[1]).sum(dim)
+    x1, x2 = [x if x.meta.shape == shape else x.expand(shape) for x in (x1.to(kind), x2.to(kind))]
+    length1, length2 = at_least(x1, x2, dim, eps)
+    unit2 = x2 / length2
+    return (x1 / length1 * unit2).sum(dim)
 
 
 # A length that was raised is differentiated as if it had not been.
 
 
-def _raise_in_place(length: Tensor, eps: float) -> Tensor:
-    length = length.clone()
+def _raised_in_place(x1: Tensor, x2: Tensor, dim: int, eps: float) -> tuple[Tensor, Tensor]:
+    lengths = [x.linalg_vector_norm(2, dim, True).clone() for x in (x1, x2)]
     with no_grad():
-        length.clamp_min_(eps)
-    return length
+        kind, device = lengths[0].meta.dtype, lengths[0].meta.device
+        least = aten.scalar_tensor(eps, dtype=kind, device=device)
+        for length in lengths:
+            length.clamp_min_(least)
+    return lengths[0], lengths[1]
 
 
-def _raised(length: Tensor, eps: float) -> Tensor:
-    return aten.where(length < eps, eps + (length - length.detach()), length)
+def _raised(x1: Tensor, x2: Tensor, dim: int, eps: float) -> tuple[Tensor, Tensor]:
+    lengths = [x.linalg_vector_norm(2, dim, True) for x in (x1, x2)]
+    raised = [aten.where(n < eps, eps + (n - n.detach()), n) for n in lengths]
+    return raised[0], raised[1]
 
 
 cosine_embedding_loss = define(
@@ -179,11 +189,13 @@ def cosine_embedding_loss_composite(
         ),
     )
     product = (input1 * input2).sum(dim)
-    squares = [(x * x).sum(dim) + _TINY for x in (input1, input2)]
+    squares = [plus((x * x).sum(dim), _TINY) for x in (input1, input2)]
     cosine = product / (squares[0] * squares[1]).sqrt_()
-    nothing = cosine.new_zeros(cosine.meta.shape)
-    alike: Tensor = aten.where(target == 1, 1 - cosine, nothing)
-    unlike: Tensor = aten.where(target == -1, (cosine - margin).clamp_min(0), nothing)
+    nothing = aten.zeros_like(cosine)
+    apart = 1 - cosine
+    beyond = minus(cosine, margin).clamp_min_(0)
+    alike: Tensor = aten.where(target == 1, apart, nothing)
+    unlike: Tensor = aten.where(target == -1, beyond, nothing)
     return reduced_tensor(alike + unlike, reduction)
 
 
@@ -203,8 +215,8 @@ hinge_embedding_loss.autocast("float32")
 def hinge_embedding_loss_composite(
     self: Tensor, target: Tensor, margin: float, reduction: int
 ) -> Tensor:
-    nothing = self.new_zeros(self.meta.shape)
-    beyond = (margin - self).to(self.dtype).clamp_min(0)  # of integers, the whole part
+    nothing = aten.zeros_like(self)
+    beyond = (margin - self).to(self.dtype).clamp_min_(0)  # of integers, the whole part
     outside: Tensor = aten.where(target != 1, beyond, nothing)
     inside: Tensor = aten.where(target != -1, self, nothing)
     return reduced_tensor(outside + inside, reduction)
@@ -232,7 +244,8 @@ def margin_ranking_loss_composite(
             f"{list(target.meta.shape)}"
         ),
     )
-    losses = (-target * (input1 - input2) + margin).clamp_min(0)
+    apart = input1 - input2
+    losses = plus(-target * apart, margin).clamp_min_(0)
     return reduced_tensor(losses, reduction)
 
 
@@ -271,4 +284,4 @@ def triplet_margin_loss_composite(
     far = pairwise_distance_composite(anchor, negative, p, eps, False)
     if swap:
         far = far.minimum(pairwise_distance_composite(positive, negative, p, eps, False))
-    return reduced_tensor((margin + near - far).clamp_min(0), reduction)
+    return reduced_tensor((plus(near, margin) - far).clamp_min(0), reduction)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.recurrent.lstm_layer import LSTM, takes
 from maquette.autograd.grad_mode import is_grad_enabled
@@ -133,7 +134,7 @@ def _by_layer(
 ) -> tuple[Tensor, State]:
     """An LSTM layer as the one operator that PyTorch has for it on cpu."""
     ih, hh, *biases, _ = weights
-    given = [hh.new_zeros((hh.meta.shape[0],)) if b is None else b for b in biases]
+    given = [zeros_beside(hh, (hh.meta.shape[0],)) if b is None else b for b in biases]
     size, layers = hh.meta.shape[1], 1
     settings = (LSTM, size, layers, biases[0] is not None, False, False, is_grad_enabled())
     output, *last, _ = aten.mkldnn_rnn_layer(
