@@ -161,3 +161,30 @@ def test_a_loss_is_made_of_pytorchs_operators(name: str) -> None:
     function, expected = LOSSES[name]
     x, y = mq.rand(2, 3), mq.rand(2, 3)
     assert forward_operators(lambda: function(x, y)) == expected
+
+
+CELLS = {
+    "rnn_tanh_cell": (1, "t addmm t addmm add_ tanh"),
+    "gru_cell": (
+        3,
+        "t addmm unsafe_split t addmm unsafe_split add_ sigmoid_ add_ sigmoid_ mul_ add tanh_ "
+        "sub mul_ add_",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_recurrent_step_works_in_place_as_pytorchs(name: str) -> None:
+    gates, expected = CELLS[name]
+    x, h, bias = mq.rand(2, 3), mq.rand(2, 3), mq.rand(3 * gates)
+    weight = mq.rand(3 * gates, 3)
+    step = getattr(mq, name)
+    seen = forward_operators(lambda: step(x, h, weight, weight, bias, bias))
+    assert " ".join(name.split(".")[0] for name in seen.split()) == expected
+
+
+def test_recurrent_networks_take_batches_that_only_the_input_has() -> None:
+    network = mq.nn.GRU(3, 2, batch_first=True)
+    inputs = mq.rand(4, 2, 5, 3)
+    found = mq.func.vmap(lambda x: network(x)[0])(inputs)
+    assert mq.allclose(found, mq.stack([network(x)[0] for x in inputs]), atol=1e-6)

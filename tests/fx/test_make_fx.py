@@ -424,3 +424,22 @@ def test_what_makes_memory_says_that_it_is_not_pinned() -> None:
     nodes = fx.make_fx(program)(mq.ones(3)).graph.nodes
     kwargs = [n.kwargs for n in nodes if n.op == "call_function"]
     assert kwargs == [{"pin_memory": False}] * 3
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "operator"),
+    [
+        (F.linear, 2, "mm"),
+        (F.cosine_similarity, 2, "linalg_vector_norm"),
+        (F.gelu, 1, "gelu"),
+        (F.relu_, 1, "relu_"),
+        (mq.Tensor.float, 1, "output"),
+    ],
+)
+def test_what_pytorch_has_as_a_builtin_is_traced_with_defaults_left_out(
+    function: Callable[..., object], args: int, operator: str
+) -> None:
+    graph = make_fx(function)(*[mq.rand(2, 2)] * args).graph
+    names = [str(node.target).removeprefix("aten.").split(".")[0] for node in graph.nodes]
+    assert names[0] == "arg0_1"
+    assert operator in names

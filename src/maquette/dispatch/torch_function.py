@@ -333,6 +333,7 @@ def overridable(function: _Function, *, as_written: bool = False) -> _Function:
             _PLAIN.update(type(a) for a in (*args, *kwargs.values()) if _never_overrides(type(a)))
         return function(*args, **kwargs)
 
+    public.__dict__["as_written"] = as_written
     return cast(_Function, public)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.common.formula_helpers import over, times
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.vector_norms import norm_array, norm_grad
 from maquette.aten.view.copies import write_exact_out, write_out
@@ -225,7 +227,7 @@ def _check_no_bool(name: str, *tensors: Tensor) -> None:
 def _without(t: Tensor, dim: int) -> Tensor:
     """Zeros of the shape that is left without a dimension."""
     shape = t.meta.shape
-    return t.new_zeros((*shape[:dim], *shape[dim + 1 :]))
+    return zeros_beside(t, (*shape[:dim], *shape[dim + 1 :]))
 
 
 def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
@@ -240,14 +242,14 @@ def _steps(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
         x = x.view(tuple(x.meta.shape[0] if d == dim else 1 for d in range(rank)))
     elif x.meta.ndim < rank:
         x = x.view(((1,) * (rank - x.meta.ndim)) + x.meta.shape)
-    low, high = _neighbours(x, dim)
-    return high - low
+    low: Tensor = aten.slice(x, dim, 0, -1)
+    return aten.slice(x, dim, 1) - low
 
 
-def _neighbours(t: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    steps = max(t.meta.shape[dim] - 1, 0)
-    first = min(1, t.meta.shape[dim])
-    return t.narrow(dim, 0, steps), t.narrow(dim, first, steps)
+def _pairs(t: Tensor, dim: int) -> Tensor:
+    """The sums of neighbours."""
+    high: Tensor = aten.slice(t, dim, 1)
+    return aten.slice(t, dim, 0, -1) + high
 
 
 @trapezoid_x.composite
@@ -256,8 +258,8 @@ def trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
     if is_true(y.meta.shape[dim] == 0):
         return _without(y, dim)
     _check_no_bool("trapezoid", y, x)
-    low, high = _neighbours(y, dim)
-    return ((low + high) * _steps("trapezoid", y, x, dim)).sum(dim) / 2.0
+    steps = _steps("trapezoid", y, x, dim)
+    return over((_pairs(y, dim) * steps).sum(dim), 2.0)
 
 
 @trapezoid_dx.composite
@@ -266,24 +268,24 @@ def trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
     if is_true(y.meta.shape[dim] == 0):
         return _without(y, dim)
     _check_no_bool("trapezoid", y)
-    ends = y.select(dim, 0) + y.select(dim, -1)
-    return (y.sum(dim) - ends * 0.5) * dx
+    last = y.select(dim, -1)
+    ends = times(y.select(dim, 0) + last, 0.5)
+    return times(y.sum(dim) - ends, dx)
 
 
 @cumulative_trapezoid_x.composite
 def cumulative_trapezoid_x_composite(y: Tensor, x: Tensor, dim: int) -> Tensor:
     dim = wrap_existing_dim(dim, y.meta.ndim)
     _check_no_bool("cumulative_trapezoid", y, x)
-    low, high = _neighbours(y, dim)
-    return ((low + high) * _steps("cumulative_trapezoid", y, x, dim)).cumsum(dim) / 2.0
+    steps = _steps("cumulative_trapezoid", y, x, dim)
+    return over((_pairs(y, dim) * steps).cumsum(dim), 2.0)
 
 
 @cumulative_trapezoid_dx.composite
 def cumulative_trapezoid_dx_composite(y: Tensor, dx: Number, dim: int) -> Tensor:
     dim = wrap_existing_dim(dim, y.meta.ndim)
     _check_no_bool("cumulative_trapezoid", y)
-    low, high = _neighbours(y, dim)
-    return (low + high).cumsum(dim) * (dx / 2.0)
+    return times(_pairs(y, dim), dx / 2.0).cumsum(dim)
 
 
 trapz_x.composite(trapezoid_x_composite)

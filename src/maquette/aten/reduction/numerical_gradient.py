@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from maquette.aten.common.formula_helpers import over, times
 from maquette.aten.common.operators import aten
 from maquette.core.broadcast import wrap_dims
 from maquette.core.dtype import uint8
@@ -14,6 +15,7 @@ from maquette.library.page import define
 from maquette.tensor.tensor import Tensor
 
 Dims = tuple[int, ...]
+Ends = tuple[int, int | None]
 
 _EDGE = "int edge_order=1"
 gradient_scalarint = define(
@@ -80,21 +82,26 @@ def _part(t: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 def _even(self: Tensor, dim: int, step: Number, edge_order: int) -> Tensor:
     """The gradient where samples are ``step`` apart."""
-    size = self.meta.shape[dim]
+    low = aten.slice(self, dim, 0, -2)
+    middle = over(aten.slice(self, dim, 2) - low, step)
     if edge_order == 1:
-        first = (_part(self, dim, 1, 1) - _part(self, dim, 0, 1)) / step
-        last = (_part(self, dim, size - 1, 1) - _part(self, dim, size - 2, 1)) / step
+        first = over(_difference(self, dim, (0, 1), (1, 2)), step)
+        last = over(_difference(self, dim, (-2, -1), (-1, None)), step)
     else:
-        first = _ahead([_part(self, dim, i, 1) for i in (0, 1, 2)]) / step
-        last = -_ahead([_part(self, dim, size - 1 - i, 1) for i in (0, 1, 2)]) / step
-    middle = (_part(self, dim, 2, size - 2) - _part(self, dim, 0, size - 2)) / (2 * step)
-    joined: Tensor = aten.cat([first, middle, last], dim)
+        third = times(aten.slice(self, dim, 2, 3), 0.5)
+        second = times(aten.slice(self, dim, 1, 2), 2)
+        first = over(times(aten.slice(self, dim, 0, 1), -1.5) + second - third, step)
+        third = times(aten.slice(self, dim, -1), 1.5)
+        second = times(aten.slice(self, dim, -2, -1), 2)
+        last = over(times(aten.slice(self, dim, -3, -2), 0.5) - second + third, step)
+    joined: Tensor = aten.cat([first, over(middle, 2), last], dim)
     return joined
 
 
-def _ahead(samples: Sequence[Tensor]) -> Tensor:
-    """The slope at the first of three samples, to second order."""
-    return samples[0] * -1.5 + samples[1] * 2 + samples[2] * -0.5
+def _difference(self: Tensor, dim: int, low: Ends, high: Ends) -> Tensor:
+    subtracted = aten.slice(self, dim, *low)
+    found: Tensor = aten.slice(self, dim, *high) - subtracted
+    return found
 
 
 def _uneven(self: Tensor, dim: int, points: Tensor, edge_order: int) -> Tensor:

@@ -155,6 +155,8 @@ class PythonKeyTracer(Tracer):
 
 # --- one trace -------------------------------------------------------------------------------
 
+_FACES_OF_OPERATORS = ("maquette.api.", "maquette.tensor.")  # functions and methods in Python
+
 
 def fake_signature(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     """A function of ``count`` named parameters, for one whose own cannot be told."""
@@ -164,10 +166,15 @@ def fake_signature(function: Callable[..., Any], count: int) -> Callable[..., An
 
 
 def _has_plain_signature(function: Callable[..., Any]) -> bool:
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    plain = inspect.unwrap(function)
+    code = getattr(plain, "__code__", None)
     if inspect.ismethod(function):  # its code has a parameter more
         return False
-    return code is not None and not code.co_flags & inspect.CO_VARARGS
+    if code is None or code.co_flags & inspect.CO_VARARGS:
+        return False
+    # PyTorch's are builtins, whose parameters cannot be told: a call may leave out any of them.
+    is_operator = getattr(function, "as_written", False)
+    return not is_operator and not plain.__module__.startswith(_FACES_OF_OPERATORS)
 
 
 def wrap_key(

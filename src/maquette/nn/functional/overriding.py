@@ -19,7 +19,8 @@ _AS_WRITTEN = frozenset(
     "adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear channel_shuffle conv1d conv2d "
     "conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity "
     "hardshrink logsigmoid native_channel_shuffle one_hot pairwise_distance pdist "
-    "pixel_shuffle pixel_unshuffle prelu scaled_dot_product_attention softplus softshrink".split()
+    "pixel_shuffle pixel_unshuffle prelu scaled_dot_product_attention softplus softshrink "
+    "celu_ elu_ hardtanh_ leaky_relu_ relu_ rrelu_ selu_ threshold_".split()
 )
 
 
@@ -33,6 +34,8 @@ def offer(names: dict[str, Any]) -> None:
         if function is offer:
             continue
         operator = find_function(name) if name in _OPERATORS else None
+        if operator is not None:
+            operator.__dict__["as_written"] = True
         offered: Callable[..., Any] = (
             overridable(function, as_written=name in _AS_WRITTEN)
             if operator is None

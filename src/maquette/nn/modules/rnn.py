@@ -157,15 +157,15 @@ class RNNBase(Module):
         start = self._members(hx)
         if start is not None:
             self._check_dims(start, input, batched)
+        batch = 0 if self.batch_first else 1
+        steps = input
         if not batched:
-            steps = input.unsqueeze(1)
+            steps = input.unsqueeze(batch)
             start = None if start is None else tuple(member.unsqueeze(1) for member in start)
-        else:
-            steps = input.transpose(0, 1) if self.batch_first else input
-        output, last = self._run(steps, start, steps.size(1), None)
+        output, last = self._run(steps, start, steps.size(batch), None)
         if not batched:
-            return output.squeeze(1), self._state(tuple(member.squeeze(1) for member in last))
-        return (output.transpose(0, 1) if self.batch_first else output), self._state(last)
+            return output.squeeze(batch), self._state(tuple(member.squeeze(1) for member in last))
+        return output, self._state(last)
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         data, batch_sizes, order, back = input
@@ -218,7 +218,7 @@ class RNNBase(Module):
             self.dropout,
             self.training,
             self.bidirectional,
-            False,  # the batch is never first here
+            self.batch_first,
         )
         return results
 

@@ -29,7 +29,9 @@ def _mask_like(input: Tensor, mask: Tensor) -> Tensor:
             f"_input_mask expected broadcastable mask (got mask dimensionality higher than of the "
             f"input): mask {mask.meta}, input {input.meta}"
         )
-    return cast(Tensor, mq.broadcast_to(mask, input.meta.shape).to(bool_))
+    if mask.meta.shape != input.meta.shape:
+        mask = cast(Tensor, mq.broadcast_to(mask.clone(), input.meta.shape))
+    return cast(Tensor, mask.to(bool_))
 
 
 def _input_mask(input: Tensor, *args: object, mask: Mask = None, **options: object) -> Tensor:
@@ -39,12 +41,13 @@ def _input_mask(input: Tensor, *args: object, mask: Mask = None, **options: obje
     return _mask_like(input, mask)
 
 
-def _kept(input: Tensor, mask: Mask, other: float) -> Tensor:
-    """The input with ``other`` where the mask is False."""
+def _kept(input: Tensor, mask: Mask, name: str, *args: float) -> Tensor:
+    """The input with what does not change the reduction ``name`` where the mask is False."""
     if mask is None:
         return input
-    filler = mq.full((), other, dtype=input.dtype, device=input.device)
-    return cast(Tensor, mq.where(_mask_like(input, mask), input, filler))
+    where = _mask_like(input, mask)
+    filler = _reduction_identity(name, input, *args)
+    return cast(Tensor, mq.where(where, input, filler))
 
 
 def _dims(dim: Dims, ndim: int) -> list[int]:
@@ -86,7 +89,7 @@ def _reduction_identity(name: str, input: Tensor, *args: float) -> Tensor | None
         **dict.fromkeys(("prod", "cumprod"), 1.0),
         **dict.fromkeys(("amax", "argmax", "logaddexp", "logsumexp"), least),
         **dict.fromkeys(("mean", "var", "std"), None),
-        "norm": math.inf if args and args[0] == -math.inf else 0.0,
+        "norm": math.inf if args and args[0] < 0 else 0.0,
         "median": math.nan,
     }
     if name in ("amin", "argmin"):
@@ -99,8 +102,11 @@ def _reduction_identity(name: str, input: Tensor, *args: float) -> Tensor | None
 
 
 def _count(input: Tensor, mask: Mask, dims: list[int], keepdim: bool) -> Tensor:
-    ones = mq.ones(input.meta.shape, dtype=int64, device=input.device)
-    return cast(Tensor, mq.sum(_kept(ones, mask, 0), dims, keepdim))
+    """How many elements are kept; the mask is in the input's shape."""
+    counted = mask
+    if counted is None:
+        counted = mq.ones(input.meta.shape, dtype=int64, device=input.device)
+    return cast(Tensor, mq.sum(counted, dims, keepdim))
 
 
 # --- reductions ----------------------------------------------------------------------
@@ -116,8 +122,8 @@ def sum(
 ) -> Tensor:
     """The sum of what is kept."""
     wide = dtype or (int64 if input.dtype.category < 2 else input.dtype)
-    kept = _kept(_cast(input, wide), mask, 0)
-    return cast(Tensor, mq.sum(kept, _dims(dim, input.ndim), keepdim))
+    kept = _kept(input, mask, "sum")
+    return cast(Tensor, mq.sum(kept, _dims(dim, input.ndim), keepdim, dtype=wide))
 
 
 def prod(
@@ -130,10 +136,10 @@ def prod(
 ) -> Tensor:
     """The product of what is kept."""
     wide = dtype or (int64 if input.dtype.category < 2 else input.dtype)
-    result = _kept(_cast(input, wide), mask, 1)
+    result = _cast(_kept(input, mask, "prod"), wide)
     for d in reversed(_dims(dim, input.ndim)):
-        result = mq.prod(result, d, True)
-    return result if keepdim else cast(Tensor, mq.squeeze(result, _dims(dim, input.ndim)))
+        result = mq.prod(result, d, keepdim)
+    return result
 
 
 def amax(
@@ -145,9 +151,8 @@ def amax(
     mask: Mask = None,
 ) -> Tensor:
     """The largest of what is kept."""
-    given = _cast(input, dtype)
-    kept = _kept(given, mask, _lowest(given.dtype))
-    return cast(Tensor, mq.amax(kept, _dims(dim, input.ndim), keepdim))
+    kept = _kept(input, mask, "amax")
+    return _cast(cast(Tensor, mq.amax(kept, _dims(dim, input.ndim), keepdim)), dtype)
 
 
 def amin(
@@ -159,9 +164,8 @@ def amin(
     mask: Mask = None,
 ) -> Tensor:
     """The smallest of what is kept."""
-    given = _cast(input, dtype)
-    kept = _kept(given, mask, _highest(given.dtype))
-    return cast(Tensor, mq.amin(kept, _dims(dim, input.ndim), keepdim))
+    kept = _kept(input, mask, "amin")
+    return _cast(cast(Tensor, mq.amin(kept, _dims(dim, input.ndim), keepdim)), dtype)
 
 
 def argmax(
@@ -173,9 +177,8 @@ def argmax(
     mask: Mask = None,
 ) -> Tensor:
     """The index of the largest of what is kept, in ``dtype`` or, as in PyTorch, the input's."""
-    given = _cast(input, dtype)
-    found = mq.argmax(_kept(given, mask, _lowest(given.dtype)), dim, keepdim)
-    return cast(Tensor, found.to(given.dtype))
+    found = mq.argmax(_kept(input, mask, "argmax"), dim, keepdim)
+    return cast(Tensor, found.to(dtype or input.dtype))
 
 
 def argmin(
@@ -187,9 +190,8 @@ def argmin(
     mask: Mask = None,
 ) -> Tensor:
     """The index of the smallest of what is kept, in a dtype as `argmax`'s."""
-    given = _cast(input, dtype)
-    found = mq.argmin(_kept(given, mask, _highest(given.dtype)), dim, keepdim)
-    return cast(Tensor, found.to(given.dtype))
+    found = mq.argmin(_kept(input, mask, "argmin"), dim, keepdim)
+    return cast(Tensor, found.to(dtype or input.dtype))
 
 
 def mean(
@@ -201,17 +203,16 @@ def mean(
     mask: Mask = None,
 ) -> Tensor:
     """The mean of what is kept, of floats or complex numbers; NaN where that is nothing."""
-    given = _cast(input, dtype)
-    if given.dtype.category < 2:
+    kind = dtype or input.dtype
+    if kind.category < 2:
         raise ValueError(
             f"mean(): Could not infer output dtype. Input dtype must be either a floating point or "
-            f"complex dtype. Got: {given.dtype}"
+            f"complex dtype. Got: {kind}"
         )
     dims = _dims(dim, input.ndim)
-    if mask is None:
-        return cast(Tensor, mq.mean(given, dims, keepdim))
-    total = mq.sum(_kept(given, mask, 0), dims, keepdim)
-    return cast(Tensor, mq.div(total, _count(given, mask, dims, keepdim)))
+    where = mask if mask is None else _mask_like(input, mask)
+    count = _count(input, where, dims, keepdim)
+    return sum(input, dims, keepdim=keepdim, dtype=kind, mask=where) / count
 
 
 def median(
@@ -222,11 +223,16 @@ def median(
     dtype: DType | None = None,
     mask: Mask = None,
 ) -> Tensor:
-    """The lower median of what is kept; NaN where that is nothing."""
-    given = _cast(input, dtype)
-    if not given.is_floating_point():
-        given = cast(Tensor, given.float())
-    return cast(Tensor, mq.nanmedian(_kept(given, mask, math.nan), dim, keepdim)[0])
+    """The lower median of what is kept; NaN where that is nothing, of integers ValueError."""
+    if input.is_floating_point():
+        return cast(Tensor, mq.nanmedian(_kept(input, mask, "median"), dim, keepdim)[0])
+    kept = _kept(cast(Tensor, input.float()), mask, "median")
+    found = cast(Tensor, mq.nanmedian(kept, dim, keepdim)[0])
+    if mq.isnan(found).any():
+        raise ValueError(
+            "masked median expects no fully masked out rows if dtype is not floating point"
+        )
+    return cast(Tensor, found.to(dtype or input.dtype))
 
 
 def logsumexp(
@@ -238,9 +244,9 @@ def logsumexp(
     mask: Mask = None,
 ) -> Tensor:
     """log(sum(exp(x))) of what is kept."""
-    given = _cast(input, dtype)
-    kept = _kept(given, mask, _lowest(given.dtype))
-    return cast(Tensor, mq.logsumexp(kept, _dims(dim, input.ndim), keepdim).to(given.dtype))
+    kept = _kept(input, mask, "logsumexp")
+    found = mq.logsumexp(kept, _dims(dim, input.ndim), keepdim)
+    return cast(Tensor, found.to(dtype or input.dtype))
 
 
 def logaddexp(
@@ -252,10 +258,8 @@ def logaddexp(
     other_mask: Mask = None,
 ) -> Tensor:
     """log(exp(a) + exp(b)) of what is kept of each."""
-    a, b = _cast(input, dtype), _cast(other, dtype)
-    return cast(
-        Tensor, mq.logaddexp(_kept(a, input_mask, -math.inf), _kept(b, other_mask, -math.inf))
-    )
+    a, b = _kept(input, input_mask, "logaddexp"), _kept(other, other_mask, "logaddexp")
+    return cast(Tensor, mq.logaddexp(a, b).to(dtype or input.dtype))
 
 
 def norm(
@@ -269,9 +273,9 @@ def norm(
 ) -> Tensor:
     """The vector norm of what is kept, of any order (PyTorch's is 0 for finite negative ones)."""
     order = 2.0 if ord is None else float(ord)
-    kept = _kept(_cast(input, dtype), mask, math.inf if order < 0 else 0)
+    kept = _kept(input, mask, "norm", order)
     dims = _dims(dim, input.ndim)
-    return cast(Tensor, mq.linalg_vector_norm(kept, order, dims, keepdim))
+    return cast(Tensor, mq.linalg_vector_norm(kept, order, dims, keepdim, dtype=dtype))
 
 
 def std(
@@ -305,16 +309,20 @@ def var(
     if unbiased is not None and correction is not None:
         raise RuntimeError("Only one of unbiased and correction may be given")
     less = correction if correction is not None else float(unbiased is None or unbiased)
-    given = _cast(input, dtype)
-    if given.dtype.category < 2:
-        given = cast(Tensor, given.float())
+    kind = dtype or input.dtype
+    wide = kind if kind.category >= 2 else float32
     dims = _dims(dim, input.ndim)
-    if mask is None:
-        return cast(Tensor, mq.var(given, dims, correction=less, keepdim=keepdim).to(given.dtype))
-    away = given - mean(given, dims, keepdim=True, mask=mask)
-    total = mq.sum(_kept((away * away.conj()).real, mask, 0), dims, keepdim)
-    count = _count(given, mask, dims, keepdim)
-    return cast(Tensor, mq.div(total, (count - less).clamp(min=0)).to(given.dtype))
+    where = mask if mask is None else _mask_like(input, mask)
+    count = _count(input, where, dims, keepdim=True)
+    average = sum(input, dims, keepdim=True, dtype=wide, mask=where) / count
+    away = input - average
+    total = sum(away * away.conj(), dims, keepdim=keepdim, dtype=wide, mask=where)
+    if not keepdim:
+        count = cast(Tensor, count.reshape(total.meta.shape))
+    if less != 0:
+        count = cast(Tensor, count.to(wide.to_real())) - less
+        count = cast(Tensor, mq.maximum(count, count.new_zeros(())))
+    return cast(Tensor, (total / count).to(kind if dtype is not None else wide))
 
 
 # --- along a dimension ---------------------------------------------------------------
@@ -322,29 +330,29 @@ def var(
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """Running sums of what is kept."""
-    return cast(Tensor, mq.cumsum(_kept(_cast(input, dtype), mask, 0), dim))
+    return cast(Tensor, mq.cumsum(_kept(input, mask, "cumsum"), dim, dtype=dtype))
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """Running products of what is kept."""
-    return cast(Tensor, mq.cumprod(_kept(_cast(input, dtype), mask, 1), dim))
+    return cast(Tensor, mq.cumprod(_kept(input, mask, "cumprod"), dim, dtype=dtype))
 
 
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """The softmax over what is kept; 0 elsewhere."""
-    return cast(Tensor, mq.softmax(_kept(_cast(input, dtype), mask, -math.inf), dim))
+    return cast(Tensor, mq.softmax(_kept(input, mask, "amax"), dim, dtype=dtype))
 
 
 def log_softmax(
     input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None
 ) -> Tensor:
     """The logarithm of `softmax`."""
-    return cast(Tensor, mq.log_softmax(_kept(_cast(input, dtype), mask, -math.inf), dim))
+    return cast(Tensor, mq.log_softmax(_kept(input, mask, "amax"), dim, dtype=dtype))
 
 
 def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Mask = None) -> Tensor:
     """The softmax of the negative, over what is kept."""
-    return cast(Tensor, mq.softmax(-_kept(_cast(input, dtype), mask, math.inf), dim))
+    return cast(Tensor, mq.softmax(-_kept(input, mask, "amin"), dim, dtype=dtype))
 
 
 def normalize(
@@ -357,7 +365,7 @@ def normalize(
     mask: Mask = None,
 ) -> Tensor:
     """What is kept by its norm along ``dim``, of at least ``eps``; 0 elsewhere."""
-    given = _cast(input, dtype)
-    length = norm(given, ord, dim, keepdim=True, mask=mask)
-    floor = mq.full_like(length, max(eps, finfo(length.dtype).tiny))
-    return cast(Tensor, _kept(given, mask, 0) / mq.maximum(length, floor))
+    kept = _kept(input, mask, "sum")
+    length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
+    floor = length.new_full((), max(eps, finfo(length.dtype).tiny))
+    return cast(Tensor, kept / mq.maximum(length, floor))

@@ -16,6 +16,8 @@ from maquette.aten.common.operators import aten
 from maquette.aten.nn.recurrent.lstm_layer import LSTM, takes
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.errors import check
+from maquette.dispatch import keysets as K
+from maquette.dispatch.keysets import DispatchKey
 from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.tensor import Tensor
 
@@ -32,45 +34,65 @@ class Weights(NamedTuple):
     hr: Tensor | None = None  # an LSTM's projection (proj, hidden)
 
 
+# What computes the input's part of the gates: in a step alone after the state's part, as PyTorch.
+Gates = Callable[[], Tensor]
 # From the input's part of the gates, the last state and the weights to the new state, whose first
 # member is the output.
-Cell = Callable[[Tensor, State, Weights], State]
+Cell = Callable[[Gates, State, Weights], State]
 
-# --- one step ------------------------------------------------------------------------
+_BATCHED = K.functionality_bits(DispatchKey.FuncTorchBatched)
+
+# --- one step: in place, where PyTorch's is ------------------------------------------
 
 
-def _tanh_step(gates: Tensor, state: State, weights: Weights) -> State:
+def _tanh_step(gates: Gates, state: State, weights: Weights) -> State:
     """h' = tanh(gates + W h)."""
-    return (aten.tanh(_hidden(state[0], weights) + gates),)
+    return (aten.tanh(_summed(state[0], weights, gates)),)
 
 
-def _relu_step(gates: Tensor, state: State, weights: Weights) -> State:
+def _relu_step(gates: Gates, state: State, weights: Weights) -> State:
     """h' = relu(gates + W h)."""
-    return (aten.relu(_hidden(state[0], weights) + gates),)
+    return (aten.relu(_summed(state[0], weights, gates)),)
 
 
-def _lstm_step(gates: Tensor, state: State, weights: Weights) -> State:
+def _lstm_step(gates: Gates, state: State, weights: Weights) -> State:
     """Hochreiter and Schmidhuber 1997, with a forget gate; gates in the order i, f, g, o."""
     h, c = state
-    i, f, g, o = (_hidden(h, weights) + gates).chunk(4, -1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
+    i, f, g, o = aten.unsafe_chunk(_summed(h, weights, gates), 4, 1)
+    i, f, g, o = i.sigmoid_(), f.sigmoid_(), g.tanh_(), o.sigmoid_()
+    c = (f * c).add_(i * g)
+    h = o * c.tanh()
     return (h if weights.hr is None else aten.linear(h, weights.hr)), c
 
 
-def _gru_step(gates: Tensor, state: State, weights: Weights) -> State:
+def _gru_step(gates: Gates, state: State, weights: Weights) -> State:
     """Cho et al. 2014, with the reset gate after the product; gates in the order r, z, n."""
     (h,) = state
-    parts = [2 * h.meta.shape[1], h.meta.shape[1]]
-    input_rz, input_n = gates.split(parts, -1)
-    hidden_rz, hidden_n = _hidden(h, weights).split(parts, -1)
-    r, z = (hidden_rz + input_rz).sigmoid().chunk(2, -1)
-    n = (input_n + r * hidden_n).tanh()
-    return ((h - n) * z + n,)
+    input_r, input_z, input_n = aten.unsafe_chunk(gates(), 3, 1)
+    hidden_r, hidden_z, hidden_n = aten.unsafe_chunk(_hidden(h, weights), 3, 1)
+    r = _onto(hidden_r, "add", input_r).sigmoid_()
+    z = _onto(hidden_z, "add", input_z).sigmoid_()
+    n = input_n.add(_onto(hidden_n, "mul", r)).tanh_()
+    return ((h - n).mul_(z).add_(n),)
+
+
+def _known(gates: Tensor) -> Gates:
+    return lambda: gates
 
 
 def _hidden(h: Tensor, weights: Weights) -> Tensor:
     return aten.linear(h, weights.hh, weights.bias_hh)
+
+
+def _summed(h: Tensor, weights: Weights, gates: Gates) -> Tensor:
+    hidden = _hidden(h, weights)
+    return _onto(hidden, "add", gates())
+
+
+def _onto(fresh: Tensor, name: str, other: Tensor) -> Tensor:
+    """``fresh`` and another by an operator, in place but in a batch that only one may have."""
+    result: Tensor = getattr(fresh, name if other._keys & _BATCHED else name + "_")(other)
+    return result
 
 
 # --- layers --------------------------------------------------------------------------
@@ -94,14 +116,14 @@ def recur(
     """
     lasts: list[State] = []
     layers = len(weights) // directions
+    starts = _starts(cell, input, state, weights, batch_sizes)
     for layer in range(layers):
         outputs = []
         for direction in range(directions):
             place = layer * directions + direction
-            start = tuple(member[place] for member in state)
             run = _over_time if batch_sizes is None else _over_packed
             output, last = run(
-                cell, input, start, weights[place], direction == 1, batch_sizes or ()
+                cell, input, starts(place), weights[place], direction == 1, batch_sizes or ()
             )
             outputs.append(output)
             lasts.append(last)
@@ -109,6 +131,20 @@ def recur(
         if dropout and layer < layers - 1:
             input = aten.dropout(input, dropout, True)
     return input, tuple(aten.stack(members) for members in zip(*lasts, strict=True))
+
+
+def _starts(
+    cell: Cell,
+    input: Tensor,
+    state: State,
+    weights: Sequence[Weights],
+    batch_sizes: Sequence[int] | None,
+) -> Callable[[int], State]:
+    """What gives each layer's first state: from all at once, but where layers are operators."""
+    if cell is _lstm_step and batch_sizes is None and takes(input, weights[0], state):
+        return lambda place: tuple([member[place] for member in state])
+    each = [member.unbind(0) for member in state]
+    return lambda place: tuple([members[place] for members in each])
 
 
 def _over_time(
@@ -124,7 +160,7 @@ def _over_time(
     gates = aten.linear(input, weights.ih, weights.bias_ih).unbind(0)
     outputs = []
     for step_gates in reversed(gates) if backwards else gates:
-        state = cell(step_gates, state, weights)
+        state = cell(_known(step_gates), state, weights)
         outputs.append(state[0])
     return aten.stack(outputs[::-1] if backwards else outputs), state
 
@@ -151,42 +187,53 @@ def _over_packed(
     backwards: bool,
     batch_sizes: Sequence[int],
 ) -> tuple[Tensor, State]:
-    gates = aten.linear(input, weights.ih, weights.bias_ih).split(list(batch_sizes))
+    gates = aten.linear(input, weights.ih, weights.bias_ih)
     if backwards:
         return _packed_backwards(cell, gates, state, weights, batch_sizes)
     outputs = []
     ended: list[State] = []  # the last states of sequences that are over, the shortest first
-    for step_gates, size in zip(gates, batch_sizes, strict=True):
+    first = 0
+    for size in batch_sizes:
+        step_gates = gates.narrow(0, first, size)
+        first += size
         running = state[0].size(0)
         if size < running:
-            ended.append(tuple(member[size:] for member in state))
-            state = tuple(member[:size] for member in state)
-        state = cell(step_gates, state, weights)
+            ended.append(_narrowed(state, size, running - size))
+            state = _narrowed(state, 0, size)
+        state = cell(_known(step_gates), state, weights)
         outputs.append(state[0])
     ended.append(state)
     last = tuple(aten.cat(members) for members in zip(*reversed(ended), strict=True))
     return aten.cat(outputs), last
 
 
+def _narrowed(state: State, first: int, size: int) -> State:
+    """The states of some sequences; of an LSTM's two the cell comes first, as PyTorch's does."""
+    return tuple([member.narrow(0, first, size) for member in reversed(state)][::-1])
+
+
 def _packed_backwards(
     cell: Cell,
-    gates: Sequence[Tensor],
+    gates: Tensor,
     start: State,
     weights: Weights,
     batch_sizes: Sequence[int],
 ) -> tuple[Tensor, State]:
     """From the last step, which only the longest sequences have; the others join as they start."""
     running = batch_sizes[-1]
-    state = tuple(member[:running] for member in start)
+    state = _narrowed(start, 0, running)
     outputs = []
-    for step_gates, size in zip(reversed(gates), reversed(batch_sizes), strict=True):
+    end = sum(batch_sizes)
+    for size in reversed(batch_sizes):
         if size > running:
-            joining = (member[running:size] for member in start)
+            joining = _narrowed(start, running, size - running)
             state = tuple(
                 aten.cat([member, new]) for member, new in zip(state, joining, strict=True)
             )
             running = size
-        state = cell(step_gates, state, weights)
+        step_gates = gates.narrow(0, end - size, size)
+        end -= size
+        state = cell(_known(step_gates), state, weights)
         outputs.append(state[0])
     return aten.cat(outputs[::-1]), state
 
@@ -221,10 +268,13 @@ def _network(name: str, cell: Cell, state: str, results: str) -> None:
         batch_first: bool,
     ) -> State:
         _check_ndim("input", input, 3)
-        steps = input.transpose(0, 1) if batch_first else input
         start = _start(name, hx)
         directions = 2 if bidirectional else 1
         weights = _weights(name, params, has_biases, start, num_layers * directions)
+        steps = input.transpose(0, 1) if batch_first else input
+        whole_layers = cell is _lstm_step and bool(weights) and takes(steps, weights[0], start)
+        if batch_first and whole_layers:
+            steps = steps.contiguous()
         check(
             steps.meta.shape[0] > 0, lambda: "Expected sequence length to be larger than 0 in RNN"
         )
@@ -236,7 +286,10 @@ def _network(name: str, cell: Cell, state: str, results: str) -> None:
             directions=directions,
             dropout=dropout if train else 0.0,
         )
-        return (output.transpose(0, 1) if batch_first else output, *last)
+        if batch_first:
+            again = whole_layers or output._keys & _BATCHED
+            output = output.transpose(0, 1) if again else output.transpose_(0, 1)
+        return (output, *last)
 
     @packed.composite
     def packed_composite(
@@ -363,7 +416,7 @@ def _cell(name: str, cell: Cell, gates: int, state: str, result: str) -> Operato
     ) -> Tensor | State:
         start = _start(name, hx)
         _check_cell(input, start, w_ih, w_hh, gates)
-        found = cell(aten.linear(input, w_ih, b_ih), start, Weights(w_ih, w_hh, b_ih, b_hh))
+        found = cell(lambda: aten.linear(input, w_ih, b_ih), start, Weights(w_ih, w_hh, b_ih, b_hh))
         return found[0] if len(found) == 1 else found
 
     return page
