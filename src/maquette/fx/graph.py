@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from maquette.fx.graph_module import GraphModule
 
 _Namespace = Namespace
+_new: Any = object.__new__
 _GAP = 1 << 20  # between the labels of neighbours, so that nodes can come between them
 _MAGIC = re.compile(r"^__(.+)__$")
 
@@ -207,7 +208,11 @@ class Graph:
         inputs: Iterable[Node],
         candidate: str,
     ) -> Node:
-        """`create_node` of a call as a trace makes it: see `Node.of_call`."""
+        """`create_node` of a call of arguments that nobody changes; ``inputs`` are their nodes.
+
+        What a trace makes by the thousand: 5 us less, as nothing looks into the arguments. Its
+        ``meta`` is empty unless ``_late_meta`` is assigned. candidate: the name that it asks for.
+        """
         names = self._graph_namespace
         last = names._last.get(candidate)
         # As `Namespace.create_name` does where it gave this name before, without the call.
@@ -218,7 +223,19 @@ class Graph:
             names._used.add(name)
         else:
             name = names.create_name(candidate, None)
-        node = Node.of_call(self, name, target, args, kwargs, inputs)
+        node = _new(Node)
+        node.graph = self
+        node.name = name
+        node.op = "call_function"
+        node.target = target
+        node._args = args
+        node._kwargs = kwargs
+        node.users = {}
+        node.type = node._repr_fn = None
+        node._erased = False
+        node._late_meta = ()
+        for used in inputs:
+            used.users[node] = None
         root = self._root
         if self._insert_before is not root or self._create_node_hooks:
             node._prev = node._next = node

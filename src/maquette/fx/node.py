@@ -44,7 +44,6 @@ OPS = (
 )
 """What a node may do; "root" stands before the first node of a graph."""
 _OPS = frozenset(OPS)
-_new: Any = object.__new__
 
 
 # --- arguments -------------------------------------------------------------------------------
@@ -225,36 +224,6 @@ class Node:
         self._erased = False
         self._repr_fn = None
         self._set_arguments(args, kwargs)
-
-    @classmethod
-    def of_call(
-        cls,
-        graph: Graph,
-        name: str,
-        target: Callable[..., Any],
-        args: Args,
-        kwargs: Kwargs,
-        inputs: Iterable[Node],
-    ) -> Node:
-        """A call of a function, of arguments that cannot be changed and whose nodes are ``inputs``.
-
-        What a trace makes by the thousand; 5 us less than `__init__`, which looks into them. It has
-        no place in the graph yet, nor ``meta``, which is empty unless ``_late_meta`` is assigned.
-        """
-        node = _new(cls)
-        node.graph = graph
-        node.name = name
-        node.op = "call_function"
-        node.target = target
-        node._args = args
-        node._kwargs = kwargs
-        node.users = {}
-        node.type = node._repr_fn = None
-        node._erased = False
-        node._late_meta = ()
-        for used in inputs:
-            used.users[node] = None
-        return node
 
     @cached_property
     def meta(self) -> dict[str, Any]:

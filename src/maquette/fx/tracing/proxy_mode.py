@@ -104,34 +104,13 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self,
         func: Any,
         types: tuple[type, ...],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Add the node of a call and run it, without this mode; its result."""
         if types and self._leaves(types, (args, kwargs)):
             return NotImplemented
-        return self._record(func, args, kwargs or {})
-
-    def _leaves(self, types: tuple[type, ...], params: object) -> bool:
-        """Whether a call is left to the classes of its arguments: the trace sees what they run."""
-        table = self.tracer.tensor_table
-        return any(
-            leaf.__class__ in types and leaf not in table for leaf in pytree.tree_iter(params)
-        )
-
-    def decompose_by(self, decompositions: DecompositionTable) -> None:
-        """Decompose by another table from now on."""
-        self.decompositions = decompositions
-        self._plans.clear()
-
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """A thread has at most one of these."""
-        return True
-
-    # --- one call --------------------------------------------------------------------
-
-    def _record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Add the node of a call and run it, without this mode; its result."""
+        kwargs = kwargs or {}
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = self._plan_of(func)
@@ -197,6 +176,25 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         else:
             track(self.tracer, result, node, known)
         return result
+
+    # --- one call --------------------------------------------------------------------
+
+    def _leaves(self, types: tuple[type, ...], params: object) -> bool:
+        """Whether a call is left to the classes of its arguments: the trace sees what they run."""
+        table = self.tracer.tensor_table
+        return any(
+            leaf.__class__ in types and leaf not in table for leaf in pytree.tree_iter(params)
+        )
+
+    def decompose_by(self, decompositions: DecompositionTable) -> None:
+        """Decompose by another table from now on."""
+        self.decompositions = decompositions
+        self._plans.clear()
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """A thread has at most one of these."""
+        return True
 
     def _plan_of(self, func: Any) -> _Plan:
         graph = self.tracer.graph
