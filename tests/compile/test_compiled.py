@@ -2,6 +2,7 @@
 
 import importlib.util
 
+import numpy as np
 import pytest
 
 import maquette as mq
@@ -410,3 +411,108 @@ def test_unknown_backends_and_uncallable_things_are_refused():
         mq.compile(3, backend="numpy")
     with pytest.raises(CompileError, match="tensors with data on the cpu"):
         mq.compile(lambda x: x, backend="numpy")(mq.empty(2, device="meta"))
+
+
+# --- what a function captures ------------------------------------------------------------
+
+
+class _Holder:
+    """Holds a tensor where only a run finds it."""
+
+    def __init__(self, t):
+        self.held = [t]
+
+
+def _fitted(engine, kind):
+    """Losses, values and gradients of a fit of captured tensors, compiled or eager (None)."""
+    mq.manual_seed(0)
+    x, y = mq.randn(8, 3), mq.randn(8, 1)
+    weight, bias = mq.zeros(3, 1, requires_grad=True), mq.zeros(1, requires_grad=True)
+    optimizer = mq.optim.Adam([weight, bias], lr=0.1)
+    inside = _Holder(bias)
+
+    def fit():
+        loss = ((x @ weight + inside.held[0] - y) ** 2).mean()
+        if kind == "by hand":
+            grads = mq.autograd.grad(loss, [weight, bias])
+            with mq.no_grad():
+                for p, g in zip([weight, bias], grads):
+                    p.sub_(0.1 * g)
+        else:
+            if kind == "optimizer":
+                optimizer.zero_grad()
+            loss.backward()
+            if kind == "optimizer":
+                optimizer.step()
+        return loss.detach()
+
+    step = fit if engine is None else mq.compile(fit, backend=engine)
+    losses = [step().item() for _ in range(3)]
+    grads = [[] if t.grad is None else t.grad.tolist() for t in (weight, bias)]
+    return [losses, weight.tolist(), bias.tolist(), *grads]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", ["optimizer", "gradients", "by hand"])
+def test_captured_tensors_that_require_gradients_are_state(engine, kind):
+    for found, wanted in zip(_fitted(engine, kind), _fitted(None, kind), strict=True):
+        assert np.shape(found) == np.shape(wanted)
+        assert np.allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_gradients_flow_to_what_a_captured_tensor_was_made_of(engine):
+    base = mq.ones(2, requires_grad=True)
+    for by in (2.0, 3.0):
+        made = base * by
+        mq.compile(lambda x, made=made: (x * made).sum(), backend=engine)(mq.ones(2)).backward()
+        assert base.grad.tolist() == [by, by]
+        base.grad = None
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_name_that_means_another_tensor_is_read_anew(engine):
+    scale = mq.ones(2)
+    f = mq.compile(lambda x: x * scale, backend=engine)
+    assert f(mq.ones(2)).tolist() == [1, 1]
+    scale = mq.full((2,), 5.0)
+    assert f(mq.ones(2)).tolist() == [5, 5]
+    scale.mul_(2)
+    assert f(mq.ones(2)).tolist() == [10, 10]
+    assert f.traces == 2
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        lambda t: t.add_(1),
+        lambda t: t.__setitem__(..., 2.0),
+        lambda t: mq.add(mq.ones(()), 1, out=t),
+        lambda t: mq._foreach_add_([t], 1),
+        lambda t: t.view(1).zero_(),
+    ],
+)
+def test_mutating_a_captured_tensor_by_numbers_is_refused_before_it_happens(mutate):
+    captured = mq.full((), 3.0)
+
+    def f(x):
+        mutate(captured)
+        return x * captured
+
+    with pytest.raises(CompileError, match="mutates a tensor that it captures"):
+        mq.compile(f, backend="numpy")(mq.ones(2))
+    assert captured.item() == 3
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_copy_of_a_captured_tensor_may_be_mutated(engine):
+    captured = mq.full((2,), 3.0)
+
+    def f(x):
+        copied = captured.clone()
+        copied += 1
+        copied[0] = x.sum()
+        return copied
+
+    assert mq.compile(f, backend=engine)(mq.ones(2)).tolist() == [2, 4]
+    assert captured.tolist() == [3, 3]

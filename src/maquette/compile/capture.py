@@ -86,24 +86,25 @@ class Call:
             for t, o in zip(flat, [*self.tensors, *self.held])
         ]
         mine, theirs = fresh[:count], fresh[count:]
-        for t, o in zip(theirs, self.held):
-            t._is_param = o._is_param
-        exchange = {id(o): t for o, t in zip(self.held, theirs)}
         left = iter(flat[count + held :])
-        grads = {id(o): next(left) for o, g in zip(self.held, self.grads) if g is not None}
-        with self.state.exchanged(exchange, grads):
+        for t, o, g in zip(theirs, self.held, self.grads or [None] * held):
+            t._is_param = o._is_param
+            if g is not None:
+                t.grad = next(left)
+        with self.state.exchanged(theirs):
+            given = [*mine, *self.held]
             result = self.function(*mine)
-            notes.note(result, theirs, self.state)
+            notes.note(result, self.held, self.state)
             found: list[Any] = []
             if tangents:
-                wanted = [t for t in fresh if t.requires_grad and t.is_leaf]
+                notes.wanted = [t.requires_grad and t.is_leaf for t in given]
+                wanted = [t for t, is_wanted in zip(given, notes.wanted) if is_wanted]
                 outs = [r for r in notes.results if _differentiable(r)]
                 found = list(gradients(outs, wanted, list(left), allow_unused=True))
-                notes.wanted = [t.requires_grad and t.is_leaf for t in fresh]
-        tensors = [r.detach() for r in notes.results if isinstance(r, Tensor)]
-        changed = [t.detach() for t in fresh]
-        entries = [v.detach() for *_, v in notes.entries if isinstance(v, Tensor)]
-        grads_now = [None if g is None else g.detach() for g in notes.grads]
+            tensors = [r.detach() for r in notes.results if isinstance(r, Tensor)]
+            changed = [t.detach() for t in given]
+            entries = [v.detach() for *_, v in notes.entries if isinstance(v, Tensor)]
+            grads_now = [None if g is None else g.detach() for g in notes.grads]
         return tensors, changed, entries, grads_now, found
 
     def _assembled(self, traced: Traced, notes: _Notes, tangents: int) -> Captured:
@@ -160,7 +161,7 @@ class _Notes:
 
     def note(self, result: Any, held: Sequence[Tensor], state: State) -> None:
         self.results, self.spec = tree_flatten(result)
-        self.grads = [t.grad for t in held]
+        self.grads = [t._grad for t in held]
         numbers = {id(t): i for i, t in enumerate(held)}
         known = {id(t) for t in held}
         for o, optimizer in enumerate(state.optimizers):

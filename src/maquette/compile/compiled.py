@@ -90,10 +90,13 @@ class Compiled:
                 )
         held = self._state.tensors()
         key = self._key(leaves, spec, tensors, held)
-        there = tuple([t.grad is not None for t in held])
+        there = tuple([t._grad is not None for t in held])
         program = self._programs.get(key) or self._programs.get((key, there))
         if program is None:
             program = _Program(self, leaves, spec, tensors, self._state, _names(args, kwargs))
+            held = self._state.tensors()  # the trace may have met more
+            key = self._key(leaves, spec, tensors, held)
+            there = tuple([t._grad is not None for t in held])
             self._programs[(key, there) if program.reads_grads else key] = program
         return program, [*tensors, *held]
 
@@ -109,7 +112,7 @@ class Compiled:
         metas = tuple([(t.meta, t.requires_grad) for t in tensors])
         mine = tuple([(t.meta, t.requires_grad) for t in held])
         shared = _sharing([*tensors, *held])
-        state = self._state.shape()
+        state = self._state.shape(), self._state.bound()
         return spec, statics, metas, mine, shared, state, is_grad_enabled(), _defaults()
 
 
@@ -161,18 +164,21 @@ class _Program:
         self.engine = owner.engine
         self.state = state
         self.count = len(tensors)
+        owner.traces += 1
+        function = _of_tensors(owner.function, leaves, spec)
+        found = Call(function, tensors, state, []).captured()
+        while state.meet(value for _, value in found.traced.constants):
+            found = Call(function, tensors, state, []).captured()
         held = state.tensors()
         self.names = [*names, *_state_names(state, held)]
         self.lent: set[int] = set()
-        call = Call(_of_tensors(owner.function, leaves, spec), tensors, state, [])
-        call.grads = [_grad_to_trace(t) for t in held]
-        owner.traces += 1
+        call = Call(function, tensors, state, [_grad_to_trace(t) for t in held])
         found = call.captured()
         self.reads_grads = _reads_gradients(found, len(tensors) + len(held))
         self.grads = [False] * len(held)
         if self.reads_grads:  # gradients accumulate: what is there decides
-            call.grads = [t.grad for t in held]
-            self.grads = [t.grad is not None for t in held]
+            call.grads = [t._grad for t in held]
+            self.grads = [t._grad is not None for t in held]
             found = call.captured()
         check_not_aliased([*tensors, *held], found.changes)
         # A program that goes backward itself has freed what its results would need.
@@ -269,7 +275,7 @@ class _Program:
         found = [self._array(i, t) for i, t in enumerate(tensors)]
         if any(self.grads):
             held = tensors[self.count :]
-            given = [t.grad for t, there in zip(held, self.grads) if there]
+            given = [t._grad for t, there in zip(held, self.grads) if there]
             found += [self._array(-1, g) for g in given if g is not None]
         at = len(found)
         for i, (_, value) in enumerate(self.captured.traced.constants):

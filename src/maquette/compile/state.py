@@ -1,20 +1,23 @@
 """What a function changes besides its results: modules' tensors, gradients, optimizers' state.
 
-A function that is compiled may hold modules and optimizers. Their tensors become inputs of the
-graph, and what they are at its end its outputs; for the trace they are exchanged in place, so that
-the program finds them where it looks for them.
+A function that is compiled may hold modules and optimizers, and tensors that require gradients.
+Such tensors become inputs of the graph, and what they are at its end its outputs; for the trace
+they are exchanged with traced ones, so that the program finds these wherever it looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import copyreg
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import CellType, FunctionType
 from typing import Any
 
-from maquette.higher_order.captured import members_of
+from maquette.higher_order.captured import global_names, members_of
 from maquette.nn import Module
 from maquette.optim import Optimizer
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.functional.mode import FunctionalTensor
 
 _DEPTH = 6
 
@@ -27,6 +30,10 @@ class State:
         _reach(function, found, set(), _DEPTH)
         self.modules = _all_modules([m for m in found.values() if isinstance(m, Module)])
         self.optimizers = [o for o in found.values() if isinstance(o, Optimizer)]
+        self.captured = [t for t in found.values() if isinstance(t, Tensor)]
+        """Tensors that require gradients, of names or met by a trace."""
+        functions = [f for f in found.values() if isinstance(f, FunctionType)]
+        self.names = [found for f in functions for found in _names_of_tensors(f)]
         for optimizer in self.optimizers:
             _start(optimizer)
 
@@ -48,7 +55,21 @@ class State:
 
     def tensors(self) -> list[Tensor]:
         """The distinct tensors, in a fixed order."""
-        return list({id(t): t for t in (table[k] for table, k in self.places())}.values())
+        found = {id(t): t for t in (table[k] for table, k in self.places())}
+        return [*found.values(), *[t for t in self.captured if id(t) not in found]]
+
+    def meet(self, constants: Iterable[object]) -> bool:
+        """Note the tensors among constants of a trace that require gradients; whether any do."""
+        found = [t for t in constants if isinstance(t, Tensor) and t.requires_grad]
+        for t in found:
+            if isinstance(t.grad, FunctionalTensor):  # the trace's
+                t.grad = None
+        self.captured += found
+        return bool(found)
+
+    def bound(self) -> tuple[int, ...]:
+        """Which tensors the names of the functions mean that the function reaches."""
+        return tuple([id(names.get(name)) for names, name in self.names])
 
     def shape(self) -> tuple[object, ...]:
         """What besides metas a trace depends on: flags, options, which entries there are."""
@@ -66,39 +87,44 @@ class State:
         return flags, options, entries
 
     @contextmanager
-    def exchanged(self, tensors: dict[int, Tensor], grads: dict[int, Tensor]) -> Iterator[None]:
-        """Other tensors in the places of these, by the id of each; their gradients too."""
-        places = self.places()
-        kept = [table[k] for table, k in places]
+    def exchanged(self, tensors: Sequence[Tensor]) -> Iterator[None]:
+        """The tensors are others in the block, wherever the program finds them."""
+        mine = self.tensors()
         states = [o.state for o in self.optimizers]
         options = [[dict(g) for g in o.param_groups] for o in self.optimizers]
+        pairs = list(zip(mine, tensors, strict=True))
         try:
-            for old, (table, key) in zip(kept, places):
-                _put(table, key, tensors[id(old)])
+            for t, other in pairs:
+                _exchange(t, other)
             for optimizer, state in zip(self.optimizers, states):
-                renamed = type(state)(getattr(state, "default_factory", None))  # a defaultdict
-                renamed.update({tensors.get(id(p), p): dict(v) for p, v in state.items()})
-                optimizer.state = renamed
+                copied = type(state)(getattr(state, "default_factory", None))  # a defaultdict
+                copied.update({p: dict(v) for p, v in state.items()})
+                optimizer.state = copied
                 for group in optimizer.param_groups:
                     if "capturable" in group:  # no number is read from its step counters
                         group.update(capturable=True, foreach=False)
-            for old in grads:
-                tensors[old].grad = grads[old]
             yield
         finally:
-            for old, (table, key) in zip(kept, places):
-                _put(table, key, old)
+            for t, other in pairs:
+                _exchange(t, other)
             for optimizer, state, groups in zip(self.optimizers, states, options):
                 optimizer.state = state
                 for group, before in zip(optimizer.param_groups, groups):
                     group.update({k: v for k, v in before.items() if k != "params"})
 
 
-def _put(table: Any, key: Any, t: Tensor) -> None:
-    table[key] = t
-    module = getattr(table, "module", None)
-    if module is not None and key in module.__dict__:
-        module.__dict__[key] = t
+_NOTHING = object()
+
+
+def _exchange(one: Any, other: Any) -> None:
+    """Exchange all that two tensors are but their identity: who refers to one has the other's."""
+    one.__class__, other.__class__ = other.__class__, one.__class__
+    one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+    for slot in copyreg._slotnames(Tensor):  # type: ignore[attr-defined]  # private
+        a, b = getattr(one, slot, _NOTHING), getattr(other, slot, _NOTHING)
+        for t, value in ((one, b), (other, a)):
+            if value is not _NOTHING:
+                setattr(t, slot, value)
 
 
 def _start(optimizer: Any) -> None:
@@ -112,16 +138,43 @@ def _start(optimizer: Any) -> None:
                 start(parameter, optimizer.state[parameter], group)
 
 
+def _needs_gradient(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+class _Cell:
+    """A closure's variable as a table of one name."""
+
+    def __init__(self, cell: CellType) -> None:
+        self.cell = cell
+
+    def get(self, name: str) -> object:
+        del name
+        return self.cell.cell_contents
+
+
+def _names_of_tensors(function: FunctionType) -> Iterator[tuple[Any, str]]:
+    """The names of a function that mean tensors, each with the table to look it up in."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        with suppress(ValueError):  # not assigned yet
+            if isinstance(cell.cell_contents, Tensor):
+                yield _Cell(cell), name
+    for name in global_names(function.__code__):
+        if isinstance(function.__globals__.get(name), Tensor):
+            yield function.__globals__, name
+
+
 def _all_modules(roots: Sequence[Module]) -> list[Module]:
     return list({id(m): m for root in roots for m in root.modules()}.values())
 
 
 def _reach(value: Any, found: dict[int, Any], seen: set[int], depth: int) -> None:
-    if depth == 0 or id(value) in seen or isinstance(value, Tensor):
+    if depth == 0 or id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, (Module, Optimizer)):
+    if isinstance(value, (Module, Optimizer, FunctionType)) or _needs_gradient(value):
         found[id(value)] = value
+    if isinstance(value, (Module, Optimizer, Tensor)):
         return
     for _, member in members_of(value):
         _reach(member, found, seen, depth - 1)

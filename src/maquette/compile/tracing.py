@@ -14,7 +14,7 @@ from typing import Any
 from maquette.compile.errors import CompileError
 from maquette.core.dtype import bool_
 from maquette.core.meta import TensorMeta
-from maquette.core.pytree import tree_flatten
+from maquette.core.pytree import tree_flatten, tree_map_only
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.modes import TorchDispatchMode, disable_current_modes
 from maquette.dispatch.operator import OpOverload
@@ -31,7 +31,11 @@ from maquette.higher_order.common import FunctionalHop
 from maquette.nn.base import Module
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional.contexts import PythonFunctionalizeAPI
-from maquette.transforms.functional.mode import FunctionalTensorMode
+from maquette.transforms.functional.mode import (
+    FunctionalTensor,
+    FunctionalTensorMode,
+    functional_tensor,
+)
 
 
 @dataclass
@@ -71,6 +75,12 @@ _SAYING = {
     ops.aten.native_batch_norm.out: ops.aten._native_batch_norm_legit.out,
 }
 """For operators that mutate arguments in silence, those that say so."""
+_LIFTING = (
+    ops.aten.lift.default,
+    ops.aten.lift_fresh.default,
+    ops.aten.lift_fresh_copy.default,
+)
+"""What makes a number of the program a tensor of it."""
 
 
 class _Rewriting(TorchDispatchMode):
@@ -84,11 +94,17 @@ class _Rewriting(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.draws: list[tuple[Tensor, Draw]] = []
+        self.captured: dict[int, tuple[Tensor, FunctionalTensor]] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, OpOverload) and func not in _LIFTING:
+            if func._schema.is_mutable:
+                self._refuse_captured(func, args, kwargs)
+            given: Any = tree_map_only(Tensor, self._functional, (args, kwargs))
+            args, kwargs = given
         if func in _SAYING and args[5] and args[3] is not None:
             return _SAYING[func](*args, **kwargs)
         if isinstance(func, FunctionalHop):
@@ -100,6 +116,29 @@ class _Rewriting(TorchDispatchMode):
         if isinstance(func, OpOverload) and draws(func, args, kwargs):
             return self._drawn(func, args, kwargs)
         return func(*args, **kwargs)
+
+    def _functional(self, t: Any) -> Tensor:
+        """A tensor of the program; one that it captures as one tensor, whose views are known."""
+        if t.__class__ is not Tensor or t.fake_mode is not None:
+            return t
+        known = self.captured.get(id(t))
+        if known is None:
+            known = self.captured[id(t)] = t, functional_tensor(t)
+        return known[1]
+
+    def _refuse_captured(self, op: OpOverload, args: tuple[Any, ...], kwargs: Any) -> None:
+        """CompileError where a tensor is written that is there already, not made by the program."""
+        shown = {id(t._storage) for pair in self.captured.values() for t in pair}
+        for i, argument in enumerate(op._schema.arguments):
+            if not argument.is_write:
+                continue
+            given: list[Any] = tree_flatten(
+                args[i] if i < len(args) else kwargs.get(argument.name)
+            )[0]
+            for t in given:
+                plain = t.__class__ is Tensor and t.fake_mode is None
+                if plain or (isinstance(t, Tensor) and id(t._storage) in shown):
+                    raise _mutates_captured(f"{op} writes {argument.name}, {t.meta}")
 
     def _of_functions(self, op: FunctionalHop, args: tuple[Any, ...], kwargs: Any) -> Any:
         """An operator that takes functions as what it calls: loops of known length are unrolled."""
@@ -170,11 +209,7 @@ def functional_graph(function: Callable[..., Any], tensors: Sequence[Any]) -> Tr
         if "get value out of a tracing tensor" in str(error):
             raise CompileError(_needs_data(error)) from error
         if "non-functional tensor" in str(error):
-            raise CompileError(
-                f"the program mutates a tensor that it captures, which is neither an argument nor "
-                f"held by a module or an optimizer: {error}. Pass it as an argument, register it "
-                f"as a buffer, or leave that part outside of what is compiled"
-            ) from error
+            raise _mutates_captured(str(error)) from error
         raise
     nodes = list(module.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
@@ -186,6 +221,14 @@ def functional_graph(function: Callable[..., Any], tensors: Sequence[Any]) -> Tr
         placeholders,
         list(outputs),
         [(n, draws.get(id(t), t)) for n, t in constants],
+    )
+
+
+def _mutates_captured(what: str) -> CompileError:
+    return CompileError(
+        f"the program mutates a tensor that it captures, which is neither an argument nor held by "
+        f"a module or an optimizer: {what}. Pass it as an argument, register it as a buffer, or "
+        f"leave that part outside of what is compiled"
     )
 
 

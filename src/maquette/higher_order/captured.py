@@ -76,7 +76,7 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         yield "a default", value
     known = function.__globals__
-    for name in _global_names(code):
+    for name in global_names(code):
         value = known.get(name)
         if value.__class__ in _NOTHING_INSIDE:
             continue
@@ -87,11 +87,12 @@ def _of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 @functools.lru_cache(4096)
-def _global_names(code: CodeType) -> tuple[str, ...]:
+def global_names(code: CodeType) -> tuple[str, ...]:
+    """The names that a function's code, and the functions in it, look up among globals."""
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            names.update(_global_names(constant))
+            names.update(global_names(constant))
     return tuple(sorted(names))
 
 
