@@ -10,6 +10,7 @@ says in plain Python what both compute.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -45,6 +46,54 @@ class Saved(NamedTuple):
     names: list[str]
     opens: list[str]
     tensor: bool
+
+
+class Held(enum.Enum):
+    """What an opened saved value can be.
+
+    TENSOR: always a tensor. OPERAND: a tensor or a number. NUMBER: a number of any class, or
+    None. VALUE: plain and of one class, or None. OTHER: anything, lists of tensors among it.
+    """
+
+    TENSOR = enum.auto()
+    OPERAND = enum.auto()
+    NUMBER = enum.auto()
+    VALUE = enum.auto()
+    OTHER = enum.auto()
+
+
+_PLAIN = frozenset(("int", "symint", "str", "dtype", "layout", "memory_format", "device"))
+_KINDS_OF_NUMBERS = frozenset(("scalar", "float", "bool"))
+
+
+class AtHand(NamedTuple):
+    """What the source of a step has where its formulas would run: names of local variables.
+
+    plain: whether ``_grads`` is the only gradient, else a list for all outputs. saved: the opened
+    saved values. bits: of which differentiable parameters gradients are wanted; the meta of the
+    third is ``_m3``. None where parameters are lists, for all members that the links of the node
+    have. Also there are ``_node`` and ``_run``.
+    """
+
+    plain: bool
+    saved: dict[str, Held]
+    bits: tuple[int, ...] | None
+
+
+class Shortcut(NamedTuple):
+    """Source that may know the gradients of a node without its formulas.
+
+    lines: set ``_known``, to None where the formulas have to run. answer: an expression for the
+    wanted gradients, a tuple, made to fit their inputs. space: the globals that both use.
+    """
+
+    lines: list[str]
+    answer: str
+    space: dict[str, object]
+
+
+# Makes the shortcuts of steps; a higher layer fills it in.
+SHORTCUT: list[Callable[[AtHand], Shortcut] | None] = [None]
 
 
 class DerivativePlan:
@@ -211,7 +260,7 @@ class _Maker:
             return answers
 
         def step(node: OpNode, grads: object, buffers: dict[Node, object], run: Run) -> None:
-            made.step = self._function("_step", self._step_source())
+            made.step = self._step()
             given = [grads]
             del grads  # the first step of a kind lets go of its gradients when every other does
             made.step(node, given.pop(), buffers, run)
@@ -263,7 +312,7 @@ class _Maker:
         answers, calls = self._calls("_grads[0]", "_grads")
         return [*lines, *calls, f"    return [{', '.join(self._flat(answers))}]"]
 
-    def _step_source(self) -> list[str]:
+    def _step(self) -> Callable[..., object]:
         """``_step(node, gradients, buffers, run)``: each gradient into its node's buffer."""
         plain = self.plan.one_output
         lines = ["def _step(_node, _grads, _buffers, _run):"]
@@ -271,22 +320,55 @@ class _Maker:
         lines += [f"    if {nothing}:", "        return _run.pass_by(_node)", *self._open()]
         grad, grads = ("_grads", "[_grads]") if plain else ("_grads[0]", "_grads")
         answers, calls = self._calls(grad, grads)
-        lines += calls
         bits = [b for b, i in enumerate(self.plan.wrt) if self.plan.names[i] in self.wanted]
         if self.plan.lists:
-            lines += [f"    _all = [{', '.join(self._flat(answers))}]"]
-            lines += [f"    {answers[bit]} = None" for bit in bits]
-            lines += ["    _run.conform(_node, _all)"]
+            calls += [f"    _all = [{', '.join(self._flat(answers))}]"]
+            calls += [f"    {answers[bit]} = None" for bit in bits]
+            calls += ["    _run.conform(_node, _all)"]
         else:
-            lines += [f"    {line}" for bit in bits for line in _conform(bit, answers[bit])]
+            calls += [f"    {line}" for bit in bits for line in _conform(bit, answers[bit])]
+        shortcut = self._shortcut(bits)
+        if shortcut is None:
+            lines += calls
+        else:
+            targets = ", ".join(answers[bit] for bit in bits)
+            taken = f"{targets}, = {shortcut.answer}"
+            if self.plan.lists:
+                taken = f"_all = [*{shortcut.answer}]"
+            lines += [f"    {line}" for line in shortcut.lines]
+            lines += ["    if _known is None:", *(f"    {line}" for line in calls)]
+            lines += ["    else:", f"        {taken}"]
         # As nobody else may need them any more, let go of what the formulas were given.
         tensors = [s.names[0] for s in self.saved.values() if s.tensor]
         lines += [f"    {' = '.join(['_grads', *tensors])} = None"]
         if tensors:
             lines += ["    if not _run.retain_graph:", "        _saved = _node.saved = None"]
         if self.plan.lists:
-            return [*lines, "    _run.hand_on(_node, _all)"]
-        return [*lines, *(f"    {line}" for bit in bits for line in _hand_on(bit, answers[bit]))]
+            lines += ["    _run.hand_on(_node, _all)"]
+        else:
+            lines += [f"    {line}" for bit in bits for line in _hand_on(bit, answers[bit])]
+        return self._function("_step", lines, None if shortcut is None else shortcut.space)
+
+    def _shortcut(self, bits: list[int]) -> Shortcut | None:
+        """What may answer in the place of the formulas; nothing does where they are watched."""
+        plan = self.plan
+        make = SHORTCUT[0]
+        if make is None or plan.watched or not bits:
+            return None
+        saved = {s.names[0]: self._held(name, s) for name, s in self.saved.items()}
+        return make(AtHand(plan.one_output, saved, None if plan.lists else tuple(bits)))
+
+    def _held(self, name: str, saved: Saved) -> Held:
+        """What a saved value can be."""
+        i = self.plan.index.get(name)
+        if i is None:  # a result, or the metas of an argument
+            return Held.TENSOR if saved.tensor and len(saved.names) > 1 else Held.OTHER
+        type_ = self.plan.arguments[i].type
+        if type_.written == "Tensor":
+            return Held.OPERAND if self.plan.op.takes_numbers else Held.TENSOR
+        if type_.base.kind in _KINDS_OF_NUMBERS and "[" not in type_.written:
+            return Held.NUMBER
+        return Held.VALUE if type_.base.kind in _PLAIN else Held.OTHER
 
     def _open(self) -> list[str]:
         """Lines that unpack the node: its links, unless lists make them many, and saved values."""
@@ -375,9 +457,11 @@ class _Maker:
             for k, (i, answer) in enumerate(zip(self.plan.wrt, answers, strict=True))
         ]
 
-    def _function(self, name: str, lines: list[str]) -> Callable[..., object]:
+    def _function(
+        self, name: str, lines: list[str], more: dict[str, object] | None = None
+    ) -> Callable[..., object]:
         space: dict[str, object] = {f"_f{k}": rule.function for k, rule in enumerate(self.active)}
-        space |= self.plan.helpers()
+        space |= self.plan.helpers() | (more or {})
         return generate("\n".join(lines) + "\n", name, "derivative", space)
 
 

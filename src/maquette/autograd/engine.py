@@ -164,6 +164,7 @@ class Run:
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
         "create_graph", "found", "needed", "node", "number", "order", "overriding", "retain_graph",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -178,6 +179,7 @@ class Run:
         self.create_graph = create_graph
         self.accumulate = accumulate
         self.overriding = OverridingSwitch()
+        self.state = tls.st
         self.number = _next_number()
         self.node: Node | None = None  # that is being run
         self.callbacks: list[Callable[[], None]] | None = None

@@ -25,14 +25,15 @@ LIMIT = 32_768
 _queue: deque[tuple[Table, Hashable]] = deque()
 # Re-entered where dropping an answer runs a finalizer that calls operators.
 _lock = threading.RLock()
-_epoch = [0]
+EPOCH = [0]
+"""What `epoch` gives, for who asks often."""
 _evictions = [0]
 _ABSENT = object()
 
 
 def epoch() -> int:
     """A number that grows with every registration; ask before an answer is computed."""
-    return _epoch[0]
+    return EPOCH[0]
 
 
 def evictions() -> int:
@@ -52,7 +53,7 @@ def remember(table: Table, key: Hashable, answer: object, since: int) -> None:
     something replaced, and is not kept.
     """
     with _lock:
-        if since != _epoch[0]:
+        if since != EPOCH[0]:
             return
         if key not in table:
             _queue.append((table, key))
@@ -67,7 +68,7 @@ def remember(table: Table, key: Hashable, answer: object, since: int) -> None:
 def forget(*tables: Table) -> None:
     """Empty tables, and refuse what is being computed for any."""
     with _lock:
-        _epoch[0] += 1
+        EPOCH[0] += 1
         for table in tables:
             table.clear()
 
@@ -92,7 +93,7 @@ class _Answers(dict[Any, Any]):
         self.function = function
 
     def __missing__(self, arguments: tuple[object, ...]) -> object:
-        since = _epoch[0]
+        since = EPOCH[0]
         answer = self.function(*arguments)
         if any(getattr(a, "is_symbolic", False) for a in arguments):
             return answer  # remembered, it would keep a shape environment alive

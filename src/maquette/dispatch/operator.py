@@ -624,11 +624,12 @@ def resolved_overloads() -> list[OpOverload]:
 def resolve_anew() -> None:
     """Forget which kernels serve which key sets: factories would make others now.
 
-    What shape rules said stays remembered.
+    What shape rules said stays remembered; what rests on kernels is of an epoch that is over.
     """
     with LOCK:
         for op in _RESOLVED:
             op._table.clear()
+        forget()
 
 
 def set_fallback(key: DispatchKey, factory: Factory) -> None:

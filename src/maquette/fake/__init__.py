@@ -10,6 +10,7 @@ from maquette.fake.cache import DispatchCacheInfo, disable_fake_tensor_cache
 from maquette.fake.config import config
 from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.creation import track_fakes
+from maquette.fake.derivatives import steps as _steps  # noqa: F401  # serves backward
 from maquette.fake.exceptions import (
     DataDependentOutputException,
     DynamicOutputShapeException,

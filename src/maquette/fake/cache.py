@@ -111,7 +111,8 @@ def cache_info() -> DispatchCacheInfo:
 
 def cache_clear() -> None:
     """Forget all answers and set all counts to 0."""
-    forget_answers(_refusals, *[op.infer_cache for op in resolved_overloads()])
+    tables = [op.infer_cache for op in resolved_overloads()]
+    forget_answers(_refusals, REMEMBERED_STEPS, *tables)
     _counts.zero()
     zero_evictions()
     _count_from_now()
@@ -138,6 +139,9 @@ def disable_fake_tensor_cache(mode: FakeTensorMode) -> Iterator[None]:
 
 # --- kernels that are watched --------------------------------------------------------
 
+
+REMEMBERED_STEPS: dict[Hashable, object] = {}
+"""How gradients are made of a node's, by what they depend on (`derivatives/`). Not counted."""
 
 Reason = str | Callable[[Sequence[object]], str]
 # Calls that passed the cache by for what their operator is or gave: known from the second on.

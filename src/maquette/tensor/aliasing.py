@@ -7,7 +7,7 @@ nothing knows of versions or bases. Also here: the choice of a backend for opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -211,6 +211,8 @@ _SHARED = {
     creation: _Shared(creation)
     for creation in ("", "INFERENCE_MODE", "NO_GRAD_MODE", "MULTI_OUTPUT_NODE", "CUSTOM_FUNCTION")
 }
+IN_NO_GRAD: Mapping[int, ViewHistory] = _SHARED["NO_GRAD_MODE"]
+"""By version, the histories of views made while nothing is recorded."""
 
 
 def _writing(op: OpOverload, ks: int, written: Sequence[int]) -> Callable[..., object]:

@@ -51,6 +51,11 @@ def note_propagation(mode: FakeTensorMode) -> None:
         resolve_anew()
 
 
+def propagating() -> bool:
+    """Whether some mode keeps real data beside fakes."""
+    return bool(_modes)
+
+
 def with_real_data(op: OpOverload, kernel: Function, *, by_parts: object = None) -> Function:
     """``kernel``, followed by the real one where tensors have data; as it is where nobody asks.
 

@@ -1,0 +1,269 @@
+"""What the formulas of a node make of fakes, remembered: a node seen before calls no operator.
+
+An operator's answer on fakes is a function of metas, which the cache of shape rules remembers. The
+formulas of a derivative call operators alone, so the gradients that they give are a function of
+metas, too: of the gradients that come, the saved tensors and the plain saved values. The first time
+a node has some, that is noted; the second time its formulas run and it is written down how each
+gradient was made (`recipes.py`); from the third on the engine's step makes the gradients so, in a
+third of the time. Checks of saved tensors, hooks and adding up are the engine's, as ever.
+
+Whoever could see the operators has them run: modes, observers of memory, counts of the cache, who
+tracks fakes. So do formulas that call anything whose answer the cache does not remember (random
+operators, factories, what a user implements), or that reach a tensor which the node did not save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
+
+from maquette.autograd.compiled_formulas import SHORTCUT, AtHand, Held, Shortcut
+from maquette.autograd.engine import conform
+from maquette.autograd.node import Grad, OpNode
+from maquette.core.meta import TensorMeta
+from maquette.core.promotion import defaults
+from maquette.core.remembered import EPOCH, remember
+from maquette.dispatch import keysets as K
+from maquette.dispatch.call import NUMBERS
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.modes import TorchDispatchMode
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.schemas.matching import bind
+from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import DispatchState
+from maquette.fake.cache import REMEMBERED_STEPS, watching
+from maquette.fake.derivatives.recipes import Answer, recipe_of, version_of
+from maquette.fake.mode import ACTIVE, FakeTensorMode
+from maquette.fake.real.propagation import propagating
+from maquette.fake.tensor import maker, tensors_in
+from maquette.library.infer import known
+from maquette.tensor.keys import ADINPLACE, FAKE
+from maquette.tensor.storage import OBSERVERS
+from maquette.tensor.tensor import Tensor
+
+_new = object.__new__
+
+
+# --- the source of a step --------------------------------------------------------------
+
+
+def _shortcut(at_hand: AtHand) -> Shortcut:
+    """Source that finds the gradients of a node by its metas."""
+    conditions = [
+        "_m is not None",
+        "(_run.state.effective is _plain[0] or _is_plain(_run.state))",
+        "not _observers",
+        "(_active[0] is _m or _active[0] is None)",
+    ]
+    parts = ["_number", "_epoch[0]", "_defaults['float']"]
+    parts += ["_grads.meta", "_grads._keys"] if at_hand.plain else ["_outlines(_grads, _m)"]
+    for name, held in at_hand.saved.items():
+        if held is Held.TENSOR:
+            conditions.append(f"{name}.fake_mode is _m")
+            parts += [f"{name}.meta", f"{name}._keys"]
+        elif held is Held.OPERAND:
+            is_number = f"{name}.__class__ in _numbers"
+            of_mode = f"{name}.__class__ not in _symbolic and {name}.fake_mode is _m"
+            conditions.append(f"({is_number} or {of_mode})")
+            parts += [f"({name}, {name}.__class__) if {is_number} else {name}.meta"]
+            parts += [f"0 if {is_number} else {name}._keys"]
+        elif held is Held.NUMBER:
+            conditions.append(f"{name}.__class__ not in _symbolic")
+            parts += [name, f"{name}.__class__"]
+        elif held is Held.VALUE:
+            parts += [name]
+        else:
+            parts += [f"_outline({name}, _m)"]
+    if at_hand.bits is None:
+        parts += ["_node.links[2::3]", "tuple([_n is None for _n in _node.links[::3]])"]
+    else:
+        parts += [f"_m{bit}" for bit in at_hand.bits]
+    lines = [
+        "_known = None",
+        f"_m = {'_grads.fake_mode' if at_hand.plain else '_mode_of(_grads)'}",
+        f"if {' and '.join(conditions)}:",
+        "    try:",
+        f"        _key = ({', '.join(parts)})",
+        "        _known = _remembered[_key]",
+        "    except KeyError:",
+        "        _note(_key, _m)",
+        "    except TypeError:",  # something symbolic, or that no key can say
+        "        pass",
+    ]
+    space: dict[str, object] = {
+        "_active": ACTIVE,
+        "_bits": at_hand.bits,
+        "_defaults": defaults,
+        "_epoch": EPOCH,
+        "_is_plain": _is_plain,
+        "_mode_of": _mode_of,
+        "_note": _note,
+        "_number": object(),
+        "_numbers": _NUMBERS,
+        "_observers": OBSERVERS,
+        "_outline": _outline,
+        "_outlines": _outlines,
+        "_plain": _plain,
+        "_remembered": REMEMBERED_STEPS,
+        "_symbolic": _SYMBOLIC,
+    }
+    return Shortcut(lines, "_known[0](_known[1], _m, _grads, _node, _bits, _key)", space)
+
+
+_NUMBERS = frozenset((int, float, bool, complex))
+_SYMBOLIC = NUMBERS - _NUMBERS  # to hash one may be to guard
+
+# The ``effective`` of a thread where nobody sees the operators that a formula calls.
+_plain: list[object] = [None]
+_UNSEEN = K.key_bits(DispatchKey.BackendSelect) | ADINPLACE | FAKE
+
+
+def _is_plain(st: DispatchState) -> bool:
+    """Whether nothing but the fake mode has a part in what operators do in a thread."""
+    if st.include & ~_UNSEEN or st.exclude != K.AUTOCAST or st.grad_enabled or st.transforms:
+        return False
+    _plain[0] = st.effective
+    return True
+
+
+def _mode_of(grads: Sequence[Grad]) -> object:
+    """The mode of the first gradient."""
+    return next((g.fake_mode for g in grads if g is not None), None)
+
+
+def _outlines(grads: Sequence[Grad], mode: object) -> Hashable:
+    return tuple([_outline(g, mode) for g in grads])
+
+
+def _outline(value: object, mode: object) -> Hashable:
+    """What a key says of a value; TypeError for what none can say, or a tensor of another mode."""
+    if isinstance(value, Tensor):
+        if value.fake_mode is not mode:
+            raise TypeError("a tensor of another mode")
+        return value.meta, value._keys
+    if value.__class__ is tuple or value.__class__ is list:
+        return tuple([_outline(v, mode) for v in cast(Sequence[object], value)])
+    if value is None or value.__class__ is TensorMeta:
+        return value
+    if value.__class__ in _NUMBERS:
+        return value, value.__class__
+    raise TypeError("not a plain value")
+
+
+# --- seen for the first time, and the second -------------------------------------------
+
+
+def _note(key: tuple[Hashable, ...], mode: FakeTensorMode) -> None:
+    """Have the next node with this key write down how its gradients are made, if that may be."""
+    if watching() or propagating() or maker() is not _new or mode.prefer_device_type is not None:
+        return
+    if _is_static(key):
+        remember(REMEMBERED_STEPS, key, (_learn, None), EPOCH[0])
+
+
+def _is_static(key: tuple[Hashable, ...]) -> bool:
+    for part in key:
+        if isinstance(part, TensorMeta) and part.is_symbolic:
+            return False
+        if part.__class__ is tuple and not _is_static(cast("tuple[Hashable, ...]", part)):
+            return False
+    return True
+
+
+def _learn(
+    _: object,
+    mode: FakeTensorMode,
+    grads: Any,
+    node: OpNode,
+    bits: tuple[int, ...] | None,
+    key: tuple[Hashable, ...],
+) -> Answer:
+    """Run a node's formulas, and write down how their answers are made."""
+    since = EPOCH[0]
+    given: list[Grad] = [grads] if isinstance(grads, Tensor) else list(grads)
+    saved = list(tensors_in(node.__class__.open_saved(node)))
+    sources = [*(g for g in given if g is not None), *saved]
+    versions = [version_of(t) for t in sources]
+    listener = _Listener(sources)
+    with listener:
+        answers = node.formulas(list(given))
+        numbers = range(len(answers)) if bits is None else bits
+        wanted = tuple([_fitted(node, answers[i], i) for i in numbers])
+    recipe = None
+    untouched = versions == [version_of(t) for t in sources]
+    if listener.pure and untouched and all(_is_usual(t, mode) for t in sources):
+        recipe = recipe_of(mode, given, saved, wanted)
+        if recipe is not None and not isinstance(grads, Tensor):
+            recipe = recipe._replace(many=True)
+    remember(REMEMBERED_STEPS, key, None if recipe is None else recipe.entry(), since)
+    return wanted
+
+
+def _fitted(node: OpNode, grad: Grad, i: int) -> Grad:
+    """A gradient made to fit its input, as the step makes it; None if it goes nowhere."""
+    target, _, meta = node.links[3 * i : 3 * i + 3]
+    if grad is None or target is None:
+        return None
+    if grad.meta.dtype is meta.dtype and grad.meta.shape == meta.shape:
+        return grad
+    return conform(node, grad, meta, i)
+
+
+def _is_usual(t: Tensor, mode: FakeTensorMode) -> bool:
+    """Whether a tensor is a fake of the mode of which only its meta is known."""
+    usual = t._keys in (t.meta.fake_keys, t.meta.fake_grad_keys)
+    return t.fake_mode is mode and t.constant is None and usual
+
+
+_AT_FAKE_OR_ABOVE = K.bits_above(DispatchKey.Fake) | FAKE
+_COMPOSITE = frozenset(K.key_parse(name) for name in DispatchKey.__members__ if "Composite" in name)
+_UNREMEMBERED = frozenset((Tag.nondeterministic_seeded, Tag.data_dependent_output))
+
+
+class _Listener(TorchDispatchMode):
+    """Sees whether all operators that run are functions of the metas of tensors known here.
+
+    given: the tensors that are known at the start; results of operators are from then on.
+    """
+
+    measures_memory = True  # formulas are to do what they do where no mode sees them
+
+    def __init__(self, given: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.pure = True
+        self._storages = {id(t._storage): t._storage for t in given}
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        given = list(tensors_in((args, tuple((kwargs or {}).values()))))
+        result = func(*args, **(kwargs or {}))
+        self.pure &= bool(given) and all(id(t._storage) in self._storages for t in given)
+        self.pure &= _answers_by_metas(func, args, kwargs or {})
+        for t in tensors_in((result,)):
+            self._storages[id(t._storage)] = t._storage
+        return result
+
+
+def _answers_by_metas(op: object, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+    """Whether the cache remembers what an operator's shape rule just said of such a call."""
+    if not isinstance(op, OpOverload) or not _UNREMEMBERED.isdisjoint(op.tags):
+        return False
+    kernels = [
+        kernel
+        for key, stack in op._kernels.items()
+        for kernel in stack
+        if key.members & _AT_FAKE_OR_ABOVE and key not in _COMPOSITE
+    ]
+    if any(kernel.python is not None for kernel in kernels):
+        return False  # a user's: it may do anything
+    if op._kernels.get(DispatchKey.Fake) and op.shape_rule is not None:
+        return True  # an operator of ours that is another one's under a name of its own
+    return known(op, bind(op._schema, args, kwargs, takes_numbers=op.takes_numbers)) is not None
+
+
+SHORTCUT[0] = _shortcut
