@@ -359,3 +359,9 @@ def test_a_triangle_has_as_many_positions_as_its_shape_rule_counts(name: str, of
 def test_a_huge_triangle_is_counted_at_once() -> None:
     with mq.FakeTensorMode():
         assert mq.tril_indices(2**28, 2**28).shape == (2, 2**27 * (2**28 + 1))
+
+
+def test_zeros_that_take_no_memory_in_pytorch_are_zeros() -> None:
+    found = mq.ops.aten._efficientzerotensor([2], dtype=mq.float64)
+    assert (found + mq.ones(2)).tolist() == [1.0, 1.0]
+    assert found.dtype is mq.float64

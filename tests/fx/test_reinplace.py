@@ -99,3 +99,31 @@ def test_weak_references_to_storages_tell_what_shares_memory():
     assert ref != reductions.StorageWeakRef(torch.ones(4).untyped_storage())
     del x
     assert ref.expired()
+
+
+def resized(f, *inputs):
+    """The operators of ``f``, functionalized, traced and made in place; its results stay."""
+    traced = make_fx(functionalize(f, remove="mutations"))(*inputs)
+    expected = traced(*inputs)
+    graph = reinplace(traced, *inputs)
+    assert mq.equal(graph(*inputs), expected)
+    return [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
+
+
+def test_a_value_that_nobody_looks_at_is_resized_in_place():
+    def f(x):
+        y = x + 1
+        y.resize_(5, 5)
+        y.view(25).fill_(1)
+        return y + 1
+
+    assert "aten.resize_.default" in resized(f, mq.ones(8, 2))
+
+
+def test_a_value_that_others_look_at_is_resized_elsewhere():
+    def f(x):
+        y = x.clone()
+        z = mq.ops.aten.resize.default(y, [2, 2])
+        return z + y[0] * y.sum()
+
+    assert "aten.resize.default" in resized(f, mq.ones(8, 2))

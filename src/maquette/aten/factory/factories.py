@@ -176,6 +176,10 @@ def _constant(name: str, value: int) -> OperatorPage:
 
 zeros = _constant("zeros", 0)
 zeros.describe("A new tensor of zeros of a size.")
+_efficientzerotensor = _constant("_efficientzerotensor", 0)
+_efficientzerotensor.describe(
+    "Zeros of a size, as `zeros` makes them; PyTorch's take no memory and cannot be mutated."
+)
 ones = _constant("ones", 1)
 ones.describe("A new tensor of ones of a size.")
 

@@ -129,18 +129,29 @@ def _make_in_place(memory: _Memory, node: Node) -> None:
     assert isinstance(node.target, OpOverload)
     form = in_place_form(node.target)
     target = node.args[0] if node.args else None
-    if form is None or not isinstance(target, Node) or not _fits(memory, node, target):
+    if form is None or not isinstance(target, Node):
+        return
+    resized = Tag.inplace_view in form.tags
+    if not _fits(memory, node, target, resized=resized):
+        return
+    if resized and not _is_alone(memory, node, target):
         return
     readers = memory.readers_after(node, target)
     if any(not _is_inverse(memory, user, node, target) for user in readers):
         return
-    if not _same_strides(memory.values[target].meta, memory.values[node].meta):
+    if not resized and not _same_strides(memory.values[target].meta, memory.values[node].meta):
         # Who reads the result may count on its strides; those who put it into its place do not.
         if not all(_is_inverse(memory, user, node, target) for user in node.users):
             return
     node.target = form
     memory.merge(node, target)
     node.replace_all_uses_with(target)
+
+
+def _is_alone(memory: _Memory, node: Node, target: Node) -> bool:
+    """Whether only ``node`` looks at the memory of ``target`` from then on, which it resizes."""
+    users = [user for user in target.users if memory.order[user] > memory.order[node]]
+    return memory.sharing(target) == [target] and not users and node.all_input_nodes == [target]
 
 
 def in_place_form(op: OpOverload) -> OpOverload | None:
@@ -156,15 +167,15 @@ def in_place_form(op: OpOverload) -> OpOverload | None:
     call = form.functional_call
     alike = call is not None and call.twin is op and call.mutated == (0,)
     same = alike and call.arguments == tuple(range(len(op._schema.arguments)))  # type: ignore[union-attr]  # alike
-    return form if same and Tag.inplace_view not in form.tags else None
+    return form if same else None
 
 
-def _fits(memory: _Memory, node: Node, target: Node) -> bool:
+def _fits(memory: _Memory, node: Node, target: Node, *, resized: bool) -> bool:
     """Whether the memory of ``target`` may hold the result of ``node``."""
     old, new = memory.values.get(target), memory.values[node]
     if not (isinstance(old, Tensor) and isinstance(new, Tensor)):
         return False
-    if not _same_form(old.meta, new.meta) or _overlaps_itself(old.meta):
+    if not (resized or _same_form(old.meta, new.meta)) or _overlaps_itself(old.meta):
         return False
     if old.is_conj() or old.is_neg() or not memory.is_own(target):
         return False
