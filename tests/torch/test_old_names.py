@@ -86,3 +86,57 @@ def test_poolings_named_for_their_indices_return_them():
 def test_device_modules_are_found_by_device():
     assert torch.get_device_module("cpu") is torch.cpu
     assert issubclass(torch.OutOfMemoryError, RuntimeError)
+
+
+def test_tensors_become_one_vector_and_back() -> None:
+    tensors = [torch.randn(2, 3), torch.empty(0), torch.randn(4)]
+    flat = torch._utils._flatten_dense_tensors(tensors)
+    assert flat.shape == (10,)
+    again = torch._utils._unflatten_dense_tensors(flat, tensors)
+    assert [t.shape for t in again] == [t.shape for t in tensors]
+    assert all(torch.equal(a, t) for a, t in zip(again, tensors))
+
+
+def test_tensors_are_taken_by_type_up_to_a_size() -> None:
+    tensors = [torch.ones(4), torch.ones(2, dtype=torch.int64), torch.ones(2), torch.ones(3)]
+    taken = [[t.numel() for t in part] for part in torch._utils._take_tensors(tensors, 24)]
+    assert taken == [[4, 2], [3], [2]]
+
+
+def test_the_engine_runs_backward_by_hand() -> None:
+    x = torch.tensor([2.0], requires_grad=True)
+    engine = torch.autograd.Variable._execution_engine
+    ones = torch.ones(1)
+    (grad,) = engine.run_backward((x * x,), (ones,), False, False, (x,), True, False)
+    assert grad.tolist() == [4.0]
+    assert x.grad is None
+    engine.run_backward((x * x,), (ones,), False, False, (), True, accumulate_grad=True)
+    assert x.grad.tolist() == [4.0]
+
+
+def test_a_variable_is_made_of_a_tensor() -> None:
+    with pytest.raises(TypeError, match="got list"):
+        torch.autograd.Variable([1.0, 2.0])
+
+
+def test_variables_are_detached_as_leaves() -> None:
+    detach_variable = torch.utils.checkpoint.detach_variable
+
+    x = torch.ones(2, requires_grad=True)
+    y, other = detach_variable((x * 2, "other"))
+    assert y.is_leaf
+    assert y.requires_grad
+    assert other == "other"
+    with pytest.raises(RuntimeError, match="Only tuple"):
+        detach_variable([x])
+
+
+def test_a_context_of_tracing_is_known_in_its_block() -> None:
+    TracingContext, tracing = torch._guards.TracingContext, torch._guards.tracing
+
+    context = TracingContext(None)
+    with tracing(context):
+        assert TracingContext.get() is context
+    assert TracingContext.try_get() is None
+    with pytest.raises(RuntimeError, match="tracing"):
+        TracingContext.get()

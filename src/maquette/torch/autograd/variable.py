@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from maquette.autograd.api import backward, grad
 from maquette.autograd.engine import queue_callback
 from maquette.tensor.tensor import Tensor
 
@@ -19,9 +22,31 @@ class Variable(metaclass=_VariableType):
 
         queue_callback = staticmethod(queue_callback)
 
+        @staticmethod
+        def run_backward(
+            tensors: Sequence[Tensor],
+            grad_tensors: Sequence[Tensor | None],
+            keep_graph: bool,
+            create_graph: bool,
+            inputs: Sequence[Tensor] = (),
+            allow_unreachable: bool = False,
+            accumulate_grad: bool = False,
+        ) -> tuple[Tensor | None, ...]:
+            """`backward` where gradients are accumulated, else `grad`: the gradients of inputs."""
+            if accumulate_grad:
+                into = list(inputs) or None
+                backward(list(tensors), list(grad_tensors), keep_graph, create_graph, into)
+                return ()
+            return grad(
+                list(tensors), list(inputs), list(grad_tensors), keep_graph, create_graph,
+                allow_unused=allow_unreachable,
+            )  # fmt: skip
+
     def __new__(  # type: ignore[misc]  # there are no instances, as since PyTorch 0.4
         cls, data: Tensor, requires_grad: bool = False
     ) -> Tensor:
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)
 
 

@@ -21,6 +21,15 @@ from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
+from maquette.torch.distributed.flattening import (
+    flatten_dense_tensors,
+    take_tensors,
+    unflatten_dense_tensors,
+)
+
+_flatten_dense_tensors = flatten_dense_tensors
+_take_tensors = take_tensors
+_unflatten_dense_tensors = unflatten_dense_tensors
 
 
 class StoredElements(TypedStorage):

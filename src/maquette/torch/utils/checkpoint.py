@@ -16,6 +16,20 @@ from maquette.higher_order.selective import (
     SelectiveCheckpointContext,
     create_selective_checkpoint_contexts,
 )
+from maquette.tensor.tensor import Tensor
+
+
+def detach_variable(inputs: tuple[object, ...]) -> tuple[object, ...]:
+    """A block's inputs as leaves that require grad where they did; RuntimeError for no tuple."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(
+            f"Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}"
+        )
+    return tuple(
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs
+    )
+
 
 __all__ = [
     "CheckpointError",
@@ -25,6 +39,7 @@ __all__ = [
     "checkpoint",
     "checkpoint_sequential",
     "create_selective_checkpoint_contexts",
+    "detach_variable",
     "noop_context_fn",
     "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",

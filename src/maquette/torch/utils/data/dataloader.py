@@ -5,7 +5,11 @@ from __future__ import annotations
 from maquette.torch.face.forwarding import forward
 from maquette.torch.utils.data.collate import default_collate, default_convert
 from maquette.torch.utils.data.loader import Batches as _BaseDataLoaderIter
-from maquette.torch.utils.data.loader import DataLoader, get_worker_info
+from maquette.torch.utils.data.loader import (
+    DataLoader,
+    _InfiniteConstantSampler,
+    get_worker_info,
+)
 from maquette.torch.utils.data.loader import WorkersBatches as _MultiProcessingDataLoaderIter
 from maquette.torch.utils.data.workers import ExceptionWrapper
 
@@ -15,6 +19,7 @@ __all__ = [
     "DataLoader",
     "ExceptionWrapper",
     "_BaseDataLoaderIter",
+    "_InfiniteConstantSampler",
     "_MultiProcessingDataLoaderIter",
     "_SingleProcessDataLoaderIter",
     "default_collate",

@@ -256,6 +256,11 @@ class Batches:
 class WorkersBatches(Batches):
     """One iteration whose batches come from worker processes."""
 
+    def _shutdown_workers(self) -> None:
+        """End workers that do not stay, before the last batch has come."""
+        if self.at_end is not None:
+            self.at_end()
+
 
 class _InfiniteConstantSampler:
     """None, again and again: a data set that is iterated needs no indices."""
