@@ -324,3 +324,11 @@ def test_nothing_is_copied_where_nothing_requires_grad():
     with Watch():
         x.mul_(mq.ones(3))
     assert "aten.clone.default" not in names
+
+
+def test_a_formula_is_given_what_a_call_wrote_beside_its_result() -> None:
+    mq.manual_seed(0)
+    x = (mq.rand(6) - 0.5).requires_grad_()
+    y = mq.rrelu_(x * 1, training=True)
+    y.sum().backward()
+    assert mq.allclose(x.grad, mq.where(x < 0, y / x, 1.0))

@@ -96,6 +96,17 @@ class Shortcut(NamedTuple):
 SHORTCUT: list[Callable[[AtHand], Shortcut] | None] = [None]
 
 
+def _returned(op: OpOverload, written: list[int]) -> list[int]:
+    """Of the arguments that are written those that are results, all where none is.
+
+    Others are written as a side effect: formulas want what is there after the call.
+    """
+    results = {name for r in op._schema.returns if r.alias_info for name in r.alias_info.before_set}
+    infos = {i: op._schema.arguments[i].alias_info for i in written}
+    returned = [i for i, info in infos.items() if info and info.before_set & results]
+    return returned or written
+
+
 class DerivativePlan:
     """How to record and differentiate calls of one overload."""
 
@@ -123,7 +134,9 @@ class DerivativePlan:
         # operator with one such parameter saves all the same, and checks it, as in PyTorch.
         self.dead_bit = len(self.wrt) if len(self.wrt) > 1 else 0
         self.lists = [i for i in self.wrt if "[]" in arguments[i].type.written]
-        self.written = [i for i, a in enumerate(arguments) if a.is_write]
+        written = [i for i, a in enumerate(arguments) if a.is_write]
+        self.written = _returned(op, written)
+        self.has_effects = len(self.written) < len(written)
         # Arguments that may not require grad, since no formula says their gradient. Operators that
         # only formulas call are given what the forward call computed, too, which is no constant.
         self.constant = [

@@ -302,7 +302,7 @@ def _recording_write(
         elif relays:
             # Formulas ask for the geometry before the write too.
             kept = [alias(p) if i in plan.written else p for i, p in enumerate(params)]  # type: ignore[arg-type]  # tensors
-        early = not plan.saves_result
+        early = not plan.saves_result and not plan.has_effects
         if node is not None and early:
             # Before the write, so that operands over the same memory are known to have changed.
             node.saved = node.save(None, *kept)

@@ -138,8 +138,9 @@ def _dropped(
     if not alpha:
         return times(aten.div_.Scalar(noise, 1 - p))
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
-    offset = noise.add(-1).mul_(_ALPHA * a).add_(_ALPHA * a * p)
-    return times(noise.mul_(a)).add_(offset)
+    offset = aten.mul_.Scalar(aten.add.Scalar(noise, -1), _ALPHA * a)
+    offset = aten.add_.Scalar(offset, _ALPHA * a * p)
+    return times(aten.mul_.Scalar(noise, a)).add_(offset)
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> object:

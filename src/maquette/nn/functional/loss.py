@@ -370,8 +370,9 @@ def _warn_if_broadcast(input: Tensor, target: Tensor) -> None:
 def _aligned(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if input.shape == target.shape:
         return input, target
-    shape = broadcast_shapes(input.shape, target.shape)
-    return input.expand(shape), target.expand(shape)
+    shape = tuple(broadcast_shapes(input.shape, target.shape))
+    aligned = [t if tuple(t.shape) == shape else t.expand(shape) for t in (input, target)]
+    return aligned[0], aligned[1]
 
 
 def _check_equal_shapes(name: str, input: Tensor, target: Tensor) -> None:

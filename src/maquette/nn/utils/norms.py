@@ -29,5 +29,5 @@ def matrix_of(weight: Tensor, dim: int) -> Tensor:
 def power_iteration(matrix: Tensor, u: Tensor, v: Tensor, times: int, eps: float) -> None:
     """Bring u and v, in place, closer to the singular vectors of the largest singular value."""
     for _ in range(times):
-        u.copy_(F.normalize(mq.mv(matrix, v), dim=0, eps=eps))
-        v.copy_(F.normalize(mq.mv(matrix.mH, u), dim=0, eps=eps))
+        F.normalize(mq.mv(matrix, v), dim=0, eps=eps, out=u)
+        F.normalize(mq.mv(matrix.mH, u), dim=0, eps=eps, out=v)

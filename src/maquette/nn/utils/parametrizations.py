@@ -85,7 +85,7 @@ class _SpectralNorm(Module):
             self._iterate(matrix, self.n_power_iterations)
         # Copies: another forward before backward would change what is saved.
         u, v = self._u.clone(), self._v.clone()
-        return weight / mq.dot(u, mq.mv(matrix, v))
+        return weight / mq.vdot(u, mq.mv(matrix, v))
 
     def right_inverse(self, value: Tensor) -> Tensor:
         return value

@@ -44,8 +44,8 @@ class SpectralNorm:
         if do_power_iteration:
             with no_grad():
                 for _ in range(self.n_power_iterations):
-                    v.copy_(F.normalize(mq.mv(matrix.t(), u), dim=0, eps=self.eps))
-                    u.copy_(F.normalize(mq.mv(matrix, v), dim=0, eps=self.eps))
+                    F.normalize(mq.mv(matrix.t(), u), dim=0, eps=self.eps, out=v)
+                    F.normalize(mq.mv(matrix, v), dim=0, eps=self.eps, out=u)
                 # Copies: another forward before backward would change what is saved.
                 u, v = u.clone(), v.clone()
         result: Tensor = weight / mq.dot(u, mq.mv(matrix, v))

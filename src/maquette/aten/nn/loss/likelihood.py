@@ -15,6 +15,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at, data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_count, check_floats_only
+from maquette.aten.common.formula_helpers import over, plus, times
 from maquette.aten.indexing.scattering import positions_along
 from maquette.aten.nn.activation.softmax import log_softmax
 from maquette.aten.nn.loss.loss_batching import nll_loss_backward_batching, nll_loss_batching
@@ -387,17 +388,18 @@ def _distribution_loss(
     classes = logs.meta.shape[class_dim]
     _check_smoothing(label_smoothing, weight, classes)
     if label_smoothing > 0:
-        target = target * (1 - label_smoothing) + label_smoothing / classes
+        target = plus(times(target, 1 - label_smoothing), label_smoothing / classes)
+    shares = None if weight is None else _per_class(weight, logs.meta.ndim, class_dim)
     product = logs * target
-    if weight is not None:
-        product = product * _per_class(weight, logs.meta.ndim, class_dim)
+    if shares is not None:
+        product = product * shares
     if reduction == NONE:
         return -product.sum(class_dim)
     summed = -product.sum()
     if reduction == SUM:
         return summed
     # Nothing to take a mean of: NaN.
-    return summed / (logs.meta.numel // classes if logs.meta.numel else 0)
+    return over(summed, logs.meta.numel // classes if logs.meta.numel else 0)
 
 
 def _smoothed_loss(
@@ -420,10 +422,12 @@ def _smoothed_loss(
     ignored = target == ignore_index
     smooth.masked_fill_(ignored, 0.0)
     if reduction == MEAN:
-        smooth = smooth.sum() / _weight_of(target, ignored, weight)
+        counted = _weight_of(target, ignored, weight)
+        smooth = smooth.sum() / counted
     elif reduction == SUM:
         smooth = smooth.sum()
-    return smooth * (label_smoothing / classes) + hard * (1 - label_smoothing)
+    spread = times(smooth, label_smoothing / classes)
+    return times(hard, 1 - label_smoothing) + spread
 
 
 def _weight_of(target: Tensor, ignored: Tensor, weight: Grad) -> Tensor:

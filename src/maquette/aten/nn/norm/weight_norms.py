@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, wide
+from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.common.operators import aten
+from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import bfloat16, float32
 from maquette.core.errors import check
@@ -72,17 +74,68 @@ def weight_norm_interface_kernel(
     return wide_v * (wide(g) / norms), norms
 
 
+@_weight_norm_interface.batching_decomposition
+def weight_norm_interface_batching(v: Tensor, g: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    norms = norm_except_dim(v, 2, dim)
+    assert isinstance(norms, Tensor)
+    kept = norms.to(float32) if g.dtype is bfloat16 else norms
+    return v * (g / norms), kept
+
+
+_BACKWARD = "Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim"
+_weight_norm_interface_backward = define(
+    f"aten::_weight_norm_interface_backward({_BACKWARD}) -> (Tensor, Tensor)"
+)
+_weight_norm_interface_backward.describe(
+    "The gradients of `_weight_norm_interface`: along v, what is left of the gradient across it; "
+    "along g, its part in v's direction."
+)
+
+
+@_weight_norm_interface_backward.shape
+def weight_norm_interface_backward_shape(
+    grad_w: TensorMeta, saved_v: TensorMeta, saved_g: TensorMeta, saved_norms: TensorMeta, dim: int
+) -> tuple[TensorMeta, TensorMeta]:
+    check_sizes("_weight_norm_interface_backward", "a gradient", grad_w, saved_v.shape)
+    return saved_v.like(), saved_g.like()
+
+
+@_weight_norm_interface_backward.kernel
+def weight_norm_interface_backward_kernel(
+    xp: ModuleType, grad_w: Array, saved_v: Array, saved_g: Array, saved_norms: Array, dim: int
+) -> tuple[Array, Array]:
+    grad, v, g, norms = wide(grad_w), wide(saved_v), wide(saved_g), wide(saved_norms)
+    others = tuple(d for d in range(v.ndim) if d != dim % v.ndim)
+    shared = xp.sum(grad * v, axis=others, keepdims=True) / norms
+    return (g / norms) * (grad - v * (shared / norms)), shared
+
+
+@_weight_norm_interface_backward.batching_decomposition
+def weight_norm_interface_backward_batching(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """The same by operators, those of the norms among them: it can be differentiated."""
+    norms = norm_except_dim(saved_v, 2, dim)
+    assert isinstance(norms, Tensor)
+    shared = (grad_w * saved_v).sum(_others(saved_v.meta, dim), True) / norms
+    return (saved_g / norms) * (grad_w - saved_v * (shared / norms)), shared
+
+
 @_weight_norm_interface.derivative("v", "g")
-def weight_norm_interface_backward(
+def weight_norm_interface_grad(
     grads: Sequence[Tensor | None], v: Tensor, g: Tensor, result1: Tensor, dim: int
-) -> tuple[Tensor | None, Tensor | None]:
-    """Along v, what is left of the gradient across it; along g, its part in v's direction."""
+) -> tuple[object, object]:
+    """By one operator, or by differentiable ones where the gradient will be differentiated."""
     grad = grads[0]
     if grad is None:
         return None, None
-    norms = result1.to(g.dtype)
-    shared = (grad * v).sum(_others(v.meta, dim), True) / norms
-    return (g / norms) * (grad - v * (shared / norms)), shared
+    backward = (
+        weight_norm_interface_backward_batching
+        if is_grad_enabled()
+        else _weight_norm_interface_backward
+    )
+    by_v, by_g = backward(grad.contiguous(), v, g, result1, dim)
+    return by_v, by_g
 
 
 _weight_norm_interface.nondifferentiable(1)

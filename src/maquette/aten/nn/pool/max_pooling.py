@@ -162,7 +162,8 @@ def _check_gradient(
 
 def gathered(grad: Tensor, indices: Tensor, dims: int) -> Tensor:
     """The gradient's values at the indices of planes: the derivative of scattering them."""
-    flat = grad.flatten(-dims).gather(-1, indices.flatten(-dims))
+    where = indices.flatten(-dims)
+    flat = grad.contiguous().flatten(-dims).gather(-1, where)
     return flat.view(list(indices.shape))
 
 
