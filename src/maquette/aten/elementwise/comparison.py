@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from maquette.aten.common.formula_helpers import plus, times
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import promoted
 from maquette.aten.elementwise.pointwise import (
@@ -239,14 +240,17 @@ def isclose_by_parts(
         check(tolerance >= 0, lambda words=words: words)
     close = eq(self, other)
     if equal_nan and self.dtype.category >= FLOATS:
-        close = logical_or(close, logical_and(ne(self, self), ne(other, other)))
+        missing = aten.bitwise_and.Tensor(aten.isnan(self), aten.isnan(other))
+        close = aten.bitwise_or_.Tensor(close, missing)
     if rtol == 0 and atol == 0:
         return close
     if self.dtype.category < FLOATS:
-        self, other = self.to(get_default_dtype()), other.to(get_default_dtype())
-    allowed = aten.abs(other * rtol) + atol
+        other = other.to(get_default_dtype())
+    allowed = plus(aten.abs(times(other, rtol)), atol)
     actual = aten.abs(self - other)
-    return logical_or(close, logical_and(aten.isfinite(actual), le(actual, allowed)))
+    near = aten.bitwise_and_.Tensor(aten.isfinite(actual), le(actual, allowed))
+    found: Tensor = aten.bitwise_or_.Tensor(close, near)
+    return found
 
 
 allclose = define(f"aten::allclose({_NEAR}) -> bool", tags=[Tag.data_dependent_output])

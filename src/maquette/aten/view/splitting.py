@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.batching_forms import along
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.view.joining import cat, stack
 from maquette.aten.view.views import share_storage
 from maquette.core.broadcast import wrap_dim
@@ -130,7 +131,7 @@ def _joined(grads: list[Tensor | None], self: TensorMeta, sizes: Ints, dim: int)
     known = next(g for g in grads if g is not None)
     axis = wrap_dim(dim, self.ndim)
     parts = [
-        known.new_zeros((*self.shape[:axis], size, *self.shape[axis + 1 :])) if g is None else g
+        zeros_beside(known, (*self.shape[:axis], size, *self.shape[axis + 1 :])) if g is None else g
         for g, size in zip(grads, sizes, strict=True)
     ]
     joined = cat(parts, axis)
@@ -167,7 +168,9 @@ def unbind_shape(self: TensorMeta, dim: int) -> Metas:
 @unbind.linear("self")
 def unbind_grad(grads: list[Tensor | None], self_meta: TensorMeta, dim: int) -> tuple[object]:
     known = next(g for g in grads if g is not None)
-    return (stack([known.new_zeros(known.meta.shape) if g is None else g for g in grads], dim),)
+    shape = known.meta.shape
+    given = [zeros_beside(known, ()).expand(shape) if g is None else g for g in grads]
+    return (stack(given, dim),)
 
 
 unbind.batching(along)

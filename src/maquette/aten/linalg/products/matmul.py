@@ -288,10 +288,12 @@ def tensordot_composite(self: Tensor, other: Tensor, dims_self: Ints, dims_other
     rows = prod([self.shape[d] for d in kept_left])
     columns = prod([other.shape[d] for d in kept_right])
     first = self.permute([*kept_left, *dims_self])
-    second = other.permute([*dims_other, *kept_right])
     if is_true(rows == 1) and is_true(columns == 1):
+        second = other.permute([*dims_other, *kept_right])
         return _contracted_wholly(first, second, inner_size).view(shape)
-    return first.reshape([rows, inner_size]).mm(second.reshape([inner_size, columns])).view(shape)
+    first = first.reshape([rows, inner_size])
+    second = other.permute([*dims_other, *kept_right]).reshape([inner_size, columns])
+    return first.mm(second).view(shape)
 
 
 def _contracted_wholly(first: Tensor, second: Tensor, size: int) -> Tensor:
