@@ -17,6 +17,52 @@ import maquette as mq
 Function = Callable[[mq.Tensor, mq.Tensor], mq.Tensor]
 
 SHOWN: dict[str, tuple[Function, str]] = {
+    "std(x)": (
+        lambda x, y: mq.std(x),
+        "mul.Scalar div.Tensor eq.Scalar masked_fill_.Scalar mean sub.Tensor mul.Scalar mul.Tensor",
+    ),
+    "var(x, 0)": (lambda x, y: mq.var(x, 0), "mean.dim sub.Tensor mul.Scalar mul.Tensor"),
+    "norm(x, 3)": (
+        lambda x, y: mq.norm(x, 3),
+        "abs pow_.Scalar mul.Tensor pow.Tensor_Scalar div.Tensor eq.Scalar "
+        "masked_fill_.Scalar mul.Tensor",
+    ),
+    "norm(x, 0.5)": (
+        lambda x, y: mq.norm(x, 0.5),
+        "abs pow_.Scalar eq.Scalar masked_fill_.Scalar sgn mul.Tensor pow.Tensor_Scalar "
+        "mul.Tensor mul.Tensor",
+    ),
+    "dist(x, y)": (
+        lambda x, y: mq.dist(x, y),
+        "sub.Tensor div.Tensor eq.Scalar masked_fill_.Scalar mul.Tensor neg sub.Tensor "
+        "div.Tensor eq.Scalar masked_fill_.Scalar mul.Tensor",
+    ),
+    "amax(x, 0)": (
+        lambda x, y: mq.amax(x, 0),
+        "view eq.Tensor view sum.dim_IntList div.Tensor mul.Tensor",
+    ),
+    "aminmax(x)[0]": (
+        lambda x, y: mq.aminmax(x)[0],
+        "view view eq.Tensor sum.dim_IntList div.Tensor mul.Tensor",
+    ),
+    "max(x, 0)[0]": (lambda x, y: mq.max(x, 0)[0], "unsqueeze unsqueeze new_zeros scatter.src"),
+    "sort(x)[0]": (lambda x, y: mq.sort(x)[0], "new_zeros scatter.src"),
+    "nansum(x, 0)": (lambda x, y: mq.nansum(x, 0), "isnan logical_not unsqueeze expand mul.Tensor"),
+    "renorm(x.view(2, 2), 2, 0, 0.3)": (
+        lambda x, y: mq.renorm(x.view(2, 2), 2, 0, 0.3),
+        "linalg_vector_norm mul.Tensor sum.dim_IntList div.Tensor eq.Scalar "
+        "masked_fill_.Scalar mul.Tensor add.Scalar reciprocal mul.Tensor sub.Tensor "
+        "mul.Scalar mul.Tensor gt.Scalar where.self view",
+    ),
+    "trapezoid(x, y)": (
+        lambda x, y: mq.trapezoid(x, y),
+        "div.Scalar unsqueeze expand mul.Tensor mul.Tensor slice_backward slice_backward "
+        "add.Tensor neg slice_backward slice_backward add.Tensor view",
+    ),
+    "addmm(x.view(2, 2), y.view(2, 2), y.view(2, 2), alpha=2)": (
+        lambda x, y: mq.addmm(x.view(2, 2), y.view(2, 2), y.view(2, 2), alpha=2),
+        "t mm mul.Scalar t mm mul.Scalar view view add.Tensor view",
+    ),
     "exp2(x)": (lambda x, y: mq.exp2(x), "mul.Tensor mul.Scalar"),
     "log(x)": (lambda x, y: mq.log(x), "div.Tensor"),
     "log2(x)": (lambda x, y: mq.log2(x), "mul.Scalar div.Tensor"),

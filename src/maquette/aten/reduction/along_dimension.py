@@ -12,7 +12,7 @@ from typing import Any
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
-from maquette.aten.common.formula_helpers import over, times
+from maquette.aten.common.formula_helpers import minus, over, plus, times
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.vector_norms import norm_array, norm_grad
@@ -122,8 +122,9 @@ def renorm_grad(grad: Tensor, self: Tensor, p: Number, dim: int, maxnorm: Number
     product = self.conj() * grad if self.is_complex() else self * grad
     along = product.real if self.is_complex() else product
     by_length = norm_grad(along.sum(dims, True), self, p, length, dims, True)
-    inverse = (length + _SMALL).reciprocal()
-    scaled = (grad - by_length * inverse) * inverse * maxnorm
+    inverse = plus(length, _SMALL).reciprocal()
+    rest = grad - inverse * by_length
+    scaled = times(inverse, maxnorm) * rest
     found: Tensor = aten.where(length > maxnorm, scaled.to(grad.dtype), grad)
     return found
 
@@ -339,7 +340,7 @@ def _lines(self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
         return self.view((1,)).sort()[0]
     kept = tuple(1 if d == dim else n for d, n in enumerate(shape) if keepdim or d != dim)
     moved = self if dim == rank - 1 else self.unsqueeze(-1).transpose(dim, -1)
-    return moved.sort()[0].contiguous().view((*kept, shape[dim]))
+    return moved.sort()[0].view((*kept, shape[dim]))
 
 
 def _quantile(
@@ -348,27 +349,32 @@ def _quantile(
     _check_quantile(name, self, q, interpolation)
     lines = _lines(self, dim, keepdim and self.meta.ndim > 0)
     if name == "nanquantile":
-        ranks = q * (lines.isnan().logical_not_().sum((-1,), True) - 1)
-        ranks = ranks.masked_fill(ranks < 0, 0)
+        ranks = q * minus(lines.isnan().logical_not_().sum((-1,), True), 1)
+        ranks = ranks.masked_fill_(ranks < 0, 0)
     else:
         last = lines.meta.shape[-1] - 1
+        ranks, spoiled = times(q, last), lines.isnan().any(-1, True)
         wanted = (*lines.meta.shape[:-1], q.meta.numel)
-        ranks = (q * last).expand(wanted).masked_fill(lines.isnan().any(-1, True), last)
+        ranks = ranks if ranks.meta.shape == wanted else ranks.expand(wanted)
+        spoiled = spoiled if spoiled.meta.shape == wanted else spoiled.expand(wanted)
+        ranks = ranks.masked_fill(spoiled, last)
     values = _at_ranks(lines, ranks, interpolation)
     if not q.meta.ndim:
-        return values.squeeze(-1)
-    return values.unsqueeze(0).transpose(0, -1).squeeze(-1)
+        return values.squeeze_(-1)
+    return values.unsqueeze_(0).transpose_(0, -1).squeeze_(-1)
 
 
 def _at_ranks(lines: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
-    """The elements at ranks that may lie between two of them."""
+    """The elements at ranks, which nobody else holds, that may lie between two of them."""
     if interpolation in ("lower", "higher", "nearest"):
-        rounded = {"lower": ranks.floor, "higher": ranks.ceil, "nearest": ranks.round}
+        rounded = {"lower": ranks.floor_, "higher": ranks.ceil_, "nearest": ranks.round_}
         return lines.gather(-1, rounded[interpolation]().to(int64))
     below = ranks.to(int64)
-    above = ranks.ceil().to(int64)
-    weight = ranks.new_full(ranks.meta.shape, 0.5) if interpolation == "midpoint" else ranks - below
-    return lines.gather(-1, below).lerp(lines.gather(-1, above), weight)
+    values = lines.gather(-1, below)
+    weight = aten.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below
+    above = ranks.ceil_().to(int64)
+    # Not in place, as PyTorch's is: what forward mode saves of the tangent would be written to.
+    return values.lerp(lines.gather(-1, above), weight)
 
 
 def _quantile_pages(name: str) -> None:
@@ -388,7 +394,8 @@ def _quantile_pages(name: str) -> None:
         self: Tensor, q: float, dim: int | None, keepdim: bool, interpolation: str
     ) -> Tensor:
         check(0 <= q <= 1, lambda: f"{name}() q must be in the range [0, 1] but got {q}")
-        return _quantile(name, self, self.new_full((), q), dim, keepdim, interpolation)
+        rank = aten.scalar_tensor(q, dtype=self.dtype, device=self.device)
+        return _quantile(name, self, rank, dim, keepdim, interpolation)
 
     by_tensor.composite(
         lambda self, q, dim, keepdim, way: _quantile(name, self, q, dim, keepdim, way)
@@ -509,7 +516,7 @@ def corrcoef_composite(self: Tensor) -> Tensor:
         return c / c  # NaN where there is no variance, 1 elsewhere
     d = c.diagonal()
     deviation = (d.real if d.is_complex() else d).sqrt()
-    c = c / deviation.view((-1, 1)) / deviation.view((1, -1))
+    c = c / deviation.unsqueeze(-1) / deviation.unsqueeze(0)
     if not c.is_complex():
         return c.clamp(-1, 1)
     found: Tensor = aten.complex(c.real.clamp(-1, 1), c.imag.clamp(-1, 1))

@@ -18,7 +18,6 @@ from maquette.aten.common.axes import (
     check_reducible,
     dims_of,
     reduced,
-    spread,
 )
 from maquette.aten.common.batching_forms import along, over_all, rank_of, to_front
 from maquette.aten.common.fresh_writes import into_fresh
@@ -61,6 +60,14 @@ def share_among_ties(grad: Tensor, ties: Tensor, dim: Dims) -> Tensor:
     return grad / ties.sum(dim, True) * ties
 
 
+def restored(t: Tensor, dim: Dims, keepdim: bool, shape: Shape) -> Tensor:
+    """A reduced tensor viewed with the reduced dimensions of ``shape`` in place, of size 1."""
+    if keepdim:
+        return t
+    dims = dims_of(dim, len(shape)) if shape else ()
+    return t.view(tuple(1 if d in dims else n for d, n in enumerate(shape)))
+
+
 def _extreme(name: str, ufunc: str) -> OperatorPage:
     """The page of amax or amin."""
     page = define(
@@ -85,9 +92,10 @@ def _extreme(name: str, ufunc: str) -> OperatorPage:
         return extreme_of(xp, self, axes_of(dim, self.ndim), keepdim, ufunc)
 
     def grad_of(grad: Tensor, self: Tensor, dim: Dims, keepdim: bool, result: Tensor) -> Tensor:
-        rank = self.meta.ndim
-        ties = spread(result, dim, keepdim, rank) == self
-        return share_among_ties(spread(grad, dim, keepdim, rank), ties, dims_of(dim, rank))
+        shape = self.meta.shape
+        ties = restored(result, dim, keepdim, shape) == self
+        grad = restored(grad, dim, keepdim, shape)
+        return share_among_ties(grad, ties, dims_of(dim, len(shape)))
 
     page.shape(shape)
     page.kernel(kernel)
@@ -343,13 +351,14 @@ def aminmax_grad(
     result0: Tensor,
     result1: Tensor,
 ) -> tuple[Tensor | None]:
-    rank = self.meta.ndim
-    dims = dims_of(dim, rank)
+    shape = self.meta.shape
+    dims = dims_of(dim, len(shape))
     found: Tensor | None = None
     for grad, extreme in zip(grads, (result0, result1), strict=True):
         if grad is not None:
-            ties = self == spread(extreme, dim, keepdim, rank)
-            share = share_among_ties(spread(grad, dim, keepdim, rank), ties, dims)
+            grad = restored(grad, dim, keepdim, shape)
+            ties = self == restored(extreme, dim, keepdim, shape)
+            share = share_among_ties(grad, ties, dims)
             found = share if found is None else found + share
     return (found,)
 

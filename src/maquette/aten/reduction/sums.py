@@ -320,7 +320,7 @@ def prod_dim_grad(grad: Tensor, self: Tensor, dim: int, keepdim: bool) -> Tensor
     meta = self.meta
     x = self.to(grad.dtype)
     if not meta.ndim:
-        return grad.clone()
+        return grad
     dim = dims_of(dim, meta.ndim)[0]
     grad = spread(grad, dim, keepdim, meta.ndim)
     if meta.shape[dim] == 1:
@@ -332,8 +332,8 @@ def prod_dim_grad(grad: Tensor, self: Tensor, dim: int, keepdim: bool) -> Tensor
 def prod_all_grad(grad: Tensor, self: Tensor) -> Tensor:
     """As along one dimension, over the elements in a row."""
     if not self.meta.ndim:
-        return grad.clone()
-    return prod_dim_grad(grad, self.contiguous().view((-1,)), 0, False).view(self.meta.shape)
+        return grad
+    return prod_dim_grad(grad, self.contiguous().view((-1,)), 0, True).view(self.meta.shape)
 
 
 prod_all.derivative(self=lambda grad, self, result: prod_all_grad(grad, self))

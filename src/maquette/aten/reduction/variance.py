@@ -24,6 +24,7 @@ from maquette.aten.common.axes import (
     total,
 )
 from maquette.aten.common.batching_forms import along, rank_of, to_front
+from maquette.aten.common.formula_helpers import over, times
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.sums import (
     REDUCTION,
@@ -34,6 +35,7 @@ from maquette.aten.reduction.sums import (
     sum_array,
     sum_dtype,
 )
+from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import dtype, get_default_dtype, int64
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
@@ -101,15 +103,15 @@ def variance_grad(
     count = count_of(self.meta.shape, dim)
     freedom = count - (1 if correction is None else float(correction.real))
     whole = dim is None or not rank
-    centered = self - (self.mean() if whole else self.mean(dims_of(dim, rank), True))
-    if not whole:
+    if not whole and rank > 1:
         grad = spread(grad, dim, keepdim, rank)
+    centered = self - (self.mean() if whole else self.mean(dims_of(dim, rank), True))
     if whole and is_true(freedom <= 0):
         # The limit of a division by nothing.
         flat = self == self - centered
         limit: Tensor = aten.where(flat, self.new_full((), math.nan), self.new_full((), math.inf))
         return grad * limit
-    return grad * (math.inf if is_true(freedom == 0) else 2.0 / freedom) * centered
+    return times(grad, math.inf if is_true(freedom == 0) else 2.0 / freedom) * centered
 
 
 def deviation_grad(
@@ -121,9 +123,13 @@ def deviation_grad(
     keepdim: bool,
 ) -> Tensor:
     """By way of the variance; zero where the deviation is zero, in tangents too."""
-    still = result == 0
-    # Not masked after the division alone: its derivative by grad would be 0 * inf.
-    by_variance = (grad / (result * 2).masked_fill(still, 1)).masked_fill(still, 0)
+    twice = times(result, 2)
+    if is_grad_enabled():
+        # Not masked after the division alone: its derivative by grad would be 0 * inf.
+        still = result == 0
+        by_variance = (grad / twice.masked_fill(still, 1)).masked_fill(still, 0)
+    else:
+        by_variance = (grad / twice).masked_fill_(result == 0, 0)
     return variance_grad(by_variance, self, dim, correction, keepdim)
 
 
@@ -132,8 +138,8 @@ def mean_grad(grad: Tensor, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     shape = self.meta.shape
     if dim is None:
         grad = grad if not keepdim else grad.reshape(())
-        return grad.expand(shape) / self.meta.numel
-    return expanded(grad, shape, dim, keepdim) / count_of(shape, dim)
+        return over(grad.expand(shape), self.meta.numel)
+    return over(expanded(grad, shape, dim, keepdim), count_of(shape, dim))
 
 
 _CORRECTION = "Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
@@ -407,11 +413,17 @@ def nansum_kernel(
     return sum_array(xp, x, dim, keepdim, dtype)
 
 
-nansum.linear(
-    self=lambda grad, self, dim, keepdim: (
-        expanded(grad.to(self.dtype), self.meta.shape, dim, keepdim) * self.isnan().logical_not()
-    )
-)
+def nansum_grad(grad: Tensor, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """The gradient of a sum, for what is not NaN."""
+    grad = grad.to(self.dtype)
+    kept = self.isnan().logical_not()
+    shape = self.meta.shape
+    if dim is None and not keepdim:
+        return grad.expand(shape) * kept
+    return expanded(grad, shape, dim, keepdim) * kept
+
+
+nansum.linear(self=nansum_grad)
 
 
 @nansum.tangent
@@ -452,11 +464,12 @@ def _numbers(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return (source != source).logical_not_().sum(dim, keepdim)
 
 
-nanmean.composite(
-    lambda self, dim, keepdim, dtype: (
-        self.nansum(dim, keepdim, dtype=dtype) / _numbers(self, dim, keepdim)
-    )
-)
+@nanmean.composite
+def nanmean_by_parts(self: Tensor, dim: Dims, keepdim: bool, dtype: dtype | None) -> Tensor:
+    numbers = _numbers(self, dim, keepdim)
+    return self.nansum(dim, keepdim, dtype=dtype) / numbers
+
+
 nanmean_out.composite(
     lambda self, dim, keepdim, dtype, out: self.nansum(dim, keepdim, dtype=dtype, out=out).div_(
         _numbers(self, dim, keepdim)

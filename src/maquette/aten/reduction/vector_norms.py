@@ -129,18 +129,19 @@ def norm_grad(
     if order == 1:
         return self.sgn() * grad
     if order == 2:
-        return grad * (self / result).masked_fill(result == 0, 0)
+        return grad * (self / result).masked_fill_(result == 0, 0)
     if math.isinf(order):
         magnitude = self.abs()
         ties = (magnitude == result).logical_or(magnitude.isnan())
         return grad / ties.sum(dims, True) * ties * self.sgn()
     if order < 1:
-        powers = self.abs().pow(order - 1).masked_fill(self == 0, 0)
-        return self.sgn() * powers * grad * result.pow(1 - order)
-    scale = (grad / result.pow(order - 1)).masked_fill(result == 0, 0)
-    if order < 2:
-        return self.sgn() * self.abs().pow(order - 1) * scale
-    return self * self.abs().pow(order - 2) * scale
+        powers = self.abs().pow_(order - 1).masked_fill_(self == 0, 0)
+        powers = self.sgn() * powers
+        return powers * result.pow(1 - order) * grad
+    powers = self.abs().pow_(order - 1 if order < 2 else order - 2)
+    powers = self.sgn() * powers if order < 2 else self * powers
+    scale = (grad / result.pow(order - 1)).masked_fill_(result == 0, 0)
+    return powers * scale
 
 
 linalg_vector_norm = define(

@@ -16,6 +16,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.accumulation import Array, Number, is_narrow, scaled_sum, wide
+from maquette.aten.common.formula_helpers import times
 from maquette.aten.common.type_promotion import cast
 from maquette.aten.elementwise.conjugate import _conj
 from maquette.aten.linalg.products.product_batching import (
@@ -130,7 +131,7 @@ def transposed_layout(meta: TensorMeta) -> bool:
 
 def multiplied(value: Tensor, factor: Number) -> Tensor:
     """``value * factor``, and no operator at all for 1."""
-    return value if factor == 1 else value * factor
+    return value if factor == 1 else times(value, factor)
 
 
 def conjugate(factor: Number) -> Number:
@@ -145,18 +146,20 @@ def conj(tensor: Tensor) -> Tensor:
 
 def mm_left_gradient(grad: Tensor, right: Tensor, left: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the left factor, in the left factor's layout."""
-    if right.meta.dtype.is_complex:
-        right = right.conj()
-    found = t(mm(right, t(grad))) if transposed_layout(left) else mm(grad, t(right))
-    return found if alpha == 1 else found * conjugate(alpha)
+    if transposed_layout(left):
+        found = t(mm(conj(right), t(grad)))
+    else:
+        found = mm(grad, conj(t(right)))
+    return multiplied(found, conjugate(alpha))
 
 
 def mm_right_gradient(grad: Tensor, left: Tensor, right: TensorMeta, alpha: Number = 1) -> Tensor:
     """The gradient of the right factor, in the right factor's layout."""
-    if left.meta.dtype.is_complex:
-        left = left.conj()
-    found = t(mm(t(grad), left)) if transposed_layout(right) else mm(t(left), grad)
-    return found if alpha == 1 else found * conjugate(alpha)
+    if transposed_layout(right):
+        found = t(mm(t(grad), conj(left)))
+    else:
+        found = mm(conj(t(left)), grad)
+    return multiplied(found, conjugate(alpha))
 
 
 mm.ufunc("matmul")
