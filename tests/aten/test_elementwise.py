@@ -219,3 +219,12 @@ def test_gradient_by_a_complex_exponent_is_zero_where_zero_is_raised_to_a_positi
     (found,) = mq.autograd.grad((base**exponent).real.sum(), exponent)
     expected = np.conj(np.log(2) * 2 ** (1 + 1j))
     np.testing.assert_allclose(found.numpy(), [0, expected])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_gradients_of_fakes_are_found_outside_of_their_mode(device: str) -> None:
+    with mq.FakeTensorMode():
+        x = mq.ones(3, device=device, requires_grad=True)
+    out = mq.where(x > 0, x.clamp(0, 1), x)
+    (found,) = mq.autograd.grad(out.sum(), x)
+    assert (type(found), found.shape, found.device.type) == (mq.FakeTensor, (3,), device)

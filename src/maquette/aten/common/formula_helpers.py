@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, TypeVar
 
+from maquette.aten.common.fresh_writes import outside_its_mode
 from maquette.aten.common.operators import aten
 from maquette.tensor.tensor import Tensor
 
@@ -55,6 +56,8 @@ def minus(value: Tensor, number: Number) -> Tensor:
 
 def zero_for(value: Tensor) -> Tensor:
     """The 0-dim zero that, in `where` beside ``value``, stands for zeros of any shape."""
+    if outside_its_mode(value):
+        return value.new_zeros(())
     meta = value.meta
     zero: Tensor = aten.scalar_tensor.default(0.0, dtype=meta.dtype, device=meta.device)
     return zero

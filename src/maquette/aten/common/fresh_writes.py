@@ -23,12 +23,17 @@ _WRAPPERS = (
 )
 
 
+def outside_its_mode(value: Tensor) -> bool:
+    """Whether a tensor is fake while no fake mode is active, so that a factory's would be real."""
+    return bool(value._keys & _FAKE) and tls.st.fake_mode is None
+
+
 def zeros_beside(value: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Zeros in the dtype and on the device of ``value``, from ``zeros`` as in PyTorch's formulas.
 
     Beside a fake tensor whose mode is not active they are of that mode.
     """
-    if value._keys & _FAKE and tls.st.fake_mode is None:
+    if outside_its_mode(value):
         return value.new_zeros(shape)
     zeros: Tensor = aten.zeros(shape, dtype=value.meta.dtype, device=value.meta.device)
     return zeros

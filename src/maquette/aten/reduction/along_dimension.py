@@ -516,7 +516,7 @@ def corrcoef_composite(self: Tensor) -> Tensor:
         return c / c  # NaN where there is no variance, 1 elsewhere
     d = c.diagonal()
     deviation = (d.real if d.is_complex() else d).sqrt()
-    c = c / deviation.unsqueeze(-1) / deviation.unsqueeze(0)
+    c = c / deviation.view((-1, 1)) / deviation.view((1, -1))
     if not c.is_complex():
         return c.clamp(-1, 1)
     found: Tensor = aten.complex(c.real.clamp(-1, 1), c.imag.clamp(-1, 1))
