@@ -6,6 +6,7 @@ import maquette as mq
 from maquette.torch._C import _functorch as levels
 from maquette.torch._functorch.vmap import restore_vmap
 from maquette.transforms import functionalize, grad, jvp, vjp, vmap
+from maquette.transforms.interpreter import stack
 from maquette.transforms.loop import fallback
 
 
@@ -120,3 +121,14 @@ def test_functionalize_names_the_function_and_the_line():
     (note,) = caught.value.__notes__
     assert "inside of functionalize(program)" in note
     assert "return outside.add_(x)" in note
+
+
+@pytest.mark.parametrize("transform", [grad, vmap])
+@pytest.mark.parametrize("use", [lambda x: mq.cat([x, x]), lambda x: x + x])
+def test_a_tensor_of_a_transform_that_waits_is_refused_below_it(transform, use):
+    def f(x):
+        with stack()[-1].lower():
+            return use(x).sum()
+
+    with pytest.raises(RuntimeError, match="inside of a transform that waits"):
+        transform(f)(mq.ones(3, 2) if transform is vmap else mq.ones(3))

@@ -39,7 +39,11 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
     tensor(1.)
     """
 
+    plain = argnums == 0 and not has_aux
+
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if plain and len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+            return _of_one_tensor(func, args[0])[0]
         found = _grad_and_value(func, argnums, has_aux, args, kwargs)
         return (found[0], found[1][1]) if has_aux else found[0]
 
@@ -110,7 +114,8 @@ def _of_one_tensor(func: Function, x: Tensor) -> tuple[Tensor, Tensor]:
     try:
         leaf = _leaf(x, level)
         output = func(leaf)
-        _check_scalar(output)
+        if output.__class__ is not GradTrackingTensor or output.meta.ndim:
+            _check_scalar(output)
         edge = grad_edge(output) if _of(output, level) else None
     except Exception as error:
         note_place(error, "grad", func)

@@ -116,11 +116,11 @@ def left_behind(op: OpOverload, ks: int) -> Boxed:
         values: list[object] = []
         for p in params:
             if p.__class__ is tuple:
-                return run_revived(op, params)
-            if isinstance(p, Tensor):
-                if isinstance(p, Wrapper):
-                    p = _let_go(op, p)
-                keys |= p._keys
+                p = tuple([_let_go(op, t) for t in cast(tuple[object, ...], p)])
+                keys |= keys_of(p)
+            elif isinstance(p, Tensor):
+                p = _let_go(op, p)
+                keys |= p._keys  # type: ignore[attr-defined]  # a tensor
             values.append(p)
         keys = (keys | st.include) & st.keep
         return (op._table.get(keys) or op.resolve(keys))(keys, *values)
@@ -128,8 +128,10 @@ def left_behind(op: OpOverload, ks: int) -> Boxed:
     return kernel
 
 
-def _let_go(op: OpOverload, p: Wrapper) -> Tensor:
+def _let_go(op: OpOverload, p: object) -> object:
     """The value of a wrapper whose level is gone; RuntimeError if the level only waits."""
+    if not isinstance(p, Wrapper):
+        return p
     value = revived(p)
     if value is p:
         raise RuntimeError(

@@ -62,6 +62,7 @@ None of a leaf that nothing leads to."""
 _known: dict[object, _Known] = {}
 _counts: dict[object, int] = {}
 _by_sequence = attrgetter("sequence")
+_new: Any = object.__new__
 _fresh_state = DispatchState()
 _INCLUDE, _EXCLUDE = _fresh_state.include, _fresh_state.exclude
 _PLAIN = keys_for(TensorMeta.of(float32, (), (), 0, cpu))
@@ -103,8 +104,10 @@ def gradients_of_one(
         if array is None:
             found.append(cast(Tensor, operators.zeros_like(cast(Wrapper, leaf)._value)))
         else:
-            storage = UntypedStorage(meta.storage_bytes, meta.device, array)
-            found.append(wrap(meta, storage, array, meta.keys))
+            storage = _new(UntypedStorage)  # its ``__init__``, written out: nobody observes
+            storage._nbytes, storage.device, storage.data = meta.storage_bytes, cpu, array
+            storage.foreign, storage._id = False, 0
+            found.append(wrap(meta, storage, array, _PLAIN))
     return found
 
 
@@ -129,8 +132,6 @@ def _recorded(
         return [None if t is None else next(given) for t in targets]
 
     metas = [leaf.meta.fresh(leaf.meta.shape) for leaf in leaves]
-    for meta in metas:
-        keys_for(meta)
     try:
         program: Run | None = RECORD[0](run, operands, [start])
     except Exception:  # noqa: BLE001  # the engine, whose run comes next, says what is wrong
