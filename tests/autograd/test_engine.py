@@ -330,3 +330,24 @@ def test_T18_weights_of_counts_have_no_gradient_and_say_so() -> None:
     counts = mq.bincount(mq.tensor([0, 1, 1]), weights=mq.ones(3).requires_grad_())
     with pytest.raises(RuntimeError, match="bincount is not implemented"):
         counts.sum().backward()
+
+
+def test_T59_strides_of_dimensions_of_size_1_ask_for_no_copy() -> None:
+    leaf = mq.zeros(3, 1, 2).requires_grad_()
+    made = []
+
+    class Strided(mq.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: object, grad: Tensor) -> Tensor:
+            made.append(mq.empty_strided((3, 1, 2), (2, 7, 1)).fill_(1))
+            return made.pop()
+
+    out = Strided.apply(leaf)
+    assert isinstance(out, Tensor)
+    out.sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.stride() == (2, 7, 1)

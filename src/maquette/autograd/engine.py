@@ -531,7 +531,7 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
         return grad if create_graph or ours else grad.clone()
     if meta.layout is not strided:
         meta = grad.meta.like()
-    good = grad.meta.strides == meta.strides if meta.is_dense else grad.meta.is_contiguous
+    good = _laid_out_as(grad.meta, meta) if meta.is_dense else grad.meta.is_contiguous
     if create_graph:
         return grad if good else grad.clone()
     # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too.
@@ -541,6 +541,16 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)
         return fresh.copy_(grad)
     return grad.contiguous() if not grad.meta.is_contiguous else grad.clone()
+
+
+def _laid_out_as(grad: TensorMeta, leaf: TensorMeta) -> bool:
+    """Whether the strides are the leaf's; those of dimensions of size 1 do not matter."""
+    if grad.strides == leaf.strides:
+        return True
+    if grad.shape != leaf.shape:
+        return False
+    sizes = zip(grad.shape, grad.strides, leaf.strides, strict=True)
+    return all(is_true(n == 1) or is_true(own == wanted) for n, own, wanted in sizes)
 
 
 def _parts_alone(grad: Tensor) -> bool:

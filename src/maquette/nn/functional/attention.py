@@ -180,13 +180,13 @@ def _attend_fused(
     is_causal: bool,
     batch_heads: tuple[int, int],
 ) -> Tensor:
-    q, k, v = (head.view(*batch_heads, *head.shape[1:]) for head in heads)
-    heads.clear()
     if attn_mask is not None:
         if attn_mask.shape[0] == 1 and attn_mask.dim() == 3:
             attn_mask = attn_mask.unsqueeze(0)
         else:
-            attn_mask = attn_mask.view(*batch_heads, -1, k.shape[2])
+            attn_mask = attn_mask.view(*batch_heads, -1, heads[1].shape[1])
+    q, k, v = (head.view(*batch_heads, *head.shape[1:]) for head in heads)
+    heads.clear()
     return scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
 
 

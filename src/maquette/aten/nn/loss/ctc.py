@@ -17,6 +17,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import assigned_at, from_host, to_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import to_front
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.likelihood import MEAN, SUM
 from maquette.aten.view.constants import constant
@@ -584,7 +585,7 @@ def _reduced(
     batched = log_probs.meta.ndim == 3
     losses: Tensor = losses_of(log_probs if batched else log_probs.unsqueeze(1))[0]
     if zero_infinity:
-        nothing = losses.new_zeros(())
+        nothing = zeros_beside(losses, ())
         losses = aten.where(losses == float("inf"), nothing, losses)
     if reduction == MEAN:
         return (losses / counts().to(losses.device)).mean()
