@@ -6,6 +6,7 @@ import pytest
 
 import maquette as mq
 from maquette import nn
+from maquette.dispatch.modes import TorchDispatchMode
 
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "gru": 3, "lstm": 4}
 SIZE, HIDDEN = 3, 4
@@ -120,3 +121,91 @@ def test_ill_formed_calls_are_refused_in_fake_mode_too(call, words, fake):
         x, h, *w = (mode.from_tensor(t) for t in (x, h, *w))
     with pytest.raises(RuntimeError, match=words):
         call(x, h, w)
+
+
+class Recording(TorchDispatchMode):
+    """Notes the operators that it sees, without those of derivatives' own views."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func.name().removeprefix("aten::"))
+        return func(*args, **(kwargs or {}))
+
+
+def trained(kind, *, packed, bidirectional, biases=True, batch_first=False):
+    """Outputs, first and second derivatives of a network of two layers."""
+    mq.manual_seed(0)
+    options = {"bias": biases, "bidirectional": bidirectional, "batch_first": batch_first}
+    model = getattr(nn, kind)(3, 4, 2, dtype=mq.float64, **options)
+    x = mq.randn(5, 3, 3, dtype=mq.float64, requires_grad=True)
+    given = nn.utils.rnn.pack_padded_sequence(x, mq.tensor([5, 5, 2])) if packed else x
+    output, last = model(given)
+    output = output.data if packed else output
+    leaves = [x, *model.parameters()]
+    loss = (output * output).sum() + (last * last * last).sum()
+    first = mq.autograd.grad(loss, leaves, create_graph=True)
+    plain = mq.autograd.grad((output * output).sum() + last.sum(), leaves, retain_graph=True)
+    second = mq.autograd.grad(sum((g * g).sum() for g in first), leaves)
+    return [output, last, *plain, *first, *second]
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+def test_what_nobody_watches_gives_the_results_of_the_steps(kind, packed, bidirectional):
+    found = trained(kind, packed=packed, bidirectional=bidirectional)
+    with Recording() as mode:
+        expected = trained(kind, packed=packed, bidirectional=bidirectional)
+    assert not any("recurrent_steps" in name for name in mode.seen)
+    for one, other in zip(found, expected, strict=True):
+        assert mq.allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["GRU", "RNN"])
+def test_without_biases_the_batch_first_it_is_the_loop_where_nobody_watches(kind):
+    options = {"packed": False, "bidirectional": False, "biases": False, "batch_first": True}
+    found = trained(kind, **options)
+    with Recording():
+        expected = trained(kind, **options)
+    assert all(map(mq.allclose, found, expected))
+
+
+STEPS_SEEN = {
+    "GRU": "unsafe_split.Tensor t addmm unsafe_split.Tensor add_.Tensor sigmoid_ add_.Tensor "
+    "sigmoid_ mul_.Tensor add.Tensor tanh_ sub.Tensor mul_.Tensor add_.Tensor",
+    "RNN": "t addmm add_.Tensor tanh",
+}
+
+
+@pytest.mark.parametrize("kind", STEPS_SEEN)
+def test_a_mode_sees_the_operators_that_pytorch_runs(kind):
+    model, x = getattr(nn, kind)(3, 4), mq.randn(2, 5, 3)
+    with Recording() as mode, mq.no_grad():
+        model(x)
+    step = STEPS_SEEN[kind].split()
+    before = "zeros unbind.int view t addmm view unbind.int".split()
+    assert mode.seen == [*before, *step, *step, "stack", "stack"]
+
+
+@pytest.mark.filterwarnings("ignore:.*overridden")
+def test_a_kernel_that_a_library_registers_runs_in_the_steps():
+    calls = []
+
+    def tanh(x):
+        calls.append(x)
+        return x.new_zeros(x.shape)
+
+    with mq.library._scoped_library("aten", "IMPL") as library:
+        library.impl("tanh", tanh, "CPU")
+        nn.RNN(3, 4)(mq.randn(5, 2, 3))
+    assert len(calls) == 5
+
+
+def test_hooks_of_saved_tensors_see_those_of_the_steps():
+    model, x, packs = nn.GRU(3, 4), mq.randn(5, 2, 3), []
+    with mq.autograd.graph.saved_tensors_hooks(lambda t: packs.append(t) or t, lambda t: t):
+        model(x)
+    assert len(packs) > 5 * 8

@@ -16,13 +16,12 @@ import numpy as np
 
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.generated import generate
-from maquette.dispatch.keysets import AUTOCAST, DispatchKey
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import tls
 from maquette.fx.node import Node
 from maquette.library.arrays import backend_kernel
 from maquette.tensor.backend import backend_of, run_kernel
-from maquette.tensor.storage import is_observed
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 
@@ -193,21 +192,6 @@ def _joined(names: Sequence[str]) -> str:
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
 
 
-def nobody_watches() -> bool:
-    """Whether no mode, transform, autocast region or observer of memory is in force."""
-    st = tls.st
-    return not (
-        st.dispatch_modes
-        or st.function_modes
-        or st.transforms
-        or st.fake_mode is not None
-        or any(mode is not None for mode in st.pre_dispatch_modes)
-        or st.node_context is not None
-        or AUTOCAST & ~st.exclude
-        or is_observed()
-    )
-
-
 def _is_plain(t: object) -> bool:
     """Whether a tensor is its array: nobody overrides or records, values are as they stand."""
     return (
@@ -248,4 +232,4 @@ def _is_real(meta: TensorMeta) -> bool:
     return meta.device.type == "cpu" and not meta.dtype.is_complex
 
 
-__all__ = ["LONG", "ArraySteps", "Untraceable", "nobody_watches"]
+__all__ = ["LONG", "ArraySteps", "Untraceable"]

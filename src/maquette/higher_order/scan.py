@@ -8,7 +8,7 @@ from typing import Any
 from maquette.core.broadcast import wrap_dim
 from maquette.core.meta import TensorMeta
 from maquette.core.pytree import TreeSpec, tree_unflatten
-from maquette.higher_order.array_steps import LONG, ArraySteps, Untraceable, nobody_watches
+from maquette.higher_order.array_steps import LONG, ArraySteps, Untraceable
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
@@ -20,6 +20,7 @@ from maquette.higher_order.common import (
     same_sizes,
 )
 from maquette.higher_order.observed import rows_of, stacked, stepped
+from maquette.tensor.storage import nobody_watches
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
 

@@ -8,6 +8,7 @@ is the outcome's meta over the argument's storage.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -15,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from maquette.core.device import device
+from maquette.core.dtype import float32, float64
 from maquette.core.meta import TensorMeta
 from maquette.core.ownership import held_only
 from maquette.core.promotion import defaults
@@ -24,12 +26,13 @@ from maquette.dispatch.forms import Return, returns_of
 from maquette.dispatch.generated import generate
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
 from maquette.library.infer import Outcome, key_source, lookup, metas_in, rule_argument
 from maquette.tensor.arrays import Array, NoArray, array_over
 from maquette.tensor.backend import Backend, backend_of, known_backends, run_kernel
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, inference_keys, keys_for
-from maquette.tensor.storage import MOVED, OBSERVERS, UntypedStorage, announce
+from maquette.tensor.storage import MOVED, OBSERVERS, UntypedStorage, announce, nobody_watches
 from maquette.tensor.tensor import Tensor, wrap
 from maquette.tensor.up_to_date import relayout, resize_storage, up_to_date
 
@@ -541,3 +544,47 @@ def meta_kernel(op: OpOverload) -> Callable[..., object]:
 
 def _fresh_meta(op: OpOverload, meta: TensorMeta, result: object) -> Tensor:
     return wrap(meta, UntypedStorage(meta.storage_bytes, meta.device), None, _new_keys(meta))
+
+
+# --- where only results count ----------------------------------------------------------------
+
+
+def run_as_on_page(tensors: Sequence[Tensor | None], operators: str) -> bool:
+    """Whether calls of the operators on these tensors are seen by nobody, so that results count.
+
+    The tensors are plain ones on cpu, in single or double precision; no mode, transform, hook of
+    saved tensors, autocast region or observer is in force; and the kernels are those of the
+    operators' pages. operators: names of aten's with their overloads, apart by blanks.
+    """
+    return (
+        nobody_watches()
+        and all(map(_is_plain, tensors))
+        and all(map(_is_of_page, _named(operators)))
+    )
+
+
+def _is_plain(t: Tensor | None) -> bool:
+    return t is None or (
+        not t._class_bits
+        and t._data is not None
+        and t.meta.dtype in (float32, float64)
+        and t.meta.device.type == "cpu"
+        and not t.is_neg()
+    )
+
+
+@functools.cache
+def _named(operators: str) -> tuple[OpOverload, ...]:
+    split = [name.partition(".") for name in operators.split()]
+    packets = [(find_packet(f"aten::{name}"), overload) for name, _, overload in split]
+    return tuple([getattr(packet, overload or "default") for packet, overload in packets])
+
+
+def _is_of_page(op: OpOverload) -> bool:
+    """Whether data on the cpu is served by the kernel of the operator's page."""
+    kernel, above = op.kernel_at(DispatchKey.CPU), op.kernel_at(DispatchKey.AutogradCPU)
+    return (
+        kernel is not None
+        and kernel.factory is backend_kernel
+        and (above is None or above.python is None)
+    )

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from maquette.core.device import cpu, device
+from maquette.dispatch.keysets import AUTOCAST, WATCHED
+from maquette.dispatch.tls import tls
 from maquette.tensor.backend import Array, backend_of
 from maquette.tensor.storage_methods import StorageMethods, given_bytes
 
@@ -248,6 +250,22 @@ def observe_allocations(observer: AllocationObserver) -> Iterator[AllocationObse
 def is_observed() -> bool:
     """Whether this thread's storages are observed."""
     return bool(_here.observers)
+
+
+def nobody_watches() -> bool:
+    """Whether no mode, transform, hook, autocast region or observer of memory is in force."""
+    st = tls.st
+    return not (
+        st.dispatch_modes
+        or st.function_modes
+        or st.transforms
+        or st.fake_mode is not None
+        or any(mode is not None for mode in st.pre_dispatch_modes)
+        or st.node_context is not None
+        or st.include & WATCHED
+        or AUTOCAST & ~st.exclude
+        or is_observed()
+    )
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from maquette.aten.common.axes import Array, accumulator
+from maquette.aten.common.large_arrays import loops_for_alike
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.dispatch.tags import Tag
@@ -126,6 +127,80 @@ _ADAM_OPTIONS = (
 )
 _fused("_fused_adam_", _ADAM_LISTS, _ADAM_OPTIONS, _adam(decoupled=False))
 _fused("_fused_adamw_", _ADAM_LISTS, _ADAM_OPTIONS, _adam(decoupled=True))
+
+# --- Adam a tensor at a time, where nobody watches -------------------------------------
+
+adam_steps = define(
+    "maquette::adam_steps_(Tensor(a!)[] self, Tensor[] grads, Tensor(b!)[] exp_avgs, "
+    "Tensor(c!)[] exp_avg_sqs, float[] step_sizes, float[] roots, *, float beta1, float beta2, "
+    "float eps, float shrink, float decay) -> ()",
+    tags=[Tag.inplace],
+)
+adam_steps.describe(
+    "Steps of Adam: for each parameter what `mul_`, `add`, `lerp_`, `mul_`, `addcmul_`, `sqrt`, "
+    "`div`, `add_` and `addcdiv_` write one after the other, to the same bits, in one pass."
+)
+ADAM_OPERATORS = "mul_.Tensor add.Tensor lerp_.Scalar addcmul_ sqrt div.Tensor add_.Tensor addcdiv_"
+"""What the steps are made of otherwise."""
+
+
+@adam_steps.shape
+def adam_steps_shape(*params: object) -> None:
+    _check_lists("adam_steps_", params[:4])
+
+
+@adam_steps.kernel
+def adam_steps_kernel(
+    xp: ModuleType,
+    params: Arrays,
+    grads: Arrays,
+    means: Arrays,
+    squares: Arrays,
+    step_sizes: Sequence[float],
+    roots: Sequence[float],
+    beta1: float,
+    beta2: float,
+    eps: float,
+    shrink: float,
+    decay: float,
+) -> None:
+    members = zip(params, grads, means, squares, step_sizes, roots, strict=True)
+    for *arrays, size, root in members:
+        numbers = (1 - beta1, beta2, 1 - beta2, eps, shrink, decay, size, root)
+        loops = loops_for_alike(xp, *arrays) if all(a.flags.c_contiguous for a in arrays) else None
+        if loops is not None:
+            loops.adam_step(*arrays, numbers)
+        else:
+            _adam_step(xp, *arrays, *map(arrays[0].dtype.type, numbers))
+
+
+def _adam_step(
+    xp: ModuleType,
+    param: Array,
+    grad: Array,
+    mean: Array,
+    square: Array,
+    weight: Any,
+    beta2: Any,
+    rest: Any,
+    eps: Any,
+    shrink: Any,
+    decay: Any,
+    size: Any,
+    root: Any,
+) -> None:
+    if shrink != 1:
+        param *= shrink
+    if decay:
+        grad = grad + decay * param
+    if weight < 0.5:
+        mean += weight * (grad - mean)
+    else:
+        mean[...] = grad - (1 - weight) * (grad - mean)
+    square *= beta2
+    square += rest * grad * grad
+    param += size * mean / (xp.sqrt(square) / root + eps)
+
 
 # --- SGD and Adagrad -----------------------------------------------------------------
 

@@ -10,6 +10,7 @@ in the user's cache directory where that cannot be written (NUMBA_CACHE_DIR choo
 
 from maquette.backends.loops.attention import attend, attend_backward
 from maquette.backends.loops.elementwise import (
+    adam_step,
     erf,
     gelu,
     gelu_backward,
@@ -49,6 +50,7 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "adam_step",
     "add_rows",
     "add_to_rows",
     "add_windows",

@@ -169,3 +169,27 @@ def threshold_backward(grad: Array, x: Array, threshold: float) -> Array:
     out = np.empty(x.shape, np.float32)
     _threshold_backward_loop(flat(grad), flat(x), np.float32(threshold), out.reshape(-1))
     return out
+
+
+# --- a step of Adam ------------------------------------------------------------------------
+
+
+@compiled
+def _adam_loop(param: Array, grad: Array, mean: Array, square: Array, numbers: Array) -> None:
+    weight, beta2, rest, eps = numbers[0], numbers[1], numbers[2], numbers[3]
+    shrink, decay, size, root = numbers[4], numbers[5], numbers[6], numbers[7]
+    near, end_weight = weight < 0.5, _ONE - weight
+    for i in range(param.size):
+        value = param[i] * shrink
+        slope = grad[i] + decay * value if decay != 0 else grad[i]
+        way = slope - mean[i]
+        now = mean[i] + way * weight if near else slope - way * end_weight
+        mass = square[i] * beta2 + rest * slope * slope
+        mean[i], square[i] = now, mass
+        param[i] = value + size * now / (np.sqrt(mass) / root + eps)
+
+
+def adam_step(param: Array, grad: Array, mean: Array, square: Array, numbers: Any) -> None:
+    """Move a parameter by Adam: nine operators' bits, in one pass over its arrays."""
+    values, slopes = param.reshape(-1), grad.reshape(-1)
+    _adam_loop(values, slopes, mean.reshape(-1), square.reshape(-1), np.array(numbers, np.float32))

@@ -1,9 +1,10 @@
 """Recurrent networks as loops of operators: tanh and relu cells, LSTM, GRU, over time and layers.
 
 The operators (`aten::lstm.input` and so on) are definitions by these steps; PyTorch, too,
-decomposes them so unless a vendor's library takes all of a network. The input's products are taken
-for all time steps at once, then a step at a time. A packed batch is told by its `batch_sizes`, how
-many sequences reach each time step, and laid out one step after another.
+decomposes them so unless a vendor's library takes all of a network. Where nobody watches them, the
+steps of a GRU or a simple network are one operator (`unwatched_steps.py`). The input's products are
+taken for all time steps at once, then a step at a time. A packed batch is told by its
+`batch_sizes`, how many sequences reach each time step, and laid out one step after another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.recurrent.lstm_layer import LSTM, takes
+from maquette.aten.nn.recurrent.unwatched_steps import recurrent_steps, unwatched
 from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.errors import check
 from maquette.dispatch import keysets as K
@@ -74,6 +76,9 @@ def _gru_step(gates: Gates, state: State, weights: Weights) -> State:
     z = _onto(hidden_z, "add", input_z).sigmoid_()
     n = input_n.add(_onto(hidden_n, "mul", r)).tanh_()
     return ((h - n).mul_(z).add_(n),)
+
+
+_NAMES: dict[Cell, str] = {_gru_step: "gru", _tanh_step: "tanh", _relu_step: "relu"}
 
 
 def _known(gates: Tensor) -> Gates:
@@ -157,9 +162,14 @@ def _over_time(
 ) -> tuple[Tensor, State]:
     if cell is _lstm_step and takes(input, weights, state):
         return _by_layer(input, state, weights, backwards)
-    gates = aten.linear(input, weights.ih, weights.bias_ih).unbind(0)
+    gates = aten.linear(input, weights.ih, weights.bias_ih)
+    if cell in _NAMES and unwatched((gates, weights.hh, weights.bias_hh, *state)):
+        sizes = [input.meta.shape[1]] * input.meta.shape[0]
+        output, last = _at_once(cell, gates.flatten(0, 1), state, weights, backwards, sizes)
+        return output.unflatten(0, gates.meta.shape[:2]), last
     outputs = []
-    for step_gates in reversed(gates) if backwards else gates:
+    slices = gates.unbind(0)
+    for step_gates in reversed(slices) if backwards else slices:
         state = cell(_known(step_gates), state, weights)
         outputs.append(state[0])
     return aten.stack(outputs[::-1] if backwards else outputs), state
@@ -179,6 +189,21 @@ def _by_layer(
     return output, tuple(last)
 
 
+def _at_once(
+    cell: Cell,
+    gates: Tensor,
+    state: State,
+    weights: Weights,
+    backwards: bool,
+    batch_sizes: Sequence[int],
+) -> tuple[Tensor, State]:
+    """All steps as one operator, where nobody sees more of them than what comes out."""
+    output, last, _ = recurrent_steps(
+        gates, weights.hh, weights.bias_hh, state[0], list(batch_sizes), _NAMES[cell], backwards
+    )
+    return output, (last,)
+
+
 def _over_packed(
     cell: Cell,
     input: Tensor,
@@ -188,6 +213,8 @@ def _over_packed(
     batch_sizes: Sequence[int],
 ) -> tuple[Tensor, State]:
     gates = aten.linear(input, weights.ih, weights.bias_ih)
+    if cell in _NAMES and unwatched((gates, weights.hh, weights.bias_hh, *state)):
+        return _at_once(cell, gates, state, weights, backwards, batch_sizes)
     if backwards:
         return _packed_backwards(cell, gates, state, weights, batch_sizes)
     outputs = []
@@ -287,7 +314,8 @@ def _network(name: str, cell: Cell, state: str, results: str) -> None:
             dropout=dropout if train else 0.0,
         )
         if batch_first:
-            again = whole_layers or output._keys & _BATCHED
+            # All steps at once have kept their outputs, which they share: no write to these.
+            again = whole_layers or output._keys & _BATCHED or output._base is not None
             output = output.transpose(0, 1) if again else output.transpose_(0, 1)
         return (output, *last)
 
