@@ -137,3 +137,38 @@ def test_native_dropout_refuses_integers_while_training() -> None:
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type Long"):
         mq.ops.aten.native_dropout(x, 0.5, True)
     assert mq.ops.aten.native_dropout(x, 0.5, False)[0].dtype is mq.int64
+
+
+def test_T53_samples_of_a_transposed_tensor_are_drawn_in_the_order_of_its_memory() -> None:
+    x = mq.rand(4, 6) + 0.1
+    for draw in (lambda t: mq.native_dropout(t, 0.4, True)[1], lambda t: mq.rand_like(t)):
+        mq.manual_seed(5)
+        plain = draw(x)
+        mq.manual_seed(5)
+        assert mq.equal(draw(x.t()), plain.t())
+
+
+def test_T53_one_probability_in_a_tensor_is_drawn_in_the_precision_of_its_tensor() -> None:
+    """As for more of them; 0.3 as a number draws the other values of this stream."""
+    mq.manual_seed(123)
+    assert mq.zeros(5).bernoulli_(mq.full((1,), 0.3)).tolist() == [1.0, 0.0, 1.0, 0.0, 1.0]
+    mq.manual_seed(123)
+    assert mq.zeros(5).bernoulli_(0.3).tolist() == [0.0, 1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore:.*out of bounds")
+def test_T53_wide_ranges_of_floats_are_narrowed_to_what_rounds_into_them() -> None:
+    mq.manual_seed(123)
+    assert mq.randint(0, 2**31, (2,), dtype=mq.float32).tolist() == [38989420.0, 773721280.0]
+    mq.manual_seed(123)
+    assert mq.randint(0, 2**24, (2,), dtype=mq.bfloat16).tolist() == [16646144.0, 3883008.0]
+
+
+def test_T53_a_pass_leaves_the_generator_of_ones_own_one_order_on() -> None:
+    from maquette.torch.utils.data import RandomSampler
+
+    own, other = (mq.Generator().manual_seed(3) for _ in range(2))
+    sampler = RandomSampler(range(7), generator=own)
+    passes = [list(sampler) for _ in range(2)]
+    orders = [mq.randperm(7, generator=other).tolist() for _ in range(3)]
+    assert passes == [orders[0], orders[2]]

@@ -211,3 +211,44 @@ def test_T53_a_generator_of_ones_own_is_pytorchs():
         torch.randn(9, generator=a).numpy(), mt.randn(9, generator=b).numpy()
     )
     assert bytes(a.get_state().numpy()) == bytes(b.get_state().numpy())
+
+
+@pytest.mark.filterwarnings("ignore:.*out of bounds")
+def test_T53_floats_of_any_range_are_pytorchs():
+    kinds = ("float32", "float64", "bfloat16")
+    for bound, kind in itertools.product((*BOUNDS, 2**24, 2**27, 2**33 + 1, 2**63 - 1), kinds):
+        for low in (0, -(2**40)):
+            _same(lambda T, b=bound, k=kind, n=low: T.randint(n, b, (40,), dtype=_kind(T, k)))
+
+
+MEMORY_ORDER = {
+    "native_dropout": lambda T, x: T.native_dropout(x, 0.4, True),
+    "multinomial": lambda T, x: T.multinomial(x[0] if x.ndim > 2 else x, 1),
+    "multinomial_some": lambda T, x: T.multinomial(x[0] if x.ndim > 2 else x, 2),
+}
+
+
+@pytest.mark.parametrize("draw", MEMORY_ORDER)
+def test_T53_samples_follow_memory_as_pytorchs(draw):
+    for layout in ("transposed", "sliced", "permuted"):
+        _same(lambda T, n=layout: MEMORY_ORDER[draw](T, LAYOUTS[n](T, T.float32).fill_(0.5)))
+
+
+def test_T53_one_probability_in_a_tensor_is_a_tensor():
+    for shape in ((), (1,)):
+        _same(lambda T, s=shape: T.zeros(5).bernoulli_(T.full(s, 0.3)))
+
+
+def test_T53_passes_with_a_generator_of_ones_own_are_pytorchs():
+    def passes(T):
+        data, generator = T.utils.data, T.Generator().manual_seed(3)
+        loader = data.DataLoader(
+            data.TensorDataset(T.arange(7)), batch_size=3, shuffle=True, generator=generator
+        )
+        return [T.cat([batch for (batch,) in loader]) for _ in range(3)]
+
+    _same(passes)
+
+
+def test_T53_angles_are_pytorchs():
+    _same(lambda T: T.distributions.VonMises(T.tensor([5.0, 0.2]), 2.0).sample((50,)))

@@ -14,6 +14,7 @@ from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import empty_like
 from maquette.aten.random.distributions import truths
+from maquette.aten.random.random_fills import write_drawn
 from maquette.core.dtype import bool_, get_default_dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
@@ -71,7 +72,8 @@ def native_dropout_kernel(
 ) -> tuple[Array, Array]:
     if train is False:
         return xp.array(input, copy=True), xp.ones(input.shape, bool)
-    kept = truths(stream_of(None), input.size, 1 - p).reshape(input.shape)
+    kept = np.empty_like(input, bool)  # laid out as the input: it is filled in memory's order
+    write_drawn(np, kept, truths(stream_of(None), input.size, 1 - p))
     scale = input.dtype.type(_scale(p, train))
     kept = from_host(xp, np.asarray(kept))
     return chosen(xp, kept, input * scale, input.dtype.type(0)), kept

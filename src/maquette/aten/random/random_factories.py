@@ -14,7 +14,7 @@ from maquette.aten.common.array_libraries import into_on_host, is_array, on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
-from maquette.aten.random.distributions import integers, permutation
+from maquette.aten.random.distributions import permutation
 from maquette.aten.random.random_fills import (
     Check,
     check_bounds,
@@ -23,12 +23,13 @@ from maquette.aten.random.random_fills import (
     normal_into,
     uniform_into,
     whole_digits,
+    whole_numbers,
     write_drawn,
 )
 from maquette.core.device import device as Device
+from maquette.core.dtype import bfloat16, bool_, from_numpy_dtype, get_default_dtype, int64
 from maquette.core.dtype import dtype as DType
-from maquette.core.dtype import from_numpy_dtype, get_default_dtype, int64
-from maquette.core.errors import check
+from maquette.core.errors import check, check_not_implemented
 from maquette.core.fitting import check_fits
 from maquette.core.layout import layout as Layout
 from maquette.core.layout import memory_format as MemoryFormat
@@ -162,7 +163,7 @@ _factory(
     "",
     "SymInt high, SymInt[] size",
     lambda kind, high: check_bounds(kind, 0, high),
-    lambda stream, made, high: integers(stream, made.size, 0, high),
+    lambda stream, made, high: whole_numbers(stream, made, 0, high),
 )
 describe(
     "randint",
@@ -173,14 +174,16 @@ _factory(
     "low",
     "SymInt low, SymInt high, SymInt[] size",
     check_bounds,
-    lambda stream, made, low, high: integers(stream, made.size, low, high),
+    lambda stream, made, low, high: whole_numbers(stream, made, low, high),
 )
 
 
 def _check_count(n: int, kind: DType) -> None:
     """Refuse to number more things than a dtype can."""
+    check_not_implemented(kind is not bool_, lambda: "\"randperm\" not implemented for 'Bool'")
     check_fits(max(n - 1, 0), kind)
-    most = 2 ** whole_digits(kind) + 1 if kind.is_floating_point else n
+    limited = kind.is_floating_point and kind is not bfloat16  # which rounds, as in PyTorch
+    most = 2 ** whole_digits(kind) + 1 if limited else n
     check(n <= most, lambda: f"n cannot be greater than {most} for {kind.scalar_name} type.")
 
 
@@ -291,7 +294,7 @@ _like(
     "",
     "SymInt high, ",
     lambda kind, high: check_bounds(kind, 0, high),
-    lambda stream, made, high: integers(stream, made.size, 0, high),
+    lambda stream, made, high: whole_numbers(stream, made, 0, high),
 )
 describe(
     "randint_like",
@@ -302,7 +305,7 @@ _like(
     ".low_dtype",
     "SymInt low, SymInt high, ",
     check_bounds,
-    lambda stream, made, low, high: integers(stream, made.size, low, high),
+    lambda stream, made, low, high: whole_numbers(stream, made, low, high),
 )
 
 __all__ = [

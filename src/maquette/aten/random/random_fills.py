@@ -25,7 +25,6 @@ from maquette.aten.random.distributions import (
     integers,
     log_normal,
     normal,
-    truths,
     uniform,
 )
 from maquette.core.dtype import dtype as DType
@@ -73,7 +72,7 @@ Check = Callable[..., None]
 Draw = Callable[..., Array]
 
 
-def _fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
+def random_fill(name: str, arguments: str, checks: Check, draw: Draw) -> OperatorPage:
     """``name_``: checks get dtype and arguments, ``draw`` a stream, array and arguments."""
     comma = ", " if arguments else ""
     page = define(
@@ -141,7 +140,7 @@ def check_uniform(kind: DType, low: float, high: float) -> None:
     )
 
 
-uniform_ = _fill(
+uniform_ = random_fill(
     "uniform_",
     "float from=0., float to=1.",
     check_uniform,
@@ -155,7 +154,7 @@ def check_normal(kind: DType, mean: float, std: float) -> None:
     check(std >= 0, lambda: f"normal expects std >= 0.0, but found std {_g(std)}")
 
 
-normal_ = _fill(
+normal_ = random_fill(
     "normal_",
     "float mean=0., float std=1.",
     check_normal,
@@ -169,7 +168,7 @@ def _check_log_normal(kind: DType, mean: float, std: float) -> None:
     check(std > 0, lambda: f"log_normal_ expects std > 0.0, but found std={_g(std)}")
 
 
-log_normal_ = _fill(
+log_normal_ = random_fill(
     "log_normal_",
     "float mean=1., float std=2.",
     _check_log_normal,
@@ -183,7 +182,7 @@ def _check_exponential(kind: DType, lambd: float) -> None:
     check(lambd > 0, lambda: f"exponential_ expects lambda > 0.0, but found lambda={_g(lambd)}")
 
 
-exponential_ = _fill(
+exponential_ = random_fill(
     "exponential_",
     "float lambd=1.",
     _check_exponential,
@@ -197,7 +196,7 @@ def _check_cauchy(kind: DType, median: float, sigma: float) -> None:
     check(sigma > 0, lambda: f"cauchy_ expects sigma > 0.0, but found sigma={_g(sigma)}")
 
 
-cauchy_ = _fill(
+cauchy_ = random_fill(
     "cauchy_",
     "float median=0., float sigma=1.",
     _check_cauchy,
@@ -213,7 +212,7 @@ def _check_geometric(kind: DType, p: float) -> None:
     check(0 < p < 1, lambda: f"geometric_ expects p to be in (0, 1), but got p={_g(p)}")
 
 
-geometric_ = _fill(
+geometric_ = random_fill(
     "geometric_",
     "float p",
     _check_geometric,
@@ -227,19 +226,6 @@ geometric_.describe(
 def check_probability(name: str, p: float) -> None:
     check(0 <= p <= 1, lambda: f"{name} expects p to be in [0, 1], but got p={_g(p)}")
 
-
-def _check_bernoulli(kind: DType, p: float) -> None:
-    check_real("bernoulli", kind)
-    check_probability("bernoulli_", p)
-
-
-bernoulli__float = _fill(
-    "bernoulli_.float",
-    "float p=0.5",
-    _check_bernoulli,
-    lambda stream, made, p: truths(stream, made.size, p),
-)
-bernoulli__float.node_name("BernoulliBackward2")
 
 # --- integers ------------------------------------------------------------------------
 
@@ -262,7 +248,23 @@ def whole_numbers(stream: MersenneStream, made: Array, low: int, high: int) -> A
     kind = from_numpy_dtype(made.dtype)
     if kind.is_floating_point:
         _warn_of_gaps(kind, low, high)
+        low, high = _within(kind, low, high)
     return integers(stream, made.size, low, high)
+
+
+def _within(kind: DType, low: int, high: int) -> tuple[int, int]:
+    """The bounds moved inwards to where a float's nearest numbers to all draws are within them.
+
+    What is next to a bound may round to a number beyond it. PyTorch then begins or ends a step of
+    the float further in, though it adds one to the first.
+    """
+    digits, to_float = whole_digits(kind), kind.numpy.type
+    after, before = int(to_float(low + 1)), int(to_float(high - 1))
+    if after < low:
+        low = after + (1 << max(abs(low + 1).bit_length() - digits, 0))
+    if high <= before < 2**63:  # what int64 does not hold PyTorch leaves alone
+        high = before - (1 << max(abs(high - 1).bit_length() - digits, 0))
+    return low, high
 
 
 def whole_digits(kind: DType) -> int:
@@ -293,7 +295,7 @@ def whole_range(kind: DType) -> tuple[int, int]:
     return info.min, info.max
 
 
-random_ = _fill(
+random_ = random_fill(
     "random_",
     "",
     lambda kind: check_real("random_kernel_cpu", kind),
@@ -302,7 +304,7 @@ random_ = _fill(
 random_.node_name("RandomBackward2")
 random_.describe("Fill with draws of whole numbers, from `from` up to, but without, `to`.")
 
-random__to = _fill(
+random__to = random_fill(
     "random_.to",
     "int to",
     lambda kind, to: check_bounds(kind, 0, to),
@@ -319,7 +321,7 @@ def _top(kind: DType, to: int | None) -> int:
     return whole_range(kind)[1] + 1
 
 
-random__from = _fill(
+random__from = random_fill(
     "random_.from",
     "int from, int? to",
     lambda kind, low, to: check_bounds(kind, low, _top(kind, to)),

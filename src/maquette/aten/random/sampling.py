@@ -30,9 +30,11 @@ from maquette.aten.random.random_fills import (
     check_probability,
     check_real,
     normal_into,
+    random_fill,
     write_drawn,
 )
 from maquette.core.broadcast import broadcast_shapes
+from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import from_numpy_dtype, int64
 from maquette.core.errors import check, check_data, check_not_implemented
 from maquette.core.meta import TensorMeta
@@ -160,6 +162,20 @@ bernoulli__tensor = define(
     tags=[Tag.inplace, _SEEDED],
 )
 bernoulli__tensor.node_name("BernoulliBackward1")
+
+
+def _check_bernoulli(kind: DType, p: float) -> None:
+    check_real("bernoulli", kind)
+    check_probability("bernoulli_", p)
+
+
+bernoulli__float = random_fill(
+    "bernoulli_.float",
+    "float p=0.5",
+    _check_bernoulli,
+    lambda stream, made, p: truths(stream, made.size, p),
+)
+bernoulli__float.node_name("BernoulliBackward2")
 
 
 @bernoulli.shape
@@ -300,7 +316,8 @@ def multinomial_kernel(
 
 def _raced(stream: MersenneStream, weights: Array, count: int) -> Array:
     """A sample without replacement: every category draws a time, the first ones are taken."""
-    times = exponential(stream, weights.size, 1.0).astype(weights.dtype).reshape(weights.shape)
+    times = np.empty_like(weights)  # laid out as the weights: it is filled in memory's order
+    write_drawn(np, times, exponential(stream, weights.size, 1.0).astype(weights.dtype))
     speed = np.divide(weights, times)
     if count == 1:
         first: Array = np.argmax(speed, -1)[..., None]

@@ -65,7 +65,7 @@ class VonMises(Distribution):
                 z = (1 + r * f) / (r + f)
                 c = k * (r - z)
                 taken = ((c * (2 - c) - u2) > 0) | ((c / u2).log() + 1 - c >= 0)
-                x = mq.where(taken & ~done, (u3 - 0.5).sign() * z.clamp(-1, 1).acos(), x)
+                x = mq.where(taken, (u3 - 0.5).sign() * z.clamp(-1, 1).acos(), x)
                 done = done | taken
             return ((x + math.pi + loc) % (2 * math.pi) - math.pi).to(self.loc.dtype)
 

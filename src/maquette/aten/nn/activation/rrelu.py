@@ -14,6 +14,7 @@ from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.activation.activations import leaky_relu_backward
 from maquette.aten.random.random_fills import GENERATOR
+from maquette.core.dtype import float16
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
@@ -36,7 +37,7 @@ def _check(self: TensorMeta, noise: TensorMeta, lower: Number, upper: Number) ->
         lambda: f"They are {lower} and {upper}.",
     )
     check_not_implemented(
-        self.dtype.is_floating_point,
+        self.dtype.is_floating_point and not (self.dtype is float16 and self.device.type == "cpu"),
         lambda: f"\"rrelu_with_noise_out_cpu\" not implemented for '{self.dtype.scalar_name}'",
     )
 

@@ -70,7 +70,9 @@ class RandomSampler(Sampler[int]):
         if generator is None:
             # One draw a pass, as in PyTorch: what is drawn between two samples does not matter.
             generator = Generator().manual_seed(int(mq.empty((), dtype=int64).random_().item()))
-        while wanted > 0:
+        # Orders are drawn until one is not used up, as in PyTorch: that shows in the next pass with
+        # a generator of the caller's own.
+        while wanted > 0 or (wanted == 0 and size and not self.replacement):
             if self.replacement:
                 count = min(wanted, _AT_ONCE)
                 drawn = mq.randint(0, size, (count,), generator=generator).tolist()
