@@ -327,6 +327,15 @@ def test_tracked_fakes_are_all() -> None:
     assert tracked() == before
 
 
+def test_what_is_saved_may_be_of_a_meta_that_no_operator_made() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            x = mq.ones(7, 26, requires_grad=True)
+            left, right = (x * 1).chunk(2, dim=-1)
+            (left * right).sum().backward()
+    assert None not in REMEMBERED.values()
+
+
 def test_a_mode_has_gradients_of_its_own() -> None:
     train(mq.FakeTensorMode(), 4)
     mode = mq.FakeTensorMode()

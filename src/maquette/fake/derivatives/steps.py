@@ -37,7 +37,7 @@ from maquette.fake.mode import ACTIVE, FakeTensorMode
 from maquette.fake.real.propagation import propagating
 from maquette.fake.tensor import maker, tensors_in
 from maquette.library.infer import known
-from maquette.tensor.keys import ADINPLACE, FAKE
+from maquette.tensor.keys import ADINPLACE, FAKE, fake_keys_for
 from maquette.tensor.storage import OBSERVERS
 from maquette.tensor.tensor import Tensor
 
@@ -211,7 +211,7 @@ def _fitted(node: OpNode, grad: Grad, i: int) -> Grad:
 
 def _is_usual(t: Tensor, mode: FakeTensorMode) -> bool:
     """Whether a tensor is a fake of the mode of which only its meta is known."""
-    usual = t._keys in (t.meta.fake_keys, t.meta.fake_grad_keys)
+    usual = t._keys & ~K.REQUIRES_GRAD == fake_keys_for(t.meta)
     return t.fake_mode is mode and t.constant is None and usual
 
 
