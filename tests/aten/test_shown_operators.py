@@ -63,6 +63,29 @@ SHOWN: dict[str, tuple[Function, str]] = {
         lambda x, y: mq.addmm(x.view(2, 2), y.view(2, 2), y.view(2, 2), alpha=2),
         "t mm mul.Scalar t mm mul.Scalar view view add.Tensor view",
     ),
+    "inverse(x.view(2, 2))": (
+        lambda x, y: mq.inverse(x.view(2, 2)),
+        "transpose.int mm transpose.int mm neg view",
+    ),
+    "pinverse(x.view(2, 2))": (
+        lambda x, y: mq.pinverse(x.view(2, 2)),
+        "transpose.int transpose.int mm mm mm mm sub.Tensor mm mm mm mm transpose.int neg"
+        " add.Tensor sub.Tensor add.Tensor clone _unsafe_view",
+    ),
+    "trace(x.view(2, 2))": (
+        lambda x, y: mq.trace(x.view(2, 2)),
+        "zeros arange.start_step index_fill.int_Tensor view view",
+    ),
+    "qr(x.view(2, 2))[0]": (
+        lambda x, y: mq.qr(x.view(2, 2))[0],
+        "transpose.int mm neg triu transpose.int add.Tensor diagonal mul_.Scalar mm "
+        "add.Tensor transpose.int linalg_solve_triangular clone _unsafe_view",
+    ),
+    "triangular_solve(x.view(2, 2), y.view(2, 2))[0]": (
+        lambda x, y: mq.triangular_solve(x.view(2, 2), y.view(2, 2))[0],
+        "triangular_solve transpose.int mm neg triu view clone _unsafe_view",
+    ),
+    "cummax(x, 0)[0]": (lambda x, y: mq.cummax(x, 0)[0], "zeros scatter_add"),
     "exp2(x)": (lambda x, y: mq.exp2(x), "mul.Tensor mul.Scalar"),
     "log(x)": (lambda x, y: mq.log(x), "div.Tensor"),
     "log2(x)": (lambda x, y: mq.log2(x), "mul.Scalar div.Tensor"),

@@ -9,6 +9,7 @@ import math
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_for
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -110,7 +111,7 @@ def copysign_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
 
 
 copysign.derivative(self=copysign_grad)
-copysign.flat(other=lambda grad, other_meta: grad.new_zeros(other_meta.shape))
+copysign.flat(other=lambda grad, other_meta: zeros_beside(grad, other_meta.shape))
 copysign_scalar.derivative(self=copysign_grad)
 
 
@@ -140,7 +141,7 @@ def nextafter_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
 nextafter.cost(elementwise_cost(1))
 nextafter.derivative(
     self=lambda grad, self, other: where(self != other, grad, zero_for(grad)),
-    other=lambda grad, other_meta: grad.new_zeros(other_meta.shape),
+    other=lambda grad, other_meta: zeros_beside(grad, other_meta.shape),
 )
 
 ldexp = define(

@@ -14,6 +14,7 @@ from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import fourier
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.batching_forms import along
+from maquette.aten.common.operators import aten
 from maquette.aten.view.copies import write_out
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
@@ -162,9 +163,11 @@ def r2c_grad(
 ) -> tuple[Tensor]:
     if onesided:
         last = dim[-1] % self_meta.ndim
-        missing = self_meta.shape[last] - grad.meta.shape[last]
-        pad = [0, 0] * (self_meta.ndim - 1 - last) + [0, missing]
-        grad = grad.constant_pad_nd(pad)
+        half = grad.meta.shape[last]
+        if not is_true(half == self_meta.shape[last]):
+            whole = grad.new_zeros(self_meta.shape)
+            whole.slice(last, 0, half).copy_(grad)
+            grad = whole
     return (_fft_c2c(grad, dim, normalization, False).real,)
 
 
@@ -207,11 +210,9 @@ def c2r_grad(grad: Tensor, dim: Ints, normalization: int) -> tuple[Tensor]:
     last = dim[-1] % grad.meta.ndim
     size, full = half.meta.shape[last], grad.meta.shape[last]
     # Frequencies that stand for two count twice: all but the first, and the middle one if there is.
-    weight = half.new_ones((size,), dtype=grad.dtype)
-    weight.narrow(0, 1, full - size).mul_(2)
-    shape = [1] * grad.meta.ndim
-    shape[last] = size
-    return (half * weight.view(shape),)
+    if is_true(full > size):
+        aten.mul_.Scalar(half.narrow(last, 1, full - size), 2)
+    return (half,)
 
 
 _fft_c2r.batching(along)
@@ -367,7 +368,7 @@ def _rfftn(
     if len(dims) == 1:
         result = half.conj()
         return result
-    result = _fft_c2c(half.conj(), dims[:-1], mode, False)
+    result = _fft_c2c(aten.conj_physical(half), dims[:-1], mode, False)
     return result
 
 

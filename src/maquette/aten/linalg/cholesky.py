@@ -12,6 +12,7 @@ import numpy as np
 from maquette.aten.common.accumulation import Array
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.batching_forms import leading, solving
+from maquette.aten.common.formula_helpers import times
 from maquette.aten.linalg.factorizations import (
     batch_of,
     check_inexact,
@@ -82,19 +83,15 @@ def cholesky_ex_kernel(
     return factor, info
 
 
-def _symmetric(t: Tensor) -> Tensor:
-    return (t + t.mH) * 0.5
-
-
 def factor_grad(grad: Tensor, factor: Tensor, upper: bool) -> Tensor:
     """The gradient of a matrix by that of its Cholesky factor."""
     lower, grad = (factor.mH, grad.mH) if upper else (factor, grad)
     core = (lower.mH @ grad).tril()
-    core = core - core.diagonal(0, -2, -1).diag_embed() * 0.5
-    # L^-H C L^-1, and the same of its transpose.
+    core = times(core + core.tril(-1).mH, 0.5)
+    # L^-H C L^-1
     left = lower.mH.linalg_solve_triangular(core, upper=True)
     whole: Tensor = lower.linalg_solve_triangular(left, upper=False, left=False)
-    return _symmetric(whole)
+    return whole
 
 
 @linalg_cholesky_ex.derivative("self")

@@ -123,7 +123,9 @@ def svd_grad(
     if not compute_uv:
         result0, result1, result2 = _linalg_svd(A, False, True)
     k = result1.meta.shape[-1]
-    left, right = result0.narrow(-1, 0, k), result2.narrow(-2, 0, k)
+    left, right = result0, result2
+    if full_matrices:
+        left, right = left.narrow(-1, 0, k), right.narrow(-2, 0, k)
     by_left, by_values, by_right = grads
     if full_matrices:
         # What comes back for vectors beyond the singular values is dropped, as in PyTorch: those
@@ -138,6 +140,11 @@ _linalg_svd.batching(leading)
 
 def _svd_grad(grads: Grads, left: Tensor, values: Tensor, right: Tensor) -> Tensor:
     along_left, along_values, along_right = grads
+    m, n, k = left.meta.shape[-2], right.meta.shape[-1], values.meta.shape[-1]
+    if along_left is None and along_right is None and along_values is not None:
+        if m >= n:
+            return left @ (along_values.unsqueeze(-1) * right)
+        return (left * along_values.unsqueeze(-2)) @ right
     core = left.new_zeros((*values.meta.shape, values.meta.shape[-1]))
     gaps = _gaps(values * values)
     row, column = values.unsqueeze(-2), values.unsqueeze(-1)
@@ -155,7 +162,6 @@ def _svd_grad(grads: Grads, left: Tensor, values: Tensor, right: Tensor) -> Tens
         turn = turn - turn.mH
         core = core + column * (_off_diagonal(turn) / gaps)
     whole = left @ core @ right
-    m, n, k = left.meta.shape[-2], right.meta.shape[-1], values.meta.shape[-1]
     if along_left is not None and m > k:
         rest = along_left - left @ (left.mH @ along_left)
         whole = whole + (rest / row) @ right
@@ -300,10 +306,10 @@ def qr_grad(grads: Grads, mode: str, result0: Tensor, result1: Tensor) -> tuple[
             f"got {m} by {n}"
         ),
     )
+    if m >= n:
+        return (_tall_qr_grad(grads[0], grads[1], result0, result1),)
     first = result0.new_zeros(result0.meta.shape) if grads[0] is None else grads[0]
     second = result1.new_zeros(result1.meta.shape) if grads[1] is None else grads[1]
-    if m >= n:
-        return (_tall_qr_grad(first, second, result0, result1),)
     # R = [U | V] with U square: A = [X | Y], where X = QU and Y = QV.
     beside = second.narrow(-1, m, n - m)
     by_beside = result0 @ beside
@@ -317,16 +323,20 @@ def qr_grad(grads: Grads, mode: str, result0: Tensor, result1: Tensor) -> tuple[
 linalg_qr.batching(leading)
 
 
-def _tall_qr_grad(first: Tensor, second: Tensor, q: Tensor, r: Tensor) -> Tensor:
+def _tall_qr_grad(first: Tensor | None, second: Tensor | None, q: Tensor, r: Tensor) -> Tensor:
     """The gradient of a matrix with no more columns than rows."""
-    turn = r @ second.mH - first.mH @ q
-    lower = turn.tril(-1)
-    diagonal = turn.diagonal(0, -2, -1)
-    if turn.is_complex():
-        diagonal = diagonal.real
-    symmetric = lower + lower.mH + diagonal.diag_embed()
+    turn = None if first is None else q.mH @ first
+    if second is None:
+        assert turn is not None
+        upper = (-turn).triu()
+    else:
+        along = second @ r.mH
+        upper = (along if turn is None else along - turn).triu()
+    symmetric = upper + upper.mH
+    aten.mul_.Scalar(symmetric.diagonal(0, -2, -1), 0.5)
     # X R^-H, from R Y = X^H.
-    whole: Tensor = r.mH.linalg_solve_triangular(first + q @ symmetric, upper=False, left=False)
+    right = q @ symmetric if first is None else first + q @ symmetric
+    whole: Tensor = r.mH.linalg_solve_triangular(right, upper=False, left=False)
     return whole
 
 
@@ -403,6 +413,9 @@ def eigh_grad(
     grads: Grads, A: Tensor, compute_v: bool, result0: Tensor, result1: Tensor
 ) -> tuple[Tensor]:
     values, vectors = (result0, result1) if compute_v else _linalg_eigh(A)
+    if grads[1] is None and grads[0] is not None:
+        turned = vectors.mH
+        return ((vectors * grads[0].unsqueeze(-2)) @ turned,)
     core = vectors.new_zeros(vectors.meta.shape)
     if grads[0] is not None:
         core = core + grads[0].diag_embed()
@@ -495,6 +508,11 @@ def eig_kernel(xp: ModuleType, self: Array) -> Arrays:
 def eig_grad(
     grads: Grads, self_meta: TensorMeta, result0: Tensor, result1: Tensor
 ) -> tuple[Tensor]:
+    if grads[1] is None and grads[0] is not None:
+        turned = result1.mH
+        scaled = grads[0].unsqueeze(-1) * turned
+        whole = aten.linalg_solve(result1.mH, scaled)
+        return (whole if self_meta.dtype.is_complex else whole.real,)
     core = result1.new_zeros(result1.meta.shape)
     if grads[0] is not None:
         core = core + grads[0].diag_embed()

@@ -268,9 +268,9 @@ def lstsq_grad(
         # What counts as zero is LAPACK's choice for `gels` (nothing) and for a negative rcond.
         least = None if driver == "gels" or (rcond or 0) < 0 else rcond
         inverse = aten.linalg_pinv(self, rtol=least)
-        by_b.append(inverse.mH @ along)
         if needs[0]:
             by_self.append(pinv_grad(along @ right.mH, self, inverse)[0])
+        by_b.append(inverse.mH @ along)
     if grads[1] is not None and grads[1].meta.numel:
         change = 2 * grads[1].unsqueeze(-2) * (self @ x - right)
         by_b.append(-change)

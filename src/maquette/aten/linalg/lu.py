@@ -112,8 +112,15 @@ def lu_grad(
     permutation, lower, upper = parts
     m, n = lower.meta.shape[-2], upper.meta.shape[-1]
     k = smaller(m, n)
-    gl = lower.new_zeros(lower.meta.shape) if along_lower is None else along_lower
-    gu = upper.new_zeros(upper.meta.shape) if along_upper is None else along_upper
+    if m == n == k and along_lower is not None and along_upper is not None:
+        below = (lower.mH @ along_lower).tril(-1)
+        core = below + (along_upper @ upper.mH).triu()
+        whole = upper.mH.linalg_solve_triangular(core, upper=False, left=False)
+        whole = lower.mH.linalg_solve_triangular(whole, upper=True, unitriangular=True)
+        return permutation @ whole
+    # What the triangles hold of no factor counts for nothing.
+    gl = lower.new_zeros(lower.meta.shape) if along_lower is None else along_lower.tril(-1)
+    gu = upper.new_zeros(upper.meta.shape) if along_upper is None else along_upper.triu()
     square_lower, square_upper = lower.narrow(-2, 0, k), upper.narrow(-1, 0, k)
     below = square_lower.mH @ gl.narrow(-2, 0, k)
     above = gu.narrow(-1, 0, k) @ square_upper.mH
@@ -140,8 +147,7 @@ def lu_factor_ex_grad(grads: Grads, result0: Tensor, result1: Tensor) -> tuple[T
         return (None,)
     permutation, lower, upper = lu_unpack(result0, result1)
     k = min(result0.meta.shape[-2:])
-    along_lower = grads[0].narrow(-1, 0, k).tril(-1)
-    along_upper = grads[0].narrow(-2, 0, k).triu()
+    along_lower, along_upper = grads[0].narrow(-1, 0, k), grads[0].narrow(-2, 0, k)
     return (lu_grad(along_lower, along_upper, (permutation, lower, upper)),)
 
 
@@ -257,9 +263,7 @@ linalg_lu.nondifferentiable(0)
 def linalg_lu_grad(
     grads: Grads, result0: Tensor, result1: Tensor, result2: Tensor
 ) -> tuple[Tensor]:
-    along_lower = None if grads[1] is None else grads[1].tril(-1)
-    along_upper = None if grads[2] is None else grads[2].triu()
-    return (lu_grad(along_lower, along_upper, (result0, result1, result2)),)
+    return (lu_grad(grads[1], grads[2], (result0, result1, result2)),)
 
 
 linalg_lu.batching(leading)
@@ -315,11 +319,15 @@ lu_unpack.nondifferentiable(0)
 def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | None]:
     m, n = LU_data_meta.shape[-2:]
     k = smaller(m, n)
+    by_lower, by_upper = grads[1:]
+    if m == n and by_lower is not None and by_upper is not None:
+        by_upper = by_upper.triu()
+        return (by_lower.tril(-1) + by_upper,)
     parts: list[Tensor] = []
-    if grads[1] is not None:
-        parts.append(grads[1].tril(-1).constant_pad_nd((0, n - k)))
-    if grads[2] is not None:
-        parts.append(grads[2].triu().constant_pad_nd((0, 0, 0, m - k)))
+    if by_lower is not None:
+        parts.append(by_lower.tril(-1).constant_pad_nd((0, n - k)))
+    if by_upper is not None:
+        parts.append(by_upper.triu().constant_pad_nd((0, 0, 0, m - k)))
     if not parts:
         return (None,)
     return (parts[0] + parts[1] if len(parts) == 2 else parts[0],)

@@ -14,6 +14,7 @@ from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import wrap_existing_dim
 from maquette.aten.common.backward_checks import check_numbers
 from maquette.aten.common.batching_forms import along, leading, to_front
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.eigen_svd import hermitian_values, singular_values
@@ -32,6 +33,7 @@ from maquette.core.errors import check
 from maquette.core.layout import contiguous_format
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import Number
+from maquette.core.symbols import is_true, smaller
 from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.advice import check_advised
@@ -131,12 +133,18 @@ linalg_pinv_out.explicit(
 @linalg_pinv.derivative("self")
 def pinv_grad(grad: Tensor, self: Tensor, result: Tensor) -> tuple[Tensor]:
     turned, along = result.mH, grad.mH
-    whole = -(turned @ grad @ turned)
-    # What leaves the range or the kernel of the matrix; both vanish where it is invertible.
-    outside = along @ result @ turned
-    inside = turned @ result @ along
-    whole = whole + (outside - self @ (result @ outside)) + (inside - (inside @ result) @ self)
-    return (whole,)
+    # Beside what the inverse of a square matrix has: what leaves the range or the kernel.
+    if is_true(self.meta.shape[-2] <= self.meta.shape[-1]):
+        inner = along @ result
+        outside = inner @ turned
+        inside = (turned @ result) @ (along - inner @ self)
+        outside_range = (self @ result) @ outside
+        return (-(result @ inner).mH + outside - outside_range + inside,)
+    inner = result @ along
+    inside = turned @ inner
+    inside_range = (inside @ result) @ self
+    outside = ((along - self @ inner) @ result) @ turned
+    return (-(inner @ result).mH + inside + outside - inside_range,)
 
 
 linalg_pinv.batching(leading)
@@ -186,8 +194,9 @@ def cond_composite(self: Tensor, p: Number | None) -> Tensor:
     check_inexact("linalg.cond", self.meta)
     if p is None or abs(p) == 2:
         sizes = singular_values(self)
-        greatest, least = sizes.select(-1, 0), sizes.select(-1, -1)
-        return least / greatest if p is not None and p.real < 0 else greatest / least
+        largest, smallest = sizes.narrow(-1, 0, 1), sizes.narrow(-1, -1, 1)
+        inverted = p is not None and p.real < 0
+        return (smallest / largest if inverted else largest / smallest).squeeze(-1)
     check_square("linalg.cond", self.meta)
     inverted = aten.linalg_inv_ex(self)[0]
     return matrix_norm(self, p, (-2, -1), False, None) * matrix_norm(
@@ -202,8 +211,8 @@ def matrix_power(self: Tensor, n: int) -> Tensor:
     """A matrix multiplied with itself, by repeated squaring; negative powers are of the inverse."""
     check_square("linalg.matrix_power", self.meta)
     if n == 0:
-        eye = self.new_ones((self.meta.shape[-1],)).diag_embed()
-        return self.clone(memory_format=contiguous_format).copy_(eye)
+        copy = self.clone(memory_format=contiguous_format)
+        return copy.copy_(aten.eye(self.meta.shape[-1], dtype=self.dtype, device=self.device))
     if n < 0:
         self, n = inverse_of(self), -n
     if n == 1:
@@ -282,7 +291,7 @@ def matrix_exp_grad(grad: Tensor, self: Tensor) -> tuple[Tensor]:
     n = self.meta.shape[-1]
     turned = self.mH
     above = aten.cat([turned, grad.to(self.dtype)], -1)
-    below = aten.cat([turned.new_zeros(turned.meta.shape), turned], -1)
+    below = aten.cat([aten.zeros_like(turned), turned], -1)
     whole = linalg_matrix_exp(aten.cat([above, below], -2))
     return (whole.narrow(-2, 0, n).narrow(-1, n, n),)
 
@@ -389,8 +398,12 @@ def trace_kernel(xp: ModuleType, self: Array) -> Array:
 @trace.linear("self")
 def trace_grad(grad: Tensor, self_meta: TensorMeta) -> tuple[Tensor]:
     rows, columns = self_meta.shape
-    eye = aten.eye(rows, columns, dtype=grad.dtype, device=self_meta.device)
-    return (grad * eye,)
+    flat = zeros_beside(grad, (rows * columns,))
+    step = columns + 1
+    diagonal = aten.arange.start_step(
+        0, smaller(rows, columns) * step, step, dtype=int64, device=self_meta.device
+    )
+    return (aten.index_fill.int_Tensor(flat, 0, diagonal, grad).view((rows, columns)),)
 
 
 @trace.batching

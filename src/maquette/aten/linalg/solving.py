@@ -6,6 +6,7 @@ Functions that end in ``_ex`` report what failed in a status tensor; the others 
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 from typing import Any
 
@@ -119,17 +120,28 @@ def solve_ex_kernel(xp: ModuleType, A: Array, B: Array, left: bool, check_errors
 
 @_linalg_solve_ex.derivative("A", "B")
 def solve_ex_grad(
-    grads: Grads, A: Tensor, B_meta: TensorMeta, result0: Tensor, left: bool, needs: list[bool]
+    grads: Grads,
+    A: Tensor,
+    B_meta: TensorMeta,
+    result0: Tensor,
+    result1: Tensor,
+    result2: Tensor,
+    left: bool,
+    needs: list[bool],
 ) -> tuple[Tensor | None, Tensor | None]:
     if grads[0] is None:
         return None, None
     vector = is_vector(A.meta, B_meta)
     grad, result = grads[0], result0
     if vector:
-        grad, result = grad.unsqueeze(-1), result.unsqueeze(-1)
-    by = _linalg_solve_ex(A.mH, grad, left=left)[0]
+        grad = grad.unsqueeze(-1)
+    if is_grad_enabled():
+        by = _linalg_solve_ex(A.mH, grad, left=left)[0]
+    else:  # by the factors that are there, which do not lead back to A
+        by = linalg_lu_solve(result1, result2, grad, left=left, adjoint=True)
     through = None
     if needs[0]:
+        result = result.unsqueeze(-1) if vector else result
         through = -(by @ result.mH) if left else -(result.mH @ by)
     return through, by.squeeze(-1) if vector else by
 
@@ -310,8 +322,8 @@ def solve_triangular_grad(
     )
     if not needs[0]:
         return None, by
-    through = by @ result.mH if left else result.mH @ by
-    return -_triangle(through, upper, unitriangular), by
+    through = -(by @ result.mH) if left else -(result.mH @ by)
+    return _triangle(through, upper, unitriangular), by
 
 
 linalg_solve_triangular.batching(solving)
@@ -371,8 +383,8 @@ def triangular_solve_grad(
     by: Tensor = triangular_solve(grads[0], A.conj(), upper, not transpose, unitriangular)[0]
     if not needs[1]:
         return by, None
-    through = result0.conj() @ by.mT if transpose else by @ result0.mH
-    through = -_triangle(through, upper, unitriangular)
+    through = -(result0.conj() @ by.mT if transpose else by @ result0.mH)
+    through = _triangle(through, upper, unitriangular)
     return by, through if grads[1] is None else through + grads[1]
 
 
@@ -416,8 +428,8 @@ def inv_ex_kernel(xp: ModuleType, A: Array, check_errors: bool) -> Arrays:
 def inv_ex_grad(grads: Grads, result0: Tensor) -> tuple[Tensor | None]:
     if grads[0] is None:
         return (None,)
-    turned = result0.mH
-    return (-(turned @ (grads[0] @ turned)),)
+    through = grads[0] @ result0.mH
+    return (-(result0.mH @ through),)
 
 
 linalg_inv_ex.nondifferentiable(1)
@@ -492,9 +504,15 @@ def det_kernel(xp: ModuleType, A: Array) -> Arrays:
     return diagonal.prod(-1) * _parity(pivots).astype(A.dtype), packed, pivots
 
 
+def _scaled_eye(scale: Tensor, A: Tensor) -> Tensor:
+    """``scale * I``, of the shape of ``A``."""
+    eye: Tensor = scale.unsqueeze(-1).expand((*scale.meta.shape, A.meta.shape[-1])).diag_embed()
+    return eye
+
+
 def _scaled_inverse(scale: Tensor, A: Tensor) -> Tensor:
     """``scale * A^-H``, differentiable."""
-    right = scale.unsqueeze(-1).expand((*scale.meta.shape, A.meta.shape[-1])).diag_embed()
+    right = _scaled_eye(scale, A)
     found: Tensor = _linalg_solve_ex(A.mH, right)[0]
     return found
 
@@ -563,14 +581,21 @@ def slogdet_kernel(xp: ModuleType, A: Array) -> Arrays:
 
 
 @_linalg_slogdet.derivative("A")
-def slogdet_grad(grads: Grads, A: Tensor, result0: Tensor) -> tuple[Tensor | None]:
+def slogdet_grad(
+    grads: Grads, A: Tensor, result0: Tensor, result2: Tensor, result3: Tensor
+) -> tuple[Tensor | None]:
     scale = grads[1]
     if A.meta.dtype.is_complex and grads[0] is not None:
         turn = (grads[0].conj() * result0).imag * -1j
         scale = turn if scale is None else scale + turn
     if scale is None:
         return (None,)
-    return (_scaled_inverse(scale.to(A.dtype), A),)
+    scale = scale.to(A.dtype)
+    if is_grad_enabled():
+        return (_scaled_inverse(scale, A),)
+    right = _scaled_eye(scale, A)
+    turned = transposed_first(A.meta.is_contiguous, A.meta.dtype.is_complex)
+    return (linalg_lu_solve(result2, result3, right, adjoint=not turned),)
 
 
 _linalg_slogdet.nondifferentiable(2, 3)
@@ -599,5 +624,7 @@ logdet.describe("The logarithm of determinants: [...]; NaN of negative ones.")
 @logdet.composite
 def logdet_composite(self: Tensor) -> Tensor:
     sign, size = _linalg_slogdet(self)[:2]
-    found: Tensor = sign.log() + size
+    if sign.meta.dtype.is_complex:
+        return sign.log() + size
+    found: Tensor = aten.where(sign == -1, math.nan, size)
     return found

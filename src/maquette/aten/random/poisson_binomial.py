@@ -11,6 +11,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.random.random_fills import GENERATOR
 from maquette.aten.random.rejection import binomial_counts, poisson_counts
 from maquette.core.dtype import float32, float64
@@ -51,7 +52,7 @@ def poisson_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
     return poisson_counts(stream, rates.reshape(-1)).reshape(self.shape)
 
 
-poisson.derivative(self=lambda grad: grad.new_zeros(grad.meta.shape))
+poisson.derivative(self=lambda grad: zeros_beside(grad, grad.meta.shape))
 poisson.batching(BROADCASTS)
 
 binomial = define(

@@ -13,6 +13,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.factory.factories import OPTIONS, resized
@@ -103,7 +104,7 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
 
     for name, written in (("mean", mean), ("std", std)):
         if written == "Tensor":
-            plain.derivative(**{name: lambda grad: grad.new_zeros(grad.meta.shape)})
+            plain.derivative(**{name: lambda grad: zeros_beside(grad, grad.meta.shape)})
 
 
 # First, for a tensor of one element would do as a number, too.
@@ -255,7 +256,7 @@ def bernoulli__tensor_kernel(xp: ModuleType, self: Array, p: Array, generator: o
 
 
 for _page in (bernoulli, bernoulli_p):
-    _page.derivative(self=lambda grad: grad.new_zeros(grad.meta.shape))
+    _page.derivative(self=lambda grad: zeros_beside(grad, grad.meta.shape))
 bernoulli__tensor.flat("self", p=lambda grad, p_meta: grad.new_zeros(p_meta.shape))
 
 # --- multinomial ---------------------------------------------------------------------

@@ -10,6 +10,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.batching_forms import along
+from maquette.aten.common.fresh_writes import into_fresh, zeros_beside
 from maquette.aten.common.large_arrays import loops_of_places
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.linear_recurrence import recurrence_from_end
@@ -165,7 +166,9 @@ def _running_extreme(name: str, ufunc: str) -> OperatorPage:
     page.kernel(kernel)
     page.derivative("self")(
         lambda grads, self_meta, dim, result1: (
-            grads[0].new_zeros(self_meta.shape).scatter_add(dim, result1, grads[0]),
+            into_fresh(
+                "scatter_add", zeros_beside(grads[0], self_meta.shape), dim, result1, grads[0]
+            ),
         )
     )
     page.nondifferentiable(1)
