@@ -118,6 +118,8 @@ def lu_grad(
         whole = upper.mH.linalg_solve_triangular(core, upper=False, left=False)
         whole = lower.mH.linalg_solve_triangular(whole, upper=True, unitriangular=True)
         return permutation @ whole
+    if m == k and n > k and along_upper is not None:
+        return permutation @ _wide_lu_grad(along_lower, along_upper, lower, upper)
     # What the triangles hold of no factor counts for nothing.
     gl = lower.new_zeros(lower.meta.shape) if along_lower is None else along_lower.tril(-1)
     gu = upper.new_zeros(upper.meta.shape) if along_upper is None else along_upper.triu()
@@ -139,6 +141,22 @@ def lu_grad(
         )
         whole = cat([whole, rest], -2)
     return permutation @ whole
+
+
+def _wide_lu_grad(
+    along_lower: Tensor | None, along_upper: Tensor, lower: Tensor, upper: Tensor
+) -> Tensor:
+    """The same of ``L U`` with more columns than rows: beside its square part U has a rest."""
+    m, n = upper.meta.shape[-2:]
+    below = None if along_lower is None else lower.mH @ along_lower
+    opposed = along_upper.triu() @ upper.mH
+    core = (-opposed if below is None else below - opposed).tril(-1)
+    square = upper.narrow(-1, 0, m)
+    core = square.mH.linalg_solve_triangular(core, upper=False, left=False)
+    core = core + along_upper.narrow(-1, 0, m).triu()
+    whole = cat([core, along_upper.narrow(-1, m, n - m)], -1)
+    found: Tensor = lower.mH.linalg_solve_triangular(whole, upper=True, unitriangular=True)
+    return found
 
 
 @linalg_lu_factor_ex.derivative("A")
@@ -323,6 +341,10 @@ def lu_unpack_grad(grads: Grads, LU_data_meta: TensorMeta) -> tuple[Tensor | Non
     if m == n and by_lower is not None and by_upper is not None:
         by_upper = by_upper.triu()
         return (by_lower.tril(-1) + by_upper,)
+    if n > k and by_lower is not None and by_upper is not None:
+        square = by_upper.narrow(-1, 0, k).triu()
+        square = by_lower.tril(-1) + square
+        return (cat([square, by_upper.narrow(-1, k, n - k)], -1),)
     parts: list[Tensor] = []
     if by_lower is not None:
         parts.append(by_lower.tril(-1).constant_pad_nd((0, n - k)))

@@ -13,6 +13,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.formula_helpers import no_slope
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.tensor_options import cast
@@ -256,7 +257,7 @@ def bernoulli__tensor_kernel(xp: ModuleType, self: Array, p: Array, generator: o
 
 
 for _page in (bernoulli, bernoulli_p):
-    _page.derivative(self=lambda grad: zeros_beside(grad, grad.meta.shape))
+    _page.derivative(self=no_slope)
 bernoulli__tensor.flat("self", p=lambda grad, p_meta: grad.new_zeros(p_meta.shape))
 
 # --- multinomial ---------------------------------------------------------------------

@@ -137,7 +137,6 @@ def mean_grad(grad: Tensor, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     """Each element's share."""
     shape = self.meta.shape
     if dim is None:
-        grad = grad if not keepdim else grad.reshape(())
         return over(grad.expand(shape), self.meta.numel)
     return over(expanded(grad, shape, dim, keepdim), count_of(shape, dim))
 
