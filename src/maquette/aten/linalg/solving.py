@@ -624,7 +624,8 @@ logdet.describe("The logarithm of determinants: [...]; NaN of negative ones.")
 @logdet.composite
 def logdet_composite(self: Tensor) -> Tensor:
     sign, size = _linalg_slogdet(self)[:2]
-    if sign.meta.dtype.is_complex:
-        return sign.log() + size
-    found: Tensor = aten.where(sign == -1, math.nan, size)
+    if sign.is_complex():
+        found: Tensor = sign.log() + size
+    else:
+        found = aten.where(sign == -1.0, math.nan, size)
     return found
