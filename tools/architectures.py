@@ -1,7 +1,7 @@
 """Run the models of `transformers`, `timm` and `torchvision`, on maquette and on PyTorch; compare.
 
     python tools/architectures.py [--peer PYTHON] [--library NAME] [--keep FOLDER]
-                                  [--limit SECONDS] [NAME ...]
+                                  [--tests FOLDER] [--limit SECONDS] [NAME ...]
 
 Needs the library beside maquette, and none of PyTorch: each architecture is built small (its own
 configuration made so by `small_configurations.py`, or a small image), runs forward and backward,
@@ -10,6 +10,9 @@ generates four tokens, counts operators and FLOPs, and here runs once more with 
 same programs run there, and what differs is listed. Exit code 1 if an architecture that runs there
 fails or differs here. An architecture that PyTorch itself cannot run so is counted apart; so is a
 run with fake tensors that fails here, where it fails with PyTorch's fake tensors too.
+
+With ``--tests``, the folder of that name in a copy of transformers' repository, every class of
+models that its own tests name is built as they build it, with their inputs.
 """
 
 from __future__ import annotations
@@ -29,13 +32,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from model_tests import model_of, names_in
 from small_configurations import configurations
 
 TOLERANCE = 2e-4
 _CHUNK = 120  # architectures a process: what libraries keep of each adds up
 _DEVICES = ("cpu", "cuda")
 _FAKE = ("fake cpu", "fake cuda")
+_SIDES = ("ours", "theirs", "fakes", "ours precisely", "theirs precisely")
 _RUNS = "runs"
+TESTS: Path | None = None  # of transformers' own tests, from the command line
 
 
 # --- the models of each library: names, and a model with its inputs ------------------------------
@@ -45,7 +51,7 @@ def names_of(library: str) -> list[str]:
     """The architectures of a library; of timm the smallest of each file."""
     module: Any = importlib.import_module(library)
     if library == "transformers":
-        return sorted(module.CONFIG_MAPPING.keys())
+        return names_in(TESTS) if TESTS else sorted(module.CONFIG_MAPPING.keys())
     if library == "torchvision":
         return [n for n in module.models.list_models() if not n.startswith("quantized")]
     found = (_smallest(module, family) for family in module.list_modules())
@@ -62,7 +68,7 @@ def _smallest(timm: Any, family: str) -> str:
 
 def _model(library: str, name: str, T: Any) -> tuple[Any, dict[str, Any]]:
     if library == "transformers":
-        return _of_transformers(name, T)
+        return model_of(TESTS, name) if TESTS else _of_transformers(name, T)
     if library == "timm":
         return _of_timm(name, T)
     return _of_torchvision(name, T)
@@ -254,13 +260,15 @@ def _series(config: Any, T: Any) -> dict[str, Any]:
 
 
 def run(
-    library: str, names: Iterable[str], torch: Any, only_fake: bool = False
+    library: str, names: Iterable[str], torch: Any, what: str
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """The aspects of each architecture, by name; "error" where it failed."""
     for name in names:
         aspects: dict[str, object] = {}
         try:
-            if only_fake:
+            if what.endswith("precisely"):
+                aspects.update(_precise(library, name, torch))
+            elif what == "fakes":
                 torch.manual_seed(0)
                 # Fakes of cuda need a build that has it; what data decides is the same on the cpu.
                 there = _DEVICES if torch.backends.cuda.is_built() else ("cpu", "cpu")
@@ -273,6 +281,26 @@ def run(
         except Exception as error:  # noqa: BLE001  # whatever a program raises is its answer
             aspects["error"] = f"{type(error).__name__}: {str(error).splitlines()[:1]}"[:240]
         yield name, aspects
+
+
+def _precise(library: str, name: str, T: Any) -> dict[str, object]:
+    """Loss and gradients in float64, for where those of float32 differ by rounding."""
+    T.manual_seed(0)
+    model, inputs = _model(library, name, T)
+
+    def wide(given: Any) -> Any:
+        floats = isinstance(given, T.Tensor) and given.is_floating_point()
+        return given.double() if floats else given
+
+    model = model.double()
+    inputs = importlib.import_module("torch.utils._pytree").tree_map(wide, inputs)
+    if "targets" not in inputs:
+        model.eval()
+    T.manual_seed(1)
+    loss = _loss(model(**inputs))
+    loss.backward()
+    gradients = _size(p.grad for p in model.parameters() if p.grad is not None)
+    return {"loss": float(loss.detach()), "gradients": gradients}
 
 
 def _aspects(library: str, name: str, T: Any, aspects: dict[str, object]) -> None:
@@ -344,13 +372,16 @@ def _fake(library: str, name: str, T: Any, device: str) -> object:
         with fake(shape_env=symbols.ShapeEnv()) as mode:
 
             def made(given: Any) -> Any:
+                if not isinstance(given, T.Tensor):
+                    return given
                 moved = mode.from_tensor(given, static_shapes=True).detach().to(device)
                 if not isinstance(given, T.nn.Parameter):
                     return moved
                 return T.nn.Parameter(moved, requires_grad=given.requires_grad)
 
             _made_fake(model, made)
-            return _fake_flops(model, {k: made(v) for k, v in inputs.items()})
+            tree_map = importlib.import_module("torch.utils._pytree").tree_map
+            return _fake_flops(model, tree_map(made, inputs))
     except Exception as error:  # noqa: BLE001  # compared, and listed
         return f"{refused}; {type(error).__name__}: {str(error).splitlines()[:1]}"[:360]
 
@@ -443,15 +474,26 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]
     return found
 
 
+def _imprecise(ours: dict[str, object], theirs: dict[str, object]) -> bool:
+    """Whether loss or gradients differ, so that float64 has to tell whether it is by rounding."""
+    said = (line.partition(":")[0] for line in differences(ours, theirs))
+    return not {*said}.isdisjoint({"loss", "gradients"})
+
+
 def _answers(python: str, given: argparse.Namespace, names: list[str], side: str) -> dict[str, Any]:
     """What a Python says of the names, in processes of some each; kept answers are read."""
-    kept = Path(given.keep, f"{given.library}.{side}.jsonl") if given.keep else None
+    kept = (
+        Path(given.keep, f"{given.library}{'.tests' if given.tests else ''}.{side}.jsonl")
+        if given.keep
+        else None
+    )
     known: dict[str, Any] = {}
     if kept is not None and kept.exists():
         known = dict(json.loads(line) for line in kept.read_text().splitlines())
     missing = [name for name in names if name not in known]
     while missing:
         flags = ["--answers", side, "--library", given.library]
+        flags += ["--tests", given.tests] if given.tests else []
         command = [python, str(Path(__file__).resolve()), *flags, *missing[:_CHUNK]]
         for name, aspects in _answered(command, missing[:_CHUNK], given.limit):
             missing.remove(name)
@@ -466,7 +508,9 @@ def _answered(
     command: list[str], names: list[str], limit: float
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """The answers of a process as they come, until it ends or takes too long for one."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # The order of a set is part of how some models, and their tests' inputs, are made.
+    same = {**os.environ, "PYTHONHASHSEED": "0"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=same) as process:
         assert process.stdout is not None
         for name in names:
             timer = threading.Timer(limit, process.kill)
@@ -488,11 +532,16 @@ def main() -> int:
     parser.add_argument(
         "--library", default="transformers", choices=("transformers", "timm", "torchvision")
     )
+    parser.add_argument(
+        "--tests", metavar="FOLDER", help="the folder tests of transformers' sources"
+    )
     parser.add_argument("--keep", metavar="FOLDER", help="keep answers there, and use those kept")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one, 120 unless told")
-    parser.add_argument("--answers", choices=("ours", "theirs", "fakes"), help=argparse.SUPPRESS)
+    parser.add_argument("--answers", choices=_SIDES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
+    global TESTS  # where models come from is asked for once
+    TESTS = Path(given.tests) if given.tests else None
     if given.answers:
         return _answer(given)
     names = given.names or _names(given.library)
@@ -502,6 +551,10 @@ def main() -> int:
         failed = [name for name, aspects in ours.items() if fails_fake(aspects)]
         for name, fakes in _answers(given.peer, given, failed, "fakes").items():
             theirs[name].update((a, v) for a, v in fakes.items() if a in _FAKE)
+        rough = [name for name in ours if _imprecise(ours[name], theirs[name])]
+        for python, known, side in ((sys.executable, ours, "ours"), (given.peer, theirs, "theirs")):
+            for name, found in _answers(python, given, rough, f"{side} precisely").items():
+                known[name].update(found)
     return report(ours, theirs)
 
 
@@ -515,12 +568,12 @@ def _names(library: str) -> list[str]:
 def _answer(given: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    if given.answers == "ours":
+    if given.answers.startswith("ours"):
         import maquette.torch  # noqa: PLC0415  # not in the peer
 
         maquette.torch.install()
     torch = importlib.import_module("torch")
-    for found in run(given.library, given.names, torch, only_fake=given.answers == "fakes"):
+    for found in run(given.library, given.names, torch, given.answers):
         print(json.dumps(found), flush=True)
     return 0
 

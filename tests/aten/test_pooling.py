@@ -178,3 +178,13 @@ def test_unpooling_refuses_too_few_numbers_of_a_window() -> None:
     x = mq.ones(1, 3, 1, 1, 1)
     with pytest.raises(RuntimeError, match="a number or 3 of them each"):
         mq.nn.functional.max_unpool3d(x, mq.zeros(1, 3, 1, 1, 1, dtype=mq.int64), [1, 1])
+
+
+def test_a_kernel_larger_than_the_input_takes_no_memory_of_its_own() -> None:
+    x = mq.arange(12.0).reshape(1, 1, 3, 4).requires_grad_()
+    pooled = mq.nn.functional.avg_pool2d(x, 10**6, ceil_mode=True)
+    assert pooled.tolist() == [[[[5.5]]]]
+    pooled.backward()
+    assert x.grad is not None
+    assert x.grad.unique().tolist() == pytest.approx([1 / 12])
+    assert mq.nn.functional.max_pool2d(x, 10**3, ceil_mode=True).item() == 11

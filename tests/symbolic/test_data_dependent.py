@@ -293,3 +293,19 @@ def test_a_gradient_of_another_size_is_refused_where_sizes_are_known(ms: mq.Fake
         x = ms.from_tensor(mq.ones(5)).requires_grad_()
         with pytest.raises(RuntimeError, match="invalid gradient at index 0"):
             Shorter.apply(x).sum().backward()
+
+
+def test_rows_that_data_chose_are_viewed_in_groups_and_back() -> None:
+    with mq.FakeTensorMode(shape_env=ShapeEnv()):
+        chosen = mq.randn(13, 7, 16)[mq.ones(13, 7) > 0]
+        grouped = chosen.view(13, -1, 16)
+        assert grouped.view(chosen.shape).shape == chosen.shape
+        assert grouped.view(-1, 16).stride() == (16, 1)
+
+
+def test_gradients_reach_rows_that_data_chose_through_a_view() -> None:
+    with mq.FakeTensorMode(shape_env=ShapeEnv()):
+        x = mq.randn(13, 7, 16, requires_grad=True)
+        x[mq.ones(13, 7) > 0].view(13, -1, 16)[:, -1, :].sum().backward()
+        assert x.grad is not None
+        assert x.grad.shape == x.shape

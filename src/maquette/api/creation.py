@@ -33,7 +33,7 @@ from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
 from maquette.core.warned import warn_once
-from maquette.dispatch.modes import WATCHED
+from maquette.dispatch.modes import WATCHED, no_dispatch
 from maquette.dispatch.tls import tls
 from maquette.tensor.arrays import Array
 from maquette.tensor.interchange import from_dlpack
@@ -69,9 +69,14 @@ def tensor(
             UserWarning,
             stacklevel=2,
         )
-        made = _placed(data.detach().clone(), dtype, device)
+        if tls.st.dispatch_modes:  # they see one operator
+            made = _placed_anew(data.detach(), dtype, data.device if device is None else device)
+        else:
+            made = _placed(data.detach().clone(), dtype, device)
     elif isinstance(data, TypedStorage | UntypedStorage):
         made = _placed(_of_storage(data, dtype), dtype, device)
+    elif isinstance(data, np.ndarray) and tls.st.dispatch_modes:
+        made = _placed_anew(_lifted(array_of(data, None), cpu), dtype, device)
     else:
         made = _lifted(array_of(data, dtype), device)
     return requiring_grad(made) if requires_grad else made
@@ -91,6 +96,14 @@ def _placed(t: Tensor, dtype: DType | None, device: Place) -> Tensor:
     moved = t.to(dtype=dtype or t.dtype, device=where or t.device)
     assert isinstance(moved, Tensor)
     return moved
+
+
+def _placed_anew(t: Tensor, dtype: DType | None, device: Place) -> Tensor:
+    """A copy, by the operator that modes see of one."""
+    where = default_device() if device is None else Device(device)
+    copied = t.to(dtype=dtype or t.dtype, device=where or t.device, copy=True)
+    assert isinstance(copied, Tensor)
+    return copied
 
 
 def _lifted(array: Array, device: Place) -> Tensor:
@@ -235,7 +248,9 @@ def _common(kinds: set[object]) -> DType:
 
 
 def _flatten(data: Data, into: list[object]) -> None:
-    if isinstance(data, (Tensor, np.generic)):
+    if isinstance(data, Tensor):
+        into.append(_read(data))
+    elif isinstance(data, np.generic):
         into.append(data.item())
     elif isinstance(data, np.ndarray):
         into.extend(data.ravel().tolist())
@@ -246,6 +261,14 @@ def _flatten(data: Data, into: list[object]) -> None:
     else:
         for element in data:  # type: ignore[attr-defined]  # a sequence
             _flatten(element, into)
+
+
+def _read(element: Tensor) -> object:
+    """The number of a tensor among the data; one that has data is read below the modes."""
+    if element.fake_mode is not None or not tls.st.dispatch_modes:
+        return element.item()
+    with no_dispatch():
+        return element.item()
 
 
 def _filled(values: list[object], kind: DType) -> Array:
@@ -290,15 +313,19 @@ def from_numpy(array: Array) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    if not array.flags.writeable:
-        _warn_read_only()
     if tls.st.fake_mode is None and not tls.st.include & WATCHED:
-        return from_array(array)
+        return _sharing(array)
     with observers_paused():
-        real = from_array(array)
+        real = _sharing(array)
     made = lift_fresh(real)
     assert isinstance(made, Tensor)
     return made
+
+
+def _sharing(array: Array) -> Tensor:
+    if not array.flags.writeable:
+        _warn_read_only()
+    return from_array(array)
 
 
 def _warn_read_only() -> None:
@@ -315,7 +342,7 @@ def as_tensor(data: Data, dtype: DType | None = None, device: Place = None) -> T
         return _placed(data, dtype, device)
     if isinstance(data, np.ndarray):
         with observers_paused():
-            shared = from_numpy(data)
+            shared = _sharing(data)
         lifted = lift_fresh(shared)
         assert isinstance(lifted, Tensor)
         if OBSERVERS and lifted._storage is shared._storage:
@@ -437,8 +464,10 @@ def from_file(
 
 
 def _construct(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
-    """``Tensor()``, ``Tensor(2, 3)``, ``Tensor([1])``, ``Tensor(t)``: always the default dtype."""
-    made = legacy(get_default_dtype(), args, kwargs)
+    """``Tensor()``, ``Tensor(2, 3)`` and ``Tensor([1])``: the default dtype; ``Tensor(t)``: its."""
+    given = args[0] if len(args) == 1 else kwargs.get("data")
+    kind = given.dtype if isinstance(given, Tensor) else get_default_dtype()
+    made = legacy(kind, args, kwargs)
     return made if cls is Tensor else made.as_subclass(cls)
 
 

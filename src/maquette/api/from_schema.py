@@ -104,6 +104,10 @@ class _Forms:
         self.plain = frozenset.union(*self.schemas) - {"out"} if self.schemas else frozenset()
         self.written = _written_names(overloads)
         self.takes_device = any(_takes_device(o) for o in overloads)
+        self.mixed = self.takes_device and any(
+            not _takes_device(o) and "out" not in {a.name for a in o._schema.arguments}
+            for o in overloads
+        )
         self.factory = any(_is_factory(o) for o in overloads)
         self.said = _said(overloads)
         self.lenient = _bool_or_dim(overloads, 1)
@@ -185,6 +189,8 @@ def _full(forms: _Forms) -> Face:
             )
             if forms.takes_device and tls.st.include & WATCHED and "out" not in kwargs:
                 named = forms.told(kwargs)
+                if forms.mixed and any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
+                    named = kwargs  # `normal` of tensors, one other form of which is a factory
             if odd or (forms.factory and default_device() is not None):
                 return forms.translated(full, given, named)
             # Straight to the generated entry: 0.6 us less than by translation (make bench).

@@ -15,7 +15,7 @@ from maquette.api.creation import number, tensor
 from maquette.aten.factory.factories import scalar_tensor
 from maquette.aten.indexing import index as indexing
 from maquette.aten.view import views
-from maquette.aten.view.views import expand
+from maquette.aten.view.views import expand, lift_fresh
 from maquette.core.dtype import bool_, int64, uint8
 from maquette.core.dtype import dtype as DType
 from maquette.core.symbols import expect_true, is_true, node_of, plain
@@ -56,6 +56,8 @@ def setitem(self: Tensor, index: object, value: object) -> None:
     if self._keys & TORCH_FUNCTION or modes_are_active():
         if _offered("__setitem__", self, index, value) is not NO_OVERRIDE:
             return
+    if isinstance(value, np.generic):
+        value = value.item()
     if not isinstance(value, (Tensor, int, float, complex)) and node_of(value) is None:
         raise TypeError(
             f"can't assign a {type(value).__name__} to {self.meta}; assign a number or a tensor"
@@ -96,13 +98,18 @@ def _write(target: Tensor, value: Tensor) -> None:
     elif value.meta.ndim == 0 and value.is_cpu:
         target.fill_(value)
     else:
-        target.copy_(expand(_without_leading_ones(value), target.meta.shape))
+        source = value.view(value.meta.shape[_leading_ones(value) :])  # always: modes see it
+        target.copy_(expand(source, target.meta.shape))
+
+
+def _leading_ones(value: Tensor) -> int:
+    shape = value.meta.shape
+    return next((i for i, n in enumerate(shape) if not is_true(n == 1)), len(shape))
 
 
 def _without_leading_ones(value: Tensor) -> Tensor:
-    shape = value.meta.shape
-    ones = next((i for i, n in enumerate(shape) if not is_true(n == 1)), len(shape))
-    return value.view(shape[ones:]) if ones else value
+    ones = _leading_ones(value)
+    return value.view(value.meta.shape[ones:]) if ones else value
 
 
 def delitem(self: Tensor, index: object) -> None:
@@ -242,7 +249,7 @@ def _other(
     if isinstance(item, (bool, np.bool_)):
         return _truth(view, dim, bool(item), found)
     if isinstance(item, np.ndarray):
-        item = from_array(np.ascontiguousarray(item).reshape(item.shape))
+        item = _of_array(item)
     if isinstance(item, Tensor):
         kind = item.meta.dtype
         # A number that `vmap` hides differs over the batch: it is gathered by, never read.
@@ -268,6 +275,16 @@ def _other(
     return _at(view, dim, real_dim, place), 0, 1  # type: ignore[arg-type]  # symbolic, or an int
 
 
+def _of_array(item: np.ndarray) -> Tensor:
+    """The tensor that an array among the indices is: of int64, unless it is a mask."""
+    here = from_array(np.ascontiguousarray(item).reshape(item.shape))
+    lifted = lift_fresh(here)
+    assert isinstance(lifted, Tensor)
+    if here.meta.dtype in (bool_, uint8, int64):
+        return lifted
+    return lifted.to(device=lifted.device, dtype=int64)
+
+
 def _truth(
     view: Tensor, dim: int, value: bool, found: dict[int, Tensor]
 ) -> tuple[Tensor, int, int]:
@@ -277,6 +294,8 @@ def _truth(
 
 
 def _positions(item: list[object] | tuple[object, ...] | range) -> Tensor:
+    if not item or any(isinstance(i, np.integer) for i in item):
+        return tensor(list(item), dtype=int64)
     made = tensor(list(item))
     return made.to(int64) if made.meta.numel == 0 else made
 

@@ -82,6 +82,14 @@ def view_strides(old_shape: Shape, old_strides: Strides, new_shape: Shape) -> St
         return old_strides if alike(old_shape, new_shape) else contiguous_strides(new_shape)
     if not old_shape:
         return (1,) * len(new_shape)
+    strides = _strides_by_runs(old_shape, old_strides, new_shape)
+    if strides is None and alike(old_strides, contiguous_strides(old_shape)):
+        # Whole, though a size that may be 0 hides it: its stride is ``max(size, 1)``.
+        return contiguous_strides(new_shape)
+    return strides
+
+
+def _strides_by_runs(old_shape: Shape, old_strides: Strides, new_shape: Shape) -> Strides | None:
     strides: list[int] = []
     remaining = len(new_shape) - 1
     runs = _runs_from_the_right(old_shape, old_strides)

@@ -77,7 +77,7 @@ def check_tensor_all_with(error: type[Exception], cond: Any, message: Message = 
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if str(cond.dtype) != "torch.bool":
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
-    check_with(error, bool(cond.all().item()), message)
+    check_with(error, cond._is_all_true().item(), message)
 
 
 def check_is_size(i: Number, message: Message = None, *, max: Number = None) -> None:

@@ -85,7 +85,8 @@ def pointwise_call(op: OpOverload) -> Call:
         # Batches in front and of one rank broadcast as they are; the rank 0 of a result of
         # promotion would not be the rank that they show.
         if not simple or most > rank or (rank == 0 and len(values) > 1):
-            values = _aligned(level, params, max(rank, most))
+            compares = op._schema.name.rpartition("::")[2] in _COMPARISONS
+            values = _aligned(level, params, max(rank, most), seen=not compares)
         result = run_below(level, op, values)
         if single:
             return batched(cast(Tensor, result), 0, level)
@@ -94,27 +95,44 @@ def pointwise_call(op: OpOverload) -> Call:
     return call
 
 
-def _aligned(level: VmapLevel, params: Sequence[object], rank: int) -> list[object]:
-    """Values with the batch in front and their other dimensions at the end of ``rank`` of them."""
+def _aligned(
+    level: VmapLevel, params: Sequence[object], rank: int, *, seen: bool = False
+) -> list[object]:
+    """Values with the batch in front and their other dimensions at the end of ``rank`` of them.
+
+    seen: modes see what PyTorch's rule of two tensors does to know their dtypes.
+    """
     metas = [p.meta for p in params if isinstance(p, Tensor)]
     kind = None
     if len({m.dtype for m in metas}) > 1:
         kind = result_type_of([*metas, *(p for p in params if isinstance(p, _NUMBERS))])
     values: list[object] = []
+    looked_at = seen and len(metas) == 2 and tls.st.dispatch_modes
     with level.lower():
         for p in params:
             if p.__class__ is BatchedTensor and p._interpreter is level:
                 t = p
-                value = in_front(t._value, t._bdim, rank)
-                # In rank 0 a tensor has a weak say in the type of the result, a batch has a full.
-                if kind is not None and not t.meta.ndim and t.meta.dtype is not bool_:
-                    value = value.to(kind)
-                values.append(value)
+                value = in_front(t._value, t._bdim)
+                if not t.meta.ndim:
+                    if looked_at and not all(_is_number(o, level) for o in params):
+                        value.select(0, 0)  # PyTorch's rule takes its dtype; modes see that
+                    # A tensor of rank 0 has a weak say in the type of the result, a batch a full.
+                    if kind is not None and t.meta.dtype is not bool_:
+                        value = value.to(kind)
+                values.append(in_front(value, 0, rank))
             else:
                 values.append(p)
     return values
 
 
+def _is_number(p: object, level: VmapLevel) -> bool:
+    """Whether a parameter is no tensor, or one without dimensions for each member of the batch."""
+    if not isinstance(p, Tensor):
+        return True
+    return p.__class__ is BatchedTensor and p._interpreter is level and not p.meta.ndim
+
+
+_COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 _NUMBERS = (int, float, bool, complex)
 
 
@@ -125,7 +143,8 @@ def in_front(t: Tensor, dim: int, rank: int = 0) -> Tensor:
         t = t.permute(order)
     missing = rank + 1 - t.meta.ndim
     if missing > 0:
-        t = t[(slice(None), *[None] * missing)]
+        shape = t.meta.shape
+        t = t.view((shape[0], *[1] * missing, *shape[1:]))  # one view, as modes see in PyTorch
     return t
 
 

@@ -74,8 +74,20 @@ def _with_batch(
 ) -> list[Any]:
     """Indices behind that of the batch, all of one rank."""
     example = indices[layout.indexed[0]]
-    batch = aten.arange(size, device=example.device).view(-1, *[1] * layout.index_rank)
+    batch = aten.arange(size, device=example.device)
+    if layout.index_rank:
+        batch = batch.view(-1, *[1] * layout.index_rank)
     return [batch, *(to_front(indices[i], dims[i], rank=layout.index_rank) for i in layout.indexed)]
+
+
+def _of_one_for_all(self: Tensor, indices: Sequence[Any], dims: Sequence[Any]) -> Any:
+    """``self`` is the same for the whole batch, whose dimension is then one more of the indices."""
+    layout = _Layout(self.meta.ndim, indices, dims)
+    every = [
+        index if d is None else to_front(index, d, rank=layout.index_rank)
+        for index, d in zip(indices, dims)
+    ]
+    return aten.index.Tensor(self, every), layout.first
 
 
 def index_batching(info: VmapInfo, in_dims: Any, self: Tensor, indices: Any) -> Any:
@@ -83,6 +95,8 @@ def index_batching(info: VmapInfo, in_dims: Any, self: Tensor, indices: Any) -> 
     if not isinstance(in_dims[1], (list, tuple)):
         in_dims = (in_dims[0], [None] * len(indices))
     indices, dims = _expanded(indices, in_dims[1])
+    if in_dims[0] is None and any(d is not None for d in dims):
+        return _of_one_for_all(self, indices, dims)
     x = to_front(self, in_dims[0], info.batch_size)
     if not any(isinstance(i, Tensor) for i in indices):
         return aten.alias(x), 0
@@ -92,7 +106,10 @@ def index_batching(info: VmapInfo, in_dims: Any, self: Tensor, indices: Any) -> 
         result = aten.index.Tensor(x, [None, *indices])
         return result, (0 if layout.adjacent else layout.index_rank)
     every = _with_batch(indices, dims, layout, info.batch_size)
-    return layout.back(aten.index.Tensor(x.permute(layout.order()), every)), 0
+    order = layout.order()
+    if order != list(range(x.meta.ndim)):
+        x = x.permute(order)
+    return layout.back(aten.index.Tensor(x, every)), 0
 
 
 def _put(

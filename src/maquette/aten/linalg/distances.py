@@ -6,6 +6,7 @@ Distances of two rows, element by element, are in `loss_composites.py`.
 from __future__ import annotations
 
 import math
+from math import prod
 from types import ModuleType
 
 import numpy as np
@@ -20,6 +21,7 @@ from maquette.core.broadcast import broadcast_shapes
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import has_no_elements
+from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
 from maquette.tensor.tensor import Tensor
@@ -187,9 +189,15 @@ def cdist_composite(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) 
     batch = broadcast_shapes(x1.meta.shape[:-2], x2.meta.shape[:-2])
     if 0 in (*x1.meta.shape, *x2.meta.shape, *batch):
         return _cdist_forward(x1, x2, p, compute_mode)  # zeros, which keep their place in the graph
-    return _euclidean_dist(
-        x1.expand((*batch, *x1.meta.shape[-2:])), x2.expand((*batch, *x2.meta.shape[-2:]))
-    )
+    count = prod(batch)
+    sides = []
+    for x in (x1, x2):  # one batch dimension
+        sizes = x.meta.shape[-2:]
+        sides.append(x.expand((*batch, *sizes)).contiguous().view((count, *sizes)))
+    pair = (x1, x2) if is_true(count == 1) else sides
+    distances = _euclidean_dist(*pair)
+    assert isinstance(distances, Tensor)
+    return distances.view((*batch, x1.meta.shape[-2], x2.meta.shape[-2]))
 
 
 # --- within one set ------------------------------------------------------------------

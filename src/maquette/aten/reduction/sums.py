@@ -421,3 +421,23 @@ all_all.batching(over_all)
 all_dim.batching(along)
 all_dims.batching(along)
 describe("all", "Whether all elements are true, or not zero: bool.")
+
+
+def _asserted_truth(name: str, whole: OperatorPage) -> OperatorPage:
+    """What checks ask: any or all of a bool tensor, by an operator that traces can recognize."""
+    page = define(f"aten::{name}(Tensor self) -> Tensor")
+
+    def truth_of_bools(self: Tensor) -> Tensor:
+        check(self.dtype is bool_, lambda: f"{name}: expected a tensor of bools, got {self.meta}")
+        answer = whole(self)
+        assert isinstance(answer, Tensor)
+        return answer
+
+    page.explicit(truth_of_bools)
+    return page
+
+
+_is_any_true = _asserted_truth("_is_any_true", any_all)
+_is_all_true = _asserted_truth("_is_all_true", all_all)
+describe("_is_any_true", "Whether any element of a bool tensor is true.")
+describe("_is_all_true", "Whether all elements of a bool tensor are true.")

@@ -260,14 +260,20 @@ def pad_sequence(
             kind = type(member).__name__
             raise TypeError(f"pad_sequence: expected Tensor as element {i}, but got {kind}")
     time = max(member.size(0) for member in members)
-    padded = []
-    for member in members:
-        missing = time - member.size(0)
-        if missing:
-            rest = member.new_full((missing, *member.shape[1:]), padding_value)
-            member = mq.cat([rest, member] if padding_side == "left" else [member, rest])
-        padded.append(member)
-    return mq.stack(padded, 0 if batch_first else 1)
+    first, count = members[0], len(members)
+    outer = (count, time) if batch_first else (time, count)
+    padded = mq.full(
+        (*outer, *first.shape[1:]), padding_value, dtype=first.dtype, device=first.device
+    )
+    for i, member in enumerate(members):
+        length = member.size(0)
+        start = time - length if padding_side == "left" else 0
+        if batch_first:
+            place = padded.select(0, i).narrow(0, start, length)
+        else:
+            place = padded.narrow(0, start, length).select(1, i)
+        place.copy_(member)
+    return padded
 
 
 def unpad_sequence(

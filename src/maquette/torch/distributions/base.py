@@ -67,7 +67,7 @@ class Distribution:
             if constraints.is_dependent(constraint) or (name not in self.__dict__ and lazy):
                 continue
             value = getattr(self, name)
-            if has_data(value) and not bool(constraint.check(value).all()):
+            if has_data(value) and not bool(mq._is_all_true(constraint.check(value))):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -223,7 +223,7 @@ class Distribution:
                 stacklevel=5,
             )
             return
-        if has_data(value) and not bool(support.check(value).all()):
+        if has_data(value) and not bool(mq._is_all_true(support.check(value))):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, but found "

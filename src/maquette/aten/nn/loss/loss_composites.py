@@ -192,7 +192,7 @@ def cosine_embedding_loss_composite(
     squares = [plus((x * x).sum(dim), _TINY) for x in (input1, input2)]
     cosine = product / (squares[0] * squares[1]).sqrt_()
     nothing = aten.zeros_like(cosine)
-    apart = 1 - cosine
+    apart = aten.empty_like(cosine).fill_(1).sub_(cosine)
     beyond = minus(cosine, margin).clamp_min_(0)
     alike: Tensor = aten.where(target == 1, apart, nothing)
     unlike: Tensor = aten.where(target == -1, beyond, nothing)
@@ -216,7 +216,8 @@ def hinge_embedding_loss_composite(
     self: Tensor, target: Tensor, margin: float, reduction: int
 ) -> Tensor:
     nothing = aten.zeros_like(self)
-    beyond = (margin - self).to(self.dtype).clamp_min_(0)  # of integers, the whole part
+    # Of integers the whole part counts: the difference has their dtype.
+    beyond = aten.empty_like(self).fill_(margin).sub_(self).clamp_min_(0)
     outside: Tensor = aten.where(target != 1, beyond, nothing)
     inside: Tensor = aten.where(target != -1, self, nothing)
     return reduced_tensor(outside + inside, reduction)

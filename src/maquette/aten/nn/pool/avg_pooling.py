@@ -17,6 +17,7 @@ from maquette.aten.nn.pool.pool_windows import (
     overhang,
     pool_meta,
     pooled_shape,
+    reaching,
     window_sums,
 )
 from maquette.autograd.formulas import naming
@@ -130,6 +131,7 @@ def _avg_pool(dims: int) -> tuple[OperatorPage, OperatorPage]:
         w = windows(*given)
         kernel, stride, padding = w.steps
         space, places = self.shape[-dims:], grad_output.shape[-dims:]
+        kernel = reaching(space, kernel, padding)
         shares = wide(grad_output)
         shares = shares / xp.asarray(counts(xp, space, places, w), shares.dtype)
         spread = shares.reshape(*shares.shape[:-dims], *[1] * dims, *places)

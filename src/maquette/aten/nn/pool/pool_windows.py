@@ -148,6 +148,14 @@ def overhang(
     ]
 
 
+def reaching(
+    space: Ints, kernel: Ints, padding: Ints, dilation: Ints | None = None
+) -> tuple[int, ...]:
+    """Kernel sizes less what no window can meet: a kernel may be larger than the padded input."""
+    given = zip(space, kernel, padding, dilation or (1,) * len(kernel), strict=True)
+    return tuple([min(k, (max(n + 2 * p, 1) - 1) // d + 1) for n, k, p, d in given])
+
+
 def lowest(xp: ModuleType, array: Array) -> float | int:
     """What is below every value of the array's type."""
     return -float("inf") if array.dtype.kind not in "iu" else int(xp.iinfo(array.dtype).min)
@@ -181,6 +189,7 @@ def window_maxima(
         found = *x.shape[:-dims], *places
         return largest.reshape(found), at.reshape(found)
     least = lowest(xp, x)
+    kernel = reaching(space, kernel, padding, dilation)
     behind = overhang(space, places, kernel, stride, padding, dilation)
     around = padded(xp, x, padding, behind, least)
     starts = [xp.arange(n) * s - p for n, s, p in zip(places, stride, padding)]
@@ -223,6 +232,7 @@ def window_sums(
 ) -> Array:
     """The sum of each window, one dimension after the other."""
     dims = len(kernel)
+    kernel = reaching(x.shape[-dims:], kernel, padding)
     behind = overhang(x.shape[-dims:], places, kernel, stride, padding, (1,) * dims)
     around = padded(xp, x, padding, behind)
     for axis, (k, s, n) in enumerate(zip(kernel, stride, places), x.ndim - dims):
