@@ -443,3 +443,15 @@ def test_what_pytorch_has_as_a_builtin_is_traced_with_defaults_left_out(
     names = [str(node.target).removeprefix("aten.").split(".")[0] for node in graph.nodes]
     assert names[0] == "arg0_1"
     assert operator in names
+
+
+def test_a_symbolic_trace_records_slices_that_are_whole_for_the_example_alone() -> None:
+    x = mq.rand(3, 4)
+
+    def slices(function: Callable[[mq.Tensor], mq.Tensor], mode: str) -> int:
+        graph = make_fx(function, tracing_mode=mode)(x).graph
+        return sum(node.target is mq.ops.aten.slice.Tensor for node in graph.nodes)
+
+    assert slices(lambda x: x[:, 1], "symbolic") == slices(lambda x: x[:100, 1], "symbolic") == 1
+    assert slices(lambda x: x[: x.shape[0], 1], "symbolic") == 0
+    assert slices(lambda x: x[:, 1], "real") == 0

@@ -18,7 +18,7 @@ from maquette.aten.view import views
 from maquette.aten.view.views import expand, lift_fresh
 from maquette.core.dtype import bool_, int64, uint8
 from maquette.core.dtype import dtype as DType
-from maquette.core.symbols import expect_true, is_true, node_of, plain
+from maquette.core.symbols import expect_true, is_known, is_true, node_of, plain
 from maquette.dispatch.abstract import overrides_torch_function
 from maquette.dispatch.keysets import TORCH_FUNCTION
 from maquette.dispatch.tls import tls
@@ -205,8 +205,9 @@ def _at(view: Tensor, dim: int, real_dim: int, index: int) -> Tensor:
 def _cut(view: Tensor, dim: int, item: slice) -> Tensor:
     start, stop, step = _bounds(item)
     size = view.meta.shape[dim]
-    whole = is_true(start == 0) and step == 1
-    if whole and (is_true(stop == _LARGEST) or is_true(stop >= size)):
+    # Of a size that only a symbol stands for it is recorded, as by PyTorch: a trace is then as
+    # general as the program. (A stop of `_LARGEST` is not known to be one past every size.)
+    if step == 1 and is_known(start == 0) and is_known(size <= stop):
         return view
     return _slice(view, dim, start, stop, step)
 
