@@ -94,7 +94,7 @@ def gradients_of_one(
         _counts[key] = seen
         if seen < OFTEN:
             return None
-        del _counts[key]
+        _counts.pop(key, None)  # another thread may have come here first
         known = _recorded(key, edge, output, leaves, operands, targets)
     if known.run is None:
         return None
