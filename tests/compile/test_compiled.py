@@ -516,3 +516,19 @@ def test_a_copy_of_a_captured_tensor_may_be_mutated(engine):
 
     assert mq.compile(f, backend=engine)(mq.ones(2)).tolist() == [2, 4]
     assert captured.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_results_from_which_the_program_went_backward_itself(engine):
+    def of_own(x):
+        mine = x.detach().requires_grad_()
+        out = mine**2
+        return out, mq.autograd.grad(out.sum(), mine)[0]
+
+    def of_given(x):
+        out = x**2
+        return out, mq.autograd.grad(out.sum(), x)[0]
+
+    for f in (of_own, of_given):
+        out, grad = mq.compile(f, backend=engine)(mq.full((2,), 3.0, requires_grad=True))
+        assert (out.tolist(), grad.tolist()) == ([9, 9], [6, 6])

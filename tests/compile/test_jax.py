@@ -76,3 +76,17 @@ def test_convolutions_and_their_gradients_are_xlas_own(steps, transposed):
     given = [t.requires_grad_() for t in (x, w)]
     for a, b in zip(f(*given), mq.compile(f, backend="jax")(*given)):
         assert torch.allclose(a, b, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("options", [{}, {"padding": 2}, {"dilation": 2}, {"stride": 2}])
+def test_convolutions_of_groups(groups, options):
+    def gradients_of(x, weight):
+        x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        out = mq.nn.functional.conv2d(x, weight, groups=groups, **options)
+        return out.detach(), *mq.autograd.grad((out**2).sum(), [x, weight])
+
+    mq.manual_seed(0)
+    given = mq.randn(2, 4, 7, 6), mq.randn(8, 4 // groups, 3, 2)
+    for a, b in zip(mq.compile(gradients_of, backend="jax")(*given), gradients_of(*given)):
+        assert mq.allclose(a, b, atol=1e-4)

@@ -100,7 +100,8 @@ class Call:
                 notes.wanted = [t.requires_grad and t.is_leaf for t in given]
                 wanted = [t for t, is_wanted in zip(given, notes.wanted) if is_wanted]
                 outs = [r for r in notes.results if _differentiable(r)]
-                found = list(gradients(outs, wanted, list(left), allow_unused=True))
+                if wanted:  # else the results come of what the program made itself
+                    found = list(gradients(outs, wanted, list(left), allow_unused=True))
             tensors = [r.detach() for r in notes.results if isinstance(r, Tensor)]
             changed = [t.detach() for t in given]
             entries = [v.detach() for *_, v in notes.entries if isinstance(v, Tensor)]

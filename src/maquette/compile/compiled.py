@@ -185,7 +185,12 @@ class _Program:
         self.needs_grad = any(found.needs) and not _goes_backward(found)
         if self.needs_grad:
             tangents = [r.meta["val"] for r, n in zip(found.results, found.needs) if n]
-            found = call.captured([_like(t) for t in tangents])
+            try:
+                found = call.captured([_like(t) for t in tangents])
+            except RuntimeError as error:
+                if "second time" not in str(error):
+                    raise
+                self.needs_grad = False  # it went backward from its results itself
         self.captured = found
         self._compile(found, [*tensors, *held])
 
