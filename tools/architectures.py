@@ -412,7 +412,8 @@ def _loss(output: Any) -> Any:
     given = getattr(output, "loss", None)
     if given is not None:
         return given
-    losses = [t.float().pow(2).mean() for t in _tensors(output) if t.requires_grad]
+    kept = [t for t in _tensors(output) if t.requires_grad]
+    losses = [(t if "float64" in str(t.dtype) else t.float()).pow(2).mean() for t in kept]
     if not losses:
         raise ValueError("nothing in the model's output requires a gradient")
     return sum(losses[1:], losses[0])
