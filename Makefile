@@ -100,6 +100,7 @@ bench: $(PEER_READY) ## measure the budgets against PyTorch in the same run
 peer: $(PEER_READY) ## compare behaviour with PyTorch itself
 	$(PEER)/bin/python tools/peer.py $(PYTEST_FLAGS)
 	$(PEER)/bin/python tools/random_programs.py --count 500
+	$(PEER)/bin/python tools/operator_sequences.py
 
 clean: ## remove the environments and all that builds and tests leave behind
 	rm -rf $(VENV) .venv-3.* $(PEER) build dist docs/_build .benchmarks .hypothesis .pytest_results.xml

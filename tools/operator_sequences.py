@@ -29,7 +29,25 @@ UNSEEN = {"detach.default"}
 PARTS = ("forward", "backward")
 
 # Functions whose operators differ, and why: names as recorded, separated by blanks.
-KNOWN: dict[str, str] = {}
+KNOWN = {
+    "addcdiv atanh lerp nanquantile quantile": "`1 - x` and `1 / x` are one operator, not three",
+    "linalg.det linalg.vander masked.cumprod masked.prod prod": "exact at zeros and singular ones",
+    "index_reduce scatter_reduce": "exact at zeros; what is not included is not counted",
+    "logaddexp masked.logaddexp logcumsumexp sinc": "exact where PyTorch's is NaN or 0",
+    "special.log_ndtr special.ndtr": "exact in the tails",
+    "linalg.householder_product ormqr": "formulas of products of matrices, without a loop",
+    "masked_select take": "zeros by the shape alone: what was taken from is not kept",
+    "combinations index_fill": "known positions, where PyTorch's size depends on data",
+    "as_strided_scatter stft": "by positions, which every transform and array library has",
+    "block_diag": "one view of a vector, not a squeeze and a sum",
+    "corrcoef cov": "weights are checked once, not by operators",
+    "linalg.slogdet logdet": "no view is made to ask whether memory is contiguous",
+    "sgn": "zeros, not an efficient zero tensor",
+    "linalg.lu_solve lu_solve": "another formula: two triangular solutions",
+    "linalg.norm nn.functional.normalize norm": "of order 0 zeros; nuclear: dimensions one by one",
+    "linalg.pinv pinverse": "tolerances are made beside the matrix",
+    "masked.amax nn.functional.max_unpool2d": "a sum of one element or a copy less",
+}
 
 
 class Difference(NamedTuple):
