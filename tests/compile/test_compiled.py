@@ -532,3 +532,38 @@ def test_results_from_which_the_program_went_backward_itself(engine):
     for f in (of_own, of_given):
         out, grad = mq.compile(f, backend=engine)(mq.full((2,), 3.0, requires_grad=True))
         assert (out.tolist(), grad.tolist()) == ([9, 9], [6, 6])
+
+
+@pytest.mark.parametrize("name", ["Adadelta", "Rprop", "RMSprop"])
+def test_optimizers_begin_before_the_trace(name: str) -> None:
+    def trained(run: bool) -> list[list[float]]:
+        model = network()
+        optimizer = getattr(mq.optim, name)(model.parameters())
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = loss_of(model, x, y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        ran = mq.compile(step, backend="numpy") if run else step
+        return [ran(X, Y).item() for _ in range(3)]
+
+    assert trained(True) == pytest.approx(trained(False), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Adamax", "NAdam", "RAdam", "ASGD", "Adafactor"])
+def test_optimizers_that_read_their_counter_are_refused(name: str) -> None:
+    model = network()
+    optimizer = getattr(mq.optim, name)(model.parameters())
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss_of(model, x, y).backward()
+        optimizer.step()
+
+    with pytest.raises(CompileError, match="asks what its data is"):
+        mq.compile(step, backend="numpy")(X, Y)
+    step(X, Y)
+    assert all(optimizer.state[p]["step"] == 1 for p in model.parameters())

@@ -27,6 +27,11 @@ class Collecting(Optimizer):
         _paths.check_options(type(self).__name__, defaults)
         super().__init__(params, defaults)
 
+    def _begin(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+        """Put a new parameter's whole state in `state`."""
+        state["step"] = _paths.new_step(param, on_device=False)
+        self._start(param, state, group)
+
     def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Put a new parameter's state, but for the step, in `state`, always in the same order."""
         raise NotImplementedError
@@ -70,8 +75,7 @@ class Collecting(Optimizer):
             _paths.check_dense(type(self).__name__, param.grad)
             state = self.state[param]
             if not state:
-                state["step"] = _paths.new_step(param, on_device=False)
-                self._start(param, state, group)
+                self._begin(param, state, group)
             params.append(param)
             grads.append(param.grad)
             for name, value in state.items():

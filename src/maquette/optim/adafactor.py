@@ -52,6 +52,10 @@ class Adafactor(Collecting):
         }
         super().__init__(params, defaults)
 
+    def _begin(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
+        state["step"] = _paths.new_step(param, on_device=False)
+        self._start(param, state, group)
+
     def _start(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
         if param.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
@@ -72,8 +76,7 @@ class Adafactor(Collecting):
             _paths.check_dense("Adafactor", param.grad)
             state = self.state[param]
             if not state:
-                state["step"] = _paths.new_step(param, on_device=False)
-                self._start(param, state, group)
+                self._begin(param, state, group)
             state["step"] += 1
             self._one(param, -param.grad if group["maximize"] else param.grad, state, group)
 
