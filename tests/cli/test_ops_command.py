@@ -37,7 +37,8 @@ def test_a_page_says_what_is_known(shown):
     page = shown("aten.mm.default")
     for text in (
         "aten::mm(Tensor self, Tensor mat2) -> Tensor", "aten.mm.out", "core",
-        "no argument is mutated", "batching rule mm_batching", "the page's derivatives, of self",
+        "no argument is mutated", "batching rule mm_batching",
+            "the page's derivatives, of mat2, self",
         "the kernel of arrays, behind the shape rule", "mm_cost", "self (bilinear)", "54 FLOPs",
         "torch.ops.aten.mm.default(",
     ):  # fmt: skip

@@ -6,16 +6,17 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from typing import NamedTuple
 
 import pytest
 
+import maquette as mq
 import maquette.torch
-from maquette.aten.catalogue import schemas
+from maquette.aten import catalogue
 from maquette.cli.main import main
-from maquette.dispatch.registry import find_packet
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY = ["examples/gpt2.py", "--model", "GPT2(GPT2Config.tiny())", "--args", "batch(2, 8, 101)"]
@@ -148,12 +149,20 @@ def test_unknown_dtype_is_refused_with_the_known_ones() -> None:
     refused(*TINY, "--dtype", "float7", code=2, words=["--dtype 'float7'", "bfloat16"])
 
 
-def test_missing_operator_says_its_schema_and_how_to_register(tmp_path: pathlib.Path) -> None:
-
-    name = next(n for n in schemas() if find_packet(f"aten::{n}") is None)
-    text = BROKEN.replace("self.up(x) @ torch.ones(3, 3)", f"torch.{name}(x)")
+def test_missing_operator_is_named_with_its_likes(tmp_path: pathlib.Path) -> None:
+    text = BROKEN.replace("self.up(x) @ torch.ones(3, 3)", "torch.ops.aten.softmaxx(x)")
     path = write(tmp_path, text)
-    refused(path, code=1, words=[f"aten::{name}", "register_kernel", "program.py:10"])
+    refused(path, code=1, words=["softmaxx", "_softmax", "program.py:10"])
+
+
+def test_missing_operator_says_its_schema_and_how_to_register(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = "aten::nowhere(Tensor self) -> Tensor"
+    monkeypatch.setattr(catalogue, "schemas", lambda: {"nowhere": [line]})
+    with pytest.raises(AttributeError, match=re.escape(line)) as caught:
+        mq.ops.aten.nowhere(mq.ones(2))
+    assert "register_kernel" in str(caught.value)
 
 
 def test_an_output_that_is_no_scalar_is_planned_with_its_mean() -> None:

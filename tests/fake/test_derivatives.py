@@ -122,7 +122,9 @@ def described(t: Any, sources: list[Any]) -> object:
     shares = [i for i, s in enumerate(sources) if s._storage is t._storage]
     base = t._base
     seen = [i for i, s in enumerate(sources) if s is base]
-    history = None if t._ag is None else (type(t._ag), t._ag.creation_meta, t._ag.view_version)
+    history = None
+    if t._ag is not None:
+        history = type(t._ag), t._ag.creation_meta, f"version={t._ag.view_version}"
     return (
         t.meta, t._keys, f"version={t._version}", t.fake_mode, t.constant, t._storage._nbytes,
         shares, history, t.is_inference(), seen or described(base, sources),

@@ -31,7 +31,7 @@ def csc(T, grad=False):
 
 
 def hybrid(T, grad=False):
-    values = T.arange(6.0).reshape(3, 2)
+    values = T.arange(6.0).reshape(3, 2) / 2
     return T.sparse_coo_tensor(T.tensor([[0, 2, 0]]), values, (3, 2)).requires_grad_(grad)
 
 

@@ -174,7 +174,7 @@ def _has_plain_signature(function: Callable[..., Any]) -> bool:
         return False
     # PyTorch's are builtins, whose parameters cannot be told: a call may leave out any of them.
     is_operator = getattr(function, "as_written", False)
-    return not is_operator and not plain.__module__.startswith(_FACES_OF_OPERATORS)
+    return not is_operator and not (plain.__module__ or "").startswith(_FACES_OF_OPERATORS)
 
 
 def wrap_key(
