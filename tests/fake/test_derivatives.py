@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import maquette as mq
+import maquette.torch as torch
 from maquette.autograd.engine import Run
 from maquette.autograd.node import Node, OpNode
 from maquette.core import remembered as answers
@@ -512,3 +513,12 @@ def test_a_symbolic_factor_is_not_guarded() -> None:
             x = mq.ones(3, requires_grad=True)
             (x * (size / 2)).sum().backward()
     assert len(env.guards) == guards
+
+
+def test_nested_tensors_elsewhere_change_nothing() -> None:
+    ragged = torch.nested.nested_tensor([mq.ones(2, 3), mq.ones(1, 3)], layout=torch.jagged)
+    (ragged * 2).sum()
+    mode = mq.FakeTensorMode()
+    train(mode, 3)
+    assert REMEMBERED
+    assert None not in REMEMBERED.values()

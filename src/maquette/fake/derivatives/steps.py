@@ -215,7 +215,10 @@ def _is_usual(t: Tensor, mode: FakeTensorMode) -> bool:
     return t.fake_mode is mode and t.constant is None and usual
 
 
-_AT_FAKE_OR_ABOVE = K.bits_above(DispatchKey.Fake) | FAKE
+# Kernels for nested tensors stand there once those are used; plain fakes never reach them.
+_AT_FAKE_OR_ABOVE = (K.bits_above(DispatchKey.Fake) | FAKE) & ~(
+    K.key_bits(DispatchKey.AutogradNestedTensor) | K.key_bits(DispatchKey.NestedTensor)
+)
 _COMPOSITE = frozenset(K.key_parse(name) for name in DispatchKey.__members__ if "Composite" in name)
 _UNREMEMBERED = frozenset((Tag.nondeterministic_seeded, Tag.data_dependent_output))
 
