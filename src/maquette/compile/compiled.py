@@ -166,14 +166,16 @@ class _Program:
         self.count = len(tensors)
         owner.traces += 1
         function = _of_tensors(owner.function, leaves, spec)
-        found = Call(function, tensors, state, []).captured()
+        call = Call(function, tensors, state, [])
+        found = call.captured()
         while state.meet(value for _, value in found.traced.constants):
             found = Call(function, tensors, state, []).captured()
         held = state.tensors()
         self.names = [*names, *_state_names(state, held)]
         self.lent: set[int] = set()
-        call = Call(function, tensors, state, [_grad_to_trace(t) for t in held])
-        found = call.captured()
+        if held:
+            call = Call(function, tensors, state, [_grad_to_trace(t) for t in held])
+            found = call.captured()
         self.reads_grads = _reads_gradients(found, len(tensors) + len(held))
         self.grads = [False] * len(held)
         if self.reads_grads:  # gradients accumulate: what is there decides
