@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from maquette.dispatch.modes import TorchDispatchMode
 
 
-class _Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):
+    """Writes down the overloads that are called, as ``add.Tensor``."""
+
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
@@ -19,16 +21,16 @@ class _Recorder(TorchDispatchMode):
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        self.names.append(str(func).removeprefix("aten.").removesuffix(".default"))
+        self.names.append(str(func).removeprefix("aten."))
         return func(*args, **(kwargs or {}))
 
 
 def overloads_of(function: Callable[[], object]) -> list[str]:
     """The overloads that ``function`` calls, as ``add.Tensor``; a default one by its name."""
-    recorder = _Recorder()
+    recorder = Recorder()
     with recorder:
         function()
-    return recorder.names
+    return [name.removesuffix(".default") for name in recorder.names]
 
 
 def operators_of(function: Callable[[], object]) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
+from op_log import Recorder
 
 import maquette as mq
-from maquette.dispatch.modes import TorchDispatchMode
 from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor
 
@@ -15,28 +15,12 @@ AT = mq.tensor([[0, 1], [1, 0]])
 ROWS = mq.tensor([1, 0, 1])
 
 
-class _Seen(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        self.names.append(str(func).removeprefix("aten."))
-        return func(*args, **(kwargs or {}))
-
-
-class _Measuring(_Seen):
+class _Measuring(Recorder):
     measures_memory = True
 
 
 def backward_operators(
-    function: Callable[[Tensor], Tensor], x: Tensor, mode: type[_Seen] = _Seen
+    function: Callable[[Tensor], Tensor], x: Tensor, mode: type[Recorder] = Recorder
 ) -> str:
     """What the backward of ``function`` at ``x`` calls, of a gradient that is given."""
     x = x.detach().requires_grad_()
@@ -49,7 +33,7 @@ def backward_operators(
 
 
 def forward_operators(function: Callable[[], object]) -> str:
-    with _Seen() as seen:
+    with Recorder() as seen:
         function()
     return " ".join(seen.names)
 
