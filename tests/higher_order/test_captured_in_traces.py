@@ -105,9 +105,79 @@ def test_a_transformed_loop_of_unknown_length_is_refused(n, mode):
         make_fx(tangent, tracing_mode=mode)(mq.tensor(n), X)
 
 
-def test_what_is_functionalized_around_a_function_is_an_operand():
-    with pytest.raises(RuntimeError, match="as an operand, it was captured"):
-        functionalize(lambda p, x: chosen(p, x, x * x))(mq.tensor(True), X)
+# --- captured sizes ---------------------------------------------------------------------
+
+
+SIZED = {
+    "cond": lambda x, n: cond(x.sum() > 0, lambda x: x * n, lambda x: x - n, (x,)),
+    "map": lambda x, n: map(lambda row: row.new_full((n,), 2.0).sum() * row, x),
+    "scan": lambda x, n: scan(lambda c, row: (c + row * n, c * 1), x[0] * 1, x)[1],
+    "while_loop": lambda x, n: while_loop(
+        lambda i, x: i < n, lambda i, x: (i + 1, x + n), (mq.tensor(0), x)
+    )[1],
+    "cond in map": lambda x, n: map(
+        lambda row: cond(row.sum() > 0, lambda r: r * n, lambda r: r + n, (row,)), x
+    ),
+}
+
+
+@pytest.mark.parametrize("captured", [lambda x: x.shape[0] + 1, lambda x: x.shape[0]])
+@pytest.mark.parametrize("kind", SIZED)
+def test_a_captured_size_of_the_trace_is_an_operand(kind, captured):
+    def program(x):
+        return SIZED[kind](x, captured(x))
+
+    traced = make_fx(program, tracing_mode="symbolic")(X)
+    for x in (X, -X, mq.ones(5, 2)):
+        assert mq.allclose(traced(x), program(x))
+
+
+def test_a_captured_number_that_data_tells_is_an_operand():
+    def program(n, x):
+        n = n.item()
+        return map(lambda row: row * n, x)
+
+    traced = make_fx(program, tracing_mode="symbolic")(mq.tensor(3), X)
+    assert mq.equal(traced(mq.tensor(5), X), X * 5)
+
+
+def test_sizes_among_operands_pass_through_the_backward_of_a_traced_choice():
+    def slope(x):
+        x = x.detach().requires_grad_()
+        y = cond(x.sum() > 0, lambda x, n: x * n, lambda x, n: x + n, (x, x.shape[0] + 1))
+        return mq.autograd.grad(y.sum(), x)[0]
+
+    traced = make_fx(slope, tracing_mode="symbolic")(X)
+    assert mq.equal(traced(mq.ones(5, 2)), mq.full((5, 2), 6.0))
+
+
+# --- functionalization ------------------------------------------------------------------
+
+
+def for_rows(f):
+    return lambda x: vmap(f)(mq.stack([x, -x]))
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, grad, for_rows])
+@pytest.mark.parametrize("program", [chosen, mapped, scanned, looped, prefixes, nested])
+def test_what_is_functionalized_around_a_function_is_read_by_it(program, wrapped):
+    def run(x):
+        y = x[1] * 2
+        part = y[1:]
+        y.add_(1)
+        part.mul_(2)
+        return program(x.sum() > 0, x, y).sum()
+
+    assert mq.allclose(wrapped(functionalize(run))(X), wrapped(run)(X))
+
+
+def test_what_is_functionalized_around_a_function_is_not_mutated_by_it():
+    def run(x):
+        y = x * 2
+        return map(lambda row: y[0].add_(1) + row, x)
+
+    with pytest.raises(RuntimeError, match="mutat"):
+        functionalize(run)(X)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -14,6 +14,7 @@ from typing import Any
 
 from maquette.core.pytree import keystr, tree_flatten_with_path
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.wrappers import Wrapper
 
 Function = Callable[..., Any]
 _DEPTH = 6
@@ -136,7 +137,7 @@ class _Watched:
 
     def check_versions(self) -> None:
         for name, t in self.tensors.items():
-            if _version(t) != self.versions[name]:
+            if _mutated(t, self.versions[name]):
                 raise RuntimeError(
                     f"Encountered input mutation during higher order op tracing: {self.who} "
                     f"mutates {name} ({t.meta}). Higher order ops do not support input mutation; "
@@ -159,7 +160,25 @@ class _Watched:
             known[t._storage] = where
 
 
-def _version(t: Tensor) -> int:
+_Version = tuple[int, Tensor | None, Any]
+
+
+def _version(t: Tensor) -> _Version:
+    """The version of a tensor, its value in a transform, and the version of that."""
+    value = t._value if isinstance(t, Wrapper) else None
+    return _counted(t), value, None if value is None else _version(value)
+
+
+def _mutated(t: Tensor, before: _Version) -> bool:
+    """Whether a tensor was mutated since; its value may be another by now, brought up to date."""
+    count, value, inner = before
+    if _counted(t) != count:
+        return True
+    same = isinstance(t, Wrapper) and t._value is value
+    return same and value is not None and _mutated(value, inner)
+
+
+def _counted(t: Tensor) -> int:
     try:
         return t._version
     except RuntimeError:  # an inference tensor has none

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from maquette.core.pytree import TreeSpec, keystr, tree_flatten, tree_flatten_with_path
+from maquette.core.symbols import node_of
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import TransformType
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
@@ -23,13 +24,14 @@ from maquette.dispatch.tls import tls
 from maquette.fake.mode import FakeTensorMode
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.tracing.operator_tracing import make_fx
-from maquette.fx.tracing.proxy_mode import ProxyTorchDispatchMode, _Arguments
+from maquette.fx.tracing.proxy_mode import ProxyTorchDispatchMode, _Arguments, get_proxy_mode
 from maquette.fx.tracing.tracked import track
 from maquette.higher_order.captured import captured_tensors
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor, alias
 
 if TYPE_CHECKING:
+    from maquette.fx.node import Node
     from maquette.fx.tracing.operator_tracing import PythonKeyTracer
     from maquette.symbolic import ShapeEnv
 
@@ -70,7 +72,7 @@ class FunctionalHop(HigherOrderOperator):
     operands_at: int | None = None
     """Which argument is the tuple of what its functions are called with last; None: all to come."""
 
-    def with_operands(self, args: tuple[Any, ...], more: tuple[Tensor, ...]) -> tuple[Any, ...]:
+    def with_operands(self, args: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, with more operands behind those that its functions are called with."""
         at = self.operands_at
         if at is None:
@@ -121,6 +123,9 @@ class FunctionalHop(HigherOrderOperator):
 
     def functional(self, ctx: Any, *args: Any, **kwargs: Any) -> Any:
         """Functionalized: on values, with functions that mutate nothing."""
+        for function in filter(_is_function, args):
+            # What it captures is brought up to date here: what that calls is none of its steps.
+            ctx.unwrap_tensors(list(captured_tensors(function).values()))
         given = [ctx.functionalize(a) if _is_function(a) else ctx.unwrap_tensors(a) for a in args]
         named = ctx.unwrap_tensors(kwargs)
         with ctx.redispatch_to_next():
@@ -130,25 +135,26 @@ class FunctionalHop(HigherOrderOperator):
     def traced(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
         """In a trace: a node that names a graph for each function.
 
-        Tensors of the trace that the functions capture are operands of the node: as constants
-        of the graphs, they would be what they were when it was made.
+        Tensors and sizes of the trace that the functions capture are operands of the node: as
+        constants of the graphs, they would be what they were when it was made.
         """
         functions = {at: a for at, a in enumerate(args) if _is_function(a)}
-        graphs = self._graphs(mode, functions, args)
-        held = _captured_of_trace(mode, graphs.values())
+        numbers: list[Any] = []
+        graphs = self._graphs(mode, functions, args, numbers)
+        held = [*_captured_of_trace(mode, graphs.values()), *numbers]
         if held:
             for graph in graphs.values():
                 _forget(mode, graph)
             args = self.with_operands(args, tuple(held))
             taking = {at: _taking(function, len(held)) for at, function in functions.items()}
-            graphs = self._graphs(mode, taking, args)
+            graphs = self._graphs(mode, taking, args, numbers)
         return record(mode, self, tuple([graphs.get(at, a) for at, a in enumerate(args)]), kwargs)
 
     def _graphs(
-        self, mode: Any, functions: dict[int, Function], args: tuple[Any, ...]
+        self, mode: Any, functions: dict[int, Function], args: tuple[Any, ...], numbers: list[Any]
     ) -> dict[int, GraphModule]:
         return {
-            at: subgraph(mode, function, self.operands_of(at, args), self.graph_name(at))
+            at: subgraph(mode, function, self.operands_of(at, args), self.graph_name(at), numbers)
             for at, function in functions.items()
         }
 
@@ -218,14 +224,23 @@ _waiting = _Waiting()
 
 
 def subgraph(
-    mode: ProxyTorchDispatchMode, function: Function, operands: Sequence[Any], name: str
+    mode: ProxyTorchDispatchMode,
+    function: Function,
+    operands: Sequence[Any],
+    name: str,
+    numbers: list[Any] | None = None,
 ) -> GraphModule:
-    """The graph of a function, an attribute of the module that is being traced."""
+    """The graph of a function, an attribute of the module that is being traced.
+
+    To ``numbers`` are added the symbolic ones that the function uses and only this trace knows;
+    without it they are refused.
+    """
     operands = _apart(operands)
+    sharing = function if numbers is None else _sharing_symbols(mode, function, numbers)
     _waiting.tracers.append(mode.tracer)
     try:
         with autograd_acting():
-            made = make_fx(function, mode.decompositions, pre_dispatch=mode.pre_dispatch)(*operands)
+            made = make_fx(sharing, mode.decompositions, pre_dispatch=mode.pre_dispatch)(*operands)
     finally:
         _waiting.tracers.pop()
     root: Any = mode.tracer.root
@@ -234,6 +249,33 @@ def subgraph(
         number += 1
     setattr(root, f"{name}_{number}", made)
     return made
+
+
+def _sharing_symbols(
+    mode: ProxyTorchDispatchMode, function: Function, numbers: list[Any]
+) -> Function:
+    """A function whose graph has a placeholder for each symbolic number that this trace knows.
+
+    A placeholder where it happened to be asked for: the graph is made again with it as an operand.
+    """
+
+    def sharing(*operands: Any) -> Any:
+        inner = get_proxy_mode()
+        assert inner is not None
+        symbols = inner.tracer.symbol_nodes
+
+        def known_here(number: Any) -> Node | None:
+            if mode.tracer.symbol_nodes.find(number) is None:
+                return None
+            if not any(number is n or node_of(number) is node_of(n) for n in numbers):
+                numbers.append(number)
+            assert symbols.graph is not None
+            return symbols.graph.placeholder("size")
+
+        symbols.elsewhere = known_here
+        return function(*operands)
+
+    return sharing
 
 
 def _captured_of_trace(mode: ProxyTorchDispatchMode, graphs: Iterable[GraphModule]) -> list[Tensor]:
@@ -249,7 +291,7 @@ def _captured_of_trace(mode: ProxyTorchDispatchMode, graphs: Iterable[GraphModul
 
 
 def _taking(function: Function, more: int) -> Function:
-    """A function that takes tensors it captures as operands too: by them a trace knows them."""
+    """A function that takes what it captures as operands too: by them a trace knows it."""
 
     def taking(*operands: Any) -> Any:
         return function(*operands[: len(operands) - more])

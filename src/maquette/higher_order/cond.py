@@ -255,8 +255,9 @@ class _CondAutograd(AutogradFunction):
         ctx: Any, branches: Any, pred: Any, *leaves: Any
     ) -> Any:
         ctx.branches, ctx.spec = branches
-        ctx.condition = None if isinstance(pred, Tensor) else pred
-        ctx.save_for_backward(*([pred] if ctx.condition is None else []), *leaves)
+        given = (pred, *leaves)
+        ctx.numbers = [None if isinstance(a, Tensor) else a for a in given]
+        ctx.save_for_backward(*[a for a in given if isinstance(a, Tensor)])
         true_fn, false_fn = ctx.branches
         operands: Any = tree_unflatten(leaves, ctx.spec)
         with AutoDispatchBelowAutograd():
@@ -265,20 +266,19 @@ class _CondAutograd(AutogradFunction):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        saved = list(ctx.saved_tensors)
-        pred = saved.pop(0) if ctx.condition is None else ctx.condition
-        leaves = saved
+        saved = iter(ctx.saved_tensors)
+        pred, *leaves = [next(saved) if n is None else n for n in ctx.numbers]
         true_fn, false_fn = ctx.branches
         count = len(leaves)
 
         def backward_of(function: Function) -> Function:
             def run(*given: Any) -> Any:
-                inputs = [t.detach().requires_grad_(t.is_floating_point()) for t in given[:count]]
+                inputs = [_leaf(t) if isinstance(t, Tensor) else t for t in given[:count]]
                 operands: Any = tree_unflatten(inputs, ctx.spec)
                 with enable_grad(), autograd_acting():
                     outputs = flattened(function(*operands))[0]
                 pairs = [(o, g) for o, g in zip(outputs, given[count:]) if o.requires_grad]
-                wanted = [t for t in inputs if t.requires_grad]
+                wanted = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
                 found: Any = [None] * len(wanted)
                 if pairs and wanted:
                     outs, upstream = zip(*pairs)
@@ -287,13 +287,18 @@ class _CondAutograd(AutogradFunction):
                 return tuple(
                     _or_zeros(next(filled), t) if t.requires_grad else operators.zeros_like(t)
                     for t in inputs
+                    if isinstance(t, Tensor)
                 )
 
             return run
 
         operands = (*leaves, *grads)
-        answers = cond_op(pred, backward_of(true_fn), backward_of(false_fn), operands)
-        return (None, None, *answers)
+        answers = iter(cond_op(pred, backward_of(true_fn), backward_of(false_fn), operands))
+        return (None, None, *[next(answers) if isinstance(t, Tensor) else None for t in leaves])
+
+
+def _leaf(t: Tensor) -> Tensor:
+    return t.detach().requires_grad_(t.is_floating_point())
 
 
 def _or_zeros(grad: Any, t: Tensor) -> Any:

@@ -35,6 +35,8 @@ class SymbolNodes:
 
     def __init__(self) -> None:
         self.graph: Graph | None = None
+        # Where a number is asked for that nothing in the graph gives: a trace that this one is in.
+        self.elsewhere: Callable[[Any], Node | None] | None = None
         self._nodes: dict[Any, Node] = {}  # by expression
         self._sources: dict[Any, _Source] = {}  # by expression, what no node gives yet
         # How many symbols had been replaced when the sizes of a meta were noted.
@@ -85,6 +87,10 @@ class SymbolNodes:
         if expression not in self._nodes:
             self._read_operations(node_of(number))
         made = self._node_of(expression)
+        if made is None and self.elsewhere is not None:
+            made = self.elsewhere(number)
+            if made is not None:
+                self._nodes[expression] = made
         if made is not None:
             made.meta.setdefault("val", number)
         return made

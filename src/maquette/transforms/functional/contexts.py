@@ -22,7 +22,7 @@ from maquette.transforms.functional.level import (
     FunctionalizeInterpreter,
     disable_functionalization,
     enable_functionalization,
-    functionalize,
+    on_level,
 )
 from maquette.transforms.functional.mode import (
     FunctionalTensor,
@@ -154,12 +154,17 @@ class FunctorchFunctionalizeAPI(BaseFunctionalizeAPI):
         return each(Tensor, lambda t: t if is_functional(t, level) else wrap(t, level), args)
 
     def unwrap_tensors(self, args: Any) -> Any:
-        level = self.interpreter
-        return each(Tensor, lambda t: t.sync() if is_functional(t, level) else t, args)
+        levels = (*self.interpreter.continued, self.interpreter)
+
+        def value_of(t: Any) -> Any:
+            ours = isinstance(t, FunctionalWrapper) and t.owner() in levels
+            return t.sync() if ours else t
+
+        return each(Tensor, value_of, args)
 
     def functionalize(self, inner_f: Function) -> Function:
-        copies = self.interpreter.copies
-        return functionalize(inner_f, remove="mutations_and_views" if copies else "mutations")
+        level = self.interpreter
+        return on_level(inner_f, copies=level.copies, continued=(*level.continued, level))
 
     def redispatch_to_next(self) -> AbstractContextManager[object]:
         return self.interpreter.lower()

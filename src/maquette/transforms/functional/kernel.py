@@ -114,6 +114,8 @@ def _unwrapped(params: Params, owner: Owner, found: list[FunctionalWrapper]) -> 
             values.append(tuple(_unwrapped(p, owner, found)))
         elif isinstance(p, Wrapper) and not p._interpreter.live:
             values += _unwrapped((revived(p),), owner, found)  # in a backward pass, say
+        elif p.__class__ is FunctionalWrapper and p._interpreter in owner.continued:
+            values.append(p.sync())
         else:
             values.append(p)
     return values
@@ -346,8 +348,12 @@ def _is_plain(op: OpOverload, twin: FunctionalCall) -> bool:
 
 
 def refuse_mixed(op: OpOverload, at: Any, params: Params, owner: Owner) -> None:
-    """Refuse to mutate ``at``, which is not functionalized, with what is."""
-    if not any(is_functional(t, owner) for t in tensors_of(params)):
+    """Refuse to mutate ``at``, which is not functionalized, with what is.
+
+    What a higher-order operator's function captures of the functionalized program is read only.
+    """
+    captured = isinstance(at, FunctionalWrapper) and at.owner() in owner.continued
+    if not captured and not any(is_functional(t, owner) for t in tensors_of(params)):
         return
     name = next(
         (

@@ -65,6 +65,7 @@ class KeyOwner:
     number = 0
     live = True
     wrapper_bits = FUNCTIONALIZE
+    continued: tuple[Interpreter, ...] = ()
 
     @property
     def copies(self) -> bool:
@@ -180,15 +181,20 @@ _REMOVABLE = ("mutations", "mutations_and_views")
 
 
 class FunctionalizeInterpreter(Interpreter):
-    """The level of one `functionalize`."""
+    """The level of one `functionalize`.
 
-    __slots__ = ("copies",)
+    ``continued``: levels that wait for the function that runs on this one, a function which a
+    higher-order operator was given there; it reads what it captures of theirs by value.
+    """
+
+    __slots__ = ("continued", "copies")
 
     transform = TransformType.Functionalize
     wrapper_bits = FUNCTIONALIZE | GRAD_WRAPPER
 
-    def __init__(self, *, copies: bool) -> None:
+    def __init__(self, *, copies: bool, continued: tuple[Interpreter, ...] = ()) -> None:
         self.copies = copies
+        self.continued = continued
 
     def functionalize_add_back_views(self) -> bool:
         """Whether views stay views."""
@@ -247,9 +253,17 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
             f"{{view}} will be replaced with their non-aliasing counterparts, {{view}}_copy.\n"
         )
 
+    return on_level(func, copies=remove == "mutations_and_views")
+
+
+def on_level(
+    func: Callable[..., Any], *, copies: bool, continued: tuple[Interpreter, ...] = ()
+) -> Callable[..., Any]:
+    """A function that calls ``func`` on a new level, with the options of that."""
+
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        level = FunctionalizeInterpreter(copies=remove == "mutations_and_views")
+        level = FunctionalizeInterpreter(copies=copies, continued=continued)
         with pushed(level):
             made: dict[int, FunctionalWrapper] = {}
 
@@ -294,6 +308,7 @@ __all__ = [
     "from_functional_tensor",
     "functionalize",
     "is_functional_tensor",
+    "on_level",
     "mirror_autograd_meta_to",
     "reapply_views",
     "sync",

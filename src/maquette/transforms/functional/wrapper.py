@@ -38,12 +38,16 @@ _new = object.__new__
 class Owner(Protocol):
     """Who functionalizes: what wrappers are its own, and how operators run below it.
 
-    ``copies`` says whether views become copies; ``bits`` are the keys that its wrappers have.
+    ``copies`` says whether views become copies; ``bits`` are the keys that its wrappers have;
+    ``continued`` are owners that wait, whose wrappers it takes for their values.
     """
 
     number: int
     live: bool
     wrapper_bits: int
+
+    @property
+    def continued(self) -> Sequence[object]: ...
 
     @property
     def copies(self) -> bool: ...
