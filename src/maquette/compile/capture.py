@@ -1,8 +1,9 @@
 """A call as a functional graph: what it gets, changes and gives, as inputs and outputs.
 
 The inputs of a graph are the tensors of the arguments, then those of the function's modules and
-optimizers (`state.py`), then gradients that are there. Its outputs are the results, the new values
-of all that is changed, and, where results can be differentiated, gradients for given ones.
+optimizers (`state.py`), then optimizers' numbers, then gradients that are there. Its outputs are
+the results, the new values of all that is changed, and, where results can be differentiated,
+gradients for given ones.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from maquette.api.creation import tensor
 from maquette.autograd import grad as gradients
 from maquette.autograd import is_grad_enabled
 from maquette.compile.errors import CompileError
-from maquette.compile.state import State
+from maquette.compile.state import State, sets_option
 from maquette.compile.tracing import Traced, functional_graph
+from maquette.core.dtype import float64
 from maquette.core.pytree import TreeSpec, tree_flatten
 from maquette.dispatch.registry import ops
 from maquette.fx.node import Node
@@ -67,12 +70,14 @@ class Call:
         self.tensors = list(tensors)
         self.state = state
         self.held = state.tensors()
+        self.numbers = [tensor(n.value, dtype=float64) for n in state.numbers()]
         self.grads = list(grads)
 
     def captured(self, tangents: Sequence[Tensor] = ()) -> Captured:
         """Trace the call; with tangents, with the gradients for them."""
         notes = _Notes()
-        given = [*self.tensors, *self.held, *[g for g in self.grads if g is not None], *tangents]
+        grads = [g for g in self.grads if g is not None]
+        given = [*self.tensors, *self.held, *self.numbers, *grads, *tangents]
         # Modules are exchanged while the function runs, which is inside of the trace.
         traced = functional_graph(
             lambda *flat: self._run(notes, flat, len(tangents)), [t.detach() for t in given]
@@ -87,11 +92,12 @@ class Call:
         ]
         mine, theirs = fresh[:count], fresh[count:]
         left = iter(flat[count + held :])
+        numbers = [next(left) for _ in self.numbers]
         for t, o, g in zip(theirs, self.held, self.grads or [None] * held):
             t._is_param = o._is_param
             if g is not None:
                 t.grad = next(left)
-        with self.state.exchanged(theirs):
+        with self.state.exchanged(theirs, numbers):
             given = [*mine, *self.held]
             result = self.function(*mine)
             notes.note(result, self.held, self.state)
@@ -103,7 +109,7 @@ class Call:
                 if wanted:  # else the results come of what the program made itself
                     found = list(gradients(outs, wanted, list(left), allow_unused=True))
             tensors = [r.detach() for r in notes.results if isinstance(r, Tensor)]
-            changed = [t.detach() for t in given]
+            changed = [t.detach() for t in [*given, *numbers]]
             entries = [v.detach() for *_, v in notes.entries if isinstance(v, Tensor)]
             grads_now = [None if g is None else g.detach() for g in notes.grads]
         return tensors, changed, entries, grads_now, found
@@ -117,13 +123,17 @@ class Call:
             node = next(outputs)
             if _source(node) is not placeholder:
                 changes.append(Change("value", i, None, node))
+        placeholders = traced.placeholders[len(everything) :]
+        for number, placeholder in zip(self.state.numbers(), placeholders):
+            if _source(next(outputs)) is not placeholder:
+                raise sets_option([number.key])
         for optimizer, parameter, key, value in notes.entries:
             node = next(outputs) if isinstance(value, Tensor) else None
             at = (optimizer, key)
             plain = None if node is not None else value
             if node is None or not self._is_held(node, traced):
                 changes.append(Change("entry", parameter, at, node, plain))
-        before = iter(traced.placeholders[len(everything) :])
+        before = iter(traced.placeholders[len(everything) + len(self.numbers) :])
         for i, grad in enumerate(self.grads):
             node, was = next(outputs), None if grad is None else next(before)
             if _source(node) is not was:

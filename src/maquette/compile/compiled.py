@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from maquette.api.creation import tensor
 from maquette.autograd import Function as AutogradFunction
 from maquette.autograd import is_grad_enabled, no_grad
 from maquette.compile.capture import Call, Captured, check_not_aliased
@@ -28,6 +29,7 @@ from maquette.compile.lending import (
 from maquette.compile.program import ArrayProgram
 from maquette.compile.state import State
 from maquette.compile.tracing import Draw
+from maquette.core.dtype import float64
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import defaults
 from maquette.core.pytree import (
@@ -176,7 +178,8 @@ class _Program:
         if held:
             call = Call(function, tensors, state, [_grad_to_trace(t) for t in held])
             found = call.captured()
-        self.reads_grads = _reads_gradients(found, len(tensors) + len(held))
+        self.numbers = len(call.numbers) if held else 0
+        self.reads_grads = _reads_gradients(found, len(tensors) + len(held) + self.numbers)
         self.grads = [False] * len(held)
         if self.reads_grads:  # gradients accumulate: what is there decides
             call.grads = [t._grad for t in held]
@@ -199,7 +202,7 @@ class _Program:
     # --- building --------------------------------------------------------------------
 
     def _compile(self, found: Captured, tensors: Sequence[Tensor]) -> None:
-        count = len(tensors)
+        count = len(tensors) + self.numbers
         constants = found.traced.constants
         given = found.inputs[count:] if any(self.grads) else []
         self.inputs = [*found.inputs[:count], *given, *[n for n, _ in constants]]
@@ -280,6 +283,10 @@ class _Program:
     def arrays(self, tensors: Sequence[Tensor]) -> list[Any]:
         """The arrays that the engine takes: those that tensors show still, others put there."""
         found = [self._array(i, t) for i, t in enumerate(tensors)]
+        if self.numbers:
+            found += [
+                self.engine.given(tensor(n.value, dtype=float64), "") for n in self.state.numbers()
+            ]
         if any(self.grads):
             held = tensors[self.count :]
             given = [t._grad for t, there in zip(held, self.grads) if there]

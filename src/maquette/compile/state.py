@@ -11,8 +11,9 @@ import copyreg
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
+from maquette.compile.errors import CompileError
 from maquette.higher_order.captured import global_names, members_of
 from maquette.nn import Module
 from maquette.optim import Optimizer
@@ -58,6 +59,17 @@ class State:
         found = {id(t): t for t in (table[k] for table, k in self.places())}
         return [*found.values(), *[t for t in self.captured if id(t) not in found]]
 
+    def numbers(self) -> list[Number]:
+        """Optimizers' options that are tensors in the program, so that it is for any value."""
+        found: list[Number] = []
+        for optimizer in self.optimizers:
+            if type(optimizer).step is not Optimizer.step:
+                continue  # a step of the program's own may read them
+            for group in optimizer.param_groups:
+                for key in optimizer._as_tensors:
+                    found += _numbers_of(group, key)
+        return found
+
     def meet(self, constants: Iterable[object]) -> bool:
         """Note the tensors among constants of a trace that require gradients; whether any do."""
         found = [t for t in constants if isinstance(t, Tensor) and t.requires_grad]
@@ -74,9 +86,12 @@ class State:
     def shape(self) -> tuple[object, ...]:
         """What besides metas a trace depends on: flags, options, which entries there are."""
         flags = tuple([m.training for m in self.modules])
+        numbers: dict[tuple[int, str], list[int | None]] = {}
+        for n in self.numbers():
+            numbers.setdefault((id(n.group), n.key), []).append(n.place)
         options = tuple(
             [
-                (k, v)
+                (k, _fixed(v, numbers.get((id(g), k), ())))
                 for o in self.optimizers
                 for g in o.param_groups
                 for k, v in g.items()
@@ -87,11 +102,15 @@ class State:
         return flags, options, entries
 
     @contextmanager
-    def exchanged(self, tensors: Sequence[Tensor]) -> Iterator[None]:
-        """The tensors are others in the block, wherever the program finds them."""
+    def exchanged(self, tensors: Sequence[Tensor], numbers: Sequence[Tensor]) -> Iterator[None]:
+        """The tensors are others in the block, wherever the program finds them; so are numbers.
+
+        CompileError where the program sets an optimizer's option, which no output tells.
+        """
         mine = self.tensors()
         states = [o.state for o in self.optimizers]
         options = [[dict(g) for g in o.param_groups] for o in self.optimizers]
+        given: list[dict[str, Any]] = []
         pairs = list(zip(mine, tensors, strict=True))
         try:
             for t, other in pairs:
@@ -100,17 +119,74 @@ class State:
                 copied = type(state)(getattr(state, "default_factory", None))  # a defaultdict
                 copied.update({p: dict(v) for p, v in state.items()})
                 optimizer.state = copied
-                for group in optimizer.param_groups:
-                    if "capturable" in group:  # no number is read from its step counters
-                        group.update(capturable=True, foreach=False)
+                reads_none = bool(optimizer._as_tensors)  # so nor from its counters of steps
+                for group in optimizer.param_groups if reads_none else ():
+                    group.update(capturable=True, foreach=False, fused=False)
+            for number, value in zip(self.numbers(), numbers, strict=True):
+                number.exchange(value)
+            given = [dict(g) for o in self.optimizers for g in o.param_groups]
             yield
+            _check_options_stayed(given, [g for o in self.optimizers for g in o.param_groups])
         finally:
             for t, other in pairs:
                 _exchange(t, other)
             for optimizer, state, groups in zip(self.optimizers, states, options):
                 optimizer.state = state
                 for group, before in zip(optimizer.param_groups, groups):
-                    group.update({k: v for k, v in before.items() if k != "params"})
+                    params = group["params"]
+                    group.clear()
+                    group.update(before, params=params)
+
+
+class Number(NamedTuple):
+    """A number among an optimizer's options: of a group, by its key and place in a tuple."""
+
+    group: dict[str, Any]
+    key: str
+    place: int | None
+    value: float
+
+    def exchange(self, tensor: Tensor) -> None:
+        """Put a tensor in its place."""
+        if self.place is None:
+            self.group[self.key] = tensor
+        else:
+            option = self.group[self.key]
+            self.group[self.key] = (*option[: self.place], tensor, *option[self.place + 1 :])
+
+
+def _numbers_of(group: dict[str, Any], key: str) -> Iterator[Number]:
+    option = group.get(key)
+    several = isinstance(option, (tuple, list))
+    for i, value in enumerate(option if isinstance(option, (tuple, list)) else [option]):
+        # No momentum at all is another program.
+        if value.__class__ in (int, float) and (value or key != "momentum"):
+            yield Number(group, key, i if several else None, float(value))
+
+
+def _fixed(option: Any, places: Sequence[int | None]) -> Any:
+    """What a program depends on of an option some numbers of which are its inputs."""
+    if None in places:
+        return Number
+    if not places:
+        return tuple(option) if isinstance(option, list) else option
+    return tuple([Number if i in places else v for i, v in enumerate(option)])
+
+
+def _check_options_stayed(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> None:
+    for old, new in zip(before, now, strict=True):
+        changed = [k for k in {**old, **new} if old.get(k) is not new.get(k)]
+        if changed:
+            raise sets_option(changed)
+
+
+def sets_option(names: Iterable[str]) -> CompileError:
+    """The refusal of a program that sets options of its optimizers."""
+    return CompileError(
+        f"the program sets an optimizer's option ({', '.join(map(repr, names))}), as a scheduler "
+        f"of learning rates does, which no compiled program can; set it outside of what is "
+        f"compiled"
+    )
 
 
 _NOTHING = object()
@@ -180,4 +256,4 @@ def _reach(value: Any, found: dict[int, Any], seen: set[int], depth: int) -> Non
         _reach(member, found, seen, depth - 1)
 
 
-__all__ = ["State"]
+__all__ = ["Number", "State", "sets_option"]

@@ -21,6 +21,7 @@ from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.dispatch.schemas.matching import bind
 from maquette.dispatch.tags import Tag
+from maquette.dispatch.tls import tls
 from maquette.fake.detecting import detect_fake_mode
 from maquette.fake.exceptions import DataDependentOutputException, DynamicOutputShapeException
 from maquette.fake.mode import FakeTensorMode
@@ -30,6 +31,7 @@ from maquette.fx.tracing.operator_tracing import make_fx, trace_call
 from maquette.higher_order.common import FunctionalHop
 from maquette.nn.base import Module
 from maquette.tensor.tensor import Tensor
+from maquette.tensor.up_to_date import SHOWN
 from maquette.transforms.functional.contexts import PythonFunctionalizeAPI
 from maquette.transforms.functional.mode import (
     FunctionalTensor,
@@ -222,6 +224,23 @@ def functional_graph(function: Callable[..., Any], tensors: Sequence[Any]) -> Tr
         list(outputs),
         [(n, draws.get(id(t), t)) for n, t in constants],
     )
+
+
+def _tell(t: Tensor, how: str) -> None:
+    """Refuse what no operator tells a trace: memory that NumPy may mutate, `data` of a captured."""
+    if not any(isinstance(mode, _Rewriting) for mode in tls.st.dispatch_modes):
+        return
+    if how == "shown":
+        raise CompileError(
+            f"the program asks for the memory of a tensor ({t.meta}; numpy() and DLPack do), where "
+            f"a compiled one has no data and cannot see what is read or mutated. Leave that part "
+            f"outside of what is compiled"
+        )
+    if not isinstance(t, FunctionalTensor) and t.fake_mode is None:
+        raise _mutates_captured(f"it is {how}, {t.meta}")
+
+
+SHOWN.append(_tell)
 
 
 def _mutates_captured(what: str) -> CompileError:

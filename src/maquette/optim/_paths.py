@@ -133,6 +133,51 @@ def number(value: float | Tensor) -> float:
     return float(value) if isinstance(value, Tensor) else value
 
 
+def value(given: float | Tensor, group: Group) -> float | Tensor:
+    """A number; in a step that reads none (`capturable`) a tensor, in float64 as numbers are."""
+    if isinstance(given, Tensor) and group.get("capturable"):
+        return given.double()
+    return number(given)
+
+
+def is_set(option: float | Tensor) -> bool:
+    """Whether an option has an effect; a tensor stands for a number that is not zero."""
+    return isinstance(option, Tensor) or option != 0
+
+
+def move(t: Tensor, direction: Tensor, by: float | Tensor) -> None:
+    """Add the direction times a number, or times a tensor of none."""
+    if isinstance(by, Tensor):
+        t.add_(direction * by)
+    else:
+        t.add_(direction, alpha=by)
+
+
+def move_by_quotient(t: Tensor, a: Tensor, b: Tensor, by: float | Tensor) -> None:
+    """Add a / b times a number, or times a tensor of none."""
+    if isinstance(by, Tensor):
+        t.add_(a / b * by)
+    else:
+        t.addcdiv_(a, b, value=by)
+
+
+def blend(t: Tensor, other: Tensor, share: float | Tensor) -> None:
+    """Move a tensor by a share of the way to another one."""
+    if isinstance(share, Tensor):
+        t.add_((other - t) * share)
+    else:
+        t.lerp_(other, share)
+
+
+def average_squares(squares: Tensor, grad: Tensor, beta: float | Tensor) -> None:
+    """Move the running mean of a gradient's squares."""
+    squares.mul_(beta)
+    if isinstance(beta, Tensor):
+        squares.add_(grad * grad * (1 - beta))
+    else:
+        squares.addcmul_(grad, grad, value=1 - beta)
+
+
 def count(steps: Sequence[Tensor]) -> None:
     """Add one to every step counter.
 

@@ -16,6 +16,8 @@ class Adadelta(Collecting):
     State: step, square_avg, acc_delta.
     """
 
+    _as_tensors = ("lr",)
+
     def __init__(
         self,
         params: Params,
@@ -57,7 +59,7 @@ class Adadelta(Collecting):
         std = squares.add(eps).sqrt_()
         delta = deltas.add(eps).sqrt_().div_(std).mul_(grad)
         deltas.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        param.add_(delta, alpha=-_paths.number(group["lr"]))
+        _paths.move(param, delta, -_paths.value(group["lr"], group))
 
     def _lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group

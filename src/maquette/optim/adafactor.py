@@ -21,6 +21,8 @@ class Adafactor(Collecting):
     update. State: step and row_var, col_var; for vectors and scalars variance.
     """
 
+    _as_tensors = ("lr",)
+
     def __init__(
         self,
         params: Params,
@@ -81,7 +83,7 @@ class Adafactor(Collecting):
             self._one(param, -param.grad if group["maximize"] else param.grad, state, group)
 
     def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
-        lr, step = _paths.number(group["lr"]), _paths.number(state["step"])
+        lr, step = _paths.value(group["lr"], group), _paths.value(state["step"], group)
         floor, least_size = group["eps"]
         floor = finfo(param.dtype).eps if floor is None else floor
         share = step ** group["beta2_decay"]
@@ -92,17 +94,28 @@ class Adafactor(Collecting):
         update = variance.clamp_(min=floor * floor).rsqrt_().mul_(grad)
         # PyTorch reads both norms on the host; left where they are, they need no data in fake mode.
         spread = update.norm(2) / (update.numel() ** 0.5 * group["d"])
-        rate = size.clamp_(min=least_size).mul_(min(lr, 1 / step**0.5))
+        rate = size.clamp_(min=least_size).mul_(_smaller(lr, 1 / step**0.5))
         param.sub_(update.mul_(rate.div_(spread.clamp_(min=1.0))))
 
 
-def _variance(grad: Tensor, state: dict[str, Tensor], share: float, floor: float) -> Tensor:
+def _smaller(lr: float | Tensor, relative: float | Tensor) -> float | Tensor:
+    if not isinstance(relative, Tensor):
+        assert not isinstance(lr, Tensor)
+        return min(lr, relative)
+    return mq.minimum(relative, lr) if isinstance(lr, Tensor) else relative.clamp(max=lr)
+
+
+def _variance(
+    grad: Tensor, state: dict[str, Tensor], share: float | Tensor, floor: float
+) -> Tensor:
     """The estimate of squares after this gradient, a temporary."""
     if "variance" in state:
         variance = state["variance"]
-        variance.lerp_(grad.square(), share)
+        _paths.blend(variance, grad.square(), share)
         return variance.clone()
     row, column = state["row_var"], state["col_var"]
-    row.lerp_(grad.norm(dim=-1, keepdim=True).square_().div_(grad.size(-1)), share)
-    column.lerp_(grad.norm(dim=-2, keepdim=True).square_().div_(grad.size(-2)), share)
+    of_rows = grad.norm(dim=-1, keepdim=True).square_().div_(grad.size(-1))
+    of_columns = grad.norm(dim=-2, keepdim=True).square_().div_(grad.size(-2))
+    _paths.blend(row, of_rows, share)
+    _paths.blend(column, of_columns, share)
     return (row @ column).div_(row.mean(dim=-2, keepdim=True).clamp_(min=floor))

@@ -29,6 +29,8 @@ class Adagrad(Optimizer):
     State, from the start: step and sum.
     """
 
+    _as_tensors = ("lr",)
+
     def __init__(
         self,
         params: Params,
@@ -98,11 +100,11 @@ class Adagrad(Optimizer):
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
-    lr = _paths.number(group["lr"])
+    lr = _paths.value(group["lr"], group)
     _paths.as_real(lists.params, lists.grads, lists.sums)
     for param, grad, total, step_count in zip(lists.params, lists.grads, lists.sums, lists.steps):
         step_count += 1
-        step = _paths.number(step_count)
+        step = _paths.value(step_count, group)
         grad = -grad if group["maximize"] else grad
         if group["weight_decay"] != 0:
             if grad.is_sparse:
@@ -110,11 +112,11 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
             grad = grad.add(param, alpha=group["weight_decay"])
         rate = lr / (1 + (step - 1) * group["lr_decay"])
         if grad.is_sparse:
-            _on_rows(param, grad.coalesce(), total, group["eps"], rate)
+            _on_rows(param, grad.coalesce(), total, group["eps"], _paths.number(rate))
             continue
         total.addcmul_(grad, grad, value=1)
         std = total.sqrt().add_(group["eps"])
-        param.addcdiv_(grad, std, value=-rate)
+        _paths.move_by_quotient(param, grad, std, -rate)
 
 
 def _on_rows(param: Tensor, grad: Tensor, total: Tensor, eps: float, rate: float) -> None:

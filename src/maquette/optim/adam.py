@@ -38,6 +38,8 @@ class Adam(Optimizer):
     max_exp_avg_sq.
     """
 
+    _as_tensors = ("lr", "betas")
+
     def __init__(
         self,
         params: Params,
@@ -128,7 +130,7 @@ class Adam(Optimizer):
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
-    lr = _paths.number(group["lr"])
+    lr = _paths.value(group["lr"], group)
     beta1, beta2 = group["betas"]
     decay = group["weight_decay"]
     _paths.as_real(
@@ -143,10 +145,9 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
                 param.mul_(1 - lr * decay)
             else:
                 grad = grad.add(param, alpha=decay)
-        exp_avg.lerp_(grad, 1 - beta1)
-        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        # A capturable step is never read: the powers are tensors, in float64 as numbers are.
-        step = step_count.double() if group["capturable"] else _paths.number(step_count)
+        _paths.blend(exp_avg, grad, 1 - beta1)
+        _paths.average_squares(exp_avg_sq, grad, beta2)
+        step = _paths.value(step_count, group)
         bias_correction1 = 1 - beta1**step
         bias_correction2 = 1 - beta2**step
         root = bias_correction2**0.5
@@ -156,10 +157,7 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
             denom = (largest.sqrt() / root).add_(group["eps"])
         else:
             denom = (exp_avg_sq.sqrt() / root).add_(group["eps"])
-        if group["capturable"]:
-            param.sub_(exp_avg / denom * (lr / bias_correction1))
-        else:
-            param.addcdiv_(exp_avg, denom, value=-(lr / bias_correction1))
+        _paths.move_by_quotient(param, exp_avg, denom, -(lr / bias_correction1))
 
 
 def _unwatched(lists: _Lists, group: Group) -> bool:

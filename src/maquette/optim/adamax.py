@@ -24,6 +24,8 @@ class Adamax(Collecting):
     State: step, exp_avg, exp_inf.
     """
 
+    _as_tensors = ("lr", "betas")
+
     def __init__(
         self,
         params: Params,
@@ -59,10 +61,11 @@ class Adamax(Collecting):
         beta1, beta2 = group["betas"]
         mean, largest = state["exp_avg"], state["exp_inf"]
         grad = decayed(grad, param, group)
-        mean.lerp_(grad, 1 - beta1)
+        _paths.blend(mean, grad, 1 - beta1)
         _paths.write_larger(largest.mul_(beta2), grad.abs().add_(group["eps"]), group)
-        correction = 1 - beta1 ** _paths.number(state["step"])
-        param.addcdiv_(mean, largest, value=-_paths.number(group["lr"]) / correction)
+        correction = 1 - beta1 ** _paths.value(state["step"], group)
+        rate = _paths.value(group["lr"], group)
+        _paths.move_by_quotient(param, mean, largest, -rate / correction)
 
     def _lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from maquette.api import functions as mq
 from maquette.optim import _paths
 from maquette.optim._collected import Collecting, Lists, decayed, numbers, zeros
@@ -16,6 +18,8 @@ class ASGD(Collecting):
     t0: the step at which averaging starts. State: step, eta (the rate), mu (the next value's share
     of the mean), ax (the mean).
     """
+
+    _as_tensors = ("lr",)
 
     def __init__(
         self,
@@ -55,14 +59,16 @@ class ASGD(Collecting):
     def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         grad = decayed(grad, param, group)
         eta, mu, mean = state["eta"], state["mu"], state["ax"]
-        rate, share = _paths.number(eta), _paths.number(mu)
+        rate, share = _paths.value(eta, group), _paths.value(mu, group)
         param.mul_(1 - group["lambd"] * rate)
-        param.add_(grad, alpha=-rate)
-        if share != 1:
+        _paths.move(param, grad, -rate)
+        if isinstance(share, Tensor):
+            mean.copy_(mq.where(share == 1, param, mean + (param - mean) * share))
+        elif share != 1:
             mean.add_(param.sub(mean).mul_(share))
         else:
             mean.copy_(param)
-        step = _paths.number(state["step"])
+        step = _paths.value(state["step"], group)
         eta.fill_(_rate(step, group))
         mu.fill_(_share(step, group))
 
@@ -89,10 +95,11 @@ class ASGD(Collecting):
             mu.fill_(_share(step, group))
 
 
-def _rate(step: float, group: Group) -> float:
-    lr = _paths.number(group["lr"])
+def _rate(step: Any, group: Group) -> Any:
+    lr = _paths.value(group["lr"], group)
     return lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
 
 
-def _share(step: float, group: Group) -> float:
-    return 1 / max(1.0, step - group["t0"])
+def _share(step: Any, group: Group) -> Any:
+    counted = step - group["t0"]
+    return 1 / (counted.clamp(min=1) if isinstance(counted, Tensor) else max(1.0, counted))

@@ -19,6 +19,8 @@ class Muon(Optimizer):
     momentum_buffer. Raises ValueError for parameters that are no matrices.
     """
 
+    _as_tensors = ("lr",)
+
     def __init__(
         self,
         params: Params,
@@ -57,8 +59,11 @@ class Muon(Optimizer):
                         f"{param.size()}"
                     )
 
+    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+        state["momentum_buffer"] = mq.zeros_like(param)
+
     def _update(self, group: Group) -> None:
-        lr, momentum = _paths.number(group["lr"]), group["momentum"]
+        lr, momentum = _paths.value(group["lr"], group), group["momentum"]
         for param in group["params"]:
             grad = param.grad
             if grad is None:
@@ -66,13 +71,13 @@ class Muon(Optimizer):
             _paths.check_dense("Muon", grad)
             state = self.state[param]
             if not state:
-                state["momentum_buffer"] = mq.zeros_like(grad)
+                self._start(param, state, group)
             buffer = state["momentum_buffer"]
             buffer.lerp_(grad, 1 - momentum)
             update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
             update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
             param.mul_(1 - lr * group["weight_decay"])
-            param.add_(update, alpha=-lr * _shape_factor(group["adjust_lr_fn"], param))
+            _paths.move(param, update, -lr * _shape_factor(group["adjust_lr_fn"], param))
 
 
 def _shape_factor(name: str | None, param: Tensor) -> float:

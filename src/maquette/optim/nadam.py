@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from maquette.api import functions as mq
 from maquette.optim import _paths
 from maquette.optim._collected import (
@@ -24,6 +26,8 @@ class NAdam(Collecting):
     decoupled_weight_decay: shrink the parameters themselves. State: step, mu_product (the product
     of all momenta so far), exp_avg, exp_avg_sq.
     """
+
+    _as_tensors = ("lr", "betas")
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class NAdam(Collecting):
 
     def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         beta1, beta2 = group["betas"]
-        lr, step = _paths.number(group["lr"]), _paths.number(state["step"])
+        lr, step = _paths.value(group["lr"], group), _paths.value(state["step"], group)
         mean, squares, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
@@ -74,12 +78,13 @@ class NAdam(Collecting):
                 grad = decayed(grad, param, group)
         mu, next_mu = _momenta(step, group)
         product *= mu
-        mean.lerp_(grad, 1 - beta1)
-        squares.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        _paths.blend(mean, grad, 1 - beta1)
+        _paths.average_squares(squares, grad, beta2)
         denom = squares.div(1 - beta2**step).sqrt_().add_(group["eps"])
-        so_far = _paths.number(product)
-        param.addcdiv_(grad, denom, value=-lr * (1 - mu) / (1 - so_far))
-        param.addcdiv_(mean, denom, value=-lr * next_mu / (1 - so_far * next_mu))
+        so_far = _paths.value(product, group)
+        _paths.move_by_quotient(param, grad, denom, -lr * (1 - mu) / (1 - so_far))
+        by_mean = -lr * next_mu / (1 - so_far * next_mu)
+        _paths.move_by_quotient(param, mean, denom, by_mean)
 
     def _lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
@@ -108,7 +113,7 @@ class NAdam(Collecting):
         mq._foreach_addcdiv_(params, means, denoms, by_mean)
 
 
-def _momenta(step: float, group: Group) -> tuple[float, float]:
+def _momenta(step: Any, group: Group) -> tuple[Any, Any]:
     """The momentum of this step and of the next: beta1, warmed up."""
     beta1, decay = group["betas"][0], group["momentum_decay"]
     first, second = (beta1 * (1.0 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))

@@ -12,7 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from maquette.api import functions as mq
 from maquette.autograd import enable_grad, no_grad
@@ -82,6 +82,8 @@ class Optimizer(SavedState):
     """
 
     _opt_called: bool
+    _as_tensors: ClassVar[tuple[str, ...]] = ()
+    """Options that a compiled step may have as tensors, so that it is for any of their values."""
     _group_tensors_by_device_and_dtype = staticmethod(own_steps.group_tensors)
 
     def __init_subclass__(cls, **kwargs: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from maquette.api import functions as mq
 from maquette.optim import _paths
 from maquette.optim._collected import (
@@ -23,6 +25,8 @@ class RAdam(Collecting):
 
     decoupled_weight_decay: shrink the parameters themselves. State: step, exp_avg, exp_avg_sq.
     """
+
+    _as_tensors = ("lr", "betas")
 
     def __init__(
         self,
@@ -59,16 +63,19 @@ class RAdam(Collecting):
 
     def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         beta1, beta2 = group["betas"]
-        lr, step = _paths.number(group["lr"]), _paths.number(state["step"])
+        lr, step = _paths.value(group["lr"], group), _paths.value(state["step"], group)
         mean, squares = state["exp_avg"], state["exp_avg_sq"]
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
                 param.mul_(1 - lr * group["weight_decay"])
             else:
                 grad = decayed(grad, param, group)
-        mean.lerp_(grad, 1 - beta1)
-        squares.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        _paths.blend(mean, grad, 1 - beta1)
+        _paths.average_squares(squares, grad, beta2)
         update = (mean / (1 - beta1**step)) * lr
+        if isinstance(step, Tensor):
+            _move_unread(param, update, squares, step, group)
+            return
         rectified = _rectification(step, beta2)
         if rectified:
             root = squares.sqrt().add_(group["eps"])
@@ -108,10 +115,27 @@ class RAdam(Collecting):
         mq._foreach_add_(params, updates)
 
 
+def _move_unread(
+    param: Tensor, update: Tensor, squares: Tensor, step: Tensor, group: Group
+) -> None:
+    """The end of a step whose counter is not read: both of its ways, one of them chosen."""
+    beta2 = group["betas"][1]
+    largest, length = _lengths(step, beta2)
+    known = (length - 4) * (length - 2) * largest / ((largest - 4) * (largest - 2) * length)
+    factor = (known.clamp(min=0) * (1 - beta2**step)).sqrt()
+    adaptive = update * factor / squares.sqrt().add_(group["eps"])
+    param.sub_(mq.where(length > 5, adaptive, update))
+
+
+def _lengths(step: Any, beta2: float) -> tuple[float, Any]:
+    """How many gradients the mean of squares counts for, at most and now."""
+    largest = 2 / (1 - beta2) - 1
+    return largest, largest - 2 * step * beta2**step / (1 - beta2**step)
+
+
 def _rectification(step: float, beta2: float) -> float:
     """The factor of the adaptive step; 0 while the variance is not known well enough."""
-    largest = 2 / (1 - beta2) - 1
-    length = largest - 2 * step * beta2**step / (1 - beta2**step)
+    largest, length = _lengths(step, beta2)
     if length <= 5.0:
         return 0.0
     known = (length - 4) * (length - 2) * largest

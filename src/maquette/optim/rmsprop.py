@@ -31,6 +31,8 @@ class RMSprop(Optimizer):
     State: step, square_avg, momentum_buffer (with momentum), grad_avg (centered).
     """
 
+    _as_tensors = ("lr", "momentum")
+
     def __init__(
         self,
         params: Params,
@@ -79,29 +81,28 @@ class RMSprop(Optimizer):
             _paths.check_dense("RMSprop", parameter.grad)
             state = self.state[parameter]
             if not state:
-                _start(parameter, state, group)
+                self._start(parameter, state, group)
             lists.params.append(parameter)
             lists.grads.append(parameter.grad)
             lists.square_avgs.append(state["square_avg"])
             lists.steps.append(state["step"])
-            if group["momentum"] > 0:
+            if _paths.is_set(group["momentum"]):
                 lists.buffers.append(state["momentum_buffer"])
             if group["centered"]:
                 lists.grad_avgs.append(state["grad_avg"])
         return lists
 
-
-def _start(parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
-    state["step"] = mq.zeros((), dtype=_paths.step_dtype())
-    state["square_avg"] = mq.zeros_like(parameter, memory_format=preserve_format)
-    if group["momentum"] > 0:
-        state["momentum_buffer"] = mq.zeros_like(parameter, memory_format=preserve_format)
-    if group["centered"]:
-        state["grad_avg"] = mq.zeros_like(parameter, memory_format=preserve_format)
+    def _start(self, parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
+        state["step"] = mq.zeros((), dtype=_paths.step_dtype())
+        state["square_avg"] = mq.zeros_like(parameter, memory_format=preserve_format)
+        if _paths.is_set(group["momentum"]):
+            state["momentum_buffer"] = mq.zeros_like(parameter, memory_format=preserve_format)
+        if group["centered"]:
+            state["grad_avg"] = mq.zeros_like(parameter, memory_format=preserve_format)
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
-    lr, alpha, momentum = _paths.number(group["lr"]), group["alpha"], group["momentum"]
+    lr, alpha, momentum = _paths.value(group["lr"], group), group["alpha"], group["momentum"]
     _paths.as_real(lists.params, lists.grads, lists.square_avgs, lists.grad_avgs, lists.buffers)
     for i, param in enumerate(lists.params):
         step = lists.steps[i]
@@ -118,12 +119,12 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
         else:
             avg = square_avg.sqrt()
         avg = avg.add_(group["eps"])
-        if momentum > 0:
+        if _paths.is_set(momentum):
             buffer = lists.buffers[i]
             buffer.mul_(momentum).addcdiv_(grad, avg)
-            param.add_(buffer, alpha=-lr)
+            _paths.move(param, buffer, -lr)
         else:
-            param.addcdiv_(grad, avg, value=-lr)
+            _paths.move_by_quotient(param, grad, avg, -lr)
 
 
 def _as_lists(lists: _Lists, group: Group) -> None:

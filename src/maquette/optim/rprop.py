@@ -17,6 +17,8 @@ class Rprop(Collecting):
     State: step, prev (the last gradient), step_size.
     """
 
+    _as_tensors = ("lr",)
+
     def __init__(
         self,
         params: Params,

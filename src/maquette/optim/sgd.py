@@ -24,6 +24,8 @@ class _Lists:
 class SGD(Optimizer):
     """param -= lr * velocity, where velocity = momentum * velocity + (1 - dampening) * gradient."""
 
+    _as_tensors = ("lr", "momentum")
+
     def __init__(
         self,
         params: Params,
@@ -65,7 +67,7 @@ class SGD(Optimizer):
                 _paths.check_fusable("SGD", parameter)
             lists.params.append(parameter)
             lists.grads.append(parameter.grad)
-            if group["momentum"] != 0:
+            if _paths.is_set(group["momentum"]):
                 lists.buffers.append(self.state[parameter].get("momentum_buffer"))
         match _paths.path_of(group, lists.params, lists.grads):
             case Path.FUSED:
@@ -79,13 +81,12 @@ class SGD(Optimizer):
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
-    lr = _paths.number(group["lr"])
-    momentum = group["momentum"]
+    lr, momentum = _paths.value(group["lr"], group), _paths.value(group["momentum"], group)
     for i, param in enumerate(lists.params):
         grad = -lists.grads[i] if group["maximize"] else lists.grads[i]
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
-        if momentum != 0:
+        if _paths.is_set(momentum):
             buffer = lists.buffers[i]
             if buffer is None:
                 # PyTorch detaches it in a differentiable step too, and loses its gradient.
@@ -93,8 +94,15 @@ def _one_by_one(lists: _Lists, group: Group) -> None:
                 lists.buffers[i] = buffer
             else:
                 buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
-            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-        param.add_(grad, alpha=-lr)
+            grad = _ahead(grad, buffer, momentum) if group["nesterov"] else buffer
+        _paths.move(param, grad, -lr)
+
+
+def _ahead(grad: Tensor, buffer: Tensor, momentum: float | Tensor) -> Tensor:
+    """The gradient and the next step's share of the buffer."""
+    if isinstance(momentum, Tensor):
+        return grad + buffer * momentum
+    return grad.add(buffer, alpha=momentum)
 
 
 def _as_lists(lists: _Lists, group: Group) -> None:

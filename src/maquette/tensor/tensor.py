@@ -40,7 +40,7 @@ from maquette.tensor.arrays import Array, array_over
 from maquette.tensor.history import TensorHistory, refuse_deletion
 from maquette.tensor.keys import ADINPLACE, FAMILY, NOT_INHERITED, inference_keys, keys_for
 from maquette.tensor.storage import UntypedStorage
-from maquette.tensor.up_to_date import own_memory
+from maquette.tensor.up_to_date import SHOWN, own_memory
 
 T = TypeVar("T", bound="Tensor")
 _new = object.__new__
@@ -131,6 +131,8 @@ class Tensor(TensorHistory):
                 "data set to a tensor of another kind: the one is fake and the other is not, or "
                 "they are fakes of two modes"
             )
+        for tell in SHOWN:
+            tell(self, "given other data")
         kind = value.meta.dtype
         if self.requires_grad and not (kind.is_floating_point or kind.is_complex):
             raise RuntimeError(

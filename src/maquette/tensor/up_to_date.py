@@ -8,6 +8,7 @@ event on, operators ask their arguments before each call whether they are up to 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -74,8 +75,14 @@ def up_to_date(t: object) -> None:
         _bring_up_to_date(cast("Tensor", t))
 
 
+SHOWN: list[Callable[[Tensor, str], None]] = []
+"""What is told of a tensor, and by which means, before who sees no operators may mutate it."""
+
+
 def own_memory(t: Tensor) -> None:
     """Have a tensor's memory be its storage's own (`lazy_copies.py`), to be mutated or shown."""
+    for tell in SHOWN:
+        tell(t, "shown")
     copies = t._storage.lazy_copies
     if copies is not None:
         alone = held_only(t._storage, 1 + t._inside)
