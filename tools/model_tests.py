@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-_OWN = re.compile(r"tests(\.models(\.\w+(\.test_modeling_\w+)?)?|\.causal_lm_tester)?")
+_OWN = re.compile(r"tests(\.models(\.\w+(\.test_modeling_\w+)?)?|\.[a-z]+(_lm)?_tester)?")
 DRAWS = random.Random(
     0
 )  # Python's own, which libraries draw from too, would differ beside any torch
@@ -187,8 +187,16 @@ def _test_classes(folder: Path, family: str, file: str) -> Iterator[Any]:
     module = _imported(f"tests.models.{family}.{file}")
     for name, found in vars(module).items():
         own = isinstance(found, type) and found.__module__ == module.__name__
-        if own and name.endswith("Test") and getattr(found, "all_model_classes", None):
+        named = ("all_model_classes", "model_tester_class")
+        if own and name.endswith("Test") and any(getattr(found, n, None) for n in named):
             yield found
+
+
+def _set_up(test_class: Any) -> Any:
+    """A test as it is before its methods run, which is when some infer their model classes."""
+    test = test_class("run")
+    test.setUp()
+    return test
 
 
 def _files(folder: Path) -> Iterator[tuple[str, str]]:
@@ -203,7 +211,7 @@ def names_in(folder: Path) -> list[str]:
     for family, file in _files(folder):
         try:
             for test in _test_classes(folder, family, file):
-                for kind in test.all_model_classes:
+                for kind in test.all_model_classes or _set_up(test).all_model_classes:
                     names.setdefault(
                         kind.__name__, f"{family}:{file}:{test.__name__}:{kind.__name__}"
                     )
@@ -220,8 +228,7 @@ def model_of(folder: Path, name: str) -> tuple[Any, dict[str, Any]]:
     DRAWS.seed(0)
     random.seed(0)
     importlib.import_module("numpy").random.seed(0)
-    test = found[test_name]("run")
-    test.setUp()
+    test = _set_up(found[test_name])
     config, inputs = test.model_tester.prepare_config_and_inputs_for_common()
     kind = {kind.__name__: kind for kind in test.all_model_classes}[kind_name]
     T.manual_seed(0)

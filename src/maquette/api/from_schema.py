@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from maquette.api.descriptions import description
+from maquette.api.inspection import LateSignature, parameters_of
 from maquette.api.other_forms import other_forms
 from maquette.api.signatures import fits, refused
 from maquette.core.device import cpu, device
@@ -34,7 +35,8 @@ from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
 Face = Callable[..., Any]  # what an operator returns, its schema says
-_SYNONYMS = {"axis": "dim", "keepdims": "keepdim", "input": "self", "x1": "self", "x2": "other"}
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+_SYNONYMS = {**_NUMPY_NAMES, "input": "self", "x1": "self", "x2": "other"}
 _PYTHON_DTYPES: dict[object, dtype] = {
     float: float64,
     int: int64,
@@ -65,6 +67,7 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     face.__name__ = face.__qualname__ = forms.name
     face.__module__ = "maquette"
     face.__doc__ = description(packet)
+    face.__signature__ = forms.signature()  # type: ignore[attr-defined]  # `inspect` asks for it
     return face
 
 
@@ -117,6 +120,18 @@ class _Forms:
     ) -> TypeError:
         """The error for a call that no overload takes, in a function's words."""
         return refused(self.name, self.overloads, error, args, kwargs, method=bool(self.at))
+
+    def signature(self) -> LateSignature:
+        """What `inspect.signature` is told: the parameters of the overloads, put together."""
+        return LateSignature.of(
+            lambda: parameters_of(
+                self.overloads,
+                method=bool(self.at),
+                listed=self.listed,
+                makes=self.takes_device,
+                synonyms=_NUMPY_NAMES,
+            )
+        )
 
     def other_form(
         self, full: Face, error: MatchError, args: tuple[object, ...], kwargs: dict[str, object]
