@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import maquette as mq
+from maquette.core.remembered import forget
 from maquette.dispatch.modes import TorchDispatchMode
 from maquette.nn import functional as F
 
@@ -111,6 +112,32 @@ def test_a_size_in_a_tensor_is_read_once() -> None:
     assert seen(lambda: mq.zeros(size)) == {"_local_scalar_dense": 1, "zeros": 1}
 
 
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("full", lambda size: mq.full((size,), 1.0)),
+        ("ones", lambda size: mq.ones(2, size)),
+        ("randint", lambda size: mq.randint(0, size, (2,))),
+        ("tril", lambda size: X.tril(size)),
+    ],
+)
+def test_a_number_in_a_tensor_is_read_once_where_overloads_are_matched(
+    name: str, call: Any
+) -> None:
+    packet = getattr(mq.ops.aten, name)
+    forget(packet.by_class, packet._by_value)  # what earlier tests called is not matched again
+    assert seen(lambda: call(mq.tensor(2)))["_local_scalar_dense"] == 1
+
+
+def test_a_tensor_of_no_dimensions_names_the_dimension_of_a_deviation() -> None:
+    assert X.std(mq.tensor(0)).equal(X.std(0))
+
+
+def test_where_makes_a_tensor_of_the_dtype_that_the_number_asks_for() -> None:
+    names = seen(lambda: mq.where(X > 0, CLASSES[:1], 0.5))
+    assert names["_to_copy"] == names["where.self"] == 1
+
+
 def test_the_constructor_keeps_the_dtype_of_a_tensor() -> None:
     assert mq.Tensor(mq.tensor([1, 2])).dtype is mq.int64
     assert mq.Tensor([1, 2]).dtype is mq.float32
@@ -124,6 +151,21 @@ def test_vmap_indexes_one_tensor_for_a_whole_batch() -> None:
     columns = mq.tensor([1, 3, 0])
     assert seen(lambda: nested(rows, columns)) == {"view": 1, "index.Tensor": 1}
     assert nested(rows, columns).equal(table[rows][:, columns])
+
+
+def test_vmap_asks_a_batch_of_numbers_for_its_dtype_beside_a_number() -> None:
+    numbers = mq.arange(4)
+    assert seen(lambda: mq.func.vmap(lambda n: n - 3)(numbers)) == {
+        "select.int": 1,
+        "sub.Tensor": 1,
+    }
+    assert seen(lambda: mq.func.vmap(lambda n: n < 3)(numbers)) == {"lt.Scalar": 1}
+
+
+def test_vmap_expands_what_was_never_batched() -> None:
+    assert seen(lambda: mq.func.vmap(lambda row: Y)(X)) == {"expand": 1}
+    nested = mq.func.vmap(lambda row: mq.func.vmap(lambda n: row)(Y[0]))
+    assert seen(lambda: nested(X)) == {"select.int": 1, "view": 1, "expand": 1}
 
 
 @pytest.mark.parametrize(

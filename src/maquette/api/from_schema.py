@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -172,6 +173,7 @@ class _Forms:
     def with_dimension(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """``x.var(0)`` names a dimension: functions take no integer for a bool, operators do."""
         kwargs = _translate(self.name, kwargs, self.schemas)
+        args = (args[0], operator.index(cast("int", args[1])), *args[2:])
         strict = [o for o in self.overloads if o not in self.lenient]
         chosen = next((o for o in strict if fits(o, args, kwargs)), strict[0])
         try:
@@ -196,7 +198,7 @@ def _full(forms: _Forms) -> Face:
 
     def full(*args: object, **kwargs: object) -> object:
         try:
-            if forms.lenient and len(args) > 1 and args[1].__class__ is int:
+            if forms.lenient and len(args) > 1 and _names_dimension(args[1]):
                 return forms.with_dimension(args, kwargs)
             given, named = forms.gathered(args), kwargs
             odd = kwargs and not (
@@ -305,6 +307,11 @@ def _bool_or_dim(overloads: list[OpOverload], at: int) -> list[OpOverload]:
     if not {"int", "symint"} & set(kinds.values()):
         return []
     return [o for o, kind in kinds.items() if kind == "bool"]
+
+
+def _names_dimension(value: object) -> bool:
+    """Whether functions take a value, which operators may take for a bool, for a dimension."""
+    return value.__class__ is int or (isinstance(value, Tensor) and not value.meta.ndim)
 
 
 def _gives_list(op: OpOverload) -> bool:

@@ -24,6 +24,7 @@ class LateSignature(inspect.Signature):
     """A signature whose parameters are made when they are first read."""
 
     __slots__ = ("_make",)
+    _make: Callable[[], Iterable[inspect.Parameter]]
 
     @classmethod
     def of(cls, make: Callable[[], Iterable[inspect.Parameter]]) -> LateSignature:
@@ -67,7 +68,7 @@ def parameters_of(
     optional = False
     for at, name in enumerate(dict.fromkeys([*positional, *itertools.chain(*named)])):
         default = _default(name, named)
-        kind = _PLAIN if at < len(positional) else _KEYWORD
+        kind: inspect._ParameterKind = _PLAIN if at < len(positional) else _KEYWORD
         if listed and at >= method:
             kind = _KEYWORD if at > method else _SEVERAL
         if kind is _SEVERAL:

@@ -19,6 +19,9 @@ from maquette.dispatch.schemas.matching import MatchError, bind
 from maquette.dispatch.schemas.schema import FunctionSchema
 from maquette.dispatch.torch_function import Overridden, is_overridden, offered
 
+# An overload, and the positional and keyword arguments to call it with.
+_Match = tuple[OpOverload, tuple[object, ...], dict[str, object]]
+
 PACKETS: dict[str, OpOverloadPacket] = {}
 """Every packet, by its name ``ns::name``; `LOCK` is held to change it."""
 
@@ -53,7 +56,8 @@ class OpOverloadPacket:
             chosen = None
         try:
             if chosen is None:
-                return self._chosen(args, kwargs)(*args, **kwargs)
+                chosen, args, kwargs = self._chosen(args, kwargs)
+                return chosen(*args, **kwargs)
             return chosen.public_call(*args, **kwargs) if kwargs else chosen.public_call(*args)
         except Overridden:
             actual = None  # errors of handlers are not to name this one
@@ -71,7 +75,8 @@ class OpOverloadPacket:
         """Choose and call for a public function: raises `Overridden` as an overload's does."""
         chosen = self.by_class.get(classes_of(args, kwargs))
         if chosen is None:
-            return self._chosen(args, kwargs).call_as_public(args, kwargs)
+            chosen, args, kwargs = self._chosen(args, kwargs)
+            return chosen.call_as_public(args, kwargs)
         try:
             return chosen.call_as_public(args, kwargs)
         except MatchError:
@@ -80,44 +85,53 @@ class OpOverloadPacket:
                 raise
         return actual.call_as_public(args, kwargs)
 
-    def _chosen(self, args: tuple[object, ...], kwargs: dict[str, object]) -> OpOverload:
-        """The overload that a call means, found by matching and remembered.
+    def _chosen(self, args: tuple[object, ...], kwargs: dict[str, object]) -> _Match:
+        """What a call means, found by matching and remembered.
 
         Raises `Overridden` where handlers are to be asked, whether or not the arguments match.
         """
         if is_overridden(args, kwargs):
             raise Overridden
         by_value = refined(args, kwargs)
-        return self._by_value.get(by_value) or self._choose(by_value, args, kwargs)
+        known = self._by_value.get(by_value)
+        return self._choose(by_value, args, kwargs) if known is None else (known, args, kwargs)
 
     def _choose(
         self, by_value: object, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> OpOverload:
-        """`resolve`, remembered."""
+    ) -> _Match:
+        """`_match`, its overload remembered."""
         since = epoch()
         overloads = self.op_overloads()
         # Not under the lock: reading a number from a tensor runs an operator.
-        chosen = self.resolve(args, kwargs)
+        match = self._match(args, kwargs)
+        chosen = match[0]
         decided = decided_by_classes(overloads[: overloads.index(chosen)], args, kwargs)
         classes = classes_of(args, kwargs)
         remember(self.by_class, classes, chosen if decided else None, since)
         if not decided:
             remember(self._by_value, by_value, chosen, since)
-        return chosen
+        return match
 
     def resolve(self, args: tuple[object, ...], kwargs: dict[str, object]) -> OpOverload:
         """The first overload, in order of registration, whose schema the arguments fit (D86).
 
         Raises RuntimeError with the error of every overload where none fits (D87).
         """
+        return self._match(args, kwargs)[0]
+
+    def _match(self, args: tuple[object, ...], kwargs: dict[str, object]) -> _Match:
+        """`resolve`, and the arguments as they matched: numbers in tensors are read once."""
         failures: list[str] = []
         for overload in self.op_overloads():
             try:
-                bind(overload._schema, args, kwargs, takes_numbers=overload.takes_numbers)
+                params = bind(overload._schema, args, kwargs, takes_numbers=overload.takes_numbers)
             except MatchError as error:
                 failures.append(f"  {overload}: {error}")
                 continue
-            return overload
+            if not kwargs:
+                return overload, params[: len(args)], kwargs
+            by_name = {a.name: p for a, p in zip(overload._schema.arguments, params, strict=False)}
+            return overload, params[: len(args)], {name: by_name[name] for name in kwargs}
         if not failures:
             raise RuntimeError(
                 f"{self._qualified_op_name}: every library that defined an overload of it has been "

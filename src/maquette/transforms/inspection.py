@@ -26,6 +26,7 @@ from maquette.transforms.interpreter import (
 from maquette.transforms.loop import fallback
 from maquette.transforms.reverse_level import GradInterpreter
 from maquette.transforms.rules import operators
+from maquette.transforms.vmap import repeated
 from maquette.transforms.wrappers import (
     BatchedTensor,
     DualTensor,
@@ -215,7 +216,7 @@ def remove_batch_dim(t: Tensor, level: int, batch_size: int, out_dim: int) -> Te
     """``t`` with the dimension that the level hides at ``out_dim``; repeated if it hides none."""
     if isinstance(t, BatchedTensor) and t._interpreter.number == level:
         return cast(Tensor, operators.movedim(t._value, t._bdim, out_dim))
-    return cast(Tensor, operators.movedim(t.unsqueeze(0).expand(batch_size, *t.shape), 0, out_dim))
+    return repeated(t, batch_size, out_dim)
 
 
 def unwrap_batched(t: Tensor, level: int) -> tuple[Tensor, int | None]:

@@ -66,6 +66,9 @@ Call = Callable[[VmapLevel, Sequence[object]], object]
 
 def pointwise_call(op: OpOverload) -> Call:
     single = len(op._schema.returns) == 1
+    compares = op._schema.name.rpartition("::")[2] in _COMPARISONS
+    tensors = [i for i, a in enumerate(op._schema.arguments) if a.type.kind == "tensor"]
+    seen = tensors if len(tensors) == 2 and not compares else []
 
     def call(level: VmapLevel, params: Sequence[object]) -> object:
         rank = most = -1
@@ -85,8 +88,7 @@ def pointwise_call(op: OpOverload) -> Call:
         # Batches in front and of one rank broadcast as they are; the rank 0 of a result of
         # promotion would not be the rank that they show.
         if not simple or most > rank or (rank == 0 and len(values) > 1):
-            compares = op._schema.name.rpartition("::")[2] in _COMPARISONS
-            values = _aligned(level, params, max(rank, most), seen=not compares)
+            values = _aligned(level, params, max(rank, most), seen)
         result = run_below(level, op, values)
         if single:
             return batched(cast(Tensor, result), 0, level)
@@ -96,25 +98,26 @@ def pointwise_call(op: OpOverload) -> Call:
 
 
 def _aligned(
-    level: VmapLevel, params: Sequence[object], rank: int, *, seen: bool = False
+    level: VmapLevel, params: Sequence[object], rank: int, seen: Sequence[int] = ()
 ) -> list[object]:
     """Values with the batch in front and their other dimensions at the end of ``rank`` of them.
 
-    seen: modes see what PyTorch's rule of two tensors does to know their dtypes.
+    seen: where the two tensors are, or numbers, of whose dtypes modes see PyTorch's rule ask.
     """
     metas = [p.meta for p in params if isinstance(p, Tensor)]
     kind = None
     if len({m.dtype for m in metas}) > 1:
         kind = result_type_of([*metas, *(p for p in params if isinstance(p, _NUMBERS))])
     values: list[object] = []
-    looked_at = seen and len(metas) == 2 and tls.st.dispatch_modes
+    two = [params[i] for i in seen if i < len(params)] if tls.st.dispatch_modes else []
+    looked_at = len({_is_batch_of_numbers(p, level) for p in two}) == 2
     with level.lower():
         for p in params:
             if p.__class__ is BatchedTensor and p._interpreter is level:
                 t = p
                 value = in_front(t._value, t._bdim)
                 if not t.meta.ndim:
-                    if looked_at and not all(_is_number(o, level) for o in params):
+                    if looked_at:
                         value.select(0, 0)  # PyTorch's rule takes its dtype; modes see that
                     # A tensor of rank 0 has a weak say in the type of the result, a batch a full.
                     if kind is not None and t.meta.dtype is not bool_:
@@ -125,10 +128,8 @@ def _aligned(
     return values
 
 
-def _is_number(p: object, level: VmapLevel) -> bool:
-    """Whether a parameter is no tensor, or one without dimensions for each member of the batch."""
-    if not isinstance(p, Tensor):
-        return True
+def _is_batch_of_numbers(p: object, level: VmapLevel) -> bool:
+    """Whether a parameter is a tensor without dimensions for each member of the batch."""
     return p.__class__ is BatchedTensor and p._interpreter is level and not p.meta.ndim
 
 

@@ -337,15 +337,16 @@ def unhidden(t: Tensor, dim: int | None, level: VmapInterpreter, name: str = "")
             )
         return t
     if not own:
-        return _repeated(t, level.info.batch_size, dim)
+        return repeated(t, level.info.batch_size, dim)
     value, at = cast(BatchedTensor, t)._value, cast(BatchedTensor, t)._bdim
     if at == dim:
         return value
     return cast(Tensor, operators.movedim(value, at, dim))
 
 
-def _repeated(t: Tensor, size: int, dim: int) -> Tensor:
-    wide = t.unsqueeze(0).expand(size, *t.shape)
+def repeated(t: Tensor, size: int, dim: int) -> Tensor:
+    """A view with ``t`` as often as ``size`` says, along a dimension more at ``dim``."""
+    wide = t.expand(size, *t.shape)
     return cast(Tensor, wide if dim == 0 else operators.movedim(wide, 0, dim))
 
 

@@ -82,6 +82,11 @@ def _number_like(value: Number, common: dtype, condition: Tensor) -> Tensor:
     return aten.scalar_tensor(value, dtype=common, device=condition.device)
 
 
+def _as(t: Tensor, common: dtype) -> Tensor:
+    """The tensor in the dtype that the number asks for; modes see that, as in PyTorch."""
+    return t if t.dtype is common else t.to(common)
+
+
 where_scalar_self = define(
     "aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor"
 )
@@ -90,7 +95,7 @@ where_scalar_self = define(
 @where_scalar_self.composite
 def where_scalar_self_by_parts(condition: Tensor, self: Number, other: Tensor) -> Tensor:
     common = common_type((self, other.meta))
-    return where(condition, _number_like(self, common, condition), other)
+    return where(condition, _number_like(self, common, condition), _as(other, common))
 
 
 where_scalar_other = define(
@@ -101,7 +106,8 @@ where_scalar_other = define(
 @where_scalar_other.composite
 def where_scalar_other_by_parts(condition: Tensor, self: Tensor, other: Number) -> Tensor:
     common = common_type((self.meta, other))
-    return where(condition, self, _number_like(other, common, condition))
+    number = _number_like(other, common, condition)
+    return where(condition, _as(self, common), number)
 
 
 where_scalars = define("aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor")
@@ -110,11 +116,8 @@ where_scalars = define("aten::where.Scalar(Tensor condition, Scalar self, Scalar
 @where_scalars.composite
 def where_scalars_by_parts(condition: Tensor, self: Number, other: Number) -> Tensor:
     common = promote_types(number_dtype(self), number_dtype(other))
-    return where(
-        condition,
-        _number_like(self, common, condition),
-        _number_like(other, common, condition),
-    )
+    second = _number_like(other, common, condition)  # made first, as modes see in PyTorch
+    return where(condition, _number_like(self, common, condition), second)
 
 
 where_indices = define("aten::where(Tensor condition) -> Tensor[]")

@@ -231,8 +231,11 @@ expand.linear(
 def expand_batching(
     info: VmapInfo, in_dims: Any, self: Tensor, size: Sequence[int], *, implicit: bool = False
 ) -> Any:
-    x = to_front(self, in_dims[0], rank=len(size))
-    return x.expand((x.shape[0], *size), implicit=implicit), 0
+    x = to_front(self, in_dims[0])
+    batch, *shape = x.shape
+    # A view of any rank, as modes see in PyTorch: of the same one, too.
+    x = x.view((batch, *[1] * (len(size) - len(shape)), *shape))
+    return x.expand((batch, *size), implicit=implicit), 0
 
 
 permute = define("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", tags=[Tag.core])
