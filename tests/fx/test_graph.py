@@ -166,3 +166,11 @@ def test_json_imports_nothing_that_it_names() -> None:
     text += '"kwargs": {}, "target": {"function": "antigravity.fly"}}]}'
     with pytest.raises(ValueError, match=r"antigravity\.fly is a function of a program"):
         fx.from_json(text)
+
+
+def test_code_names_functions_as_operator_tables_do() -> None:
+    graph = fx.symbolic_trace(lambda x: abs(operator.abs(x)) + 1)
+    assert "_operator_abs(x)" in graph.code
+    assert "call_function[target=operator.abs]" in str(graph.graph)
+    assert fx.node._get_qualified_name(operator.add) == "_operator.add"
+    assert graph(mq.tensor(-2.0)) == 3

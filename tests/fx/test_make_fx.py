@@ -55,6 +55,7 @@ def test_the_readable_form_has_shapes_and_lines() -> None:
     graph = fx.make_fx(lambda x: mq.sin(x), record_stack_traces=True)(mq.ones(2))
     text = graph.print_readable(print_output=False)
     assert 'sin: "f32[2]" = torch.ops.aten.sin.default(x_1)' in text
+    assert 'forward(self, x_1: "f32[2]"):\n        # File: ' in text
     assert "test_make_fx.py" in text
     assert "code: graph = fx.make_fx(lambda x: mq.sin(x)" in text
 

@@ -21,6 +21,12 @@ from maquette.fx.passes.pass_manager import (
 )
 
 
+def test_patterns_are_replaced_by_the_package_name():
+    graph = fx.symbolic_trace(lambda x, y: mq.relu(x + y))
+    fx.replace_pattern(graph, lambda a, b: mq.relu(a + b), lambda a, b: a * b)
+    assert mq.equal(graph(mq.full((2,), 3.0), mq.ones(2)), mq.full((2,), 3.0))
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()

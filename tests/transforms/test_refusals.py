@@ -5,7 +5,7 @@ import pytest
 import maquette as mq
 from maquette.torch._C import _functorch as levels
 from maquette.torch._functorch.vmap import restore_vmap
-from maquette.transforms import functionalize, grad, jvp, vjp, vmap
+from maquette.transforms import functionalize, grad, jacrev, jvp, vjp, vmap
 from maquette.transforms.interpreter import stack
 from maquette.transforms.loop import fallback
 
@@ -21,6 +21,22 @@ def test_T69_a_refusal_names_the_function_and_the_line(transform):
     (note,) = caught.value.__notes__
     assert "vmap(takes_item)" in note
     assert note.endswith("return x * x.sum().item()")
+
+
+@pytest.mark.parametrize("outputs", [lambda x: x > 0, lambda x: (x, x.to(mq.int64))])
+def test_T71_outputs_of_vjp_have_derivatives(outputs):
+    for of in (lambda x: vjp(outputs, x), lambda x: jacrev(outputs)(x)):
+        with pytest.raises(RuntimeError, match="must be floating-point or complex Tensors, got"):
+            of(mq.ones(2))
+
+
+def test_T70_the_gradient_of_a_complex_number_is_refused():
+    for x in (mq.ones(2), mq.ones(2, dtype=mq.complex64)):
+        with pytest.raises(RuntimeError, match="only for real scalar outputs"):
+            grad(lambda x: (x * 1j).sum())(x)
+        with pytest.raises(RuntimeError, match="only for real scalar outputs"):
+            grad(lambda x, y: (x * 1j * y).sum(), (0, 1))(x, x)
+    assert grad(lambda x: mq.tensor(1j))(mq.ones(2)).tolist() == [0, 0]
 
 
 def writes_to_captured(x):

@@ -53,6 +53,14 @@ def test_T71_linearize_runs_the_function_once():
     assert calls == [1]
 
 
+def test_T71_linearize_gives_zeros_for_results_without_derivative():
+    _, push = linearize(lambda x: {"s": x.sin(), "n": mq.arange(2)}, mq.zeros(2))
+    found = push(mq.tensor([2.0, 3.0]))
+    assert found["s"].tolist() == [2, 3]
+    assert found["n"].dtype is mq.int64
+    assert found["n"].tolist() == [0, 0]
+
+
 @pytest.mark.parametrize(
     "primals, tangents, match",
     [

@@ -4,7 +4,7 @@ Names only; what each file has is said at its beginning.
 """
 
 import importlib
-from types import ModuleType
+from typing import Any
 
 from maquette.fx import immutable_collections, traceback
 from maquette.fx.codegen import CodeGen, PythonCode
@@ -29,7 +29,9 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
+    if name == "replace_pattern":
+        return importlib.import_module(f"{__name__}.subgraph_rewriter").replace_pattern
     place = _MODULES.get(name)
     if place is None:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
@@ -55,6 +57,7 @@ __all__ = [
     "immutable_collections",
     "map_arg",
     "proxy",
+    "replace_pattern",
     "symbolic_trace",
     "to_json",
     "traceback",

@@ -148,8 +148,9 @@ class _Writer:
         comment = node_comment(node)
         if comment is None or comment == self._comment:
             return
+        begun = any(not line.startswith(_MARK) for line in self.body)
         self._comment = comment
-        self.body.append(f"\n{comment}\n")
+        self.body.append(f"\n{comment}\n" if begun else f"{comment}\n")
 
     def _write_deletions(self, node: Node) -> None:
         """Forget what is used for the last time, so that its memory can be freed."""
@@ -399,7 +400,7 @@ class CodeGen:
             body = self._body_transformer(body)
         wrap_lines = ""
         if writer.wrapped:
-            wrap = writer.add_global("wrap", _wrap())
+            wrap = writer.add_global("torch.fx._symbolic_trace.wrap", _wrap())
             wrap_lines = "\n".join([f'{wrap}("{name}")' for name in writer.wrapped])
         prologue = (
             self.gen_fn_def(writer.parameters, writer.returns)

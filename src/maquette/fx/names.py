@@ -144,7 +144,7 @@ def public_module(module: str) -> str:
 
 
 def qualified_name(function: Callable[..., object]) -> str:
-    """How generated code writes a function: ``torch.relu``, ``operator.add``.
+    """How generated code writes a function: ``torch.relu``, ``_operator.abs``.
 
     Raises RuntimeError for a function that no module has under its name.
     """
@@ -158,10 +158,7 @@ def qualified_name(function: Callable[..., object]) -> str:
     module = getattr(function, "__module__", None)
     if module is None or name == "<lambda>":
         raise RuntimeError(f"cannot write {function!r} in generated code: no module has it by name")
-    return f"{_OPERATOR_MODULE.get(module) or public_module(module)}.{name}"
-
-
-_OPERATOR_MODULE = {"_operator": "operator"}
+    return f"{public_module(module)}.{name}"
 
 
 def class_name(cls: type) -> str:

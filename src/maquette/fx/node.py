@@ -149,7 +149,7 @@ def target_text(target: Target) -> str:
             return f"builtins.{name}"
         if isinstance(target, types.FunctionType) and name == "<lambda>":
             return f"{target.__module__}.{name}"
-        return qualified_name(target)
+        return qualified_name(target).removeprefix("_" if target.__module__ == "_operator" else "")
     return str(target)
 
 

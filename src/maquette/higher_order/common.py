@@ -147,11 +147,15 @@ class FunctionalHop(HigherOrderOperator):
                 _forget(mode, graph)
             args = self.with_operands(args, tuple(held))
             taking = {at: _taking(function, len(held)) for at, function in functions.items()}
-            graphs = self._graphs(mode, taking, args, numbers)
+            graphs = self._graphs(mode, taking, args, None)
         return record(mode, self, tuple([graphs.get(at, a) for at, a in enumerate(args)]), kwargs)
 
     def _graphs(
-        self, mode: Any, functions: dict[int, Function], args: tuple[Any, ...], numbers: list[Any]
+        self,
+        mode: Any,
+        functions: dict[int, Function],
+        args: tuple[Any, ...],
+        numbers: list[Any] | None,
     ) -> dict[int, GraphModule]:
         return {
             at: subgraph(mode, function, self.operands_of(at, args), self.graph_name(at), numbers)

@@ -95,7 +95,7 @@ def _grad_and_value(
                     "aux) if has_aux is True"
                 )
             output, aux = output
-        _check_scalar(output)
+        _check_scalar(output, level)
         edge = grad_edge(output) if _of(output, level) else None
     value = lowered(output, level)
     found = gradients_of_one(edge, value, leaves, level) if edge else None
@@ -114,8 +114,12 @@ def _of_one_tensor(func: Function, x: Tensor) -> tuple[Tensor, Tensor]:
     try:
         leaf = _leaf(x, level)
         output = func(leaf)
-        if output.__class__ is not GradTrackingTensor or output.meta.ndim:
-            _check_scalar(output)
+        if (
+            output.__class__ is not GradTrackingTensor
+            or output.meta.ndim
+            or output.meta.dtype.is_complex
+        ):
+            _check_scalar(output, level)
         edge = grad_edge(output) if _of(output, level) else None
     except Exception as error:
         note_place(error, "grad", func)
@@ -134,7 +138,7 @@ def _ones(value: Tensor) -> Tensor:
     return cast(Tensor, operators.ones_like.default(value))
 
 
-def _check_scalar(output: Any) -> None:
+def _check_scalar(output: Any, level: Interpreter) -> None:
     where = "grad_and_value(f)(*args): Expected f(*args) to return a"
     if not isinstance(output, Tensor):
         raise RuntimeError(f"{where} Tensor, got {type(output)}")
@@ -142,6 +146,11 @@ def _check_scalar(output: Any) -> None:
         raise RuntimeError(
             f"{where} scalar Tensor, got tensor with {output.meta.ndim} dims. Maybe you wanted to "
             "use the vjp or jacrev APIs instead?"
+        )
+    if output.meta.dtype.is_complex and _of(output, level) and output.requires_grad:
+        raise RuntimeError(
+            "grad can be implicitly created only for real scalar outputs but got "
+            f"{output.meta.dtype}: of which part is the gradient? Take .real, .imag or .abs() of it"
         )
 
 
@@ -312,6 +321,7 @@ def _vjp_with_argnums(
                 )
             output, aux = output
         outputs, out_spec = checked_outputs(output, "vjp(f, *primals)")
+        _check_floating(outputs)
         edges = [grad_edge(t) if _of(t, level) else None for t in outputs]
     values = [lowered(t, level) for t in outputs]
     pull = _pullback(level, edges, leaves, values, out_spec, spec)
@@ -365,6 +375,15 @@ def checked_outputs(output: Any, api: str) -> tuple[list[Tensor], TreeSpec]:
                 f"{type(t)}"
             )
     return cast(list[Tensor], leaves), spec
+
+
+def _check_floating(outputs: Sequence[Tensor]) -> None:
+    for t in outputs:
+        if not (t.meta.dtype.is_floating_point or t.meta.dtype.is_complex):
+            raise RuntimeError(
+                "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got "
+                f"Tensor with dtype {t.meta.dtype}; give others back as aux (has_aux=True)"
+            )
 
 
 # --- Jacobians --------------------------------------------------------------------------------

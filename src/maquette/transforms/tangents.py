@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from maquette.core.pytree import tree_flatten, tree_map, tree_unflatten
+from maquette.core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.explaining import note_place
 from maquette.transforms.forward_level import JvpInterpreter, tangent_at
@@ -144,7 +144,7 @@ def dual_of(primal: Tensor, tangent: Tensor, level: Interpreter) -> DualTensor:
             f"Expected tangent to have the same dtype as its primal: got {tangent.meta.dtype} for "
             f"a primal of dtype {kind}"
         )
-    if not (kind.is_floating_point or kind.is_complex):
+    if not _moves(primal):
         raise ValueError(
             f"Expected primal to be floating point or complex, got {kind}: nothing else has a "
             "tangent"
@@ -164,9 +164,16 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     it is called. It takes tangents like the primals, else it raises RuntimeError.
     """
 
+    still: list[Tensor | None] = []  # the tangents of outputs that have no derivative, else None
+    out_spec: list[TreeSpec] = []
+
     def along(*tangents: Any) -> tuple[Any, Any]:
         output, moved = _jvp_with_argnums(func, primals, tangents, None, recorded=True)
-        return moved, output
+        found, spec_found = tree_flatten(moved)
+        leaves = cast(list[Tensor], found)
+        out_spec[:] = [spec_found]
+        still[:] = [None if _moves(t) else t for t in leaves]
+        return [t for t in leaves if _moves(t)], output
 
     # The tangent is linear in the direction: its backward pass transposes it, whose own one gives
     # the product again, without func.
@@ -184,9 +191,16 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
             )
         for i, (t, p) in enumerate(zip(given, flat)):
             _check_like(i, cast(Tensor, t), cast(Tensor, p))
-        return push(tangents)[0]
+        moving = iter(push(tangents)[0])
+        leaves = [next(moving) if t is None else operators.zeros_like(t) for t in still]
+        return tree_unflatten(leaves, out_spec[0])
 
     return output, jvp_fn
+
+
+def _moves(t: Tensor) -> bool:
+    """Whether a tensor of this dtype has a derivative."""
+    return t.meta.dtype.is_floating_point or t.meta.dtype.is_complex
 
 
 def _check_like(i: int, t: Tensor, p: Tensor) -> None:

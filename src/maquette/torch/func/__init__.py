@@ -9,6 +9,7 @@ from maquette.nn.base import Module
 from maquette.nn.utils.stateless import functional_call
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.forwarding import forward
+from maquette.torch.func.rearranging import rearrange
 from maquette.transforms import (
     functionalize,
     grad,
@@ -78,6 +79,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
