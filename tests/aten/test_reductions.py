@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -199,3 +201,35 @@ def test_gradients_keep_the_precision_of_their_points() -> None:
 def test_the_tangent_of_a_deviation_of_zero_is_zero_as_its_gradient_is(x):
     _, tangent = mq.func.jvp(lambda t: mq.std(t, correction=0), (x,), (2 * mq.ones_like(x),))
     assert tangent.item() == 0.0
+
+
+@pytest.mark.parametrize("kind", [mq.float32, mq.float64, mq.complex64], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5000,), (4099,), (70, 90), (1009, 7), (3, 1021, 2), (7, 5, 30, 8)], ids=str
+)
+def test_long_sums_over_any_dimensions_of_any_layout(
+    shape: tuple[int, ...], kind: mq.dtype
+) -> None:
+    mq.manual_seed(0)
+    x = mq.randn(shape, dtype=kind)
+    for laid in (x, x.permute(tuple(reversed(range(x.ndim)))), x.expand(2, *shape)):
+        array = laid.numpy().astype(np.complex128)
+        for count in range(laid.ndim + 1):
+            for dims in itertools.combinations(range(laid.ndim), count):
+                found = laid.sum(dims, keepdim=True) if dims else laid.sum()
+                expected = array.sum(dims, keepdims=True) if dims else array.sum()
+                np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_long_sums_round_less_than_one_by_one() -> None:
+    mq.manual_seed(0)
+    x = mq.rand(1_000_003) + 100
+    exact = x.double().sum()
+    assert abs(x.sum().double() / exact - 1) < 2e-7
+    assert abs(x.reshape(-1, 1).expand(-1, 2).contiguous().sum(0).double() / exact - 1).max() < 2e-7
+
+
+def test_running_sums_of_single_numbers_are_taken_in_double_precision() -> None:
+    x = mq.full((3000,), 0.1)
+    expected = np.cumsum(x.numpy(), dtype=np.float64).astype(np.float32)
+    assert (x.cumsum(0).numpy() == expected).all()

@@ -367,3 +367,57 @@ def test_the_slope_of_relu_is_the_plain_one(plainly: Plainly) -> None:
     run = trained(F.relu, x)
     for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("size", [16_384, 100_003])
+def test_a_random_order_is_the_plain_one(size: int, plainly: Plainly) -> None:
+    def run() -> object:
+        torch.manual_seed(size)
+        return torch.randperm(size), torch.get_rng_state()
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(40, 500), (41, 500), (3, 50, 140), (20_000,)], ids=str)
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_running_sums_and_products_have_the_plain_bits(
+    name: str, shape: tuple[int, ...], kind: mq.dtype, plainly: Plainly
+) -> None:
+    torch.manual_seed(21)
+    x = (torch.randn(shape) * 0.1 + 1).to(kind)
+
+    def run() -> object:
+        return [getattr(x, name)(dim).double() for dim in range(x.ndim)]
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dim", [None, 0, 1, 2, (1, 2), (0, 2)], ids=str)
+@pytest.mark.parametrize("name", ["prod", "nansum", "std", "var_mean"])
+def test_reductions_agree(name: str, dim: object, kind: mq.dtype, plainly: Plainly) -> None:
+    if name == "prod" and isinstance(dim, tuple):
+        pytest.skip("prod takes one dimension")
+    torch.manual_seed(22)
+    x = (torch.randn(30, 40, 50) * 0.02 + 1).to(kind)
+    if name == "nansum":
+        x[2, 3:30, 4] = torch.nan
+
+    def run() -> object:
+        called = getattr(torch, name)
+        if dim is None:
+            return called(x), called(x.permute(2, 0, 1))
+        return called(x, dim), called(x, dim, keepdim=True)
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        exactly = 1e-4 if name == "prod" else 2e-6  # the plain product rounds at each step
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), exactly)
+
+
+def test_a_product_neither_overflows_nor_vanishes_on_its_way() -> None:
+    x = torch.ones(LARGE)
+    x[:8], x[-8:] = 1e30, 1e-30
+    assert abs(float(x.prod()) - 1) < 1e-5

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.aten.common.array_libraries import byte_strides
+from maquette.aten.common.large_arrays import SMALL
+from maquette.aten.common.long_sums import sums_by_products
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.dtype import dtype
 from maquette.core.errors import check, check_index
@@ -106,11 +108,15 @@ def accumulator(kind: np.dtype[np.generic]) -> np.dtype[np.generic]:
 def total(xp: ModuleType, x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
     """The sum over axes, accurate however long they are; 16-bit floats give float32."""
     kind = accumulator(x.dtype)
+    if xp is np and x.size >= SMALL and x.dtype.kind in "fc" and kind is x.dtype:
+        summed = sums_by_products(x, axes)
+        if summed is not None:
+            return summed.reshape(reduced_shape(x.shape, axes, True)) if keepdims else summed
     if x.size > LONG_SUM and kind == np.float32 and not _runs_along_memory(x, axes):
         if prod(x.shape[a] for a in axes) > LONG_SUM:
             kind = np.dtype(np.float64)
-            summed: Array = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=keepdims)
-            return summed.astype(np.float32)
+            wide: Array = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=keepdims)
+            return wide.astype(np.float32)
     result: Array = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=keepdims)
     return result
 

@@ -63,6 +63,29 @@ def loops_of_places(xp: ModuleType, count: int, *arrays: Array) -> ModuleType | 
     return backend_for(xp).loops
 
 
+def loops_of_floats(xp: ModuleType, x: Array) -> ModuleType | None:
+    """The compiled loops for a large array of single or double precision; else None."""
+    if xp is not np or x.size < LARGE or x.dtype not in _FLOATS:
+        return None
+    return backend_for(xp).loops
+
+
+def rows_along(x: Array, axes: tuple[int, ...]) -> Array | None:
+    """The array with the axes to reduce as its last one; None where that would take a copy."""
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    if len(axes) == x.ndim:
+        order = sorted(axes, key=lambda axis: -abs(x.strides[axis]))
+    elif kept == list(range(len(kept))):
+        order = list(range(x.ndim))
+    else:
+        return None
+    by_memory = x.transpose(order)
+    if not by_memory.flags.c_contiguous:
+        return None
+    return by_memory.reshape(*[x.shape[axis] for axis in kept], -1)
+
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _LOOPED = frozenset("float32 float64 int8 int16 int32 int64 uint8 complex64 complex128".split())
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import byte_strides
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.random.box_muller import (
     BLOCK,
     normal_blocks,
@@ -22,6 +23,7 @@ from maquette.aten.random.box_muller import (
 from maquette.aten.random.fused import fused_double, fused_single
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import finfo, float32, float64
+from maquette.tensor.backend import backend_for
 from maquette.tensor.mersenne import MersenneStream
 
 Ints = tuple[int, ...]
@@ -132,6 +134,10 @@ def truths_of(stream: MersenneStream, p: Array) -> Array:
 def permutation(stream: MersenneStream, n: int) -> Array:
     """The numbers below ``n`` in random order: each place swaps with one that is not yet done."""
     words = stream.words(max(n - 1, 0))
+    loops = backend_for(np).loops if LARGE <= n < 2**31 else None
+    if loops is not None:
+        swapped: Array = loops.swapped_in_turn(words, n)
+        return swapped
     if _FEW_SWAPS <= n < 2**31:
         return _swapped_at_once(words.astype(np.uint32), n)
     found = list(range(n))

@@ -11,7 +11,7 @@ from maquette.aten.common.array_libraries import running
 from maquette.aten.common.axes import Array, accumulator
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.fresh_writes import into_fresh, zeros_beside
-from maquette.aten.common.large_arrays import loops_of_places
+from maquette.aten.common.large_arrays import loops_of_floats, loops_of_places
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.linear_recurrence import recurrence_from_end
 from maquette.aten.reduction.min_max import check_ordered
@@ -29,6 +29,10 @@ from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, Variant, define, set_shape_rule
 from maquette.tensor.tensor import Tensor
 
+_DOUBLE: dict[np.dtype[np.generic], np.dtype[np.generic]] = {
+    np.dtype(np.float32): np.dtype(np.float64),
+    np.dtype(np.complex64): np.dtype(np.complex128),
+}
 BOTH = (Variant.INPLACE, Variant.OUT)
 
 
@@ -51,7 +55,12 @@ def _scan(name: str, ufunc: str) -> OperatorPage:
         x = cast(self, dtype)
         if not x.ndim:
             return x.copy()
-        kind = xp.int64 if x.dtype.kind in "biu" else accumulator(x.dtype)
+        kind, x = _running_type(x.dtype), wide(x)
+        loops = loops_of_floats(xp, x)
+        if loops is not None:
+            by_loop = loops.running_sums if ufunc == "add" else loops.running_products
+            looped: Array = by_loop(x, dim % x.ndim, kind)
+            return looped
         result: Array = running(xp, ufunc, x, dim, kind)
         return result
 
@@ -61,6 +70,13 @@ def _scan(name: str, ufunc: str) -> OperatorPage:
     _keep_dtype_in_place(page)
     page.cost(reduction_cost)
     return page
+
+
+def _running_type(kind: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """The type to run in, as PyTorch's: double precision for single, single for half; int64."""
+    if kind.kind in "biu":
+        return np.dtype(np.int64)
+    return _DOUBLE.get(kind) or accumulator(kind)
 
 
 def _keep_dtype_in_place(page: OperatorPage) -> None:

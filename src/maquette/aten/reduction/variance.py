@@ -20,11 +20,13 @@ from maquette.aten.common.axes import (
     axes_of,
     dims_of,
     reduced,
+    reduced_shape,
     spread,
     total,
 )
 from maquette.aten.common.batching_forms import along, rank_of, to_front
 from maquette.aten.common.formula_helpers import over, times
+from maquette.aten.common.large_arrays import chosen, loops_of_floats, rows_along
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.sums import (
     REDUCTION,
@@ -72,6 +74,13 @@ def variance(
     kind = xp.complex128 if is_complex else xp.float64
     freedom = max(count - (1 if correction is None else float(correction.real)), 0)
     freedom = freedom if count else 0
+    loops = loops_of_floats(xp, x)
+    rows = None if loops is None else rows_along(x, axes)
+    if loops is not None and rows is not None:
+        shape = reduced_shape(x.shape, axes, keepdim)
+        means, squares = (found.reshape(shape) for found in loops.row_spread(rows))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return squares / np.float64(freedom), means
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean = xp.add.reduce(x, axis=axes, dtype=kind, keepdims=True) / xp.float64(count)
         centered = x - mean
@@ -408,8 +417,16 @@ def nansum_shape(self: TensorMeta, dim: Dims, keepdim: bool, dtype: dtype | None
 def nansum_kernel(
     xp: ModuleType, self: Array, dim: Dims, keepdim: bool, dtype: dtype | None
 ) -> Array:
-    x = self if self.dtype.kind in "biu" else xp.where(xp.isnan(self), self.dtype.type(0), self)
-    return sum_array(xp, x, dim, keepdim, dtype)
+    if self.dtype.kind in "biu":
+        return sum_array(xp, self, dim, keepdim, dtype)
+    x = wide(self)
+    loops = loops_of_floats(xp, x)
+    rows = None if loops is None else rows_along(x, axes_of(dim, x.ndim))
+    if loops is not None and rows is not None and (dtype is None or dtype.numpy == x.dtype):
+        sums: Array = loops.row_sums_of_numbers(rows)
+        return sums.reshape(reduced_shape(x.shape, axes_of(dim, x.ndim), keepdim))
+    numbers = chosen(xp, ~xp.isnan(x), x, x.dtype.type(0))
+    return sum_array(xp, numbers, dim, keepdim, dtype)
 
 
 def nansum_grad(grad: Tensor, self: Tensor, dim: Dims, keepdim: bool) -> Tensor:

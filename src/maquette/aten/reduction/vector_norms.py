@@ -14,9 +14,19 @@ from typing import Any
 import numpy as np
 
 from maquette.aten.common.accumulation import wide
-from maquette.aten.common.axes import Array, Dims, axes_of, dims_of, reduced, spread, total
+from maquette.aten.common.axes import (
+    LONG_SUM,
+    Array,
+    Dims,
+    axes_of,
+    dims_of,
+    reduced,
+    reduced_shape,
+    spread,
+    total,
+)
 from maquette.aten.common.batching_forms import along, to_front
-from maquette.aten.common.large_arrays import SMALL
+from maquette.aten.common.large_arrays import SMALL, rows_along
 from maquette.aten.reduction.sums import REDUCTION, cast
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
@@ -36,6 +46,11 @@ def norm_array(
     if p == 2 and len(axes) == self.ndim and not keepdims and _is_plain(xp, self):
         flat = self.reshape(-1)
         return xp.sqrt(xp.vdot(flat, flat))  # one pass of BLAS: 2.6 to 0.3 ms for 10⁶ float32
+    if p == 2 and len(axes) == 1 and self.ndim and _is_plain(xp, self):
+        rows = rows_along(self, axes)
+        if rows is not None and rows.shape[-1] <= LONG_SUM:
+            lengths: Array = np.sqrt(np.einsum("...i,...i->...", rows, rows))
+            return lengths.reshape(reduced_shape(self.shape, axes, keepdims))
     magnitude = xp.abs(wide(self))
     with np.errstate(all="ignore"):
         if p == 0:

@@ -19,6 +19,13 @@ from maquette.backends.loops.elementwise import (
     silu_backward,
     threshold_backward,
 )
+from maquette.backends.loops.lines import (
+    row_products,
+    row_spread,
+    row_sums_of_numbers,
+    running_products,
+    running_sums,
+)
 from maquette.backends.loops.normalization import (
     channel_gradients,
     channel_moments,
@@ -35,6 +42,7 @@ from maquette.backends.loops.positions import (
     add_to_rows,
     drawn_positions,
     running_extreme,
+    swapped_in_turn,
     taken_from_rows,
 )
 from maquette.backends.loops.softmax import (
@@ -71,12 +79,18 @@ __all__ = [
     "row_gradients",
     "row_moments",
     "row_norm",
+    "row_products",
+    "row_spread",
+    "row_sums_of_numbers",
     "running_extreme",
+    "running_products",
+    "running_sums",
     "scaled_rows",
     "silu",
     "silu_backward",
     "softmax_gradients",
     "softmax_rows",
+    "swapped_in_turn",
     "taken_from_rows",
     "threshold_backward",
 ]

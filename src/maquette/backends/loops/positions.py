@@ -1,4 +1,4 @@
-"""Loops over positions: taken from rows, added up where they repeat, running extremes, drawn.
+"""Loops over positions: taken, added up where they repeat, running extremes, drawn, swapped.
 
 All give the plain path's bits: sums are taken in the order in which the values stand.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from maquette.backends.loops.compiler import compiled
+from maquette.backends.loops.compiler import compiled, inlined
 
 Array = npt.NDArray[Any]
 
@@ -67,39 +67,71 @@ def add_rows(target: Array, rows: Array, values: Array) -> None:
 # --- running extremes ------------------------------------------------------------------------
 
 
-@compiled
-def _running_largest(x: Array, values: Array, places: Array) -> None:
-    for o in range(x.shape[0]):
-        for i in range(x.shape[2]):
-            best, at = x[o, 0, i], 0
-            for s in range(x.shape[1]):
-                v = x[o, s, i]
-                if v >= best or v != v:
-                    best, at = v, s
-                values[o, s, i] = best
-                places[o, s, i] = at
+@inlined
+def _takes_over(v: Any, best: Any, largest: bool) -> Any:
+    return ((v >= best) if largest else (v <= best)) | (v != v)
 
 
 @compiled
-def _running_smallest(x: Array, values: Array, places: Array) -> None:
+def _extreme_in_row(x: Array, values: Array, places: Array, largest: bool) -> None:
+    best, at = x[0], 0
+    for s in range(x.size):
+        new = _takes_over(x[s], best, largest)
+        best, at = x[s] if new else best, s if new else at
+        values[s], places[s] = best, at
+
+
+@compiled
+def _extremes_in_rows(x: Array, values: Array, places: Array, largest: bool) -> None:
+    whole = x.shape[0] // 3 * 3  # at once: a comparison waits for the one before it
+    for r in range(0, whole, 3):
+        xa, xb, xc = x[r], x[r + 1], x[r + 2]
+        va, vb, vc = values[r], values[r + 1], values[r + 2]
+        pa, pb, pc = places[r], places[r + 1], places[r + 2]
+        a, b, c = xa[0], xb[0], xc[0]
+        i = j = k = 0
+        for s in range(xa.size):
+            new = _takes_over(xa[s], a, largest)
+            a, i = xa[s] if new else a, s if new else i
+            va[s], pa[s] = a, i
+            new = _takes_over(xb[s], b, largest)
+            b, j = xb[s] if new else b, s if new else j
+            vb[s], pb[s] = b, j
+            new = _takes_over(xc[s], c, largest)
+            c, k = xc[s] if new else c, s if new else k
+            vc[s], pc[s] = c, k
+    for r in range(whole, x.shape[0]):
+        _extreme_in_row(x[r], values[r], places[r], largest)
+
+
+@compiled
+def _extreme_step(x: Array, s: int, best: Array, at: Array, largest: bool) -> None:
+    for i in range(x.size):
+        new = _takes_over(x[i], best[i], largest)
+        best[i] = x[i] if new else best[i]
+        at[i] = s if new else at[i]
+
+
+@compiled
+def _extremes_across(x: Array, values: Array, places: Array, largest: bool) -> None:
     for o in range(x.shape[0]):
-        for i in range(x.shape[2]):
-            best, at = x[o, 0, i], 0
-            for s in range(x.shape[1]):
-                v = x[o, s, i]
-                if v <= best or v != v:
-                    best, at = v, s
-                values[o, s, i] = best
-                places[o, s, i] = at
+        best, at = x[o, 0].copy(), np.zeros(x.shape[2], np.int64)
+        for s in range(x.shape[1]):
+            _extreme_step(x[o, s], s, best, at, largest)
+            values[o, s], places[o, s] = best, at
 
 
 def running_extreme(x: Array, axis: int, *, largest: bool) -> tuple[Array, Array]:
     """The largest, or smallest, elements so far along an axis, and where each stands last."""
     values, places = np.empty(x.shape, x.dtype), np.empty(x.shape, np.int64)
     outer = int(np.prod(x.shape[:axis]))
-    lines = (outer, x.shape[axis], x.size // max(1, outer * x.shape[axis]))
-    loop = _running_largest if largest else _running_smallest
-    loop(x.reshape(lines), values.reshape(lines), places.reshape(lines))
+    inner = x.size // max(1, outer * x.shape[axis])
+    if inner == 1:
+        rows = (outer, x.shape[axis])
+        _extremes_in_rows(x.reshape(rows), values.reshape(rows), places.reshape(rows), largest)
+    else:
+        lines = (outer, x.shape[axis], inner)
+        _extremes_across(x.reshape(lines), values.reshape(lines), places.reshape(lines), largest)
     return values, places
 
 
@@ -131,3 +163,23 @@ def drawn_positions(weights: Array, uniform: Array) -> Array:
     out = np.empty(uniform.shape, np.int64)
     _drawn_positions(weights, uniform, out)
     return out
+
+
+# --- random order --------------------------------------------------------------------------
+
+
+@compiled
+def _swap(words: Array, found: Array) -> None:
+    size = found.size
+    for i in range(size):
+        found[i] = i
+    for i in range(size - 1):
+        other = i + np.int64(np.uint32(words[i]) % np.uint32(size - i))
+        found[i], found[other] = found[other], found[i]
+
+
+def swapped_in_turn(words: Array, size: int) -> Array:
+    """The numbers below a size, each place swapped with one that a word of 32 bits chooses."""
+    found = np.empty(size, np.int64)
+    _swap(words, found)
+    return found
