@@ -145,3 +145,10 @@ def test_nodes_that_cannot_run_as_one_are_refused():
     nodes = [n for n in traced.graph.nodes if n.target is operator.add]
     with pytest.raises(AssertionError, match="dependency cycles"):
         fuse_by_partitions(traced, [[nodes[0], nodes[2]]])
+
+
+def test_T133_the_package_hands_on_replace_pattern() -> None:
+    from maquette import fx
+    from maquette.fx.subgraph_rewriter import replace_pattern
+
+    assert fx.replace_pattern is replace_pattern

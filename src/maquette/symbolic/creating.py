@@ -43,8 +43,8 @@ class SymbolMaker:
     def _init_symbols(self) -> None:
         self.names: dict[str, Symbol] = {}
         self.hints: dict[Symbol, Numeric] = {}
-        self.var_to_sources: dict[Symbol, list[Source]] = {}
-        self.source_to_var: dict[str, Any] = {}
+        self.sources_of: dict[Symbol, list[Source]] = {}
+        self.symbol_at: dict[str, Any] = {}
         self.pending_fresh_unbacked_symbols: list[Any] = []
         self.unbacked_inputs: set[Symbol] = set()
         self.real_values: dict[Symbol, Numeric] = {}
@@ -158,9 +158,9 @@ class SymbolMaker:
             env.counter["create_symbol"] += 1
             if duck:
                 self._ducks[val] = made
-            self.var_to_sources[made] = []
-        self.var_to_sources[made].append(source)
-        self.source_to_var[source.name] = made
+            self.sources_of[made] = []
+        self.sources_of[made].append(source)
+        self.symbol_at[source.name] = made
         return made
 
     def _constrain(self, made: Symbol, val: Numeric, constraint: Any) -> None:
@@ -169,7 +169,7 @@ class SymbolMaker:
             env.facts.ranges[made] = env.facts.range_of(made) & constraint.vr
         interval = env.facts.range_of(made)
         if val not in interval:
-            source = self.var_to_sources[made][0].name
+            source = self.sources_of[made][0].name
             raise ConstraintViolationError(
                 f"{val} not in range [{interval.lower}, {interval.upper}] that was promised of "
                 f"{source}; give an example within it, or promise a wider range"
@@ -203,8 +203,8 @@ class SymbolMaker:
         self.made_at[made] = user_line()
         env.facts.ranges[made] = UNKNOWN
         if source is not None:
-            self.var_to_sources[made] = [source]
-            self.source_to_var[source.name] = made
+            self.sources_of[made] = [source]
+            self.symbol_at[source.name] = made
         elif not self._ignore_fresh:
             self.pending_fresh_unbacked_symbols.append(made)
         env.counter["create_unbacked_symbol"] += 1

@@ -216,6 +216,9 @@ def _modulo(a: Poly, b: Poly) -> Poly | None:
         return None
     if b is ONE or a is ZERO or a is b or exact_quotient(a, b) is not None:
         return ZERO
+    divisor, rest = b.constant, a.terms.get((), 0)
+    if isinstance(divisor, int) and divisor and exact_quotient(a - number(rest), b) is not None:
+        return number(rest % divisor)  # (2*s0 + 1) % 2
     return None
 
 

@@ -8,6 +8,7 @@ inputs is `producing.py`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -85,6 +86,16 @@ class ShapeGuard:
     def text(self) -> str:
         """The condition as text."""
         return text_of(self.form) if self._expr is None else str(self._expr)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The condition, its line, and whether sizes were neither 0 nor 1: PyTorch's tuple."""
+        return iter((self.expr, self.sloc, self.size_oblivious))
+
+    def __getitem__(self, position: int) -> Any:
+        return tuple(self)[position]
+
+    def __len__(self) -> int:
+        return 3
 
     def __repr__(self) -> str:
         return (

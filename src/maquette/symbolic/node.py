@@ -6,7 +6,10 @@ by their identities. The numbers that users hold are in `numbers.py`; each node 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from maquette.symbolic import functions
 from maquette.symbolic.expr import (
@@ -61,6 +64,30 @@ class SymNode:
     """Whether a condition holds, once that is known or guarded."""
     unknown_at: int
     """The state of knowledge in which a condition could not be told without data."""
+
+    def __new__(
+        cls,
+        expr: object,
+        shape_env: ShapeEnv,
+        pytype: type,
+        hint: Plain | None = None,
+        constant: Plain | None = None,
+        fx_node: object = None,
+    ) -> SymNode:
+        """The node of a SymPy expression or of one of ours, for `SymInt(SymNode(...))`.
+
+        pytype: int, float or bool. hint: the value at the given sizes; AssertionError if it is
+        another one than the environment knows. constant: a plain value that takes the place of the
+        expression.
+        """
+        form = shape_env.form_of(expr if constant is None else constant)
+        if pytype is bool and isinstance(form, Poly):
+            form = relation("!=", form, number(0))
+        node = shape_env.node(form, pytype)
+        known = node.hint
+        if not (hint is None or known is None or known == hint):
+            raise AssertionError(f"the hint {hint} of {text_of(form)}, which is {known}")
+        return node
 
     # --- what it is -----------------------------------------------------------------------
 
@@ -268,6 +295,57 @@ class SymNode:
     def wrap_bool(self, value: bool) -> SymNode:
         """A plain bool as a node."""
         return self.shape_env.node(truth(value), bool)
+
+
+def to_node(beside: SymNode, value: Any) -> Any:
+    """A number as a node of another one's environment; NotImplemented for what is no number."""
+    node = getattr(value, "node", None)
+    if node is not None:
+        return node
+    if isinstance(value, bool):  # before int, which it is too
+        return beside.wrap_bool(value)
+    if isinstance(value, int):
+        return beside.wrap_int(value)
+    return beside.wrap_float(value) if isinstance(value, float) else NotImplemented
+
+
+def _operation(function: Callable[..., Any]) -> Callable[..., SymNode]:
+    """A method of nodes that computes what a function of their numbers does."""
+
+    def method(self: SymNode, *others: Any) -> SymNode:
+        operands = (getattr(other, "number", other) for other in others)
+        return cast(SymNode, to_node(self, function(self.number, *operands)))
+
+    return method
+
+
+def _sym(name: str) -> Callable[..., Any]:
+    """The number's own `__sym_name__`."""
+    return lambda a, *others: getattr(a, f"__sym_{name}__")(*others)
+
+
+# What PyTorch's nodes compute, by the names of its methods; `sym_ite` is `condition.sym_ite(a, b)`.
+NODE_OPERATIONS: Final[dict[Text, Callable[..., Any]]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "mod": operator.mod,
+    "floordiv": operator.floordiv, "int_floordiv": operator.floordiv, "truediv": operator.truediv,
+    "int_truediv": operator.truediv, "float_truediv": operator.truediv, "pow": operator.pow,
+    "float_pow": operator.pow, "pow_by_natural": operator.pow, "lshift": operator.lshift,
+    "rshift": operator.rshift, "and_": operator.and_, "or_": operator.or_,
+    "sym_and": operator.and_, "sym_or": operator.or_, "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "eq": operator.eq, "ne": operator.ne,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "neg": operator.neg, "pos": operator.pos, "abs": abs, "round": round, "ceil": math.ceil,
+    "floor": math.floor, "trunc": math.trunc, "is_integer": lambda a: a.is_integer(),
+    **{
+        f"sym_{name}": _sym(name)
+        for name in (
+            "float", "int", "not", "ite", "max", "min", "sqrt", "cos", "cosh", "sin", "sinh",
+            "tan", "tanh", "asin", "acos", "atan", "log2",
+        )
+    },
+}  # fmt: skip
+for _name, _of_numbers in NODE_OPERATIONS.items():
+    setattr(SymNode, _name, _operation(_of_numbers))
 
 
 def as_poly(node: SymNode) -> Poly:

@@ -147,7 +147,7 @@ class _Places:
             )
 
     def _symbol_of(self, source: Source) -> Any:
-        return self.env.source_to_var.get(source.name)
+        return self.env.symbol_at.get(source.name)
 
     def violate(self, constraint: Any, source: Source, message: str) -> None:
         """Note a promise that is not kept."""
@@ -161,7 +161,7 @@ class _Places:
 
     def _place(self, symbol: Any) -> str:
         own = self.env.names.get(symbol.name)
-        sources = self.symbols.get(own) or self.env.var_to_sources.get(own)  # type: ignore[arg-type]  # None finds none
+        sources = self.symbols.get(own) or self.env.sources_of.get(own)  # type: ignore[arg-type]  # None finds none
         assert sources, f"{symbol} is found in no input; inputs have {self.symbols}"
         return self.source_ref(sources[0])
 
@@ -264,8 +264,8 @@ def _source_equalities(
 
 
 def _equality_reason(places: _Places, source: Source) -> str:
-    own = places.env.source_to_var.get(source.name)
-    if own is not None and source != places.env.var_to_sources[own][0]:
+    own = places.env.symbol_at.get(source.name)
+    if own is not None and source != places.env.sources_of[own][0]:
         return "equal sizes share a symbol (duck shaping), and these were equal"
     line = places.env.specialization_lines.get(own)  # type: ignore[arg-type]  # None finds none
     return str(line) if line is not None else "follows from the sizes"
@@ -452,6 +452,6 @@ def in_python_assert() -> bool:
 
 def warn_of_specialization(env: ShapeEnv, symbol: Symbol, value: Numeric) -> None:
     """Say that a symbol became a constant."""
-    sources = env.var_to_sources.get(symbol)
+    sources = env.sources_of.get(symbol)
     name = sources[0].name if sources else symbol.name
     warnings.warn(f"Specializing {name} to {value}", stacklevel=2)

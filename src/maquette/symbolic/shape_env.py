@@ -2,7 +2,8 @@
 
 Every question about a symbolic number ends in `evaluate` or `guard_or_defer_runtime_assert`: what
 is known decides it; else the hint does, leaving a guard; else only data could. Symbols are made in
-`creating.py`, knowledge is in `facts.py`, guards over a program's inputs in `producing.py`.
+`creating.py`, knowledge is in `facts.py`, what is read of it in `reading.py`, guards over a
+program's inputs are in `producing.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from maquette.symbolic import functions, producing
 from maquette.symbolic.config import config
-from maquette.symbolic.creating import SymbolMaker
 from maquette.symbolic.errors import GuardOnDataDependentSymNode, ShapeEnvGuardError
 from maquette.symbolic.expr import (
     Expr,
@@ -32,11 +32,12 @@ from maquette.symbolic.expr import (
     substituted,
 )
 from maquette.symbolic.facts import Facts, solutions, symbol_alone
-from maquette.symbolic.forms import expr_of, sympy_forms, sympy_of, text_of
+from maquette.symbolic.forms import expr_of, sympy_of, text_of
 from maquette.symbolic.guards import RuntimeAssert, ShapeGuard, user_line
 from maquette.symbolic.node import InternKey, SymNode
 from maquette.symbolic.numbers import KINDS, SymInt, SymNumber
-from maquette.symbolic.ranges import ValueRange, bounds_of, value_of
+from maquette.symbolic.ranges import value_of
+from maquette.symbolic.reading import Reading
 
 _tls = threading.local()
 _ids = itertools.count()
@@ -55,7 +56,7 @@ class ShapeEnvSettings:
     trace_asserts: bool = False
 
 
-class ShapeEnv(SymbolMaker):
+class ShapeEnv(Reading):
     """The symbols of a program.
 
     allow_scalar_outputs, allow_dynamic_output_shape_ops: whether operators may give unbacked
@@ -123,7 +124,7 @@ class ShapeEnv(SymbolMaker):
         table = self._nodes[pytype]
         found = table.get(form)
         if found is None:
-            node = SymNode()
+            node = object.__new__(SymNode)
             node.form, node.shape_env, node.pytype = form, self, pytype
             node.key, node.results = InternKey(), self._results
             node.answer, node.unknown_at = None, -1
@@ -391,10 +392,15 @@ class ShapeEnv(SymbolMaker):
                 self._set_replacement(symbol, solution)
                 return
 
-    def _preference(self, symbol: Symbol) -> tuple[bool, Numeric, str]:
-        """Symbols that should go come first: unbacked ones, then those of the largest hint."""
+    def _preference(self, symbol: Symbol) -> tuple[bool, bool, Numeric, str]:
+        """Symbols that should go come first.
+
+        Unbacked ones, those that guards cannot name, then those of the largest hint.
+        """
         hint = self.hints.get(symbol, 0)
-        return not symbol.is_unbacked, -hint, "".join(chr(255 - ord(c)) for c in symbol.name)
+        nameless = any(source.is_ephemeral() for source in self.sources_of.get(symbol, ()))
+        newest = "".join(chr(255 - ord(c)) for c in symbol.name)
+        return not symbol.is_unbacked, not nameless, -hint, newest
 
     def _may_replace(self, symbol: Symbol, solution: Poly) -> bool:
         """Whether nothing is lost: the range allows it, and no data decides (spec F137)."""
@@ -510,158 +516,6 @@ class ShapeEnv(SymbolMaker):
     def cleanup(self) -> None:
         """Nothing to do: no stacks are kept."""
 
-    # --- views for SymPy --------------------------------------------------------------------
-
-    @property
-    def replacements(self) -> dict[Any, Any]:
-        """What symbols were replaced by, for SymPy."""
-        return {_sympy(s): sympy_of(by) for s, by in self.facts.replacements.items()}
-
-    @property
-    def divisible(self) -> set[Any]:
-        """Remainders that are known to be 0, for SymPy."""
-        return {sympy_of(form) for form in self.facts.divisible}
-
-    @property
-    def size_like(self) -> set[Any]:
-        """Symbols that are sizes, for SymPy."""
-        return set(map(_sympy, self.facts.size_like))
-
-    @property
-    def var_to_range(self) -> dict[Any, ValueRange]:
-        """The range of each symbol, for SymPy."""
-        return {_sympy(s): self.facts.shown_range_of(s) for s in self.facts.ranges}
-
-    @property
-    def backed_var_to_val(self) -> dict[Any, Any]:
-        """The hint of each symbol, for SymPy."""
-        return {_sympy(s): sympy_of(number(v)) for s, v in self.hints.items()}
-
-    var_to_val = backed_var_to_val
-
-    @property
-    def deferred_runtime_asserts(self) -> dict[Any, list[RuntimeAssert]]:
-        """Assertions by the latest unbacked symbol in them, for SymPy; None for backed ones."""
-        return {s if s is None else _sympy(s): found for s, found in self.deferred.items()}
-
-    @property
-    def symbol_guard_counter(self) -> dict[Any, int]:
-        """How many guards name each symbol, for SymPy."""
-        return {_sympy(s): count for s, count in self.guard_counts.items()}
-
-    @property
-    def axioms(self) -> set[Any]:
-        """Conditions that hold, for SymPy."""
-        return {sympy_of(condition) for condition in self.facts.held}
-
-    def replace(self, expr: Any) -> Any:
-        """A SymPy expression with replacements made."""
-        return sympy_of(self.facts.replace(self.form_of(expr)))
-
-    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
-        """A SymPy expression with replacements made and exact divisions carried out."""
-        return sympy_of(self.facts.simplify(self.form_of(expr)))
-
-    def bound_sympy(self, expr: Any, size_oblivious: bool = False) -> ValueRange:
-        """The interval of a SymPy expression."""
-        form = self.facts.simplify(self.form_of(expr))
-        shown = self.facts.shown_range_of
-        if isinstance(form, Poly) and all(shown(s) == self.facts.range_of(s) for s in form.symbols):
-            return self.facts.bounds(form, oblivious=size_oblivious)
-        return bounds_of(form, self.facts.oblivious_range_of if size_oblivious else shown)
-
-    def get_axioms(
-        self, symbols: Sequence[Any] | None = None, compute_hint: bool = False
-    ) -> tuple[Any, ...]:
-        """Conditions that hold, those that name ``symbols`` alone."""
-        wanted = None if symbols is None else {s.name for s in symbols}
-        found = [g.form for g in self.guards] + [a.form for d in self.deferred.values() for a in d]
-        return tuple(
-            sympy_of(f) for f in found if wanted is None or wanted & {s.name for s in f.symbols}
-        )
-
-    def get_implications(self, e: Any) -> tuple[tuple[Any, Any], ...]:
-        """Conditions that follow from one, with their truth."""
-        return producing.implications(e)
-
-    def _maybe_evaluate_static(self, expr: Any, **options: Any) -> Any:
-        form = self.form_of(expr)
-        oblivious = bool(options.get("size_oblivious"))
-        known = self._known_value(form, oblivious)
-        if known is None or isinstance(known, bool):
-            return None if known is None else sympy_of(self.form_of(known))
-        return sympy_of(number(known))
-
-    # --- guards -------------------------------------------------------------------------------
-
-    def format_guards(self, verbose: bool = False) -> str:
-        """The guards, one a line; verbose: with the lines that asked."""
-        tail: Callable[[ShapeGuard], str] = (lambda g: f" {g.sloc}") if verbose else (lambda g: "")
-        return "\n".join(f" - {g.text}{tail(g)}" for g in self.guards)
-
-    def get_nontrivial_guards(self) -> list[Any]:
-        """Guards that ranges do not imply."""
-        return [
-            self.simplify(g.form)
-            for g in self.guards
-            if self.facts.decide_by_ranges(g.form, oblivious=g.size_oblivious) is None
-        ]
-
-    def get_pruned_guards(self, symints: Sequence[Any]) -> list[ShapeGuard]:
-        """Guards about the symbols of some numbers alone."""
-        symbols = {s for i in symints if isinstance(i, SymNumber) for s in i.node.current.symbols}
-        return [g for g in self.guards if g.form.symbols <= symbols]
-
-    def produce_guards(self, *args: Any, **kwargs: Any) -> list[str]:
-        """The conditions on a program's inputs, as Python (F125)."""
-        return producing.produce_guards_verbose(self, *args, **kwargs)[0].exprs
-
-    def produce_guards_verbose(self, *args: Any, **kwargs: Any) -> list[producing.Guards]:
-        """`produce_guards` in each of the languages that are asked for."""
-        return producing.produce_guards_verbose(self, *args, **kwargs)
-
-    def produce_guards_expression(
-        self,
-        placeholders: Sequence[Any],
-        *,
-        guards: list[ShapeGuard] | None = None,
-        ignore_static: bool = True,
-    ) -> str | None:
-        """All conditions as one expression over ``L['t0']`` and so on; None if there is none."""
-        names = [f"t{i}" for i in range(len(placeholders))]
-        found = self.produce_guards(placeholders, names, guards=guards, ignore_static=ignore_static)
-        return " and ".join(found) if found else None
-
-    def evaluate_guards_expression(self, code: str, args: Sequence[Any]) -> bool:
-        """Whether what `produce_guards_expression` gave holds for these inputs."""
-        return producing.evaluate_guards_expression(code, args)
-
-    def evaluate_guards_for_args(
-        self, placeholders: Sequence[Any], args: Sequence[Any], *, ignore_static: bool = True
-    ) -> bool:
-        """Whether the guards hold for other inputs (F127)."""
-        code = self.produce_guards_expression(placeholders, ignore_static=ignore_static)
-        return self.evaluate_guards_expression(code, args) if code else True
-
-    def bind_symbols(self, placeholders: Sequence[Any], args: Sequence[Any]) -> dict[Any, Any]:
-        """The value of each symbol in real inputs; AssertionError where they contradict (F127)."""
-        found = producing.bind_symbols(self, placeholders, args)
-        return {_sympy(s): value for s, value in found.items()}
-
-    def evaluate_symexpr(self, code: str) -> Any:
-        """The value of an expression over symbols' names, at their hints."""
-        values = {s.name: self.hints.get(s) for s in self.names.values()}
-        return eval(code, producing.functions_for_guards(), values)
-
-    def deserialize_symexpr(self, code: str) -> Any:
-        """The number of an expression over symbols' names."""
-        values = {name: self.symint(s.poly) for name, s in self.names.items()}
-        return eval(code, producing.functions_for_guards(), values)
-
-    def check_equal(self, other: ShapeEnv) -> None:
-        """Raise NotEqualError, listing the differences, unless both know the same (F130)."""
-        producing.check_equal(self, other)
-
 
 config_fallback = 8192
 OUTCOMES = 32_768
@@ -675,7 +529,3 @@ def _parts(condition: Expr) -> tuple[Expr, ...]:
 
 def _creation_order(symbol: Symbol) -> int:
     return int(symbol.name[len(symbol.prefix) :])
-
-
-def _sympy(symbol: Symbol) -> Any:
-    return sympy_forms().sympy_symbol(symbol)

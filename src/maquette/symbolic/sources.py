@@ -82,6 +82,9 @@ class ChainedSource(Source):
 
     base: Source
 
+    def is_ephemeral(self) -> bool:
+        return self.base.is_ephemeral()
+
 
 @dataclass(frozen=True)
 class AttrSource(ChainedSource):

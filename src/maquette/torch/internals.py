@@ -27,10 +27,12 @@ from maquette.dispatch.torch_function import (
 )
 from maquette.nn import functional
 from maquette.nn.base.conversion import parse_to
+from maquette.symbolic.nested_ints import NestedInt
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.interpreter import temporarily_clear_interpreter_stack
 
+_get_nested_int = NestedInt
 _DisableFuncTorch = temporarily_clear_interpreter_stack
 # What classes set their handlers to, to switch them off.
 _disabled_torch_function_impl = disabled_torch_function
@@ -296,6 +298,7 @@ __all__ = [
     "_log_api_usage_once",
     "_set_math_sdp_allow_fp16_bf16_reduction",
     "_get_deterministic_fill_uninitialized_memory",
+    "_get_nested_int",
     "_get_obj_in_tls",
     "_get_privateuse1_backend_name",
     "_is_cow_tensor",

@@ -99,7 +99,7 @@ PACKAGES = {
     "fx.experimental.proxy_tensor": "maquette.fx.tracing.proxy_tensor",
     "fx.experimental.recording": "maquette.symbolic.errors",
     "fx.experimental.rewriter": "maquette.fx.tracing.rewriter",
-    "fx.experimental.sym_node": "maquette.torch.tracing.symbolic_shapes",
+    "fx.experimental.sym_node": "maquette.torch.tracing.sym_node",
     "fx.experimental.unification": "maquette.fx.gradual_types.unification",
     "fx.experimental.unify_refinements": "maquette.fx.gradual_types.inferring",
     "fx.experimental.symbolic_shapes": "maquette.torch.tracing.symbolic_shapes",

@@ -24,12 +24,24 @@ from maquette.symbolic import (
 from maquette.symbolic.checks import (
     check_tensor_all_with,
     check_with,
+    sym_acos,
+    sym_asin,
+    sym_atan,
+    sym_cos,
+    sym_cosh,
     sym_fresh_size,
     sym_log2,
+    sym_sin,
+    sym_sinh,
     sym_sqrt,
+    sym_tan,
+    sym_tanh,
 )
 
 _sym_sqrt, _sym_log2 = sym_sqrt, sym_log2
+_sym_sin, _sym_cos, _sym_tan = sym_sin, sym_cos, sym_tan
+_sym_asin, _sym_acos, _sym_atan = sym_asin, sym_acos, sym_atan
+_sym_sinh, _sym_cosh, _sym_tanh = sym_sinh, sym_cosh, sym_tanh
 _check, _check_index, _check_type, _check_value = check, check_index, check_type, check_value
 _check_not_implemented, _check_tensor_all = check_not_implemented, check_tensor_all
 _check_is_size = check_is_size

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from maquette import symbolic as _symbolic
@@ -174,6 +175,56 @@ class PropagateUnbackedSymInts(Interpreter):
         mode = detect_fake_mode(None)
         rebind_unbacked(None if mode is None else mode.shape_env, n, result)
         return result
+
+
+def fx_placeholder_targets(gm: Any) -> list[str]:
+    """The names of a graph's inputs."""
+    return [str(n.target) for n in gm.graph.nodes if n.op == "placeholder"]
+
+
+def is_symbol_binding_fx_node(node: Any) -> Any:
+    """The SymPy symbol that a node of a graph is the first to have, or None."""
+    value = node.meta.get("val")
+    if not isinstance(value, (SymInt, SymFloat)):
+        return None
+    symbol = value.node.expr
+    unbacked = symbol.is_Symbol and value.node.shape_env.is_unbacked_symint(symbol)
+    return symbol if symbol.is_Symbol and (node.op == "placeholder" or unbacked) else None
+
+
+def find_symbol_binding_fx_nodes(graph: Any) -> dict[Any, Any]:
+    """The node of a graph that first has each symbol."""
+    found: dict[Any, Any] = {}
+    for node in graph.nodes:
+        symbol = is_symbol_binding_fx_node(node)
+        if symbol is not None:
+            found.setdefault(symbol, node)
+    return found
+
+
+def cast_symbool_to_symint_guardless(symbool: Any) -> Any:
+    """1 or 0 for a condition, without a guard."""
+    return int(symbool) if isinstance(symbool, bool) else _symbolic.sym_ite(symbool, 1, 0)
+
+
+@dataclass
+class TrackedFake:
+    """An input of a program as a fake: where it is found, and how its sizes were made symbols."""
+
+    fake: Any
+    source: Any
+    symbolic_context: Any
+
+
+@dataclass(frozen=True)
+class ValueRangesSLoc:
+    """The lines that gave a range its lower and upper end."""
+
+    lower: Any
+    upper: Any
+
+
+SHAPEENV_EVENT_KEY, CURRENT_NODE_KEY = "shapeenv_event", "current_node"
 
 
 def create_contiguous(shape: Sequence[Any]) -> list[Any]:
