@@ -47,8 +47,8 @@ EVALUATES = {
     "cli/program.py",
     "cli/sources.py",
     "library/infer_schema.py",
-    "symbolic/producing.py",
-    "symbolic/shape_env.py",
+    "symbolic/program/producing.py",
+    "symbolic/reading.py",
 }
 
 

@@ -22,7 +22,7 @@ from maquette.symbolic import (
     constrain_unify,
     guard_size_oblivious,
 )
-from maquette.symbolic.bindings import compute_unbacked_bindings
+from maquette.symbolic.program.bindings import compute_unbacked_bindings
 
 
 def asserted(env: ShapeEnv) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 import maquette.torch as torch
 from maquette.symbolic import ShapeEnv, SymBool, SymFloat, SymInt, SymNode
-from maquette.symbolic.sources import ConstantSource, EphemeralSource
+from maquette.symbolic.program.sources import ConstantSource, EphemeralSource
 from maquette.torch.tracing import sym_node
 
 

@@ -19,7 +19,7 @@ from maquette.symbolic import (
     TensorPropertySource,
     ValueRange,
 )
-from maquette.symbolic.sources import LocalSource
+from maquette.symbolic.program.sources import LocalSource
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sympy
 
-from maquette.symbolic.sources import ConstantSource
+from maquette.symbolic.program.sources import ConstantSource
 from maquette.torch.tracing import symbolic_shapes
 from maquette.torch.utils._sympy.functions import FloorDiv, Mod
 

@@ -15,12 +15,12 @@ from maquette.core.meta import TensorMeta
 from maquette.core.strides import contiguous_strides
 from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
 from maquette.fake.dynamic import ITEM
-from maquette.symbolic.contexts import (
+from maquette.symbolic.numbers import SymInt
+from maquette.symbolic.program.contexts import (
     DimDynamic,
     StatelessSymbolicContext,
     SubclassSymbolicContext,
 )
-from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

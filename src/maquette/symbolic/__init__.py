@@ -62,18 +62,6 @@ if TYPE_CHECKING:
         sym_or,
         sym_sum,
     )
-    from maquette.symbolic.contexts import (
-        Constraint,
-        DimDynamic,
-        EqualityConstraint,
-        RelaxedUnspecConstraint,
-        StatefulSymbolicContext,
-        StatelessSymbolicContext,
-        StrictMinMaxConstraint,
-        SubclassSymbolicContext,
-        SymbolicContext,
-        SymIntSymbolicContext,
-    )
     from maquette.symbolic.creating import marks_of
     from maquette.symbolic.errors import (
         ConstraintViolationError,
@@ -85,9 +73,19 @@ if TYPE_CHECKING:
     from maquette.symbolic.guards import RuntimeAssert, ShapeGuard, SLoc
     from maquette.symbolic.node import SymNode
     from maquette.symbolic.numbers import SymBool, SymFloat, SymInt
-    from maquette.symbolic.ranges import ValueRange
-    from maquette.symbolic.shape_env import ShapeEnv, ShapeEnvSettings
-    from maquette.symbolic.sources import (
+    from maquette.symbolic.program.contexts import (
+        Constraint,
+        DimDynamic,
+        EqualityConstraint,
+        RelaxedUnspecConstraint,
+        StatefulSymbolicContext,
+        StatelessSymbolicContext,
+        StrictMinMaxConstraint,
+        SubclassSymbolicContext,
+        SymbolicContext,
+        SymIntSymbolicContext,
+    )
+    from maquette.symbolic.program.sources import (
         AttrSource,
         CallSource,
         ConstantSource,
@@ -99,6 +97,8 @@ if TYPE_CHECKING:
         TensorPropertySource,
         source_of,
     )
+    from maquette.symbolic.ranges import ValueRange
+    from maquette.symbolic.shape_env import ShapeEnv, ShapeEnvSettings
 
 _NAMES = {
     "checks": (
@@ -112,7 +112,7 @@ _NAMES = {
         "sym_constrain_range sym_constrain_range_for_size sym_eq sym_float sym_int sym_ite "
         "sym_max sym_min sym_not sym_or sym_sum"
     ),
-    "contexts": (
+    "program.contexts": (
         "Constraint DimDynamic EqualityConstraint RelaxedUnspecConstraint "
         "StatefulSymbolicContext StatelessSymbolicContext StrictMinMaxConstraint "
         "SubclassSymbolicContext SymbolicContext SymIntSymbolicContext"
@@ -127,7 +127,7 @@ _NAMES = {
     "numbers": "SymBool SymFloat SymInt",
     "ranges": "ValueRange",
     "shape_env": "ShapeEnv ShapeEnvSettings",
-    "sources": (
+    "program.sources": (
         "AttrSource CallSource ConstantSource EphemeralSource GlobalSource LocalSource Source "
         "TensorProperty TensorPropertySource source_of"
     ),

@@ -11,25 +11,25 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from maquette.symbolic.config import config
-from maquette.symbolic.contexts import (
-    DimDynamic,
-    StatefulSymbolicContext,
-    StatelessSymbolicContext,
-    StrictMinMaxConstraint,
-)
 from maquette.symbolic.errors import ConstraintViolationError
 from maquette.symbolic.expr import MAX_INT, Expr, Numeric, Poly, Symbol, number, relation, symbol
 from maquette.symbolic.forms import sympy_of, text_of
 from maquette.symbolic.guards import SLoc, user_line
 from maquette.symbolic.numbers import SymBool, SymFloat, SymInt
-from maquette.symbolic.ranges import INFINITY, UNKNOWN, ValueRange
-from maquette.symbolic.sources import (
+from maquette.symbolic.program.contexts import (
+    DimDynamic,
+    StatefulSymbolicContext,
+    StatelessSymbolicContext,
+    StrictMinMaxConstraint,
+)
+from maquette.symbolic.program.sources import (
     ConstantSource,
     Source,
     TensorProperty,
     TensorPropertySource,
     source_of,
 )
+from maquette.symbolic.ranges import INFINITY, UNKNOWN, ValueRange
 
 if TYPE_CHECKING:
     from maquette.symbolic.shape_env import ShapeEnv

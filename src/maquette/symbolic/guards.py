@@ -2,7 +2,7 @@
 
 A guard is a condition that was decided by a hint: what was traced holds only where it is true.
 A runtime assertion is one that nobody could decide yet. Turning guards into Python over a program's
-inputs is `producing.py`.
+inputs is `program/producing.py`.
 """
 
 from __future__ import annotations

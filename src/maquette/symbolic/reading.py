@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from maquette.symbolic import producing
 from maquette.symbolic.creating import SymbolMaker
 from maquette.symbolic.expr import Expr, Poly, Symbol, number
 from maquette.symbolic.forms import sympy_forms, sympy_of
 from maquette.symbolic.guards import RuntimeAssert, ShapeGuard
 from maquette.symbolic.numbers import SymNumber
+from maquette.symbolic.program import producing
+from maquette.symbolic.program.sources import Source
 from maquette.symbolic.ranges import ValueRange, bounds_of
-from maquette.symbolic.sources import Source
 
 if TYPE_CHECKING:
     from maquette.symbolic.facts import Facts

@@ -3,7 +3,7 @@
 Every question about a symbolic number ends in `evaluate` or `guard_or_defer_runtime_assert`: what
 is known decides it; else the hint does, leaving a guard; else only data could. Symbols are made in
 `creating.py`, knowledge is in `facts.py`, what is read of it in `reading.py`, guards over a
-program's inputs are in `producing.py`.
+program's inputs are in `program/producing.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-from maquette.symbolic import functions, producing
+from maquette.symbolic import functions
 from maquette.symbolic.config import config
 from maquette.symbolic.errors import GuardOnDataDependentSymNode, ShapeEnvGuardError
 from maquette.symbolic.expr import (
@@ -36,6 +36,7 @@ from maquette.symbolic.forms import expr_of, sympy_of, text_of
 from maquette.symbolic.guards import RuntimeAssert, ShapeGuard, user_line
 from maquette.symbolic.node import InternKey, SymNode
 from maquette.symbolic.numbers import KINDS, SymInt, SymNumber
+from maquette.symbolic.program import producing
 from maquette.symbolic.ranges import value_of
 from maquette.symbolic.reading import Reading
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from maquette.fake import FakeTensorMode
 from maquette.fake.detecting import detect_fake_mode
 from maquette.symbolic.guards import ShapeGuard, SLoc
-from maquette.symbolic.sources import ChainedSource, Source
+from maquette.symbolic.program.sources import ChainedSource, Source
 
 
 class TracingContext:

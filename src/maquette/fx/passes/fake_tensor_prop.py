@@ -11,7 +11,7 @@ from maquette.fx.graph_module import GraphModule
 from maquette.fx.interpreter import Interpreter
 from maquette.fx.node import Node, map_aggregate
 from maquette.fx.shapes import _extract_tensor_metadata
-from maquette.symbolic.bindings import compute_unbacked_bindings, rebind_unbacked
+from maquette.symbolic.program.bindings import compute_unbacked_bindings, rebind_unbacked
 from maquette.symbolic.shape_env import ShapeEnv
 from maquette.tensor.tensor import Tensor
 

@@ -33,7 +33,7 @@ PACKAGES = {
     "_C._nn": "maquette.torch._nn_functions",
     "_C._functorch": "maquette.torch._functorch.levels",
     "_decomp": "maquette.fx.decompositions",
-    "_dynamo.source": "maquette.symbolic.sources",
+    "_dynamo.source": "maquette.symbolic.program.sources",
     "_higher_order_ops": "maquette.higher_order",
     "_library": "maquette.library",
     "_library.effects": "maquette.library.effects",

@@ -24,8 +24,8 @@ from maquette.symbolic import (
     ValueRange,
 )
 from maquette.symbolic.expr import number
+from maquette.symbolic.program.sources import LocalSource, TensorProperty, TensorPropertySource
 from maquette.symbolic.ranges import INFINITY
-from maquette.symbolic.sources import LocalSource, TensorProperty, TensorPropertySource
 from maquette.tensor.tensor import Tensor
 
 _LINEAR = "(Only increasing linear operations with integer coefficients are supported.)"

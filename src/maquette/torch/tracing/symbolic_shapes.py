@@ -26,7 +26,10 @@ from maquette.symbolic import (
 )
 from maquette.symbolic import ShapeEnvGuardError as _ShapeEnvGuardError  # noqa: F401
 from maquette.symbolic import checks as _checks
-from maquette.symbolic.bindings import (
+from maquette.symbolic.checks import has_hint, hint_int
+from maquette.symbolic.expr import Relation
+from maquette.symbolic.forms import expr_of, sympy_forms, sympy_of
+from maquette.symbolic.program.bindings import (
     CallMethodKey,
     ConvertIntKey,
     DivideByKey,
@@ -35,10 +38,7 @@ from maquette.symbolic.bindings import (
     rebind_unbacked,
     resolve_unbacked_bindings,
 )
-from maquette.symbolic.checks import has_hint, hint_int
-from maquette.symbolic.expr import Relation
-from maquette.symbolic.forms import expr_of, sympy_forms, sympy_of
-from maquette.symbolic.producing import canonical_condition
+from maquette.symbolic.program.producing import canonical_condition
 from maquette.symbolic.sympy_forms import ExprPrinter as SymExprPrinter
 
 sympy = sympy_forms().sympy

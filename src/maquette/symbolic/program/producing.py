@@ -17,7 +17,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from maquette.symbolic import functions
-from maquette.symbolic.contexts import RelaxedUnspecConstraint, StrictMinMaxConstraint
 from maquette.symbolic.errors import ConstraintViolationError, NotEqualError
 from maquette.symbolic.expr import (
     FLIPPED,
@@ -37,7 +36,13 @@ from maquette.symbolic.facts import direction_of, symbol_alone
 from maquette.symbolic.forms import sympy_forms, sympy_of
 from maquette.symbolic.guards import ShapeGuard, _is_ours
 from maquette.symbolic.numbers import SymNumber
-from maquette.symbolic.sources import Source, TensorProperty, TensorPropertySource, source_of
+from maquette.symbolic.program.contexts import RelaxedUnspecConstraint, StrictMinMaxConstraint
+from maquette.symbolic.program.sources import (
+    Source,
+    TensorProperty,
+    TensorPropertySource,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from maquette.symbolic.shape_env import ShapeEnv
