@@ -8,9 +8,7 @@ operator is written again here; names that are no operators are in `creation.py`
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any, cast
@@ -18,6 +16,7 @@ from typing import Any, cast
 from maquette.api.descriptions import description
 from maquette.api.inspection import LateSignature, parameters_of
 from maquette.api.other_forms import other_forms
+from maquette.api.result_classes import result_class
 from maquette.api.signatures import fits, refused
 from maquette.core.device import cpu, device
 from maquette.core.dtype import bool_, complex128, dtype, float64, int64
@@ -268,21 +267,8 @@ def _named_results(name: str, overloads: list[OpOverload]) -> dict[int, type[tup
     for o in overloads:
         names = [r.name for r in o._schema.returns]
         if len(names) > 1 and all(names):
-            found[len(names)] = _result_class(name, tuple(names))
+            found[len(names)] = result_class(name, tuple(names))
     return found
-
-
-@functools.cache
-def _result_class(name: str, names: tuple[str, ...]) -> type[tuple[object, ...]]:
-    made = collections.namedtuple(name, names)  # type: ignore[misc]  # made from the schema
-
-    def text(self: tuple[object, ...]) -> str:
-        parts = ",\n".join(f"{n}={v!r}" for n, v in zip(names, self, strict=True))
-        return f"torch.return_types.{name}(\n{parts})"
-
-    made.__module__ = "torch.return_types"
-    made.__repr__ = text  # type: ignore[assignment, method-assign]  # as PyTorch prints it
-    return made
 
 
 def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Face:
@@ -292,7 +278,7 @@ def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Fac
         result = face(*args, **kwargs)
         if result.__class__ is tuple:
             made = named.get(len(result))
-            return result if made is None else made(*result)
+            return result if made is None else tuple.__new__(made, result)
         return result
 
     return with_names

@@ -21,7 +21,7 @@ from maquette.core.errors import MissingName
 from maquette.torch.face import paths as _paths
 from maquette.torch.face.installing import install as install
 from maquette.torch.face.installing import uninstall as uninstall
-from maquette.torch.version import __version__ as __version__
+from maquette.torch.face.torch_version import __version__ as __version__
 
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None

@@ -1,0 +1,1 @@
+"""Small modules under private paths of PyTorch that programs import all the same."""
