@@ -76,4 +76,6 @@ def result_class(name: str, fields: tuple[str, ...]) -> type[tuple[object, ...]]
 
 
 def _refuse(cls: type, **kwargs: object) -> NoReturn:
-    raise TypeError(f"type 'torch.return_types.{cls.__mro__[1].__name__}' is not an acceptable base type")
+    raise TypeError(
+        f"type 'torch.return_types.{cls.__mro__[1].__name__}' is not an acceptable base type"
+    )

@@ -1,6 +1,8 @@
 """`torch.optim`: optimizers and learning rate schedulers. Names only."""
 
+from maquette.optim import adafactor as _adafactor  # noqa: F401  # PyTorch's name of the module
 from maquette.optim import lr_scheduler, swa_utils
+from maquette.optim import muon as _muon  # noqa: F401  # likewise
 from maquette.optim.adadelta import Adadelta
 from maquette.optim.adafactor import Adafactor
 from maquette.optim.adagrad import Adagrad
@@ -15,6 +17,7 @@ from maquette.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
+    swap_in_optimizer_params_and_state,
 )
 from maquette.optim.radam import RAdam
 from maquette.optim.rmsprop import RMSprop
@@ -43,4 +46,5 @@ __all__ = [
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
     "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]

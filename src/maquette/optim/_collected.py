@@ -47,7 +47,11 @@ class Collecting(Optimizer):
         raise NotImplementedError
 
     def _update(self, group: Group) -> None:
-        params, grads, states = self._gathered(group)
+        self._carry_out(*self._gathered(group), group)
+
+    def _carry_out(
+        self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
+    ) -> None:
         if not params:
             return
         path = _paths.path_of(group, params)
@@ -81,6 +85,15 @@ class Collecting(Optimizer):
             for name, value in state.items():
                 states.setdefault(name, []).append(value)
         return params, grads, states
+
+
+def update_collected(
+    cls: type[Collecting], params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
+) -> None:
+    """The step of a class on given lists; the lists themselves are left as they are."""
+    copies = {name: list(members) for name, members in states.items()}
+    # An object without parameters of its own: a step reads nothing of it.
+    cls.__new__(cls)._carry_out(list(params), list(grads), copies, group)
 
 
 def decayed(grad: Tensor, param: Tensor, group: Group) -> Tensor:

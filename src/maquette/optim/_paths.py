@@ -189,6 +189,15 @@ def count(steps: Sequence[Tensor]) -> None:
         mq._foreach_add_(steps, 1)
 
 
+def check_unscaled(fused: bool | None, grad_scale: Tensor | None, found_inf: Tensor | None) -> None:
+    """NotImplementedError for a step by lists that is to divide gradients by a scale itself."""
+    if grad_scale is not None or found_inf is not None:
+        raise NotImplementedError(
+            f"grad_scale= and found_inf= of a step by lists (fused={fused}) are not supported: "
+            f"unscale the gradients first, as torch.amp.GradScaler.unscale_ does"
+        )
+
+
 def check_fusable(name: str, parameter: Tensor) -> None:
     """RuntimeError unless the fused operator takes such a parameter."""
     if parameter.device.type not in (*FOREACH_DEVICES, "cpu", "mps"):

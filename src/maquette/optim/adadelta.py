@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from maquette.api import functions as mq
 from maquette.optim import _paths
-from maquette.optim._collected import Collecting, Lists, decayed, decayed_lists, zeros
+from maquette.optim._collected import (
+    Collecting,
+    Lists,
+    decayed,
+    decayed_lists,
+    update_collected,
+    zeros,
+)
 from maquette.optim._paths import Group
 from maquette.optim.optimizer import Params
 from maquette.tensor import Tensor
@@ -78,3 +85,35 @@ class Adadelta(Collecting):
         mq._foreach_mul_(deltas, rho)
         mq._foreach_addcmul_(deltas, steps, steps, value=1 - rho)
         mq._foreach_add_(params, steps, alpha=-_paths.number(group["lr"]))
+
+
+def adadelta(
+    params: list[Tensor],
+    grads: list[Tensor],
+    square_avgs: list[Tensor],
+    acc_deltas: list[Tensor],
+    state_steps: list[Tensor],
+    capturable: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    rho: float,
+    eps: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adadelta` by lists of parameters, gradients and state, all in place."""
+    group = {
+        "lr": lr,
+        "rho": rho,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "maximize": maximize,
+        "capturable": capturable,
+        "foreach": foreach,
+        "differentiable": differentiable,
+    }
+    states = {"square_avg": square_avgs, "acc_delta": acc_deltas, "step": state_steps}
+    update_collected(Adadelta, params, grads, states, group)

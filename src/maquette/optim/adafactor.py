@@ -83,19 +83,23 @@ class Adafactor(Collecting):
             self._one(param, -param.grad if group["maximize"] else param.grad, state, group)
 
     def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
-        lr, step = _paths.value(group["lr"], group), _paths.value(state["step"], group)
-        floor, least_size = group["eps"]
-        floor = finfo(param.dtype).eps if floor is None else floor
-        share = step ** group["beta2_decay"]
-        size = param.norm(2) / param.numel() ** 0.5
-        if group["weight_decay"] != 0:
-            param.mul_(1 - lr * group["weight_decay"])
-        variance = _variance(grad, state, share, floor)
-        update = variance.clamp_(min=floor * floor).rsqrt_().mul_(grad)
-        # PyTorch reads both norms on the host; left where they are, they need no data in fake mode.
-        spread = update.norm(2) / (update.numel() ** 0.5 * group["d"])
-        rate = size.clamp_(min=least_size).mul_(_smaller(lr, 1 / step**0.5))
-        param.sub_(update.mul_(rate.div_(spread.clamp_(min=1.0))))
+        _update_one(param, grad, state, group)
+
+
+def _update_one(param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    lr, step = _paths.value(group["lr"], group), _paths.value(state["step"], group)
+    floor, least_size = group["eps"]
+    floor = finfo(param.dtype).eps if floor is None else floor
+    share = step ** group["beta2_decay"]
+    size = param.norm(2) / param.numel() ** 0.5
+    if group["weight_decay"] != 0:
+        param.mul_(1 - lr * group["weight_decay"])
+    variance = _variance(grad, state, share, floor)
+    update = variance.clamp_(min=floor * floor).rsqrt_().mul_(grad)
+    # PyTorch reads both norms on the host; left where they are, they need no data in fake mode.
+    spread = update.norm(2) / (update.numel() ** 0.5 * group["d"])
+    rate = size.clamp_(min=least_size).mul_(_smaller(lr, 1 / step**0.5))
+    param.sub_(update.mul_(rate.div_(spread.clamp_(min=1.0))))
 
 
 def _smaller(lr: float | Tensor, relative: float | Tensor) -> float | Tensor:
@@ -119,3 +123,40 @@ def _variance(
     _paths.blend(row, of_rows, share)
     _paths.blend(column, of_columns, share)
     return (row @ column).div_(row.mean(dim=-2, keepdim=True).clamp_(min=floor))
+
+
+def adafactor(
+    params: list[Tensor],
+    grads: list[Tensor],
+    row_vars: list[Tensor | None],
+    col_vars: list[Tensor | None],
+    variances: list[Tensor | None],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    *,
+    d: float,
+    lr: float | Tensor,
+    beta2_decay: float,
+    weight_decay: float,
+    eps1: float | None,
+    eps2: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adafactor` by lists of parameters, gradients and state, all in place."""
+    _paths.check_unscaled(None, grad_scale, found_inf)
+    group = {
+        "d": d,
+        "lr": lr,
+        "beta2_decay": beta2_decay,
+        "weight_decay": weight_decay,
+        "eps": (eps1, eps2),
+    }
+    kept = zip(row_vars, col_vars, variances, state_steps, strict=True)
+    for param, grad, members in zip(params, grads, kept, strict=True):
+        named = zip(("row_var", "col_var", "variance", "step"), members, strict=True)
+        state = {name: value for name, value in named if value is not None}
+        state["step"] += 1
+        _update_one(param, -grad if maximize else grad, state, group)

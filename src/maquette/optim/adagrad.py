@@ -79,6 +79,11 @@ class Adagrad(Optimizer):
         state["step"] = _paths.new_step(parameter, on_device=fused)
         state["sum"] = mq.full_like(parameter, fill, memory_format=preserve_format)
 
+    def share_memory(self) -> None:
+        """Put the sums into memory that forked processes share."""
+        for state in self.state.values():
+            state["sum"].share_memory_()
+
     def _update(self, group: Group) -> None:
         lists = _Lists()
         for parameter in group["params"]:
@@ -90,13 +95,17 @@ class Adagrad(Optimizer):
             lists.grads.append(parameter.grad)
             lists.sums.append(self.state[parameter]["sum"])
             lists.steps.append(self.state[parameter]["step"])
-        match _paths.path_of(group, lists.params, lists.grads):
-            case Path.FUSED:
-                _fused(lists, group)
-            case Path.LISTS:
-                _as_lists(lists, group)
-            case Path.SINGLE:
-                _one_by_one(lists, group)
+        _carry_out(lists, group)
+
+
+def _carry_out(lists: _Lists, group: Group) -> None:
+    match _paths.path_of(group, lists.params, lists.grads):
+        case Path.FUSED:
+            _fused(lists, group)
+        case Path.LISTS:
+            _as_lists(lists, group)
+        case Path.SINGLE:
+            _one_by_one(lists, group)
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
@@ -174,3 +183,37 @@ def _fused(lists: _Lists, group: Group) -> None:
             grad_scale=None,
             found_inf=None,
         )
+
+
+def adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    state_sums: list[Tensor],
+    state_steps: list[Tensor],
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    weight_decay: float,
+    lr_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adagrad` by lists of parameters, gradients and state, all in place."""
+    _paths.check_unscaled(fused, grad_scale, found_inf)
+    group = {
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "lr_decay": lr_decay,
+        "eps": eps,
+        "maximize": maximize,
+        "fused": fused,
+        "foreach": foreach,
+        "differentiable": differentiable,
+    }
+    _carry_out(_Lists(list(params), list(grads), list(state_sums), state_steps), group)

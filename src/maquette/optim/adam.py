@@ -88,19 +88,7 @@ class Adam(Optimizer):
             group.setdefault("decoupled_weight_decay", False)
 
     def _update(self, group: Group) -> None:
-        lists = self._lists(group)
-        path = _paths.path_of(group, lists.params)
-        if path is Path.LISTS and isinstance(group["lr"], Tensor) and not group["foreach"]:
-            path = Path.SINGLE  # lists are not the default for a rate in a tensor
-        match path:
-            case Path.FUSED:
-                _fused(lists, group)
-            case Path.LISTS:
-                _as_lists(lists, group)
-            case Path.SINGLE if _unwatched(lists, group):
-                _in_one_pass(lists, group)
-            case Path.SINGLE:
-                _one_by_one(lists, group)
+        _carry_out(self._lists(group), group)
 
     def _lists(self, group: Group) -> _Lists:
         lists = _Lists()
@@ -127,6 +115,21 @@ class Adam(Optimizer):
         state["step"] = _paths.new_step(parameter, on_device=fused)
         for name in ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] * group["amsgrad"])):
             state[name] = mq.zeros_like(parameter, memory_format=preserve_format)
+
+
+def _carry_out(lists: _Lists, group: Group) -> None:
+    path = _paths.path_of(group, lists.params)
+    if path is Path.LISTS and isinstance(group["lr"], Tensor) and not group["foreach"]:
+        path = Path.SINGLE  # lists are not the default for a rate in a tensor
+    match path:
+        case Path.FUSED:
+            _fused(lists, group)
+        case Path.LISTS:
+            _as_lists(lists, group)
+        case Path.SINGLE if _unwatched(lists, group):
+            _in_one_pass(lists, group)
+        case Path.SINGLE:
+            _one_by_one(lists, group)
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
@@ -266,3 +269,46 @@ def _fused(lists: _Lists, group: Group) -> None:
             grad_scale=None,
             found_inf=None,
         )
+
+
+def adam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    decoupled_weight_decay: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: float | Tensor,
+    beta2: float | Tensor,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `Adam` by lists of parameters, gradients and state, all in place."""
+    _paths.check_unscaled(fused, grad_scale, found_inf)
+    group = {
+        "betas": (beta1, beta2),
+        "amsgrad": amsgrad,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "eps": eps,
+        "maximize": maximize,
+        "foreach": foreach,
+        "capturable": capturable,
+        "differentiable": differentiable,
+        "fused": fused,
+        "decoupled_weight_decay": decoupled_weight_decay,
+    }
+    lists = [params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps]
+    _carry_out(_Lists(*map(list, lists)), group)

@@ -11,6 +11,7 @@ from maquette.optim._collected import (
     decayed,
     decayed_lists,
     numbers,
+    update_collected,
     zeros,
 )
 from maquette.optim._paths import Group
@@ -84,3 +85,36 @@ class Adamax(Collecting):
         mq._foreach_maximum_(largest, grads)
         rates = [-lr / (1 - beta1**step) for step in numbers(states["step"])]
         mq._foreach_addcdiv_(params, means, largest, rates)
+
+
+def adamax(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_infs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+) -> None:
+    """One step of `Adamax` by lists of parameters, gradients and state, all in place."""
+    group = {
+        "betas": (beta1, beta2),
+        "eps": eps,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "foreach": foreach,
+        "maximize": maximize,
+        "differentiable": differentiable,
+        "capturable": capturable,
+    }
+    states = {"exp_avg": exp_avgs, "exp_inf": exp_infs, "step": state_steps}
+    update_collected(Adamax, params, grads, states, group)

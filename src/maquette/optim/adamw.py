@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maquette.optim.adam import Adam, Betas
+from maquette.optim.adam import Adam, Betas, adam
 from maquette.optim.optimizer import Params
 from maquette.tensor import Tensor
 
@@ -46,3 +46,52 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:  # of checkpoints older than the option
             group["decoupled_weight_decay"] = True
+
+
+def adamw(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_complex: bool = False,
+    *,
+    amsgrad: bool,
+    beta1: float | Tensor,
+    beta2: float | Tensor,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of `AdamW` by lists of parameters, gradients and state, all in place."""
+    adam(
+        params,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        max_exp_avg_sqs,
+        state_steps,
+        foreach,
+        capturable,
+        differentiable,
+        fused,
+        grad_scale,
+        found_inf,
+        has_complex,
+        decoupled_weight_decay=True,
+        amsgrad=amsgrad,
+        beta1=beta1,
+        beta2=beta2,
+        lr=lr,
+        weight_decay=weight_decay,
+        eps=eps,
+        maximize=maximize,
+    )

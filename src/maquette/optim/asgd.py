@@ -6,7 +6,7 @@ from typing import Any
 
 from maquette.api import functions as mq
 from maquette.optim import _paths
-from maquette.optim._collected import Collecting, Lists, decayed, numbers, zeros
+from maquette.optim._collected import Collecting, Lists, decayed, numbers, update_collected, zeros
 from maquette.optim._paths import Group
 from maquette.optim.optimizer import Params
 from maquette.tensor import Tensor
@@ -103,3 +103,38 @@ def _rate(step: Any, group: Group) -> Any:
 def _share(step: Any, group: Group) -> Any:
     counted = step - group["t0"]
     return 1 / (counted.clamp(min=1) if isinstance(counted, Tensor) else max(1.0, counted))
+
+
+def asgd(
+    params: list[Tensor],
+    grads: list[Tensor],
+    axs: list[Tensor],
+    mus: list[Tensor],
+    etas: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lambd: float,
+    lr: float | Tensor,
+    t0: float,
+    alpha: float,
+    weight_decay: float,
+) -> None:
+    """One step of `ASGD` by lists of parameters, gradients and state, all in place."""
+    group = {
+        "lambd": lambd,
+        "lr": lr,
+        "t0": t0,
+        "alpha": alpha,
+        "weight_decay": weight_decay,
+        "foreach": foreach,
+        "maximize": maximize,
+        "differentiable": differentiable,
+        "capturable": capturable,
+    }
+    states = {"ax": axs, "mu": mus, "eta": etas, "step": state_steps}
+    update_collected(ASGD, params, grads, states, group)

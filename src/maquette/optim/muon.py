@@ -63,7 +63,6 @@ class Muon(Optimizer):
         state["momentum_buffer"] = mq.zeros_like(param)
 
     def _update(self, group: Group) -> None:
-        lr, momentum = _paths.value(group["lr"], group), group["momentum"]
         for param in group["params"]:
             grad = param.grad
             if grad is None:
@@ -72,12 +71,16 @@ class Muon(Optimizer):
             state = self.state[param]
             if not state:
                 self._start(param, state, group)
-            buffer = state["momentum_buffer"]
-            buffer.lerp_(grad, 1 - momentum)
-            update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
-            update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
-            param.mul_(1 - lr * group["weight_decay"])
-            _paths.move(param, update, -lr * _shape_factor(group["adjust_lr_fn"], param))
+            _step(param, grad, state["momentum_buffer"], group)
+
+
+def _step(param: Tensor, grad: Tensor, buffer: Tensor, group: Group) -> None:
+    lr, momentum = _paths.value(group["lr"], group), group["momentum"]
+    buffer.lerp_(grad, 1 - momentum)
+    update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
+    update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+    param.mul_(1 - lr * group["weight_decay"])
+    _paths.move(param, update, -lr * _shape_factor(group["adjust_lr_fn"], param))
 
 
 def _shape_factor(name: str | None, param: Tensor) -> float:
@@ -99,3 +102,38 @@ def _orthogonal(matrix: Tensor, coefficients: Coefficients, steps: int, eps: flo
         gram = x @ x.T
         x = mq.addmm(x, mq.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.T if tall else x
+
+
+def muon(
+    params: list[Tensor],
+    grads: list[Tensor],
+    muon_momentum_bufs: list[Tensor],
+    *,
+    foreach: bool | None = None,
+    lr: float | Tensor,
+    weight_decay: float,
+    momentum: float,
+    nesterov: bool,
+    ns_coefficients: Coefficients,
+    ns_steps: int,
+    eps: float,
+    adjust_lr_fn: str | None,
+    has_complex: bool,
+) -> None:
+    """One step of `Muon` by lists of parameters, gradients and state, all in place."""
+    if has_complex:
+        raise ValueError("Complex parameters are not supported")
+    if foreach:
+        raise RuntimeError("Foreach mode is not implemented for Muon yet")
+    group = {
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "nesterov": nesterov,
+        "ns_coefficients": ns_coefficients,
+        "ns_steps": ns_steps,
+        "eps": eps,
+        "adjust_lr_fn": adjust_lr_fn,
+    }
+    for given in zip(params, grads, muon_momentum_bufs, strict=True):
+        _step(*given, group)

@@ -13,6 +13,7 @@ from maquette.optim._collected import (
     decayed,
     decayed_lists,
     numbers,
+    update_collected,
     zeros,
 )
 from maquette.optim._paths import Group
@@ -118,3 +119,46 @@ def _momenta(step: Any, group: Group) -> tuple[Any, Any]:
     beta1, decay = group["betas"][0], group["momentum_decay"]
     first, second = (beta1 * (1.0 - 0.5 * 0.96 ** (t * decay)) for t in (step, step + 1))
     return first, second
+
+
+def nadam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    mu_products: list[Tensor],
+    state_steps: list[Tensor],
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+    momentum_decay: float,
+    eps: float,
+) -> None:
+    """One step of `NAdam` by lists of parameters, gradients and state, all in place."""
+    group = {
+        "betas": (beta1, beta2),
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "momentum_decay": momentum_decay,
+        "eps": eps,
+        "decoupled_weight_decay": decoupled_weight_decay,
+        "foreach": foreach,
+        "capturable": capturable,
+        "differentiable": differentiable,
+        "maximize": maximize,
+    }
+    states = {
+        "exp_avg": exp_avgs,
+        "exp_avg_sq": exp_avg_sqs,
+        "mu_product": mu_products,
+        "step": state_steps,
+    }
+    update_collected(NAdam, params, grads, states, group)

@@ -7,10 +7,11 @@ groups and states are what an optimizer puts there: hence Any.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -36,6 +37,7 @@ from maquette.optim.state import GLOBAL_STEP_HOOKS, OptimizerHooks, SavedState
 from maquette.tensor import Tensor
 
 Group = dict[str, Any]
+Args = tuple[Any, ...]
 Params = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
 Step = Callable[..., Any]
 _params_t = ParamsT  # its older name, which programs still import
@@ -81,7 +83,12 @@ class Optimizer(SavedState):
     optimized.
     """
 
+    # What hooks are, for annotations.
+    OptimizerPreHook = Callable[[Any, Args, Group], tuple[Args, Group] | None]
+    OptimizerPostHook = Callable[[Any, Args, Group], None]
+
     _opt_called: bool
+    profile_hook_step = staticmethod(_with_hooks)
     _as_tensors: ClassVar[tuple[str, ...]] = ()
     """Options that a compiled step may have as tensors, so that it is for any of their values."""
     _group_tensors_by_device_and_dtype = staticmethod(own_steps.group_tensors)
@@ -237,6 +244,41 @@ def _cut_loose(gradient: Tensor) -> Tensor:
     return gradient
 
 
+@contextlib.contextmanager
+def swap_in_optimizer_params_and_state(
+    optimizer: Optimizer, swapin_parameters: Iterable[Tensor], swapin_optim_state: Mapping[str, Any]
+) -> Iterator[None]:
+    """Within the block the optimizer has these parameters, and this ``state_dict()``'s state.
+
+    What is changed in place stays in the given tensors; all else is as before afterwards. Raises
+    ValueError if the parameters or groups are not as many as the optimizer's.
+    """
+    groups, given = optimizer.param_groups, list(swapin_parameters)
+    saved = swapin_optim_state["param_groups"]
+    if [len(g["params"]) for g in groups] != [len(g["params"]) for g in saved]:
+        raise ValueError(
+            f"the state has {len(saved)} parameter groups, and they or their sizes are not those "
+            f"of the optimizer, which has {len(groups)}"
+        )
+    if len(given) != sum(len(g["params"]) for g in groups):
+        raise ValueError(f"got {len(given)} parameters for another number of the optimizer's")
+    state, before = optimizer.state, [dict(group) for group in groups]
+    waiting = iter(given)
+    try:
+        optimizer.state = defaultdict(dict)
+        for group, named in zip(groups, saved, strict=True):
+            mine = [next(waiting) for _ in named["params"]]
+            group.update({**named, "params": mine})
+            for param, number in zip(mine, named["params"], strict=True):
+                optimizer.state[param] = dict(swapin_optim_state["state"].get(number, {}))
+        yield
+    finally:
+        for group, kept in zip(groups, before, strict=True):
+            group.clear()
+            group.update(kept)
+        optimizer.state = state
+
+
 def register_optimizer_step_pre_hook(hook: Hook) -> RemovableHandle:
     """Call `hook(optimizer, args, kwargs)` before each step of every optimizer."""
     return GLOBAL_STEP_HOOKS.add(GLOBAL_STEP_HOOKS.step_pre, hook)
@@ -262,4 +304,5 @@ __all__ = [
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
     "required",
+    "swap_in_optimizer_params_and_state",
 ]

@@ -13,6 +13,7 @@ from maquette.optim._collected import (
     decayed,
     decayed_lists,
     numbers,
+    update_collected,
     zeros,
 )
 from maquette.optim._paths import Group
@@ -140,3 +141,38 @@ def _rectification(step: float, beta2: float) -> float:
         return 0.0
     known = (length - 4) * (length - 2) * largest
     return (known / ((largest - 4) * (largest - 2) * length)) ** 0.5
+
+
+def radam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+) -> None:
+    """One step of `RAdam` by lists of parameters, gradients and state, all in place."""
+    group = {
+        "betas": (beta1, beta2),
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "eps": eps,
+        "decoupled_weight_decay": decoupled_weight_decay,
+        "foreach": foreach,
+        "differentiable": differentiable,
+        "capturable": capturable,
+        "maximize": maximize,
+    }
+    states = {"exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs, "step": state_steps}
+    update_collected(RAdam, params, grads, states, group)

@@ -67,11 +67,7 @@ class RMSprop(Optimizer):
         super().__init__(params, defaults)
 
     def _update(self, group: Group) -> None:
-        lists = self._lists(group)
-        if _paths.path_of(group, lists.params) is Path.LISTS:
-            _as_lists(lists, group)
-        else:
-            _one_by_one(lists, group)
+        _carry_out(self._lists(group), group)
 
     def _lists(self, group: Group) -> _Lists:
         lists = _Lists()
@@ -99,6 +95,13 @@ class RMSprop(Optimizer):
             state["momentum_buffer"] = mq.zeros_like(parameter, memory_format=preserve_format)
         if group["centered"]:
             state["grad_avg"] = mq.zeros_like(parameter, memory_format=preserve_format)
+
+
+def _carry_out(lists: _Lists, group: Group) -> None:
+    if _paths.path_of(group, lists.params) is Path.LISTS:
+        _as_lists(lists, group)
+    else:
+        _one_by_one(lists, group)
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
@@ -162,3 +165,40 @@ def _as_lists(lists: _Lists, group: Group) -> None:
             mq._foreach_add_(params, buffers, alpha=-lr)
         else:
             mq._foreach_addcdiv_(params, grads, avg, value=-lr)
+
+
+def rmsprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    square_avgs: list[Tensor],
+    grad_avgs: list[Tensor],
+    momentum_buffer_list: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    alpha: float,
+    eps: float,
+    weight_decay: float,
+    momentum: float,
+    centered: bool,
+) -> None:
+    """One step of `RMSprop` by lists of parameters, gradients and state, all in place."""
+    group = {
+        "lr": lr,
+        "alpha": alpha,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "centered": centered,
+        "foreach": foreach,
+        "maximize": maximize,
+        "differentiable": differentiable,
+        "capturable": capturable,
+    }
+    lists = [params, grads, square_avgs, grad_avgs, momentum_buffer_list, state_steps]
+    _carry_out(_Lists(*map(list, lists)), group)

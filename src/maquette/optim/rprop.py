@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from maquette.api import functions as mq
 from maquette.optim import _paths
-from maquette.optim._collected import Collecting, Lists, zeros
+from maquette.optim._collected import Collecting, Lists, update_collected, zeros
 from maquette.optim._paths import Group
 from maquette.optim.optimizer import Params
 from maquette.tensor import Tensor
@@ -79,3 +79,33 @@ def _scale(size: Tensor, agreement: Tensor, group: Group) -> Tensor:
     factor = mq.ones_like(size).masked_fill_(agreement.gt(0), grow).masked_fill_(turned, shrink)
     size.mul_(factor).clamp_(*group["step_sizes"])
     return turned
+
+
+def rprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    prevs: list[Tensor],
+    step_sizes: list[Tensor],
+    state_steps: list[Tensor],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    maximize: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    step_size_min: float,
+    step_size_max: float,
+    etaminus: float,
+    etaplus: float,
+) -> None:
+    """One step of `Rprop` by lists of parameters, gradients and state, all in place."""
+    group = {
+        "etas": (etaminus, etaplus),
+        "step_sizes": (step_size_min, step_size_max),
+        "foreach": foreach,
+        "capturable": capturable,
+        "maximize": maximize,
+        "differentiable": differentiable,
+    }
+    states = {"prev": prevs, "step_size": step_sizes, "step": state_steps}
+    update_collected(Rprop, params, grads, states, group)

@@ -69,15 +69,19 @@ class SGD(Optimizer):
             lists.grads.append(parameter.grad)
             if _paths.is_set(group["momentum"]):
                 lists.buffers.append(self.state[parameter].get("momentum_buffer"))
-        match _paths.path_of(group, lists.params, lists.grads):
-            case Path.FUSED:
-                _fused(lists, group)
-            case Path.LISTS:
-                _as_lists(lists, group)
-            case Path.SINGLE:
-                _one_by_one(lists, group)
+        _carry_out(lists, group)
         for parameter, buffer in zip(lists.params, lists.buffers):
             self.state[parameter]["momentum_buffer"] = buffer
+
+
+def _carry_out(lists: _Lists, group: Group) -> None:
+    match _paths.path_of(group, lists.params, lists.grads):
+        case Path.FUSED:
+            _fused(lists, group)
+        case Path.LISTS:
+            _as_lists(lists, group)
+        case Path.SINGLE:
+            _one_by_one(lists, group)
 
 
 def _one_by_one(lists: _Lists, group: Group) -> None:
@@ -159,3 +163,37 @@ def _fused(lists: _Lists, group: Group) -> None:
             grad_scale=None,
             found_inf=None,
         )
+
+
+def sgd(
+    params: list[Tensor],
+    d_p_list: list[Tensor],
+    momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float | Tensor,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """One step of `SGD` by lists of parameters, gradients and state, all in place."""
+    _paths.check_unscaled(fused, grad_scale, found_inf)
+    group = {
+        "differentiable": False,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "lr": lr,
+        "dampening": dampening,
+        "nesterov": nesterov,
+        "maximize": maximize,
+        "foreach": foreach,
+        "fused": fused,
+    }
+    # A buffer that is None is made, and put in the given list.
+    _carry_out(_Lists(params, d_p_list, momentum_buffer_list), group)

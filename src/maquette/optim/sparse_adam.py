@@ -86,3 +86,22 @@ def _step(
     denominator = (square_step + old_square).sqrt() + group["eps"]
     rate = _paths.number(group["lr"]) * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
     param.add_(made(numerator / denominator * -rate))
+
+
+def sparse_adam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    state_steps: list[int],
+    *,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    maximize: bool,
+) -> None:
+    """One step of `SparseAdam` by lists, in place; ``state_steps`` count this step already."""
+    group = {"betas": (beta1, beta2), "eps": eps, "lr": lr, "maximize": maximize}
+    for given in zip(params, grads, exp_avgs, exp_avg_sqs, state_steps, strict=True):
+        _step(*given, group)

@@ -27,6 +27,11 @@ def _distributions(**families: str) -> dict[str, str]:
     }
 
 
+def _each(module: str, names: str, below: str = "utils") -> dict[str, str]:
+    """Small modules of PyTorch that one file has together."""
+    return {f"{below}.{name}": module for name in names.split()}
+
+
 PACKAGES = {
     "_C._autograd": "maquette.torch.autograd.internals",
     "_C._functions": "maquette.torch.autograd.c_functions",
@@ -119,6 +124,8 @@ PACKAGES = {
     "nn.modules.upsampling": "maquette.nn.modules.shaping.upsampling",
     "ops": "maquette.ops",
     "optim": "maquette.optim",
+    "optim._adafactor": "maquette.optim.adafactor",
+    "optim._muon": "maquette.optim.muon",
     "serialization": "maquette.torch.saving.serialization",
     "nested": "maquette.torch.families.nested",
     "nested._internal": "maquette.nested",
@@ -130,6 +137,15 @@ PACKAGES = {
     "storage": "maquette.torch.saving.storage",
     "torch_version": "maquette.torch.face.torch_version",
     "profiler.profiler": "maquette.torch.profiler",
+    "_appdirs": "maquette.torch.helpers.appdirs",
+    **_each(
+        "maquette.torch.helpers.wrappers",
+        "_exposed_in _functools _import_utils _stats _thunk _typing_utils",
+    ),
+    "utils._config_module": "maquette.torch.helpers.config_module",
+    "utils._contextlib": "maquette.torch.helpers.contexts",
+    "utils._foreach_utils": "maquette.torch.helpers.foreach_utils",
+    "utils._ordered_set": "maquette.torch.helpers.ordered_set",
     "utils.data._utils": "maquette.torch.utils.data",
     "utils.data._utils.collate": "maquette.torch.utils.data.collate",
     "utils.data._utils.worker": "maquette.torch.utils.data.workers",
@@ -138,7 +154,7 @@ PACKAGES = {
 
 
 # Packages of this face that torch does not have.
-_OWN = frozenset(("devices", "face", "families", "saving", "tracing"))
+_OWN = frozenset(("devices", "face", "families", "helpers", "saving", "tracing"))
 
 _FOUND: dict[str, str] = {}
 _REMEMBERED = 4096

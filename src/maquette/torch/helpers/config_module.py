@@ -59,7 +59,7 @@ class _Config(Generic[T]):
         self.deprecation_message = deprecation_message
 
 
-def Config(*args: Any, **kwargs: Any) -> Any:  # noqa: N802  # PyTorch's name
+def Config(*args: Any, **kwargs: Any) -> Any:  # PyTorch's name
     """A setting; type checkers take it for its default."""
     return _Config(*args, **kwargs)
 
@@ -138,7 +138,9 @@ class ConfigModule(types.ModuleType):
             raise AttributeError(f"{self.__name__}.{name} does not exist")
         if entry.deprecated:
             warnings.warn(
-                entry.message or f"{self.__name__}.{name} is deprecated", FutureWarning, stacklevel=3
+                entry.message or f"{self.__name__}.{name} is deprecated",
+                FutureWarning,
+                stacklevel=3,
             )
         if entry.alias is not None:
             module, _, target = entry.alias.rpartition(".")
@@ -204,7 +206,7 @@ class ConfigModule(types.ModuleType):
         arg2: Any = None,
         **kwargs: Any,
     ) -> ContextDecorator:
-        """A context or decorator within which settings differ: ``patch(a=1)``, ``patch("a", 1)``."""
+        """A context or decorator within which settings differ: ``patch(a=1)``."""
         if arg1 is None:
             changes: dict[str, Any] = dict(kwargs)
         elif isinstance(arg1, str):
@@ -212,7 +214,9 @@ class ConfigModule(types.ModuleType):
         else:
             changes = dict(arg1)
         if arg1 is not None and kwargs:
-            raise AssertionError(f"patch takes a name or names by keyword, not both: {arg1}, {kwargs}")
+            raise AssertionError(
+                f"patch takes a name or names by keyword, not both: {arg1}, {kwargs}"
+            )
         return ContextDecorator(self, changes)
 
     def _make_closure_patcher(self, **changes: Any) -> Callable[[], Callable[[], None]]:

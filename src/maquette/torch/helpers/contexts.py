@@ -60,7 +60,7 @@ def _stepping(enter: Callable[[], Any], func: F) -> F:
                 with enter():
                     made.close()
                 raise
-            except BaseException:  # thrown in from outside: it is the generator's to answer
+            except BaseException:  # noqa: BLE001  # thrown in from outside: it is the generator's to answer
                 resume = functools.partial(made.throw, sys.exc_info()[1])
             else:
                 resume = functools.partial(made.send, sent)

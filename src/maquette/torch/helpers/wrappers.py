@@ -91,7 +91,7 @@ def cache_method(
     return remembering
 
 
-class prefetchable_cache(Generic[P, R]):  # noqa: N801  # PyTorch's name
+class prefetchable_cache(Generic[P, R]):  # PyTorch's name
     """A function whose results are remembered, and can be worked out in another thread."""
 
     def __init__(self, func: Callable[P, R]) -> None:
