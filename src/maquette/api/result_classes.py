@@ -68,7 +68,7 @@ def result_class(name: str, fields: tuple[str, ...]) -> type[tuple[object, ...]]
     keys = [GetAttrKey(field) for field in fields]
     register_pytree_node(
         made,
-        lambda result: (tuple(result), None),  # type: ignore[arg-type, call-overload]  # a tuple
+        lambda result: (tuple(result), None),  # type: ignore[arg-type]  # a tuple
         lambda children, _: made(children),
         flatten_with_keys_fn=lambda result: (list(zip(keys, result, strict=True)), None),  # type: ignore[call-overload]  # a tuple
     )

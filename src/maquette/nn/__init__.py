@@ -186,11 +186,12 @@ from maquette.nn.modules import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from maquette.nn.modules._construct import factory_kwargs
 from maquette.nn.parallel import DataParallel
 from maquette.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
-    "grad",
+    "factory_kwargs", "grad",
     "Buffer", "Module", "Parameter", "functional", "init", "modules", "parameter", "utils",
     "register_module_forward_hook", "register_module_forward_pre_hook",
     "register_module_full_backward_hook", "register_module_full_backward_pre_hook",

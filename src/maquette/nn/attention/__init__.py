@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from maquette.aten.nn.attention.attention_choice import SDPBackend, only
@@ -29,4 +29,43 @@ def sdpa_kernel(
         yield
 
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+WARN_FOR_UNFUSED_KERNELS = False  # PyTorch's setting; nothing is warned of here
+
+
+def list_flash_attention_impls() -> list[str]:
+    """The other kernels of flash attention that could be taken: none."""
+    return []
+
+
+def current_flash_attention_impl() -> str | None:
+    """The other kernel of flash attention that is taken: None."""
+    return None
+
+
+def register_flash_attention_impl(impl: str, *, register_fn: Callable[..., object]) -> None:
+    """NotImplementedError: kernels are operators' own."""
+    raise NotImplementedError(
+        f"register_flash_attention_impl({impl!r}) is not supported by maquette: write an operator "
+        f"with maquette.library, or a kernel of scaled_dot_product_attention for a device"
+    )
+
+
+def activate_flash_attention_impl(impl: str) -> None:
+    """ValueError: there is no such kernel."""
+    raise ValueError(f"Unknown flash attention impl {impl!r}. Available implementations: []")
+
+
+def restore_flash_attention_impl() -> None:
+    """Nothing: no other kernel was taken."""
+
+
+__all__ = [
+    "WARN_FOR_UNFUSED_KERNELS",
+    "SDPBackend",
+    "activate_flash_attention_impl",
+    "current_flash_attention_impl",
+    "list_flash_attention_impls",
+    "register_flash_attention_impl",
+    "restore_flash_attention_impl",
+    "sdpa_kernel",
+]

@@ -99,6 +99,14 @@ class Conversion(Traversal):
         """Move to an xpu device, the current one by default."""
         return self._apply(_to_device("xpu", device))
 
+    def ipu(self: T, device: DeviceLike | None = None) -> T:
+        """Move to an ipu device, the current one by default."""
+        return self._apply(_to_device("ipu", device))
+
+    def mtia(self: T, device: DeviceLike | None = None) -> T:
+        """Move to an mtia device, the current one by default."""
+        return self._apply(_to_device("mtia", device))
+
     def to_empty(self: T, *, device: DeviceLike | None, recurse: bool = True) -> T:
         """Move to a device without the values: how a module leaves the meta device."""
         return self._apply(lambda t: mq.empty_like(t, device=device), recurse=recurse)

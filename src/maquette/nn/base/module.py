@@ -6,13 +6,14 @@ Members and their registration: `members.py`; walking them: `traversal.py`; savi
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from maquette.nn.base.conversion import Conversion
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
 from maquette.nn.base.pickling import Pickling
 
 T = TypeVar("T", bound="Module")
+T_destination = TypeVar("T_destination", bound=dict[str, Any])
 
 
 class Module(Pickling, Conversion):
@@ -22,6 +23,9 @@ class Module(Pickling, Conversion):
     defines `forward`. PyTorch's interface; different: members are instance attributes (see
     `members.py`), so that `vars(module)` shows them, and there is no `__getattr__`.
     """
+
+    T_destination = T_destination
+    dump_patches = False  # of source code that differs from what was saved; never told here
 
     def train(self: T, mode: bool = True) -> T:
         """Set training mode, here and below; ValueError unless `mode` is a bool."""

@@ -1,6 +1,7 @@
 """The layers, in files named as PyTorch names them where it has one for the family."""
 
 from maquette.nn.base import Module
+from maquette.nn.modules import batchnorm, container, conv, instancenorm, linear
 from maquette.nn.modules import module as module
 from maquette.nn.modules import utils as utils
 from maquette.nn.modules.activation import (
@@ -41,7 +42,7 @@ from maquette.nn.modules.batchnorm import (
     BatchNorm3d,
     SyncBatchNorm,
 )
-from maquette.nn.modules.container import ModuleDict, ModuleList, Sequential
+from maquette.nn.modules.container import Container, ModuleDict, ModuleList, Sequential
 from maquette.nn.modules.conv import (
     Conv1d,
     Conv2d,
@@ -93,6 +94,7 @@ from maquette.nn.modules.loss import (
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
+    NLLLoss2d,
     PoissonNLLLoss,
     SmoothL1Loss,
     SoftMarginLoss,
@@ -166,7 +168,20 @@ from maquette.nn.modules.transformer import (
     TransformerEncoderLayer,
 )
 
+# PyTorch has these classes in the files of their families, and programs take them from there.
+for _family, _classes in (
+    (batchnorm, (LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d)),
+    (container, (ParameterDict, ParameterList)),
+    (conv, (LazyConv1d, LazyConv2d, LazyConv3d)),
+    (conv, (LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d)),
+    (instancenorm, (LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d)),
+    (linear, (LazyLinear,)),
+):
+    for _class in _classes:
+        setattr(_family, _class.__name__, _class)
+
 __all__ = [
+    "NLLLoss2d", "Container",
     "Sigmoid", "Tanh", "LogSigmoid", "Softsign", "Tanhshrink", "ReLU", "SELU", "SiLU", "Mish",
     "Hardswish", "Hardsigmoid", "Threshold", "RReLU", "Hardtanh", "ReLU6", "ELU", "CELU",
     "LeakyReLU", "GELU", "GLU", "Softplus", "Hardshrink", "Softshrink", "PReLU", "Softmax",

@@ -1,6 +1,7 @@
 """What layer constructors share: parameters to be filled, sizes per dimension, printed forms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from maquette.api import functions as mq
 from maquette.core.device import device as device_
@@ -37,3 +38,21 @@ def repeated(value: Sizes, count: int) -> tuple[int, ...]:
 def described(module: Module, *names: str) -> str:
     """`name=value` for each of these attributes."""
     return ", ".join(f"{name}={getattr(module, name)}" for name in names)
+
+
+def factory_kwargs(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Of a layer's keyword arguments, what goes to factories: device, dtype, memory_format.
+
+    ``factory_kwargs`` among them says so for sure, where a layer has an argument of such a name.
+    TypeError for others, or for one that is said twice.
+    """
+    given = dict(kwargs or {})
+    found = dict(given.pop("factory_kwargs", {}))
+    unknown = given.keys() - {"device", "dtype", "memory_format"}
+    if unknown:
+        raise TypeError(f"unexpected kwargs {unknown}")
+    for name, value in given.items():
+        if name in found:
+            raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+        found[name] = value
+    return found

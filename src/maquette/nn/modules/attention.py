@@ -98,6 +98,27 @@ class MultiheadAttention(Module):
             if bias is not None:
                 init.xavier_normal_(bias)
 
+    def merge_masks(
+        self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
+    ) -> tuple[Tensor | None, int | None]:
+        """One mask of both, and its kind: 1 (of keys alone), 2 (one of scores is there), None.
+
+        A mask of scores becomes (batch, heads, length, length); that of keys is added to it.
+        """
+        if attn_mask is None:
+            return key_padding_mask, None if key_padding_mask is None else 1
+        batch, length = query.shape[:2]
+        # A three-dimensional mask has batch and heads as one dimension.
+        whole = (
+            attn_mask.view(batch, self.num_heads, -1, length)
+            if attn_mask.dim() == 3
+            else attn_mask.view(1, 1, length, length)
+        ).expand(batch, self.num_heads, -1, -1)
+        if key_padding_mask is None:
+            return whole, 2
+        keys = key_padding_mask.view(batch, 1, 1, length).expand(-1, self.num_heads, -1, -1)
+        return whole + keys, 2
+
     def forward(
         self,
         query: Tensor,

@@ -7,6 +7,7 @@ Containers of parameters are in `parameter_container.py`.
 from __future__ import annotations
 
 import operator
+import warnings
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import chain, groupby
@@ -76,6 +77,21 @@ class _Indexed(Module):
             raise IndexError(f"index {position} is out of range of {len(self)} modules")
         names: list[str] = list(self.__dict__[MODULES])
         return names[position]
+
+
+class Container(Module):
+    """A module of named modules; deprecated long ago, for `Module` itself."""
+
+    def __init__(self, **kwargs: Module) -> None:
+        super().__init__()
+        warnings.warn(
+            "nn.Container is deprecated. All of its functionality is now implemented in nn.Module. "
+            "Subclass that instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class Sequential(_Indexed):

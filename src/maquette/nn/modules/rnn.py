@@ -15,6 +15,8 @@ from maquette.core.dtype import dtype as dtype_
 from maquette.nn import init
 from maquette.nn.base import Module
 from maquette.nn.modules._construct import DeviceLike, add_parameter
+from maquette.nn.modules.rnn_checks import RecurrentChecks
+from maquette.nn.modules.rnn_checks import apply_permutation as apply_permutation
 from maquette.nn.utils.rnn import PackedSequence
 from maquette.tensor import Tensor
 
@@ -23,7 +25,7 @@ Input = Tensor | PackedSequence
 Hidden = Tensor | tuple[Tensor, Tensor]
 
 
-class RNNBase(Module):
+class RNNBase(RecurrentChecks):
     """The base of `RNN`, `LSTM` and `GRU`; mode: RNN_TANH, RNN_RELU, LSTM or GRU.
 
     Weights (gates * hidden_size, size), uniform within 1/sqrt(hidden_size).

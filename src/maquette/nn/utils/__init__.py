@@ -2,6 +2,7 @@
 
 from maquette.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from maquette.nn.utils.clip_grad import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -15,14 +16,21 @@ from maquette.nn.utils.fusion import (
     fuse_linear_bn_weights,
 )
 from maquette.nn.utils.init import skip_init
+from maquette.nn.utils.memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
+)
 from maquette.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from maquette.nn.utils.stateless import functional_call
 from maquette.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "convert_conv2d_weight_memory_format",
+    "convert_conv3d_weight_memory_format",
     "functional_call",
     "fuse_conv_bn_eval",
     "fuse_conv_bn_weights",

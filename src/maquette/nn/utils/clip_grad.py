@@ -42,6 +42,23 @@ def clip_grad_norm_(
     return norm
 
 
+def clip_grad_norm(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """`clip_grad_norm_`, under a name that is deprecated."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
 def get_total_norm(
     tensors: Tensors,
     norm_type: float = 2.0,

@@ -146,7 +146,7 @@ class ConfigModule(types.ModuleType):
             module, _, target = entry.alias.rpartition(".")
             holder: ConfigModule = importlib.import_module(module)  # type: ignore[assignment]  # a module of settings
             return holder._entry(target)
-        return entry  # type: ignore[no-any-return]  # of _config
+        return entry
 
     def _is_default(self, name: str) -> bool:
         return self._entry(name).is_default()

@@ -99,7 +99,7 @@ class prefetchable_cache(Generic[P, R]):  # PyTorch's name
         functools.update_wrapper(self, func)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._func(*args, **kwargs)
+        return self._func(*args, **kwargs)  # type: ignore[arg-type]  # hashable, or TypeError
 
     def prefetch(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Begin to work out a result that is wanted later."""

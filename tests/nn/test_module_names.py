@@ -1,0 +1,65 @@
+"""Names that PyTorch's modules have besides the layers: checks, masks, old names, formats."""
+
+import pytest
+
+import maquette as mq
+from maquette import nn
+from maquette.nn.modules import container, conv, linear
+from maquette.nn.modules.rnn import apply_permutation
+
+
+def test_an_lstm_says_the_sizes_of_its_states_and_checks_them() -> None:
+    lstm = nn.LSTM(3, 4, 2, batch_first=True, bidirectional=True, proj_size=2)
+    x = mq.zeros(5, 6, 3)
+    assert lstm.get_expected_hidden_size(x, None) == (4, 5, 2)
+    assert lstm.get_expected_cell_size(x, None) == (4, 5, 4)
+    with pytest.raises(RuntimeError, match=r"Expected hidden\[1\] size \(4, 5, 4\)"):
+        lstm.check_forward_args(x, (mq.zeros(4, 5, 2), mq.zeros(1, 5, 4)), None)
+    with pytest.raises(RuntimeError, match="must have 3 dimensions, got 2"):
+        lstm.check_input(x[0], None)
+
+
+def test_hidden_states_are_permuted_in_pairs() -> None:
+    state = mq.arange(6.0).view(1, 3, 2)
+    order = mq.tensor([2, 0, 1])
+    first, second = nn.LSTM(2, 2).permute_hidden((state, state), order)
+    assert first.tolist() == second.tolist() == state[:, order].tolist()
+    with pytest.warns(FutureWarning, match="deprecated"):
+        apply_permutation(state, order)
+
+
+def test_masks_are_merged_into_one() -> None:
+    attention = nn.MultiheadAttention(4, 2)
+    query, scores, keys = mq.zeros(2, 3, 4), mq.ones(3, 3), mq.ones(2, 3)
+    merged, kind = attention.merge_masks(scores, keys, query)
+    assert (merged.shape, kind) == ((2, 2, 3, 3), 2)
+    assert attention.merge_masks(None, keys, query)[1] == 1
+    assert attention.merge_masks(None, None, query) == (None, None)
+
+
+def test_classes_stand_in_the_files_of_their_families() -> None:
+    assert conv.LazyConv2d is nn.LazyConv2d
+    assert container.ParameterList is nn.ParameterList
+    assert linear.LazyLinear is nn.LazyLinear
+
+
+def test_factory_kwargs_are_those_of_factories() -> None:
+    assert nn.factory_kwargs({"device": "cpu", "factory_kwargs": {"dtype": 1}}) == {
+        "device": "cpu",
+        "dtype": 1,
+    }
+    with pytest.raises(TypeError, match="unexpected kwargs"):
+        nn.factory_kwargs({"bias": True})
+
+
+def test_convolutions_take_channels_last() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3))
+    nn.utils.convert_conv2d_weight_memory_format(model, mq.channels_last)
+    assert model[0].weight.is_contiguous(memory_format=mq.channels_last)
+
+
+def test_old_names_warn() -> None:
+    with pytest.warns(FutureWarning, match="nn.Container is deprecated"):
+        container.Container(a=nn.ReLU())
+    with pytest.warns(FutureWarning, match="NLLLoss2d"):
+        nn.modules.loss.NLLLoss2d()
