@@ -264,6 +264,8 @@ class _Maker:
         made.plain = self.plan.one_output
         made.lists = bool(self.plan.lists)
         made.saves_tensors = any(s.tensor for s in self.saved.values())
+        slots = [name for s in self.saved.values() for name in s.names]
+        made.versions = frozenset(i for i, name in enumerate(slots) if name.endswith("v"))
         made.saves_written = any(self.plan.names[i] in self.saved for i in self.plan.written)
         made.save = staticmethod(self._function("_save", self._save_source()))
 
@@ -359,7 +361,7 @@ class _Maker:
         if self.plan.lists:
             lines += ["    _run.hand_on(_node, _all)"]
         else:
-            lines += [f"    {line}" for bit in bits for line in _hand_on(bit, answers[bit])]
+            lines += [f"    {line}" for bit in bits for line in hand_on_lines(bit, answers[bit])]
         return self._function("_step", lines, None if shortcut is None else shortcut.space)
 
     def _shortcut(self, bits: list[int]) -> Shortcut | None:
@@ -491,7 +493,7 @@ def _conform(bit: int, answer: str) -> list[str]:
     ]
 
 
-def _hand_on(bit: int, answer: str) -> list[str]:
+def hand_on_lines(bit: int, answer: str) -> list[str]:
     """Lines that give one gradient to the node it is for: `Run.hand_on`, written out."""
     n, k = f"_n{bit}", f"_k{bit}"
     return [

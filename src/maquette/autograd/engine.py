@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
@@ -36,6 +37,12 @@ from maquette.tensor.tensor import Tensor, alias
 _OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
 _OF_LEAF = 2  # and while it asks for a leaf
 _by_sequence = attrgetter("sequence")
+
+
+def _latest_first(node: Node) -> int:
+    return -node.sequence
+
+
 _next_number = itertools.count().__next__
 
 
@@ -123,6 +130,13 @@ def current_run() -> Run | None:
     return runs[-1] if runs and isinstance(runs[-1], Run) else None
 
 
+def joined(node: Node, others: Sequence[Node]) -> None:
+    """Have the runs that are under way in this thread run the nodes that ``node`` stood for."""
+    for run in _active.runs:
+        if isinstance(run, Run):
+            run.join(node, others)
+
+
 def queue_callback(callback: Callable[[], None]) -> None:
     """Call ``callback`` at the end of the backward that is under way; else RuntimeError."""
     run = current_run()
@@ -166,7 +180,7 @@ class Run:
     __slots__ = (
         "accumulate", "anomaly", "arrivals", "buffers", "callbacks", "captures", "complete",
         "create_graph", "found", "needed", "node", "number", "order", "overriding", "retain_graph",
-        "state",
+        "state", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -184,6 +198,7 @@ class Run:
         self.state = tls.st
         self.number = _next_number()
         self.node: Node | None = None  # that is being run
+        self.turn: Node | None = None  # that ran before the leaf that is being run
         self.callbacks: list[Callable[[], None]] | None = None
         self.anomaly = is_anomaly_enabled()
         self.buffers: dict[Node, object] = {}
@@ -209,8 +224,11 @@ class Run:
             elif node not in seen:
                 seen.add(node)
                 stack.append(node)
+        careful = needed is not None or self.anomaly
         while stack:
             node = stack.pop()
+            if careful and node.folded:
+                node.unfold()
             order.append(node)
             if needed is not None and node not in needed:
                 continue
@@ -227,6 +245,8 @@ class Run:
         """The nodes in the order in which they run, leaves among them as they become ready."""
         left = dict(self.arrivals)
         found: list[Node] = []
+        for node in [*self.order]:
+            node.unfold()
         for node in self.order:
             found.append(node)
             if self.needed is not None and node not in self.needed:
@@ -256,6 +276,21 @@ class Run:
                 f"{node.name()} got a gradient after its turn: an edge leads to a later node, "
                 f"which the engine's order does not allow. Make a node after those it leads to"
             )
+
+    def go_on(self, nodes: Sequence[Node]) -> None:
+        """Finish the leaves of the node that ran, and run others that follow it."""
+        if self.complete:
+            self._finish_leaves()
+        self.run_nodes(nodes)
+
+    def join(self, node: Node, others: Sequence[Node]) -> None:
+        """Take in the nodes that ``node`` stood for, unless it ran already."""
+        last = self.node if self.node.__class__ is not AccumulateGrad else self.turn
+        if last is not None and last.sequence <= node.sequence:
+            return
+        at = bisect_left(self.order, -node.sequence, key=_latest_first)
+        if at < len(self.order) and self.order[at] is node:
+            self.order[at + 1 : at + 1] = others
 
     def run_nodes(self, nodes: Sequence[Node]) -> None:
         """Run nodes in this order; also for a node that stands for several others."""
@@ -388,6 +423,8 @@ class Run:
 
     def _finish_leaves(self) -> None:
         """Give the leaves that wait for nothing more their gradients."""
+        if self.node.__class__ is not AccumulateGrad:
+            self.turn = self.node
         for leaf in self.complete:
             assert isinstance(leaf, AccumulateGrad)
             self.node = leaf
@@ -594,6 +631,8 @@ def _needed(roots: Sequence[Edge], wanted: Sequence[Edge]) -> set[Node]:
         node = stack.pop()
         if node not in seen:
             seen.add(node)
+            if node.folded:
+                node.unfold()
             if node.links:  # else it leads nowhere, as accumulators do
                 order.append(node)
                 stack += node.links[::3]

@@ -59,6 +59,7 @@ class Node:
     plain: ClassVar[bool] = False
     steps: ClassVar[bool] = False
     by_user: ClassVar[bool] = False  # whether `apply` calls what a user wrote
+    folded: ClassVar[bool] = False  # whether it stands for several nodes, until `unfold`
     step: Callable[..., None]
 
     def __init__(self, edges: Sequence[Edge | None], metas: Sequence[TensorMeta | None]) -> None:
@@ -72,6 +73,9 @@ class Node:
         """Where the gradient of each input goes: a node and the number of its output."""
         links = self.links
         pairs = zip(links[::3], links[1::3], strict=True)
+        for node in links[::3]:
+            if node is not None and node.folded:
+                node.unfold()
         return [
             None if node is None or node is NOWHERE[0] else (node, number) for node, number in pairs
         ]
@@ -80,6 +84,13 @@ class Node:
     def metas(self) -> Sequence[TensorMeta | None]:
         """The meta of each input."""
         return self.links[2::3]
+
+    def unfold(self) -> Sequence[Node]:
+        """Become the last of the nodes that it stands for; the others, latest first.
+
+        Whoever shows nodes, or walks over them, calls it first.
+        """
+        return ()
 
     def apply(self, grads: list[Grad]) -> Sequence[Grad]:
         """Gradients of the inputs, one for each edge, from those of the outputs."""
@@ -250,6 +261,7 @@ class OpNode(Node, History):
     lists: ClassVar[bool]  # whether parameters are lists of tensors
     saves_tensors: ClassVar[bool]
     saves_written: ClassVar[bool]  # values that stood where it writes
+    versions: ClassVar[frozenset[int]]  # where in ``saved`` versions are, each after its tensor
     save: ClassVar[Callable[..., tuple[object, ...]]]
     open_saved: ClassVar[Callable[[OpNode], tuple[object, ...]]]
     formulas: Callable[[list[Grad]], list[Grad]]

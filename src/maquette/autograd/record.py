@@ -191,14 +191,14 @@ def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
         lines = ["_mask = 0"]
         for bit, i in enumerate(plan.wrt):
             optional = op.takes_numbers or plan.arguments[i].type.written == "Tensor?"
-            lines += _edge_lines(f"p{i}", bit, dead, optional)
+            lines += edge_lines(f"p{i}", bit, dead, optional=optional)
         parts = "".join(f"_n{bit}, _k{bit}, _m{bit}, " for bit in range(len(plan.wrt)))
         lines += [f"_links = ({parts})"]
     lines += ["if not _mask:", "    return _r"]
     return [*lines, "_class = _classes.get(_mask) or _node_class(_mask)"]
 
 
-def _edge_lines(name: str, bit: int, dead: int, optional: bool) -> list[str]:
+def edge_lines(name: str, bit: int, dead: int, *, optional: bool) -> list[str]:
     """Source that makes the edge of one parameter: its history itself where nothing is special.
 
     dead: the bit of the mask for parameters that require grad but have nowhere to take it.

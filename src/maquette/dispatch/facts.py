@@ -71,6 +71,7 @@ class OperatorFacts:
     ``without_mutation(*parameters)``: a composite's definition that mutates nothing, or None.
     ``hides_aliases``: whether results may share memory with arguments though no schema says so.
     ``allows_overlap``: whether it may write into memory that another argument reads (T41).
+    ``by_metas``: whether the operators that a composite calls are a function of metas.
     ``side_effect``: whether it does more than compute its results, though it mutates nothing.
     ``conjugate_refusal``: why it refuses lazily conjugated arguments; "" where it takes them.
     ``negative_refusal``: why it refuses lazily negated arguments; "" where it takes them.
@@ -106,6 +107,7 @@ class OperatorFacts:
     without_mutation: Callable[..., object] | None = None
     hides_aliases = False
     allows_overlap = False
+    by_metas = False
     side_effect = False
     conjugate_refusal = ""
     negative_refusal = ""

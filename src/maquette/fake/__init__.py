@@ -7,6 +7,7 @@ import importlib
 from maquette.fake import kernel as _kernel  # noqa: F401  # serves the key Fake
 from maquette.fake import lifting as _lifting  # noqa: F401  # tensor(data) in a fake mode
 from maquette.fake.cache import DispatchCacheInfo, disable_fake_tensor_cache
+from maquette.fake.composites import kernel as _composites  # noqa: F401  # serves composites
 from maquette.fake.config import config
 from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.creation import track_fakes

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from maquette.library.library import Library
 
 Function = Callable[..., object]
+# Makes the kernel of a composite on fakes at a key set, which may remember what calls of equal
+# metas made; None where the composite runs. `maquette.fake` fills it in.
+ON_FAKES: list[Callable[[OpOverload, int, Function], Function | None] | None] = [None]
 _running = threading.local()
 
 

@@ -33,6 +33,7 @@ from maquette.library.data_dependent import (
     self_describing,
     translating,
 )
+from maquette.library.fakes import ON_FAKES
 from maquette.library.python_kernels import python_kernel
 from maquette.library.registrations import Undo, set_fact
 from maquette.library.variants import (
@@ -228,8 +229,17 @@ class OperatorPage(functools.partial[Any]):
     def composite(self, function: F) -> F:
         """Register a definition by other operators (CompositeImplicitAutograd)."""
         key = DispatchKey.CompositeImplicitAutograd
-        self.op.register(key, Kernel(_positional(function), python=function, speaks_operators=True))
+        factory = _composite(function)
+        self.op.register(key, Kernel(factory, python=function, speaks_operators=True))
         return function
+
+    def by_metas(self) -> OperatorPage:
+        """Say of a composite that which operators it calls, metas and plain arguments decide.
+
+        Nothing else does: no setting, no data, no state of its tensors. Fakes remember its calls.
+        """
+        self.facts.by_metas = True
+        return self
 
     def explicit(self, function: F) -> F:
         """Register a definition by other operators, differentiated by the page's own formula."""
@@ -681,6 +691,17 @@ def _positional(function: Callable[..., object]) -> Callable[..., Callable[..., 
     def factory(op: OpOverload, ks: int) -> Callable[..., object]:
         names = [f"p{i}" for i in range(len(op._schema.arguments))]
         return called_with(names, names, "composite", function)
+
+    return factory
+
+
+def _composite(function: Callable[..., object]) -> Callable[..., Callable[..., object]]:
+    """The factory of a composite's kernel: fakes may know what it makes."""
+    plain = _positional(function)
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        make = ON_FAKES[0] if op.facts.by_metas else None
+        return (None if make is None else make(op, ks, function)) or plain(op, ks)
 
     return factory
 

@@ -213,6 +213,8 @@ _SHARED = {
 }
 IN_NO_GRAD: Mapping[int, ViewHistory] = _SHARED["NO_GRAD_MODE"]
 """By version, the histories of views made while nothing is recorded."""
+OF_WRITTEN: Mapping[int, ViewHistory] = _SHARED[""]
+"""By version, those of other views; of memory that was never written they have none."""
 
 
 def _writing(op: OpOverload, ks: int, written: Sequence[int]) -> Callable[..., object]:

@@ -195,6 +195,8 @@ class TensorHistory(TensorGeometry):
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded operation made it."""
+        if self._base is None and self._ag is not None and self._ag.plain:
+            return False  # without a look at its node, which may stand for several
         return self.grad_fn is None
 
     @property

@@ -167,6 +167,7 @@ def _graph_of(root: Node, leaves: Sequence[Tensor], level: Interpreter) -> _Grap
     for node in order:
         if not isinstance(node, OpNode) or node.hooks is not None:
             return None
+        node.unfold()
         for target in node.links[::3]:
             if target not in places:
                 places[target] = 0

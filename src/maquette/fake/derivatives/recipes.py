@@ -70,7 +70,10 @@ class Recipe(NamedTuple):
                 lines += [f"    {''.join(f'_f{i}, ' for i in range(len(self.made)))}= _facts"]
             viewed = {m.of[1] for m in self.made if m.of and m.of[0] == "made"}
             for i, made in enumerate(self.made):
-                more = self._view(i, made.of) if made.of else _fresh(i, made.version, i in viewed)
+                if made.of:
+                    more = self._view(i, made.of)
+                else:
+                    more = fresh_lines(f"_t{i}", f"_f{i}", made.version, viewed=i in viewed)
                 lines += [f"    {line}" for line in more]
             answers = "".join(f"{'None' if a is None else self._name(a)}, " for a in self.answers)
             source = "\n".join([*lines, f"    return ({answers})\n"])
@@ -113,15 +116,14 @@ class Recipe(NamedTuple):
         ]
 
 
-def _fresh(i: int, version: int, viewed: bool) -> list[str]:
+def fresh_lines(t: str, outcome: str, version: int = 0, *, viewed: bool = False) -> list[str]:
     """Lines that make a tensor over memory of its own, as the kernels at Fake do."""
-    t = f"_t{i}"
     lines = [
-        *_object(t, f"_f{i}.meta"),
-        f"{t}._keys = _f{i}.fake_keys",
+        *_object(t, f"{outcome}.meta"),
+        f"{t}._keys = {outcome}.fake_keys",
         "_s = _new(_Storage)",
-        f"_s._nbytes = _f{i}.nbytes",
-        f"_s.device = _f{i}.device",
+        f"_s._nbytes = {outcome}.nbytes",
+        f"_s.device = {outcome}.device",
         "_s.data = None",
         "_s.foreign = False",
         "_s._id = 0",

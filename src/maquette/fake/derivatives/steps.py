@@ -95,15 +95,15 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         "_bits": at_hand.bits,
         "_defaults": defaults,
         "_epoch": EPOCH,
-        "_is_plain": _is_plain,
+        "_is_plain": is_plain,
         "_mode_of": _mode_of,
-        "_note": _note,
+        "_note": note,
         "_number": object(),
         "_numbers": _NUMBERS,
         "_observers": OBSERVERS,
         "_outline": _outline,
         "_outlines": _outlines,
-        "_plain": _plain,
+        "_plain": plain_state,
         "_remembered": REMEMBERED_STEPS,
         "_symbolic": _SYMBOLIC,
     }
@@ -114,15 +114,15 @@ _NUMBERS = frozenset((int, float, bool, complex))
 _SYMBOLIC = NUMBERS - _NUMBERS  # to hash one may be to guard
 
 # The ``effective`` of a thread where nobody sees the operators that a formula calls.
-_plain: list[object] = [None]
+plain_state: list[object] = [None]
 _UNSEEN = K.key_bits(DispatchKey.BackendSelect) | ADINPLACE | FAKE
 
 
-def _is_plain(st: DispatchState) -> bool:
+def is_plain(st: DispatchState) -> bool:
     """Whether nothing but the fake mode has a part in what operators do in a thread."""
     if st.include & ~_UNSEEN or st.exclude != K.AUTOCAST or st.grad_enabled or st.transforms:
         return False
-    _plain[0] = st.effective
+    plain_state[0] = st.effective
     return True
 
 
@@ -153,12 +153,17 @@ def _outline(value: object, mode: object) -> Hashable:
 # --- seen for the first time, and the second -------------------------------------------
 
 
-def _note(key: tuple[Hashable, ...], mode: FakeTensorMode) -> None:
+def note(key: tuple[Hashable, ...], mode: FakeTensorMode) -> None:
     """Have the next node with this key write down how its gradients are made, if that may be."""
-    if watching() or propagating() or maker() is not _new or mode.prefer_device_type is not None:
-        return
-    if _is_static(key):
+    if may_note(key, mode):
         remember(REMEMBERED_STEPS, key, (_learn, None), EPOCH[0])
+
+
+def may_note(key: tuple[Hashable, ...], mode: FakeTensorMode) -> bool:
+    """Whether what a mode makes may be remembered by metas, and these metas are no symbols'."""
+    if watching() or propagating() or maker() is not _new or mode.prefer_device_type is not None:
+        return False
+    return _is_static(key)
 
 
 def _is_static(key: tuple[Hashable, ...]) -> bool:
@@ -184,7 +189,7 @@ def _learn(
     saved = list(tensors_in(node.__class__.open_saved(node)))
     sources = [*(g for g in given if g is not None), *saved]
     versions = [version_of(t) for t in sources]
-    listener = _Listener(sources)
+    listener = Listener(sources)
     with listener:
         answers = node.formulas(list(given))
         numbers = range(len(answers)) if bits is None else bits
@@ -223,7 +228,7 @@ _COMPOSITE = frozenset(K.key_parse(name) for name in DispatchKey.__members__ if 
 _UNREMEMBERED = frozenset((Tag.nondeterministic_seeded, Tag.data_dependent_output))
 
 
-class _Listener(TorchDispatchMode):
+class Listener(TorchDispatchMode):
     """Sees whether all operators that run are functions of the metas of tensors known here.
 
     given: the tensors that are known at the start; results of operators are from then on.

@@ -35,6 +35,7 @@ def inside(roots: Iterable[Node], first: int) -> list[Node]:
         node = stack.pop()
         if node in found or node.sequence < first or node.__class__ is AccumulateGrad:
             continue
+        node.unfold()
         found[node] = None
         stack += [n for n in node.links[::3] if n is not None]
     return sorted(found, key=lambda n: -n.sequence)

@@ -165,6 +165,7 @@ matmul_out = composite_out(matmul, matmul_composite, write_exact_out)
 linear = define("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor")
 linear.describe("``input @ weight.T + bias``: [..., in] and [out, in] give [..., out].")
 linear.autocast("lower")
+linear.by_metas()
 _matmul: Entry = matmul.entry
 
 

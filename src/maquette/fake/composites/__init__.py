@@ -1,0 +1,1 @@
+"""Composites on fakes: a call like one before it is made at once, its nodes as one."""

@@ -1,0 +1,129 @@
+"""The kernel of a composite on fakes: what calls of equal metas made before is made again.
+
+A page says of its composite that which operators it calls is a function of metas and plain
+arguments (`OperatorPage.by_metas`). The first call with some runs and is noted, the second runs
+under a mode that sees whether the cache of shape rules knows all its operators, the third runs and
+is read (`fold.py`), and from the fourth on the result is made at once, in a third of the time.
+
+Whoever could see the operators has them run: the kernel serves key sets of plain fakes alone, so
+modes, transforms, autocast and hooks for saved tensors never meet it; observers of memory and of
+nodes, counts of the cache, and who tracks fakes are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from maquette.autograd.node import next_sequence
+from maquette.core.promotion import defaults
+from maquette.core.remembered import EPOCH, remember
+from maquette.dispatch import keysets as K
+from maquette.dispatch.call import NUMBERS
+from maquette.dispatch.generated import generate
+from maquette.dispatch.keysets import DispatchKey
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.tls import node_observers
+from maquette.fake.cache import REMEMBERED_COMPOSITES, watching
+from maquette.fake.composites.fold import fold_of
+from maquette.fake.derivatives.recipes import version_of
+from maquette.fake.derivatives.steps import Listener, may_note
+from maquette.fake.mode import ACTIVE, FakeTensorMode
+from maquette.fake.tensor import tensors_in
+from maquette.library.fakes import ON_FAKES
+from maquette.library.infer import key_source
+from maquette.tensor.keys import ADINPLACE, FAKE
+from maquette.tensor.storage import OBSERVERS
+
+Function = Callable[..., object]
+_NEEDED = FAKE | ADINPLACE
+_PLAIN = (
+    K.BACKENDS
+    | K.functionality_bits(DispatchKey.Dense)
+    | K.key_bits(DispatchKey.BackendSelect)
+    | K.AUTOGRAD
+    | K.REQUIRES_GRAD
+    | _NEEDED
+)
+
+
+def _on_fakes(op: OpOverload, ks: int, composite: Function) -> Function | None:
+    """The kernel of a composite at a key set; None where it is to run."""
+    kinds = [a.type.written for a in op._schema.arguments]
+    lists = any(kind.startswith("Tensor") and "[" in kind for kind in kinds)
+    if ks & ~_PLAIN or ks & _NEEDED != _NEEDED or lists or kinds[0] != "Tensor" or watching():
+        return None
+    names = [f"p{i}" for i in range(len(kinds))]
+    conditions = ["_known is not None", "not _observers", "not _nodes_seen"]
+    conditions += ["(_active[0] is _m or _active[0] is None)"]
+    keys = [key_source(op)[1:-1]]
+    for name, kind in zip(names, kinds, strict=True):
+        if kind == "Tensor":
+            keys += [f"{name}._keys,"]
+            conditions += [f"{name}.fake_mode is _m"]
+        elif kind == "Tensor?":
+            keys += [f"None if {name} is None else {name}._keys,"]
+            conditions += [f"({name} is None or {name}.fake_mode is _m)"]
+    passed = ", ".join(names)
+    source = f"""
+def _kernel(_ks, {passed}):
+    try:
+        _m = p0.fake_mode
+        _key = (_op, _epoch[0], {" ".join(keys)})
+        _known = _remembered[_key]
+    except KeyError:
+        _note(_key, _m, _hear)
+        return _composite({passed})
+    except (TypeError, AttributeError):  # something symbolic, or no fake
+        return _composite({passed})
+    if {" and ".join(conditions)}:
+        _r = _known[0](_known[1], _m, _key, {passed})
+        if _r is not None:
+            return _r
+    return _composite({passed})
+"""
+    space: dict[str, object] = {
+        "_active": ACTIVE,
+        "_composite": composite,
+        "_defaults": defaults,
+        "_epoch": EPOCH,
+        "_hear": (_hear, composite),
+        "_nodes_seen": node_observers,
+        "_note": _note,
+        "_observers": OBSERVERS,
+        "_op": op,
+        "_remembered": REMEMBERED_COMPOSITES,
+        "_NUMBERS": NUMBERS,
+    }
+    return generate(source, "_kernel", "composite", space)
+
+
+def _note(key: tuple[Hashable, ...], mode: object, then: tuple[Function, Function]) -> None:
+    """Have the next call with this key do something else than run, if that may be."""
+    if isinstance(mode, FakeTensorMode) and may_note(key, mode):
+        remember(REMEMBERED_COMPOSITES, key, then, EPOCH[0])
+
+
+def _hear(composite: Function, mode: FakeTensorMode, key: Hashable, *params: object) -> object:
+    """Run a call, and note whether all that it makes is a function of metas."""
+    since = EPOCH[0]
+    given = list(tensors_in(params))
+    versions = [version_of(t) for t in given]
+    listener = Listener(given)
+    with listener:
+        result = composite(*params)
+    pure = listener.pure and versions == [version_of(t) for t in given]
+    remember(REMEMBERED_COMPOSITES, key, (_read, composite) if pure else None, since)
+    return result
+
+
+def _read(composite: Function, mode: FakeTensorMode, key: Hashable, *params: object) -> object:
+    """Run a call, and write down what it made."""
+    since = EPOCH[0]
+    first = next_sequence()
+    result = composite(*params)
+    fold = fold_of(mode, params, result, first)
+    remember(REMEMBERED_COMPOSITES, key, None if fold is None else (fold.entry, fold), since)
+    return result
+
+
+ON_FAKES[0] = _on_fakes

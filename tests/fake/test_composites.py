@@ -1,0 +1,384 @@
+"""Composites on fakes are made at once, with one node for several (`maquette.fake.composites`)."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+from maquette.autograd.node import Node, OpNode
+from maquette.dispatch.modes import TorchDispatchMode
+from maquette.dispatch.operator import resolve_anew
+from maquette.fake import cache
+from maquette.fake.cache import REMEMBERED_COMPOSITES as REMEMBERED
+from maquette.fake.composites.node import FoldedNode
+from maquette.tensor.storage import observe_allocations
+
+linear = torch.nn.functional.linear
+TIMES = 4  # from the fourth call on, a call is made at once
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted_or_remembered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Counts that another test has asked for would have every operator run."""
+    monkeypatch.setattr(cache, "_counting", [False])
+    resolve_anew()
+    REMEMBERED.clear()
+    yield
+    REMEMBERED.clear()
+    monkeypatch.undo()
+    resolve_anew()
+
+
+def is_folded(t: mq.Tensor) -> bool:
+    return isinstance(t._ag, FoldedNode)
+
+
+def graph(t: mq.Tensor) -> list[object]:
+    """All that the graph above a tensor shows: nodes, edges, what they saved, in their order."""
+    nodes: dict[Any, None] = {}
+    stack = [t.grad_fn]
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in nodes:
+            nodes[node] = None
+            stack += [n for n, _ in node.next_functions]
+    order = sorted(nodes, key=lambda n: -n.sequence)
+    at = {n: i for i, n in enumerate(order)}
+    found: list[object] = []
+    for node in order:
+        kept = [(k, getattr(node, k)) for k in sorted(dir(type(node))) if k.startswith("_saved_")]
+        saved = [(k, tensor(v) if isinstance(v, mq.Tensor) else v) for k, v in kept]
+        found.append((node.name(), [(at.get(n), i) for n, i in node.next_functions], saved))
+    return found
+
+
+def tensor(t: mq.Tensor) -> object:
+    base = None if t._base is None else t._base.meta
+    return t.meta, t._keys, t._version, base, t.is_leaf, t.requires_grad, t._storage._nbytes
+
+
+def given(shapes: tuple[tuple[int, ...], ...], wanted: str) -> list[mq.Tensor]:
+    """Fakes that are no leaves, but for those after the first; 'g' has them require grad."""
+    made = []
+    for i, (shape, letter) in enumerate(zip(shapes, wanted, strict=True)):
+        t = mq.ones(shape, requires_grad=letter == "g")
+        made.append(t * 1 if i == 0 else t)
+    return made
+
+
+CALLS = [
+    (((2, 3, 4), (5, 4)), wanted) for wanted in ("gg", "g-", "-g", "--")
+] + [
+    (((3, 4), (5, 4)), "gg"), (((4,), (5, 4)), "gg"), (((2, 2, 3, 4), (5, 4)), "gg"),
+    (((3, 4), (5, 4), (5,)), "ggg"), (((2, 3, 4), (5, 4), (5,)), "ggg"),
+    (((2, 3, 4), (5, 4), (5,)), "g-g"), (((2, 3, 4), (5, 4), (5,)), "-gg"),
+    (((2, 3, 4), (5, 4), (5,)), "gg-"), (((2, 3, 4), (4,)), "gg"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shapes", "wanted"), CALLS)
+def test_graphs_of_calls_made_at_once_are_those_of_calls_that_run(shapes: Any, wanted: str) -> None:
+    with mq.FakeTensorMode():
+        seen = []
+        for _ in range(TIMES + 1):
+            out = linear(*given(shapes, wanted))
+            seen.append((is_folded(out), tensor(out), graph(out) if out.requires_grad else None))
+    assert all(s[1:] == seen[0][1:] for s in seen)
+    assert len({repr(s[1:]) for s in seen}) == 1
+
+
+@pytest.mark.parametrize(("shapes", "wanted"), CALLS)
+def test_gradients_of_calls_made_at_once_are_those_of_calls_that_run(
+    shapes: Any, wanted: str
+) -> None:
+    if "g" not in wanted:
+        return
+    seen = []
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 4):
+            args = given(shapes, wanted)
+            source = args[0]
+            grads: list[object] = []
+            if source.requires_grad:
+                source.register_hook(lambda g, seen=grads: seen.append(tensor(g)))
+            out = linear(*args).sin()
+            out.sum().backward()
+            leaves = [a.grad for a in args[1:]]
+            seen.append(repr([grads, *(None if g is None else tensor(g) for g in leaves)]))
+    assert len(set(seen)) == 1
+
+
+def folded_linear(*more: str) -> tuple[mq.Tensor, mq.Tensor, mq.Tensor]:
+    """A call that was made at once: its result, input and weight."""
+    for _ in range(TIMES):
+        x, w = given(((2, 3, 4), (5, 4)), "gg")
+        out = linear(x, w)
+    assert is_folded(out)
+    return out, x, w
+
+
+def test_a_node_unfolds_where_it_is_shown() -> None:
+    with mq.FakeTensorMode():
+        out, _, _ = folded_linear()
+        node = out.grad_fn
+        assert node is not None
+        assert node.name() == "UnsafeViewBackward0"
+        assert out.grad_fn is node
+        assert not is_folded(out)
+
+
+def test_a_node_unfolds_where_one_after_it_shows_its_edges() -> None:
+    with mq.FakeTensorMode():
+        out, _, _ = folded_linear()
+        ((node, _),) = out.sin().grad_fn.next_functions
+        assert node.name() == "UnsafeViewBackward0"
+        assert out.grad_fn is node
+
+
+def test_backward_leaves_a_folded_node_alone() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            out, _, w = folded_linear()
+            out.sum().backward()
+        assert is_folded(out)
+        assert w.grad is not None
+        assert w.grad.shape == w.shape
+
+
+def test_what_was_freed_says_so_in_its_own_name() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            out, _, _ = folded_linear()
+            total = out.sum()
+            total.backward()
+        with pytest.raises(RuntimeError, match=r"second time.*MmBackward0"):
+            total.backward()
+
+
+def test_a_second_backward_of_a_retained_graph() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            out, _, w = folded_linear()
+            total = out.sum()
+            total.backward(retain_graph=True)
+            total.backward()
+        assert w.grad is not None
+        assert w.grad.shape == w.shape
+        assert is_folded(out)
+
+
+def test_backward_of_a_backward() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            out, x, w = folded_linear()
+            (first,) = torch.autograd.grad(out.sin().sum(), w, create_graph=True)
+            (second,) = torch.autograd.grad(first.sum(), x)
+        assert second.shape == x.shape
+
+
+def test_an_input_that_was_written_is_refused() -> None:
+    messages = set()
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 3):
+            x, w = given(((2, 3, 4), (5, 4)), "gg")
+            out = linear(x, w)
+            with mq.no_grad():
+                x.add_(1)
+            with pytest.raises(RuntimeError) as error:
+                out.sum().backward()
+            messages.add(str(error.value))
+    assert len(messages) == 1
+    assert "output 0 of AsStridedBackward0, is at version 1" in messages.pop()
+
+
+def test_a_weight_with_other_memory_since_is_used_as_it_was() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            out, _, w = folded_linear()
+            held = w._storage
+            w.data = mq.ones(5, 4)
+            assert w._storage is not held
+        saved = out.grad_fn.next_functions[0][0]._saved_mat2
+        assert saved._storage is held
+        out.sum().backward()
+
+
+def test_a_hook_that_looks_at_a_later_node_during_backward() -> None:
+    order: list[str] = []
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 3):
+            order.clear()
+            x, w = given(((2, 3, 4), (4, 4)), "gg")
+            first = linear(x, w)
+            second = linear(first, w)
+            middle = second.sin()
+            middle.register_hook(lambda g, first=first: order.append(first.grad_fn.name()))
+            middle.sum().backward()
+            assert w.grad is not None
+    assert order == ["UnsafeViewBackward0"]
+
+
+def test_modes_that_come_with_backward_see_its_operators() -> None:
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> object:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    every = []
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 3):
+            x, w = given(((2, 3, 4), (5, 4)), "gg")
+            total = linear(x, w).sum()
+            seen: list[str] = []
+            with Seen():
+                total.backward()
+            every.append(seen)
+    assert all(seen == every[0] for seen in every)
+    assert every[0].count("aten.mm.default") == 2
+
+
+def test_observers_of_memory_see_every_storage() -> None:
+    class Sizes:
+        def allocated(self, storage: object, nbytes: int) -> None:
+            sizes.append(nbytes)
+
+        def resized(self, storage_id: int, old_nbytes: int, new_nbytes: int) -> None: ...
+
+        def released(self, storage_id: int) -> None:
+            sizes.append(-1)
+
+    every = []
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 3):
+            x, w = given(((2, 3, 4), (5, 4)), "gg")
+            out = linear(x, w)
+            total = out.sum()
+            sizes: list[int] = []
+            with observe_allocations(Sizes()):
+                total.backward()
+                del out, total
+            every.append([*sizes])
+    assert all(sizes == every[0] for sizes in every)
+
+
+def test_inputs_are_held_as_long_as_by_the_nodes() -> None:
+    alive = set()
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 3):
+            for wanted in ("gg", "-g", "g-"):
+                x, w = given(((2, 3, 4), (5, 4)), wanted)
+                refs = weakref.ref(x), weakref.ref(w), weakref.ref(x._storage)
+                out = linear(x, w)
+                del x, w
+                gc.collect()
+                before = tuple(r() is None for r in refs)
+                out.sum().backward()
+                alive.add((wanted, before, tuple(r() is None for r in refs)))
+                del out
+    assert len(alive) == 3
+
+
+def test_anomaly_mode_in_backward_alone() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            out, _, w = folded_linear()
+            total = out.sum()
+            with pytest.warns(match="Anomaly Detection"), torch.autograd.detect_anomaly():
+                total.backward()
+        assert w.grad is not None
+
+
+def test_gradients_at_an_edge_inside() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(3):
+            out, _, _ = folded_linear()
+            total = out.sum()
+            node: Any = out.grad_fn.next_functions[0][0]
+            edge = torch.autograd.graph.GradientEdge(node, 0)
+            (grad,) = torch.autograd.grad(total, edge)
+        assert grad.shape == (6, 5)
+
+
+def test_saved_tensor_hooks_see_what_is_saved() -> None:
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 1):
+            packed: list[object] = []
+            x, w = given(((2, 3, 4), (5, 4)), "gg")
+            hooks = torch.autograd.graph.saved_tensors_hooks(
+                lambda t, seen=packed: seen.append(t.shape) or t, lambda t: t
+            )
+            with hooks:
+                linear(x, w)
+            assert packed == [(6, 4), (4, 5)]
+
+
+def test_modes_see_the_operators_of_a_call() -> None:
+    counts: list[int] = []
+
+    class Counts(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> object:
+            counts[-1] += 1
+            return func(*args, **(kwargs or {}))
+
+    with mq.FakeTensorMode():
+        for _ in range(TIMES + 1):
+            folded_linear()
+            x, w = given(((2, 3, 4), (5, 4)), "gg")
+            counts.append(0)
+            with Counts():
+                linear(x, w)
+    assert set(counts) == {4}
+
+
+def test_numbers_of_nodes_are_their_own() -> None:
+    with mq.FakeTensorMode():
+        out, x, _ = folded_linear()
+        later = out.sin()
+        nodes: list[Node] = [later.grad_fn]
+        for node in nodes:
+            nodes += [n for n, _ in node.next_functions if isinstance(n, OpNode)]
+        numbers = [n.sequence for n in nodes]
+        assert len(set(numbers)) == len(numbers)
+        assert numbers[0] == max(numbers)
+        assert x.grad_fn.sequence == min(numbers)
+
+
+def test_a_call_in_another_mode_is_refused_as_ever() -> None:
+    with mq.FakeTensorMode():
+        folded_linear()
+        (x,) = given(((2, 3, 4),), "g")
+    with mq.FakeTensorMode():
+        (_, w) = given(((2, 3, 4), (5, 4)), "gg")
+        with pytest.raises(Exception, match=r"[Mm]ode"):
+            linear(x, w)
+
+
+def test_a_kernel_that_a_user_registers_is_heeded() -> None:
+    library = torch.library.Library("aten", "IMPL")
+    called: list[int] = []
+
+    def mm(a: Any, b: Any) -> Any:
+        called.append(1)
+        return a.new_empty(a.shape[0], b.shape[1])
+
+    with mq.FakeTensorMode():
+        folded_linear()
+        torch.library.register_fake("aten::mm", mm, lib=library, allow_override=True)
+        try:
+            for _ in range(TIMES + 1):
+                called.clear()
+                x, w = given(((2, 3, 4), (5, 4)), "gg")
+                linear(x, w)
+                assert called
+        finally:
+            library._destroy()
