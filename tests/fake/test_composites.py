@@ -123,6 +123,16 @@ def folded_linear(*more: str) -> tuple[mq.Tensor, mq.Tensor, mq.Tensor]:
     return out, x, w
 
 
+def test_a_call_without_gradients_has_no_node() -> None:
+    with mq.FakeTensorMode():
+        folded_linear()
+        for _ in range(TIMES):
+            with mq.no_grad():
+                out = linear(*given(((2, 3, 4), (5, 4)), "gg"))
+            assert not out.requires_grad
+            assert out.grad_fn is None
+
+
 def test_a_node_unfolds_where_it_is_shown() -> None:
     with mq.FakeTensorMode():
         out, _, _ = folded_linear()

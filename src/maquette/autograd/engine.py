@@ -390,14 +390,17 @@ class Run:
     def deposit(self, node: Node, number: int, grad: Grad) -> None:
         """Put a gradient into a node's buffer, or add it to what is there."""
         buffers = self.buffers
-        if node.plain or node.__class__ is AccumulateGrad:
+        is_leaf = node.__class__ is AccumulateGrad
+        if is_leaf or node.plain:
             held = buffers.pop(node, None)
             if held is not None and grad is not None:
                 assert isinstance(held, Tensor)
                 grad = _sum(held, grad)
             buffers[node] = grad
-            if not node.plain:
-                self.arrived(node)
+            if is_leaf:
+                left = self.arrivals[node] = self.arrivals[node] - 1
+                if left == 0:
+                    self.complete.append(node)
             return
         if node is NOWHERE[0]:
             return
@@ -425,25 +428,27 @@ class Run:
         """Give the leaves that wait for nothing more their gradients."""
         if self.node.__class__ is not AccumulateGrad:
             self.turn = self.node
+        st = tls.st
         for leaf in self.complete:
             assert isinstance(leaf, AccumulateGrad)
             self.node = leaf
-            tls.st.node_context = leaf.context
+            st.node_context = leaf.context
             grad: Grad = self.buffers.pop(leaf, None)  # type: ignore[assignment]  # a leaf's
             if leaf.hooks is not None or leaf in self.captures:
                 grads: list[Grad] = [grad]
                 del grad
                 self._show_leaf(leaf, grads)
                 grad = grads.pop()
-            state = leaf.variable._autograd()
+            variable = leaf.variable
+            state = variable._autograd()
             if grad is not None and state.grad_fn is not None:
                 raise RuntimeError(
-                    f"leaf variable has been moved into the graph interior: {leaf.variable.meta} "
+                    f"leaf variable has been moved into the graph interior: {variable.meta} "
                     f"was detached and then mutated by a recorded operation"
                 )
             # Since it was recorded, the leaf may have been told to require none.
-            if grad is not None and self.accumulate and leaf.variable.requires_grad:
-                meta = leaf.variable.meta
+            if grad is not None and self.accumulate and variable.requires_grad:
+                meta = variable.meta
                 given = grad.meta
                 # Often strides alone differ, as a transposed weight's: 0.7 us less than to ask.
                 if given is not meta and (
@@ -459,7 +464,7 @@ class Run:
                 else:
                     state.grad = _accumulated(state.grad, grad)
                 if state.post_accumulate_hooks:
-                    self._show_accumulated(leaf.variable, state.post_accumulate_hooks)
+                    self._show_accumulated(variable, state.post_accumulate_hooks)
             if leaf.hooks is not None and leaf.hooks.after and self.accumulate:
                 self.overriding.on()
                 run_after(leaf, [], (grad,))
@@ -486,10 +491,17 @@ class Run:
         self._capture(leaf, grads)
 
 
+# Adds a gradient in place to another where that needs no operator; a higher layer fills it in.
+ADDED: list[Callable[[Tensor, Tensor], bool] | None] = [None]
+
+
 def _sum(held: Tensor, grad: Tensor) -> Tensor:
     """Two gradients of one tensor added up, in place where the first is ours alone."""
     if held.meta.shape == grad.meta.shape and _may_write(held):
         if held._differs or not grad._differs:  # a batch is not written into what has none
+            added = ADDED[0]
+            if added is not None and added(held, grad):
+                return held
             return _add_in_place()(held, grad)
     if held.meta.layout is not strided:
         return grad + held  # a sparse gradient is added to a dense one; indices are in this order

@@ -34,7 +34,7 @@ from maquette.dispatch.operator import OpOverload, set_fallback
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import node_observers, tls
-from maquette.tensor.history import ViewVersion
+from maquette.tensor.history import OutputHistory, ViewVersion
 from maquette.tensor.tensor import Tensor, alias
 
 BELOW = ~(
@@ -171,6 +171,7 @@ def recording_space(plan: DerivativePlan) -> dict[str, object]:
         "_observers": node_observers,
         "_tls": tls,
         "_NUMBERS": NUMBERS,
+        "_Output": OutputHistory,
         "_ViewVersion": ViewVersion,
         "_plan": plan,
         "_classes": plan.classes,
@@ -210,9 +211,16 @@ def edge_lines(name: str, bit: int, dead: int, *, optional: bool) -> list[str]:
         f"    if _n{bit} is None or not _n{bit}.plain or (",
         f"        {name}._base is not None and {name}._vc.value != _n{bit}.view_version",
         "    ):",
-        f"        _e = _edge({name})",
-        f"        _n{bit}, _k{bit} = _e or _nowhere",
-        f"        _mask |= {1 << bit} if _e else {1 << dead}",
+        f"        if _n{bit}.__class__ is _Output and (",
+        f"            {name}._base is None or {name}._vc.value == _n{bit}.view_version",
+        "        ):",
+        f"            _k{bit} = _n{bit}.output_nr",
+        f"            _n{bit} = _n{bit}.grad_fn",
+        f"            _mask |= {1 << bit}",
+        "        else:",
+        f"            _e = _edge({name})",
+        f"            _n{bit}, _k{bit} = _e or _nowhere",
+        f"            _mask |= {1 << bit} if _e else {1 << dead}",
         "    else:",
         f"        _mask |= {1 << bit}",
         "else:",

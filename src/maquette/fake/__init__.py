@@ -12,6 +12,7 @@ from maquette.fake.config import config
 from maquette.fake.convert import FakeTensorConverter
 from maquette.fake.creation import track_fakes
 from maquette.fake.derivatives import steps as _steps  # noqa: F401  # serves backward
+from maquette.fake.derivatives import sums as _sums  # noqa: F401  # as well
 from maquette.fake.exceptions import (
     DataDependentOutputException,
     DynamicOutputShapeException,

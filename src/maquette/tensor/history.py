@@ -74,6 +74,14 @@ class ViewVersion(ViewHistory):
     __slots__ = ()
 
 
+class OutputHistory(History):
+    """The history of one of several results of a node, of which nothing else is known yet."""
+
+    __slots__ = ("creation_meta", "grad_fn", "output_nr", "view_version")
+
+    requires_grad = True
+
+
 class AutogradMeta(History):
     """The history of one tensor, open to change. A tensor without any has None in its place.
 
@@ -170,6 +178,7 @@ class TensorHistory(TensorGeometry):
             made.creation_meta = known.creation_meta
             made.seen_as = known.seen_as
             made.grad_fn = known.grad_fn
+            made.output_nr = known.output_nr
             if self._base is not None:
                 made.view_version = known.view_version
         return made

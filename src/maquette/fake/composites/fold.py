@@ -24,6 +24,7 @@ from maquette.fake.derivatives.recipes import fresh_lines, version_of
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.library.infer import Outcome
+from maquette.tensor.history import OutputHistory
 from maquette.tensor.keys import fake_keys_for
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -266,6 +267,7 @@ def _entry(
         lines += [f"    {line}" for line in _lines(kept, linked, nodes)]
         space: dict[str, object] = {
             "_Fake": FakeTensor,
+            "_Output": OutputHistory,
             "_Storage": UntypedStorage,
             "_edge": grad_edge,
             "_new": _new,

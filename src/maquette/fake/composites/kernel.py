@@ -68,7 +68,7 @@ def _on_fakes(op: OpOverload, ks: int, composite: Function) -> Function | None:
 def _kernel(_ks, {passed}):
     try:
         _m = p0.fake_mode
-        _key = (_op, _epoch[0], {" ".join(keys)})
+        _key = (_number, _epoch[0], {" ".join(keys)})
         _known = _remembered[_key]
     except KeyError:
         _note(_key, _m, _hear)
@@ -90,7 +90,7 @@ def _kernel(_ks, {passed}):
         "_nodes_seen": node_observers,
         "_note": _note,
         "_observers": OBSERVERS,
-        "_op": op,
+        "_number": object(),  # of the operator and the key set
         "_remembered": REMEMBERED_COMPOSITES,
         "_NUMBERS": NUMBERS,
     }
