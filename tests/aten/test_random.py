@@ -148,6 +148,26 @@ def test_T53_samples_of_a_transposed_tensor_are_drawn_in_the_order_of_its_memory
         assert mq.equal(draw(x.t()), plain.t())
 
 
+def test_T53_samples_like_an_expanded_tensor_are_drawn_in_the_order_of_the_result() -> None:
+    row = mq.rand(6) + 0.1
+    for draw in (mq.rand_like, lambda t: mq.native_dropout(t, 0.4, True)[1], _two_of_each):
+        mq.manual_seed(5)
+        plain = draw(row.repeat(4, 1))
+        mq.manual_seed(5)
+        assert mq.equal(draw(row.expand(4, 6)), plain)
+
+
+def _two_of_each(weights: mq.Tensor) -> mq.Tensor:
+    return mq.multinomial(weights, 2)
+
+
+def test_T53_samples_in_another_memory_format_are_drawn_in_its_order() -> None:
+    mq.manual_seed(5)
+    plain = mq.rand(4, 6)
+    mq.manual_seed(5)
+    assert mq.equal(mq.rand_like(mq.ones(6, 4).t(), memory_format=mq.contiguous_format), plain)
+
+
 def test_T53_one_probability_in_a_tensor_is_drawn_in_the_precision_of_its_tensor() -> None:
     """As for more of them; 0.3 as a number draws the other values of this stream."""
     mq.manual_seed(123)

@@ -3,9 +3,17 @@
 import pytest
 
 import maquette as mq
+from maquette.dispatch.operator import OpOverload
 from maquette.fx import make_fx
 from maquette.higher_order import associative_scan, cond, map, scan, while_loop
 from maquette.transforms import functionalize, grad, jvp, vmap
+from maquette.transforms.functional import (
+    disable_functionalization,
+    enable_functionalization,
+    from_functional_tensor,
+    reapply_views,
+    to_functional_tensor,
+)
 
 MODES = ["real", "fake", "symbolic"]
 X = mq.arange(12.0).view(3, 4) / 10
@@ -151,6 +159,65 @@ def test_sizes_among_operands_pass_through_the_backward_of_a_traced_choice():
     assert mq.equal(traced(mq.ones(5, 2)), mq.full((5, 2), 6.0))
 
 
+# --- gradients --------------------------------------------------------------------------
+
+
+W = mq.tensor([[0.5, -0.2, 0.1, 0.3]] * 4, requires_grad=True)
+STEPS = {
+    "map": lambda x, w: map(lambda row: (row @ w).tanh() * (row @ W), x),
+    "map with arguments": lambda x, w: map(lambda row, w: (row @ w).tanh(), x, w),
+    "scan": lambda x, w: scan(lambda c, row: ((c @ w + row @ W).tanh(), c * row), x[0] * 1, x)[1],
+    "scan in reverse": lambda x, w: scan(
+        lambda c, row: ((c[0] @ w, c[1] + 1), (c[0] * row).sum()),
+        (x[0] * 1, mq.tensor(0)),
+        x,
+        reverse=True,
+    )[1],
+    "cond": lambda x, w: cond(x.sum() > 0, lambda x: x @ w * x, lambda x: x @ W, (x,)),
+    "cond in map": lambda x, w: map(
+        lambda row: cond(row.sum() > 0, lambda r: r @ w * r, lambda r: r @ W, (row,)), x
+    ),
+}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("mode", ["real", "symbolic"])
+@pytest.mark.parametrize("kind", STEPS)
+def test_derivatives_of_a_traced_loop_are_loops(kind, mode, order):
+    def slopes(x, w):
+        leaves = x.detach().requires_grad_(), w.detach().requires_grad_(), W
+        found = (STEPS[kind](*leaves[:2]) ** 2).sum()
+        for _ in range(order):
+            given = mq.autograd.grad(
+                found, leaves, create_graph=order > 1, allow_unused=True, materialize_grads=True
+            )
+            found = sum((g * g).sum() for g in given)
+        return given
+
+    traced = make_fx(slopes, tracing_mode=mode, _allow_non_fake_inputs=True)(X, W.detach() + 0.1)
+    length = 5 if mode == "symbolic" else 3
+    called = [n.target for n in traced.graph.nodes if n.op == "call_function"]
+    assert sum(not isinstance(t, OpOverload) for t in called) >= 2 * order
+    for x in (mq.rand(length, 4), -mq.rand(length, 4)):
+        expected = slopes(x, W.detach())
+        for a, b in zip(traced(x, W.detach()), expected):
+            assert mq.allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_traced_loop_of_unknown_length_runs_with_parameters_and_has_no_gradient(mode):
+    def looped(n, x):
+        return while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x @ W), (mq.tensor(0), x))[1]
+
+    def slope(n, x):
+        return mq.autograd.grad(looped(n, x).sum(), W)
+
+    traced = make_fx(looped, tracing_mode=mode, _allow_non_fake_inputs=True)(mq.tensor(2), X)
+    assert mq.allclose(traced(mq.tensor(3), X), looped(mq.tensor(3), X))
+    with pytest.raises(RuntimeError, match="number of steps is known for a gradient"):
+        make_fx(slope, tracing_mode=mode, _allow_non_fake_inputs=True)(mq.tensor(2), X)
+
+
 # --- functionalization ------------------------------------------------------------------
 
 
@@ -191,3 +258,15 @@ def test_gradients_of_a_traced_choice_reach_what_its_branches_capture(mode):
     for pred in (mq.tensor(True), mq.tensor(False)):
         given = (pred, X * 2, mq.full((4,), 3.0))
         assert all(mq.allclose(a, b) for a, b in zip(traced(*given), slopes(*given)))
+
+
+@pytest.mark.parametrize("views", [True, False])
+def test_control_flow_inside_of_what_the_key_functionalizes(views):
+    x = to_functional_tensor(X)
+    enable_functionalization(reapply_views=views)
+    try:
+        result = nested(mq.tensor(True), x, mq.ones(4))
+        assert reapply_views(views) is views
+    finally:
+        disable_functionalization()
+    assert mq.equal(from_functional_tensor(result), nested(mq.tensor(True), X, mq.ones(4)))

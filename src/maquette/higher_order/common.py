@@ -109,7 +109,8 @@ class FunctionalHop(HigherOrderOperator):
             return False
         if _any_requires_grad((args, kwargs)):
             return True
-        return _any_captured_requires_grad(filter(_is_function, _leaves((args, kwargs))))
+        functions = filter(_is_function, _leaves((args, kwargs)))
+        return any(t.requires_grad for f in functions for t in captured_tensors(f).values())
 
     def on_fakes(self, mode: Any, *args: Any, **kwargs: Any) -> Any:
         """Under a fake mode, with real tensors made fake by it."""
@@ -196,10 +197,6 @@ def _any_without_data(values: Any) -> bool:
 
 def _any_requires_grad(values: Any) -> bool:
     return any(isinstance(t, Tensor) and t.requires_grad for t in _leaves(values))
-
-
-def _any_captured_requires_grad(functions: Iterable[Function]) -> bool:
-    return any(t.requires_grad for f in functions for t in captured_tensors(f).values())
 
 
 @contextmanager

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
 from maquette.autograd import Function as AutogradFunction
-from maquette.autograd import enable_grad, no_grad
-from maquette.autograd import grad as gradients
+from maquette.autograd import no_grad
 from maquette.core.pytree import tree_map, tree_unflatten
 from maquette.core.symbols import node_of
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
@@ -17,14 +16,12 @@ from maquette.fake.exceptions import (
     DynamicOutputShapeException,
 )
 from maquette.fake.mode import FakeTensorMode
+from maquette.higher_order.backward import Kept, captured_to_record, pulled, spread
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
-    _any_captured_requires_grad,
-    _any_requires_grad,
     _traced,
-    autograd_acting,
     check_same_metadata,
     environment_of,
     flattened,
@@ -219,10 +216,8 @@ class CondOp(FunctionalHop):
         return super().traced(mode, pred, true_fn, false_fn, *(rest or ((),)))
 
     def recorded(self, pred: Any, true_fn: Function, false_fn: Function, operands: Any = ()) -> Any:
-        watched = tls.st.dispatch_modes and _is_open(pred)
-        if watched and tls.st.grad_enabled and _any_requires_grad(operands):
-            # To what is captured a node of the operands gives nothing.
-            if not _any_captured_requires_grad((true_fn, false_fn)):
+        if tls.st.dispatch_modes and _is_open(pred):
+            if self.records((true_fn, false_fn, operands), {}):
                 return _recorded_whole(pred, true_fn, false_fn, operands)
         return super().recorded(pred, true_fn, false_fn, operands)
 
@@ -252,12 +247,12 @@ class _CondAutograd(AutogradFunction):
 
     @staticmethod
     def forward(  # type: ignore[override]  # as `apply` calls it
-        ctx: Any, branches: Any, pred: Any, *leaves: Any
+        ctx: Any, branches: Any, captured: Any, pred: Any, *operands_and_captured: Any
     ) -> Any:
         ctx.branches, ctx.spec = branches
-        given = (pred, *leaves)
-        ctx.numbers = [None if isinstance(a, Tensor) else a for a in given]
-        ctx.save_for_backward(*[a for a in given if isinstance(a, Tensor)])
+        ctx.captured = captured
+        leaves = operands_and_captured[: len(operands_and_captured) - len(captured)]
+        ctx.kept = Kept(ctx, (pred, *leaves))
         true_fn, false_fn = ctx.branches
         operands: Any = tree_unflatten(leaves, ctx.spec)
         with AutoDispatchBelowAutograd():
@@ -266,43 +261,21 @@ class _CondAutograd(AutogradFunction):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        saved = iter(ctx.saved_tensors)
-        pred, *leaves = [next(saved) if n is None else n for n in ctx.numbers]
+        pred, *leaves = ctx.kept.values(ctx)
+        count, spec, captured = len(leaves), ctx.spec, ctx.captured
+
+        def backward_of(branch: Function) -> Function:
+            def on_leaves(*flat: Any) -> Any:
+                return branch(*_tuple(tree_unflatten(flat, spec)))
+
+            def back(*given: Any) -> Any:
+                return tuple(pulled(on_leaves, given[:count], given[count:], captured))
+
+            return back
+
         true_fn, false_fn = ctx.branches
-        count = len(leaves)
-
-        def backward_of(function: Function) -> Function:
-            def run(*given: Any) -> Any:
-                inputs = [_leaf(t) if isinstance(t, Tensor) else t for t in given[:count]]
-                operands: Any = tree_unflatten(inputs, ctx.spec)
-                with enable_grad(), autograd_acting():
-                    outputs = flattened(function(*operands))[0]
-                pairs = [(o, g) for o, g in zip(outputs, given[count:]) if o.requires_grad]
-                wanted = [t for t in inputs if isinstance(t, Tensor) and t.requires_grad]
-                found: Any = [None] * len(wanted)
-                if pairs and wanted:
-                    outs, upstream = zip(*pairs)
-                    found = gradients(outs, wanted, upstream, allow_unused=True)
-                filled = iter(found)
-                return tuple(
-                    _or_zeros(next(filled), t) if t.requires_grad else operators.zeros_like(t)
-                    for t in inputs
-                    if isinstance(t, Tensor)
-                )
-
-            return run
-
-        operands = (*leaves, *grads)
-        answers = iter(cond_op(pred, backward_of(true_fn), backward_of(false_fn), operands))
-        return (None, None, *[next(answers) if isinstance(t, Tensor) else None for t in leaves])
-
-
-def _leaf(t: Tensor) -> Tensor:
-    return t.detach().requires_grad_(t.is_floating_point())
-
-
-def _or_zeros(grad: Any, t: Tensor) -> Any:
-    return operators.zeros_like(t) if grad is None else grad
+        found = cond_op(pred, backward_of(true_fn), backward_of(false_fn), (*leaves, *grads))
+        return (None, None, None, *spread(found, (*leaves, *captured)))
 
 
 def _recorded_whole(pred: Any, true_fn: Function, false_fn: Function, operands: Any) -> Any:
@@ -318,7 +291,8 @@ def _recorded_whole(pred: Any, true_fn: Function, false_fn: Function, operands: 
         return run
 
     branches = [noting(true_fn), noting(false_fn)]
-    outs: Any = _CondAutograd.apply((branches, spec), pred, *leaves)
+    captured = captured_to_record(branches)
+    outs: Any = _CondAutograd.apply((branches, spec), captured, pred, *leaves, *captured)
     return tree_unflatten(outs, seen[0])
 
 

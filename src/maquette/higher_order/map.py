@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from maquette.autograd import Function as AutogradFunction
 from maquette.core.pytree import tree_unflatten
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
+from maquette.higher_order.backward import Kept, captured_to_record, pulled, spread
 from maquette.higher_order.captured import pure
-from maquette.higher_order.common import Function, FunctionalHop, flattened, same_sizes
+from maquette.higher_order.common import (
+    Function,
+    FunctionalHop,
+    _traced,
+    flattened,
+    same_sizes,
+)
 from maquette.higher_order.observed import rows_of, stacked, stepped
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import operators
@@ -28,19 +37,22 @@ def map(f: Function, xs: Any, *args: Any) -> Any:
         raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {flat}.")
     shapes = [x.shape for x in flat]
     lengths = [shape[0] if shape else 0 for shape in shapes]
-    if any(length == 0 for length in lengths):
+    if any(not shape for shape in shapes):
         raise RuntimeError(
             f"map() cannot operate on scalar tensors or zero dimension tensors. Got shapes {shapes}"
         )
+    if any(length == 0 for length in lengths):
+        raise RuntimeError(f"Leading dimensions of mapped xs cannot be 0. Got shapes {shapes}")
     if not same_sizes(lengths):
         raise RuntimeError(
             f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}"
         )
     out_spec: list[Any] = []
+    count = len(flat)
     f = pure("map", "f", f)
 
     def flat_fn(*given: Any) -> Any:
-        out, found = flattened(f(tree_unflatten(given[: len(flat)], spec), *given[len(flat) :]))
+        out, found = flattened(f(tree_unflatten(given[:count], spec), *given[count:]))
         out_spec[:] = [found]
         return out
 
@@ -99,6 +111,13 @@ class MapImpl(FunctionalHop):
         _, held = stepped(step, [], length)
         return [stacked(each, length) for each in zip(*held)]
 
+    def recorded(self, f: Function, xs: Any, pos_args: Any) -> Any:
+        if _traced() and self.records((f, xs, pos_args), {}):
+            captured = captured_to_record((f,))
+            results: Any = _MapAutograd.apply(f, len(xs), captured, *xs, *pos_args, *captured)
+            return list(results)
+        return super().recorded(f, xs, pos_args)
+
     def graph_name(self, at: int) -> str:
         return "body_graph"
 
@@ -107,5 +126,35 @@ class MapImpl(FunctionalHop):
 
 
 map_impl = MapImpl()
+
+
+class _MapAutograd(AutogradFunction):
+    """The whole call as one node, for traces: backward is a `map` of the step's backward."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]  # as `apply` calls it
+        ctx: Any, f: Function, count: int, captured: Any, *operands_and_captured: Any
+    ) -> Any:
+        operands = operands_and_captured[: len(operands_and_captured) - len(captured)]
+        ctx.function, ctx.count, ctx.captured = f, count, captured
+        ctx.kept = Kept(ctx, operands)
+        with AutoDispatchBelowAutograd():
+            return tuple(map_impl(f, list(operands[:count]), list(operands[count:])))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        operands = ctx.kept.values(ctx)
+        f, count, captured = ctx.function, ctx.count, ctx.captured
+        upstream = count + len(grads)
+
+        def step(*given: Any) -> list[Tensor]:
+            inputs = (*given[:count], *given[upstream:])
+            return pulled(f, inputs, given[count:upstream], captured)
+
+        found = map_impl(step, [*operands[:count], *grads], operands[count:])
+        shared = [each.sum(0) for each in found[count:]]
+        inputs = (*operands, *captured)
+        return (None, None, None, *spread([*found[:count], *shared], inputs))
+
 
 __all__ = ["MapImpl", "map", "map_impl"]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from maquette.autograd import Function as AutogradFunction
 from maquette.core.broadcast import wrap_dim
 from maquette.core.meta import TensorMeta
 from maquette.core.pytree import TreeSpec, tree_unflatten
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.higher_order.array_steps import LONG, ArraySteps, Untraceable
+from maquette.higher_order.backward import Kept, captured_to_record, pulled, spread
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
+    _traced,
     check_same_metadata,
     check_same_tree,
     flattened,
@@ -195,6 +200,22 @@ class ScanOp(FunctionalHop):
         check_same_metadata("init and carry", init, carry, paths_of(carry), self.name())
         return [*carry, *[stacked(each, length) for each in zip(*held)]]
 
+    def recorded(
+        self, combine_fn: Function, init: Any, xs: Any, additional_inputs: Any = ()
+    ) -> Any:
+        operands = (*init, *xs, *additional_inputs)
+        if _traced() and self.records((combine_fn, operands), {}):
+            carried = len(init)
+
+            def keeping(*given: Any) -> list[Any]:
+                return [*combine_fn(*given), *[operators.clone(c) for c in given[:carried]]]
+
+            captured = captured_to_record((combine_fn,))
+            given = (*operands, *captured)
+            results: Any = _ScanAutograd.apply(keeping, carried, len(xs), captured, *given)
+            return list(results)[:-carried]
+        return super().recorded(combine_fn, init, xs, additional_inputs)
+
     def graph_name(self, at: int) -> str:
         return "scan_combine_graph"
 
@@ -205,6 +226,53 @@ class ScanOp(FunctionalHop):
 
 
 scan_op = ScanOp()
+
+
+class _ScanAutograd(AutogradFunction):
+    """The whole call as one node, for traces: backward is a `scan` from the last step to the first.
+
+    The step gives what was carried into it, too, as its last outputs. Backward carries the
+    gradients of the carry, and those so far of the additional inputs and of what is captured.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]  # as `apply` calls it
+        ctx: Any, combine_fn: Function, carried: int, rows: int, captured: Any, *given: Any
+    ) -> Any:
+        operands = given[: len(given) - len(captured)]
+        init, xs, additional = _cut(operands, carried, carried + rows)
+        with AutoDispatchBelowAutograd():
+            results = tuple(scan_op(combine_fn, list(init), list(xs), additional))
+        ctx.function, ctx.carried, ctx.rows, ctx.captured = combine_fn, carried, rows, captured
+        ctx.kept = Kept(ctx, (*xs, *additional, *results[-carried:]))
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        kept = ctx.kept.values(ctx)
+        combine_fn, carried, captured = ctx.function, ctx.carried, ctx.captured
+        xs, additional, before = _cut(kept, ctx.rows, len(kept) - carried)
+        shared = [t for t in (*additional, *captured) if isinstance(t, Tensor)]
+        state = [*grads[:carried], *[operators.zeros_like(t) for t in shared]]
+        backwards = [operators.flip(t, [0]) for t in (*before, *xs, *grads[carried:])]
+        own = carried + ctx.rows  # what is carried and a row's parts, whose gradients are a step's
+
+        def step(*given: Any) -> list[Any]:
+            sums, row = given[carried : len(state)], given[len(state) :]
+            inputs = (*row[:own], *row[len(backwards) :])
+            upstream = (*given[:carried], *row[own : len(backwards)])
+            found = pulled(combine_fn, inputs, upstream, captured)
+            more = [a + b for a, b in zip(sums, found[own:])]
+            return [*found[:carried], *more, *found[carried:own]]
+
+        found = scan_op(step, state, backwards, tuple(additional))
+        of_rows = [operators.flip(t, [0]) for t in found[len(state) :]]
+        of_shared = spread(found[carried : len(state)], (*additional, *captured))
+        return (None, None, None, None, *found[:carried], *of_rows, *of_shared)
+
+
+def _cut(values: Sequence[Any], first: int, second: int) -> tuple[Any, Any, Any]:
+    return values[:first], values[first:second], values[second:]
 
 
 __all__ = ["ScanOp", "scan", "scan_op"]

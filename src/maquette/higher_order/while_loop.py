@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from maquette.autograd import Function as AutogradFunction
 from maquette.core.pytree import tree_unflatten
 from maquette.core.symbols import node_of
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
+from maquette.fx.tracing.proxy_mode import disable_proxy_modes_tracing
+from maquette.higher_order.backward import captured_to_record
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
     FunctionalHop,
+    _traced,
     check_same_metadata,
     environment_of,
     flattened,
@@ -129,6 +134,20 @@ class WhileLoopOp(FunctionalHop):
         )
         return result if observers else _opened(result, environment_of(carried))
 
+    def recorded(
+        self, cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any = ()
+    ) -> Any:
+        operands = (*carried_inputs, *additional_inputs)
+        if _traced() and self.records((cond_fn, body_fn, operands), {}):
+            with disable_proxy_modes_tracing():
+                pred = cond_fn(*operands)
+            if isinstance(pred, Tensor):  # how many steps there are the trace cannot tell
+                captured = captured_to_record((cond_fn, body_fn))
+                counts = len(carried_inputs), len(operands)
+                given = (*operands, *captured)
+                return _WhileAutograd.apply(cond_fn, body_fn, counts, *given)
+        return super().recorded(cond_fn, body_fn, carried_inputs, additional_inputs)
+
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         carried, additional = args[2], tuple(args[3]) if len(args) > 3 else ()
         environment = environment_of((*carried, *additional))
@@ -168,5 +187,25 @@ def _holds(pred: Any) -> bool:
 
 
 while_loop_op = WhileLoopOp()
+
+
+class _WhileAutograd(AutogradFunction):
+    """The whole call as one node, for traces that take no gradient through it."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]  # as `apply` calls it
+        ctx: Any, cond_fn: Function, body_fn: Function, counts: tuple[int, int], *given: Any
+    ) -> Any:
+        carried, operands = counts
+        with AutoDispatchBelowAutograd():
+            return while_loop_op(cond_fn, body_fn, given[:carried], given[carried:operands])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            "while_loop: expected a loop whose number of steps is known for a gradient in a trace, "
+            "got one whose condition is a tensor; use scan, or trace the loop without gradient"
+        )
+
 
 __all__ = ["WhileLoopOp", "while_loop", "while_loop_op"]

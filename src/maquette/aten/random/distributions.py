@@ -8,6 +8,7 @@ Each function gives ``count`` values in one dimension, in the order in which PyT
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from maquette.aten.random.box_muller import (
 from maquette.aten.random.fused import fused_double, fused_single
 from maquette.core.dtype import dtype as DType
 from maquette.core.dtype import finfo, float32, float64
+from maquette.core.layout import memory_format as MemoryFormat
+from maquette.core.layout import preserve_format
+from maquette.core.strides import format_strides
 from maquette.tensor.backend import backend_for
 from maquette.tensor.mersenne import MersenneStream
 
@@ -184,8 +188,9 @@ def _swapped_at_once(words: Array, n: int) -> Array:
 # --- places ---------------------------------------------------------------------------
 
 
-def _outermost_first(strides: Ints) -> list[int]:
-    """Dimensions from the largest step in memory to the smallest."""
+def _outermost_first(array: Array, wanted: MemoryFormat = preserve_format) -> list[int]:
+    """Dimensions from the largest step in memory to the smallest, in what is laid out alike."""
+    strides = format_strides(array.shape, tuple(byte_strides(array)), wanted)
     return sorted(range(len(strides)), key=lambda dim: -strides[dim])
 
 
@@ -194,4 +199,15 @@ def in_memory_order(array: Array, like: Array | None = None) -> Array:
 
     like: order the dimensions as they lie in this array's memory instead.
     """
-    return array.transpose(_outermost_first(byte_strides(array if like is None else like)))
+    return array.transpose(_outermost_first(array if like is None else like))
+
+
+def empty_alike(array: Array, kind: Any = None, wanted: object = None) -> Array:
+    """An array that lies in memory as a tensor of `empty_like` would.
+
+    kind: its NumPy dtype, if another. wanted: the memory format; None for the array's own order.
+    """
+    assert wanted is None or isinstance(wanted, MemoryFormat)
+    order = _outermost_first(array, wanted or preserve_format)
+    made: Array = np.empty([array.shape[dim] for dim in order], kind or array.dtype)
+    return made.transpose(np.argsort(order))

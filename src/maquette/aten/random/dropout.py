@@ -13,7 +13,7 @@ from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.operators import aten
 from maquette.aten.factory.factories import empty_like
-from maquette.aten.random.distributions import truths
+from maquette.aten.random.distributions import empty_alike, truths
 from maquette.aten.random.random_fills import write_drawn
 from maquette.core.dtype import bool_, get_default_dtype
 from maquette.core.elementwise import elementwise
@@ -72,7 +72,7 @@ def native_dropout_kernel(
 ) -> tuple[Array, Array]:
     if train is False:
         return xp.array(input, copy=True), xp.ones(input.shape, bool)
-    kept = np.empty_like(input, bool)  # laid out as the input: it is filled in memory's order
+    kept = empty_alike(input, bool)  # laid out as the input: it is filled in memory's order
     write_drawn(np, kept, truths(stream_of(None), input.size, 1 - p))
     scale = input.dtype.type(_scale(p, train))
     kept = from_host(xp, np.asarray(kept))

@@ -14,7 +14,7 @@ from maquette.aten.common.array_libraries import into_on_host, is_array, on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
-from maquette.aten.random.distributions import permutation
+from maquette.aten.random.distributions import empty_alike, permutation
 from maquette.aten.random.random_fills import (
     Check,
     check_bounds,
@@ -259,7 +259,7 @@ def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -
     def kernel(xp: ModuleType, self: Array, *params: object) -> Array:
         kind = params[-5] or from_numpy_dtype(self.dtype)
         assert isinstance(kind, DType)
-        made = np.empty_like(self, kind.numpy)
+        made = empty_alike(self, kind.numpy, params[-1])
         write_drawn(xp, made, draw(stream_of(None), made, *params[:-5]))
         return made
 

@@ -19,6 +19,7 @@ from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.tensor_options import cast
 from maquette.aten.factory.factories import OPTIONS, resized
 from maquette.aten.random.distributions import (
+    empty_alike,
     exponential,
     in_memory_order,
     normal,
@@ -318,7 +319,7 @@ def multinomial_kernel(
 
 def _raced(stream: MersenneStream, weights: Array, count: int) -> Array:
     """A sample without replacement: every category draws a time, the first ones are taken."""
-    times = np.empty_like(weights)  # laid out as the weights: it is filled in memory's order
+    times = empty_alike(weights)  # it is filled in memory's order
     write_drawn(np, times, exponential(stream, weights.size, 1.0).astype(weights.dtype))
     speed = np.divide(weights, times)
     if count == 1:

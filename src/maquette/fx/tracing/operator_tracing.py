@@ -83,9 +83,11 @@ class PythonKeyTracer(Tracer):
                 self._refuse_leak(a)
             for name, parameter in self.root.named_parameters():
                 if a is parameter:
-                    return self.create_node("get_attr", name, (), {})
-            prefix = "_param_constant" if isinstance(a, Parameter) else "_tensor_constant"
-            node = self._constant(a, prefix)
+                    node = self.create_node("get_attr", name, (), {})
+                    break
+            else:
+                prefix = "_param_constant" if isinstance(a, Parameter) else "_tensor_constant"
+                node = self._constant(a, prefix)
             track(self, a, node)
             return node
         number: Any = node_of(a)

@@ -23,6 +23,7 @@ from maquette.transforms.functional.level import (
     disable_functionalization,
     enable_functionalization,
     on_level,
+    reapply_views,
 )
 from maquette.transforms.functional.mode import (
     FunctionalTensor,
@@ -127,14 +128,16 @@ class CppFunctionalizeAPI(BaseFunctionalizeAPI):
         def functional(*args: Any, **kwargs: Any) -> Any:
             given, named = self.wrap_tensors((args, kwargs))
             st = tls.st
-            before = st.exclude
-            st.set_exclude(before & ~FUNCTIONALIZE)
+            sets = st.sets()
+            st.set_exclude(st.exclude & ~FUNCTIONALIZE)
+            views = reapply_views(False)  # of the program around
+            disable_functionalization()
             enable_functionalization(reapply_views=True)
             try:
                 return self.unwrap_tensors(inner_f(*given, **named))
             finally:
-                disable_functionalization()
-                st.set_exclude(before)
+                reapply_views(views)
+                st.put_back(sets)
 
         return functional
 
