@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
+from weakref import WeakSet
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch.abstract import TensorBase, tensors_in
@@ -31,11 +32,20 @@ from maquette.dispatch.schemas.matching import check_result, normaliser
 from maquette.dispatch.tls import tls
 
 _MODE_BITS = PYTHON | SNAPSHOT
+# What an effective key set has left for the calls of a mode's handler.
+_BELOW_MODES = ~ABOVE_PYTHON
+_BELOW_LAST_MODE = ~(ABOVE_PYTHON | _MODE_BITS)
 
 
 def python_kernel(op: OpOverload, ks: int) -> Boxed:
     """The kernel at Python: the top mode, then the subclasses among the arguments (D99)."""
-    return _asking(op, noting=False)
+    kernel = _asking(op, noting=False)
+    _ASKING.add(kernel)
+    return kernel
+
+
+_ASKING: WeakSet[Boxed] = WeakSet()
+"""What `python_kernel` has made."""
 
 
 def _asking(op: OpOverload, *, noting: bool) -> Boxed:
@@ -66,37 +76,43 @@ def _asking(op: OpOverload, *, noting: bool) -> Boxed:
                 return _without_mode(op, ks & below, types, params)
             finally:
                 st.snapshot = outer
-        args, kwargs = as_seen(params)
         mode = modes.pop()
         include, exclude, grad_enabled = st.include, st.exclude, st.grad_enabled
         keep, effective = st.keep, st.effective
-        outer = st.snapshot
-        if noting:
-            st.snapshot = include, exclude
         # One change of both sets, where popping, excluding and their undoing would be four; what
         # it was before is known by its table: 0.3 us less (timeit).
         known = _asked.get(id(effective)) if not modes else None
         if known is not None and known[0] is effective and known[1] == exclude:
-            _, _, st.include, st.exclude, st.keep, st.effective = known
+            _, _, within, st.exclude, st.keep, st.effective = known
+            st.include = within
         else:
             st.set_both(include if modes else include & below, exclude | ABOVE_PYTHON)
+            within = st.include
             if not modes:
                 _remember_asked(effective, exclude)
+        outer = st.snapshot
         try:
-            handler = mode.__torch_dispatch__  # type: ignore[attr-defined]  # of any class
-            if op.dispatch_rules or getattr(handler, "__self__", None) is not mode:
-                handler = _handler_of_mode(mode, op, handler)
-            result = handler(op, types, args, kwargs)
+            answers = mode._answers_of_operators  # type: ignore[attr-defined]  # modes of any class
+            answer = answers.get(op) if answers and not types and not op.dispatch_rules else None
+            if answer is not None:
+                result = answer(ks & (_BELOW_MODES if modes else _BELOW_LAST_MODE), *params)
+            else:
+                if noting:
+                    st.snapshot = include, exclude
+                args, kwargs = as_seen(params)
+                handler = mode.__torch_dispatch__  # type: ignore[attr-defined]  # of any class
+                if op.dispatch_rules or getattr(handler, "__self__", None) is not mode:
+                    handler = _handler_of_mode(mode, op, handler)
+                result = handler(op, types, args, kwargs)
         finally:
             st.dispatch_modes.append(mode)
-            st.include = st.include | _MODE_BITS
-            st.exclude = exclude
-            if st.include == include and st.grad_enabled is grad_enabled:
-                st.keep, st.effective = keep, effective
-            else:
+            if st.include is within and st.grad_enabled is grad_enabled:
+                st.include, st.exclude, st.keep, st.effective = include, exclude, keep, effective
+            else:  # the handler has changed what is included, or grad mode, for good
+                st.include = st.include | _MODE_BITS
+                st.exclude = exclude
                 st._derive()
-            if noting:
-                st.snapshot = outer
+            st.snapshot = outer
         if one_tensor and isinstance(result, TensorBase):
             return result  # `check_result`, where there is nothing to convert
         if result is not NotImplemented:
@@ -187,10 +203,8 @@ def _raise_declined(
 def snapshot_kernel(op: OpOverload, ks: int) -> Boxed:
     """The kernel at PythonTLSSnapshot: the thread's sets, for `enable_reentrant_dispatch`."""
     low = ks & ~SNAPSHOT
-    if K.highest(low) is DispatchKey.Python and not low & PYTHON_DISPATCHER:
-        serving = op.kernel_at(DispatchKey.Python)
-        if serving is not None and serving.factory is python_kernel:
-            return _asking(op, noting=True)
+    if not low & PYTHON_DISPATCHER and op.resolved(low) in _ASKING:
+        return _asking(op, noting=True)
     table, resolve = op._table, op.resolve
 
     def kernel(ks: int, *params: object) -> object:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from maquette.dispatch import keysets as K
 from maquette.dispatch import pre_dispatch
@@ -20,6 +20,9 @@ from maquette.dispatch.abstract import TensorBase, distinct_classes
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
 from maquette.dispatch.tls import DispatchState, tls
+
+if TYPE_CHECKING:
+    from maquette.dispatch.operator import OpOverload
 
 PYTHON = K.functionality_bits(DispatchKey.Python)
 SNAPSHOT = K.functionality_bits(DispatchKey.PythonTLSSnapshot)
@@ -50,6 +53,10 @@ class TorchDispatchMode:
     measures_memory: ClassVar[bool] = False
     """Whether derivative formulas shall hold what they hold while no mode is active. Else they
     write nothing in place, as PyTorch's do in any mode, so that modes see no mutation."""
+    _answers_of_operators: dict[OpOverload, Callable[..., object]] | None = None
+    """By operator, what answers calls instead of ``__torch_dispatch__`` where no argument is of a
+    class with a handler; for modes that see operators by the thousand. It is given the key set with
+    which to go on below the mode, `OpOverload.run`, and the parameters in the form of kernels."""
     _dispatch_key: DispatchKey | None = None  # for subclasses that do not call our __init__
 
     def __init__(self, _dispatch_key: DispatchKey | None = None) -> None:

@@ -167,8 +167,8 @@ class Node:
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_args", "_erased", "_kwargs", "_late_meta", "_next", "_place",
-        "_prev", "_repr_fn", "graph", "name", "op", "target", "type", "users",
+        "__dict__", "__weakref__", "_args", "_erased", "_kwargs", "_late_from", "_late_meta",
+        "_next", "_place", "_prev", "_repr_fn", "graph", "name", "op", "target", "type", "users",
     )  # fmt: skip
 
     graph: Graph
@@ -183,9 +183,9 @@ class Node:
     _next: Node
     _place: int  # its label in the graph's order; see Graph._label
     _erased: bool
-    _late_meta: tuple[
-        Any, ...
-    ]  # a function and its arguments that give `meta` when it is asked for
+    # What gives `meta` when it is asked for: a function, with its later arguments; its first.
+    _late_meta: tuple[Any, ...]
+    _late_from: object
     _repr_fn: Callable[[Node], str] | None
 
     def __init__(
@@ -230,7 +230,7 @@ class Node:
         """Whatever is noted of the node; what a trace notes is made when it is first asked for."""
         late = self._late_meta
         self._late_meta = ()
-        return late[0](*late[1:]) if late else {}
+        return late[0](self._late_from, *late[1:]) if late else {}
 
     @cached_property
     def _input_nodes(self) -> dict[Node, None]:

@@ -174,13 +174,13 @@ def _normaliser(schema: FunctionSchema) -> Callable[[tuple[object, ...]], _Call]
         end = positional
         while end > required:
             value, default = params[end - 1], defaults[end - 1]
-            if value is not default and not _same(value, default):
+            if value is not default and not is_default(value, default):
                 break
             end -= 1
         named: dict[str, object] = {}
         for i, name, default in keywords:
             value = params[i]
-            if value is not default and not _same(value, default):
+            if value is not default and not is_default(value, default):
                 named[name] = value
         args = params[:end]
         return _listed(lists, args, end, named) if lists else (args, named)
@@ -206,13 +206,13 @@ def _listed(
     return tuple(positions), named
 
 
-def _same(value: object, default: object) -> bool:
+def is_default(value: object, default: object) -> bool:
     """Whether a value is exactly the default: 1.0 is not 1, and no symbol is compared."""
     if value.__class__ is not default.__class__:
         return False
     if isinstance(default, tuple):
         values = cast(tuple[object, ...], value)
-        return len(values) == len(default) and all(map(_same, values, default))
+        return len(values) == len(default) and all(map(is_default, values, default))
     # Other defaults (dtypes, devices, None) are one object each: equal ones are identical.
     return value is default or (
         isinstance(default, int | float | complex | str) and value == default

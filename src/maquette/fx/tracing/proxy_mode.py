@@ -35,6 +35,7 @@ from maquette.fx import traceback as fx_traceback
 from maquette.fx.immutable_collections import immutable_dict, immutable_list
 from maquette.fx.node import Argument, Node
 from maquette.fx.tracing.proxy import user_frame, user_stack
+from maquette.fx.tracing.recording import NO_KEYWORDS, PLAIN, PLAIN_TENSORS, recorder
 from maquette.fx.tracing.tracked import track, track_plain
 from maquette.tensor.storage import OBSERVERS
 from maquette.tensor.tensor import Tensor
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 aten = ops.aten
 DecompositionTable = Mapping[Any, Callable[..., Any]]
 CONSTANT_NUMEL_LIMIT = 1
-_TENSORS = frozenset((Tensor, FakeTensor))
-_PLAIN = frozenset((int, float, bool, str, type(None), complex))
 
 
 class ProxyTorchDispatchMode(TorchDispatchMode):
@@ -76,8 +75,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.record_stack_traces = tracer.record_stack_traces
         self._notes_origin = tracer.record_stack_traces or tracer.record_module_stack
         self.decompositions = {} if decompositions is None else decompositions
-        self.symbolic = tracing_mode == "symbolic"
         self._plans: dict[Any, _Plan] = {}
+        own = type(self).__torch_dispatch__ is ProxyTorchDispatchMode.__torch_dispatch__
+        self._answers_of_operators = {} if own and not self._notes_origin else None
         self._error_on_data_dependent_ops = _error_on_data_dependent_ops
         self._allow_fake_constant = _allow_fake_constant
         self._outer: list[Any] = []  # by open block, the mode of the trace that this one is in
@@ -90,6 +90,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
         outer = self._outer.pop()
+        if not self._outer:
+            self._forget_plans()  # recorders hold this mode, which else ends at a collection
         if outer is not None:
             put_back(outer, DispatchKey.PreDispatch if outer.pre_dispatch else None)
 
@@ -114,20 +116,20 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = self._plan_of(func)
+            self._record_from_now_on(func, plan)
         if plan.instead is not None:
             with self:
                 answer = plan.instead(*args, **kwargs)
             if answer is not NotImplemented:
                 return answer
         tracer = self.tracer
-        table = tracer.tensor_table
-        by_id = table.by_id
+        by_id = tracer.tensor_table.by_id
         inputs: list[Node] = []
         made: list[Argument] = []
         constant = True
         # Numbers and tensors of the trace here, which most arguments are; all else by a call.
         for a in args:
-            if a.__class__ in _PLAIN:
+            if a.__class__ in PLAIN:
                 made.append(a)
                 continue
             found = by_id.get(id(a))
@@ -143,7 +145,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             made.append(rest.one(a))
             inputs += rest.inputs
             constant = rest.constant
-        node_kwargs = _NO_KEYWORDS
+        node_kwargs = NO_KEYWORDS
         if kwargs:
             rest = _Arguments(self, constant=constant)
             node_kwargs = rest.named(kwargs)
@@ -171,10 +173,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 self._track_written(plan.written, args, kwargs, node)
             if plan.lifts and result.numel() <= CONSTANT_NUMEL_LIMIT:
                 known = _real_copy(args[0])
-        if result.__class__ in _TENSORS and not (self.symbolic or noted or OBSERVERS):
-            track_plain(table, result, node, known)
+        if result.__class__ in PLAIN_TENSORS and not (noted or OBSERVERS):
+            track_plain(tracer, result, node, known)
         else:
-            track(self.tracer, result, node, known)
+            track(tracer, result, node, known)
         return result
 
     # --- one call --------------------------------------------------------------------
@@ -189,7 +191,12 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
     def decompose_by(self, decompositions: DecompositionTable) -> None:
         """Decompose by another table from now on."""
         self.decompositions = decompositions
+        self._forget_plans()
+
+    def _forget_plans(self) -> None:
         self._plans.clear()
+        if self._answers_of_operators is not None:
+            self._answers_of_operators.clear()
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -220,6 +227,15 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             lifts,
             not (lifts or written),
         )
+
+    def _record_from_now_on(self, func: Any, plan: _Plan) -> None:
+        """Have the operator's recorder answer its calls, where recording is all there is to do."""
+        answers = self._answers_of_operators
+        if answers is None or not plan.is_plain or plan.instead is not None or plan.asks_data:
+            return
+        made = recorder(self, func, plan.name)
+        if made is not None:
+            answers[func] = made
 
     def _note_origin(self, node: Node) -> None:
         """Where in the program a node comes from, as far as that is asked for."""
@@ -352,7 +368,7 @@ class _Arguments:
     def one(self, a: Any) -> Argument:
         """An argument: nodes for tensors and symbols."""
         cls = a.__class__
-        if cls in _PLAIN:
+        if cls in PLAIN:
             return a
         if isinstance(a, Tensor):
             tracer = self.mode.tracer
@@ -378,7 +394,6 @@ class _Arguments:
         return made
 
 
-_NO_KEYWORDS: dict[str, Argument] = immutable_dict()
 _lift_fresh = aten.lift_fresh.default
 _to_number = aten._local_scalar_dense.default
 
