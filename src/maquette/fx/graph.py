@@ -230,12 +230,11 @@ class Graph:
         node.target = target
         node._args = args
         node._kwargs = kwargs
-        node.users = {}
-        node.type = node._repr_fn = None
+        node.type = node._repr_fn = node._users = None
         node._erased = False
         node._late_meta = ()
         for used in inputs:
-            used.users[node] = None
+            used._note_user(node)
         root = self._root
         if self._insert_before is not root or self._create_node_hooks:
             node._prev = node._next = node

@@ -170,8 +170,9 @@ class GraphModule(Module):
             "_tracer_cls": None if local else graph._tracer_cls,  # else it could not be pickled
             "_tracer_extras": graph._tracer_extras,
         }
-        self.graph = graph
-        if isinstance(root, Module):
+        object.__setattr__(self, "graph", graph)
+        # A tracer's root is mostly an empty module, which would look for it at length.
+        if isinstance(root, Module) and ("meta" in vars(root) or type(root) is not Module):
             self.meta.update(getattr(root, "meta", {}))
 
     def _take_from_module(self, root: Module, graph: Graph) -> None:

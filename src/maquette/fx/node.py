@@ -168,7 +168,7 @@ class Node:
 
     __slots__ = (
         "__dict__", "__weakref__", "_args", "_erased", "_kwargs", "_late_from", "_late_meta",
-        "_next", "_place", "_prev", "_repr_fn", "graph", "name", "op", "target", "type", "users",
+        "_next", "_place", "_prev", "_repr_fn", "_users", "graph", "name", "op", "target", "type",
     )  # fmt: skip
 
     graph: Graph
@@ -176,7 +176,9 @@ class Node:
     op: str
     target: Target
     type: Any | None
-    users: dict[Node, None]
+    _users: (
+        Node | dict[Node, None] | None
+    )  # the only user there was when `users` was last asked for
     _args: Args
     _kwargs: Kwargs
     _prev: Node
@@ -216,7 +218,7 @@ class Node:
         self.op = op
         self.target = target
         self.type = return_type
-        self.users = {}
+        self._users = None
         self.meta = {}
         self._input_nodes = {}
         self._prev = self._next = self
@@ -238,6 +240,22 @@ class Node:
         return dict.fromkeys(nodes_in((self._args, self._kwargs)))
 
     # --- arguments -------------------------------------------------------------------
+
+    @property
+    def users(self) -> dict[Node, None]:
+        """The nodes that have this one among their arguments, as keys."""
+        users = self._users
+        if not isinstance(users, dict):
+            users = self._users = {} if users is None else {users: None}
+        return users
+
+    def _note_user(self, user: Node) -> None:
+        # Most nodes have one user: without a dict until somebody asks, a trace makes a quarter
+        # fewer objects for the garbage collector.
+        if self._users is None:
+            self._users = user
+        else:
+            self.users[user] = None
 
     @property
     def args(self) -> Args:
@@ -266,7 +284,7 @@ class Node:
         def note(x: Argument) -> Argument:
             if isinstance(x, Node):
                 inputs[x] = None
-                x.users[self] = None
+                x._note_user(self)
             return x
 
         self._args = tuple([map_aggregate(x, note) for x in args])

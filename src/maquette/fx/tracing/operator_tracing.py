@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import NoneType
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.node import Argument, Node
 from maquette.fx.tracing.patching import Patcher
-from maquette.fx.tracing.proxy import Proxy
+from maquette.fx.tracing.proxy import SIMPLE, Proxy
 from maquette.fx.tracing.proxy_mode import (
     DecompositionTable,
     ProxyTorchDispatchMode,
@@ -73,6 +73,13 @@ class PythonKeyTracer(Tracer):
 
     def create_arg(self, a: Any) -> Argument:
         """Parameters and tensors from outside the trace become attributes of its module."""
+        cls = a.__class__
+        if cls in SIMPLE:
+            return a
+        if cls is tuple:
+            return tuple([self.create_arg(x) for x in a])
+        if cls is dict and not a:
+            return a
         if isinstance(a, Proxy):
             return self.node_of(a)
         if isinstance(a, Tensor):
@@ -183,17 +190,29 @@ def wrap_key(
     f: Callable[..., Any], tensors: Any, tracer: PythonKeyTracer, pre_dispatch: bool = False
 ) -> Callable[..., Any]:
     """A function of proxies that runs ``f`` on ``tensors``, which the proxies stand for."""
+    return _run_on(tracer, f, tensors, nullcontext())
+
+
+def _run_on(
+    tracer: PythonKeyTracer,
+    f: Callable[..., Any],
+    tensors: Any,
+    within: AbstractContextManager[object],
+) -> Callable[..., Any]:
+    """`wrap_key`, run in a context, outside of which its placeholders were made."""
     flat = pytree.tree_leaves(tensors)
 
     @functools.wraps(f)
     def wrapped(*proxies: Any, **unused: Any) -> Any:
+        tracer.symbol_nodes.graph = tracer.graph
         flat_proxies = pytree.tree_leaves(proxies)
         assert len(flat_proxies) == len(flat)
-        for value, proxy in zip(flat, flat_proxies):
-            if isinstance(proxy, Proxy):
-                track(tracer, value, proxy.node)
-        out = f(*tensors)
-        return pytree.tree_map(tracer.unwrap_proxy, out)
+        with within:
+            for value, proxy in zip(flat, flat_proxies):
+                if isinstance(proxy, Proxy):
+                    track(tracer, value, proxy.node)
+            out = f(*tensors)
+            return pytree.tree_map(tracer.unwrap_proxy, out)
 
     return wrapped
 
@@ -261,18 +280,18 @@ class _MakeFx:
             decompositions=self.decompositions,
         )
         holes: Any = pytree.tree_map(lambda _: PH, args)
-        with ExitStack() as stack:
-            stack.enter_context(fake_mode or nullcontext())
-            if self.pre_dispatch or self.tracing_mode == "symbolic":
-                stack.enter_context(enable_python_dispatcher())
-            stack.enter_context(
-                fx_traceback.preserve_node_meta(fx_traceback.has_preserved_node_meta())
-            )
+        below_all = self.pre_dispatch or self.tracing_mode == "symbolic"
+        inherits = fx_traceback.has_preserved_node_meta()
+        with (
+            fake_mode or nullcontext(),
+            enable_python_dispatcher() if below_all else nullcontext(),
+            fx_traceback.preserve_node_meta(inherits),
+        ):
             tracer.symbol_nodes.graph = None
-            runner = _entering(mode, tracer, wrap_key(function, inputs, tracer, self.pre_dispatch))
+            runner = _run_on(tracer, function, inputs, mode)
             made = dispatch_trace(runner, tracer, holes)
         if fake_mode is not None and getattr(fake_mode, "shape_env", None) is not None:
-            made.shape_env = fake_mode.shape_env
+            vars(made)["shape_env"] = fake_mode.shape_env
         return made
 
     def _fake_mode(self, args: tuple[Any, ...]) -> FakeTensorMode | None:
@@ -342,20 +361,6 @@ def _as_symbol(mode: FakeTensorMode, value: int, source: str) -> Any:
     environment: Any = mode.shape_env
     symbol = environment.create_unspecified_symbol(value, source)
     return environment.create_symintnode(symbol, hint=value)
-
-
-def _entering(
-    mode: ProxyTorchDispatchMode, tracer: PythonKeyTracer, function: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The function run inside the mode; placeholders are made outside of it."""
-
-    @functools.wraps(function)
-    def entered(*args: Any, **kwargs: Any) -> Any:
-        tracer.symbol_nodes.graph = tracer.graph
-        with mode:
-            return function(*args, **kwargs)
-
-    return entered
 
 
 def make_fx(

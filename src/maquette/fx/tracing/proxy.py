@@ -148,7 +148,7 @@ class TracerBase:
         """What a value is as an argument of a node; NotImplementedError for what cannot be one."""
         if isinstance(a, Proxy):
             return self.node_of(a)
-        if a.__class__ in _SIMPLE or isinstance(a, _CONSTANTS):
+        if a.__class__ in SIMPLE or isinstance(a, _CONSTANTS):
             return a
         if hasattr(a, "__fx_create_arg__"):
             return a.__fx_create_arg__(self)
@@ -207,7 +207,7 @@ class TracerBase:
         return Attribute(obj, "keys")()
 
 
-_SIMPLE = frozenset((int, float, bool, str, type(None), complex))
+SIMPLE = frozenset((int, float, bool, str, type(None), complex))
 
 
 def _checked_key(key: Argument) -> Argument:

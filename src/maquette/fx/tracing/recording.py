@@ -81,10 +81,11 @@ def _source(schema: FunctionSchema, *, takes_numbers: bool) -> str | None:
         elif i != first and (takes_numbers or argument.type.is_optional):
             body += [f"if p{i}.__class__ in _PLAIN:", f"    n{i} = p{i}", "else:"]
             body += [f"    {line}" for line in _tensor_lines(i)]
-            users += [f"if n{i} is not p{i}:", f"    n{i}.users[node] = None"]
+            users.append(f"if n{i} is not p{i}:")
+            users += [f"    {line}" for line in _user_lines(i)]
         else:
             body += _tensor_lines(i)
-            users.append(f"n{i}.users[node] = None")
+            users += _user_lines(i)
     body += [*_args_lines(arguments), "node = add_call(op, args, _NO_KEYWORDS, (), name)", *users]
     body.append(f"result = (kernels.get(ks) or resolve(ks))(ks, {params})")
     body += ["if result.__class__ in _TENSORS and not _observers:"]
@@ -112,6 +113,12 @@ def _tensor_lines(i: int) -> list[str]:
     lines = [f"e{i} = known(id(p{i}))"]
     lines += [f"if e{i} is None or e{i}[2]() is not p{i} or e{i}[1] is not None:"]
     return [*lines, "    return otherwise(PARAMS)", f"n{i} = e{i}[0]"]
+
+
+def _user_lines(i: int) -> list[str]:
+    """`Node._note_user`, without the call where it is the first."""
+    lines = [f"if n{i}._users is None:", f"    n{i}._users = node", "else:"]
+    return [*lines, f"    n{i}._note_user(node)"]
 
 
 def _plain_lines(i: int, argument: Argument) -> list[str]:
