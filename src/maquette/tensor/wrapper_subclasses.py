@@ -17,6 +17,7 @@ from maquette.core.layout import strided
 from maquette.core.meta import TensorMeta
 from maquette.core.promotion import get_default_dtype
 from maquette.dispatch.abstract import disabled_torch_dispatch
+from maquette.dispatch.torch_function import DisableTorchFunctionSubclass
 from maquette.tensor.keys import keys_for
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor, alias, of_class, wrap
@@ -56,7 +57,10 @@ def make_wrapper_subclass(
     meta = TensorMeta.of(kind, tuple(size), steps, offset, where, layout)
     plain = wrap(meta, UntypedStorage(meta.storage_bytes, where), None, keys_for(meta))
     made = cast(T, of_class(plain, cls))
-    return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        with DisableTorchFunctionSubclass():  # the object is not initialized yet
+            made.requires_grad_()
+    return made
 
 
 def _device(given: Device | str | None) -> Device:

@@ -111,6 +111,7 @@ PACKAGES = {
     "library": "maquette.library",
     "linalg": "maquette.torch.families.linalg",
     "masked": "maquette.torch.families.masked",
+    "masked.maskedtensor": "maquette.torch.masked_tensors",
     "mps": "maquette.torch.devices.mps",
     "mtia": "maquette.torch.devices.mtia",
     "nn": "maquette.nn",
@@ -154,7 +155,7 @@ PACKAGES = {
 
 
 # Packages of this face that torch does not have.
-_OWN = frozenset(("devices", "face", "families", "helpers", "saving", "tracing"))
+_OWN = frozenset(("devices", "face", "families", "helpers", "masked_tensors", "saving", "tracing"))
 
 _FOUND: dict[str, str] = {}
 _REMEMBERED = 4096

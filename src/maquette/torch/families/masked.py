@@ -7,6 +7,7 @@ nothing, the result is that of no elements, or NaN for a mean.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from typing import cast
@@ -369,3 +370,10 @@ def normalize(
     length = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     floor = length.new_full((), max(eps, finfo(length.dtype).tiny))
     return cast(Tensor, kept / mq.maximum(length, floor))
+
+
+def __getattr__(name: str) -> object:
+    """Masked tensors, which take a while to import."""
+    if name in ("MaskedTensor", "as_masked_tensor", "is_masked_tensor", "masked_tensor"):
+        return getattr(importlib.import_module("maquette.torch.masked_tensors"), name)
+    raise AttributeError(f"module 'torch.masked' has no attribute '{name}'")
