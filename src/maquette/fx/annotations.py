@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from maquette.core.dtype import dtype
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import node_of
+from maquette.fake.tensor import FakeTensor
 from maquette.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -50,16 +51,13 @@ def short_dtype(kind: dtype) -> str:
 
 def value_text(value: object, include_stride: bool = False, include_device: bool = False) -> str:
     """A value in short: ``f32[2, 3]``, ``Sym(s0)``; empty for what is not told."""
-    if isinstance(value, list | tuple) and not hasattr(value, "dtype"):
-        inside = [value_text(v, include_stride, include_device) for v in value]
-        if not any(inside):
-            return ""
-        return f"({', '.join(inside)})" if isinstance(value, tuple) else f"[{', '.join(inside)}]"
     if isinstance(value, Tensor):
         meta = value.meta
         strides = meta.strides if include_stride else None
         where = str(meta.device) if include_device else ""
-        return _tensor_text(meta.dtype, meta.shape, strides, where)
+        text = _tensor_text(meta.dtype, meta.shape, strides, where)
+        plain = type(value) is Tensor or isinstance(value, FakeTensor)
+        return text if plain else f"{type(value).__name__}({text})"
     if isinstance(value, TensorMeta):
         return _tensor_text(value.dtype, value.shape, None, "")
     if node_of(value) is not None:

@@ -221,7 +221,7 @@ class _Writer:
             return f" : {self.type_text(node.type)}"
         if not self.style.verbose:
             return ""
-        value = node.meta.get("val", node.meta.get("example_value", node.meta.get("tensor_meta")))
+        value = node.meta.get("val", node.meta.get("tensor_meta", node.meta.get("example_value")))
         shown = value_text(value, self.style.include_stride, self.style.include_device)
         return f': "{shown}"' if shown else ""
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from maquette.api.result_classes import _Result
 from maquette.core.pytree import (
+    LeafSpec,
+    TreeSpec,
+    broadcast_to_and_flatten,
+    deregister_pytree_node,
     is_namedtuple_class,
     register_pytree_node,
+    tree_leaves,
     tree_structure,
 )
+from maquette.core.pytree_containers import treespec_dumps, treespec_loads
 from maquette.torch.face.forwarding import forward
 
 PyTree = Any
+PyTreeSpec = TreeSpec
+_LEAF_SPEC = LeafSpec()
+_broadcast_to_and_flatten = broadcast_to_and_flatten
+_deregister_pytree_node = deregister_pytree_node
 FlattenFunc = UnflattenFunc = ToDumpableContextFn = FromDumpableContextFn = Callable[..., Any]
 _register_pytree_node = register_pytree_node
 
@@ -33,6 +44,110 @@ def _is_leaf(tree: object, is_leaf: Callable[[object], bool] | None = None) -> b
 
 
 tree_is_leaf = _is_leaf
+
+
+def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+    """The leaves of the arguments of a call."""
+    return tree_leaves((args, kwargs))
+
+
+def map_only(
+    type_or_types_or_pred: type | tuple[type, ...] | Callable[[Any], bool], /
+) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """A decorator: the function is called with what is of these types, all else is itself.
+
+    TypeError for what is neither a type, nor a tuple of types, nor a function that says.
+    """
+    chosen = type_or_types_or_pred
+    if isinstance(chosen, type | tuple):
+        types = chosen
+        pred: Callable[[Any], bool] = lambda value: isinstance(value, types)  # noqa: E731
+    elif callable(chosen):
+        pred = chosen
+    else:
+        raise TypeError(
+            f"Argument must be a type, a tuple of types, or a callable, got {chosen!r}."
+        )
+
+    def decorated(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda value: function(value) if pred(value) else value
+
+    return decorated
+
+
+# --- kinds of containers -------------------------------------------------------------
+
+
+def is_namedtuple(obj: object) -> bool:
+    """Whether an object is a named tuple, or a class of them."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_namedtuple_instance(obj: object) -> bool:
+    """Whether an object is a named tuple."""
+    return is_namedtuple_class(type(obj))
+
+
+_is_namedtuple_instance = is_namedtuple_instance
+
+
+def is_structseq(obj: object) -> bool:
+    """Whether an object is a result with named parts, ``torch.return_types``, or their class."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_instance(obj: object) -> bool:
+    """Whether an object is a result with named parts."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq_class(cls: object) -> bool:
+    """Whether an object is a class of results with named parts."""
+    return isinstance(cls, type) and issubclass(cls, _Result)
+
+
+# --- specs ---------------------------------------------------------------------------
+
+
+def treespec_leaf() -> TreeSpec:
+    """The spec of a leaf."""
+    return _LEAF_SPEC
+
+
+def treespec_tuple(iterable: Iterable[TreeSpec] = (), /) -> TreeSpec:
+    """The spec of a tuple of trees; ValueError for anything but specs."""
+    children = list(iterable)
+    if not all(isinstance(child, TreeSpec) for child in children):
+        raise ValueError(f"Expected a tuple of TreeSpec values, got: {children!r}.")
+    return TreeSpec(tuple, None, children)
+
+
+def treespec_dict(
+    mapping: Mapping[Any, TreeSpec] | Iterable[tuple[Any, TreeSpec]] = (),
+    /,
+    **kwargs: TreeSpec,
+) -> TreeSpec:
+    """The spec of a dict of trees; ValueError for anything but specs."""
+    children = dict(mapping, **kwargs)
+    if not all(isinstance(child, TreeSpec) for child in children.values()):
+        raise ValueError(f"Expected a dictionary of TreeSpec values, got: {children!r}.")
+    return TreeSpec(dict, list(children), list(children.values()))
+
+
+class _Star:
+    """A leaf of a nesting that is printed."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+def treespec_pprint(treespec: TreeSpec) -> str:
+    """A nesting as its tree is written, with ``*`` for the leaves."""
+    return repr(treespec.unflatten([_Star()] * treespec.num_leaves))
+
+
+pytree_to_str = treespec_dumps
+str_to_pytree = treespec_loads
 
 
 def register_dataclass(
@@ -59,9 +174,18 @@ def register_dataclass(
     register_pytree_node(cls, flatten, unflatten, serialized_type_name=serialized_type_name)
 
 
+_constants: set[type] = set()
+
+
 def register_constant(cls: type) -> None:
     """Make objects of a class nodes without children: they are part of the structure."""
     register_pytree_node(cls, lambda value: ([], value), lambda _, value: value)
+    _constants.add(cls)
+
+
+def is_constant_class(cls: type) -> bool:
+    """Whether a class was given to `register_constant`."""
+    return cls in _constants
 
 
 __getattr__ = forward(__name__, "maquette.core.pytree", "maquette.core.pytree_containers")
