@@ -16,8 +16,10 @@ from maquette.dispatch.registry import ops
 from maquette.dispatch.tls import tls
 from maquette.fake.exceptions import UnsupportedOperatorException
 from maquette.nested import operators as _operators
+from maquette.nested import reductions as _reductions  # noqa: F401 — registers its operators
+from maquette.nested import shapes as _shapes  # noqa: F401 — registers its operators
 from maquette.nested import strided_operators as _strided_operators
-from maquette.nested.strided import StridedNestedTensor, from_rows
+from maquette.nested.strided import StridedNestedTensor, dense_rows, from_rows, over_buffer
 from maquette.nested.tensor import NestedTensor, carrier, from_values
 from maquette.tensor.tensor import Tensor
 
@@ -81,17 +83,38 @@ def as_nested_tensor(
                 "as_nested_tensor(): Converting between nested tensor layouts is not supported"
             )
         return ts.to(device=device, dtype=dtype)
-    rows = list(ts.unbind(0)) if isinstance(ts, Tensor) else [_row(row, dtype) for row in ts]
+    if isinstance(ts, Tensor):
+        if ts.ndim < 2:
+            raise RuntimeError(
+                f"as_nested_tensor(): Expected tensor argument to have dim() > 1, got {ts.meta}"
+            )
+        return _equal_rows(ts.to(device=device, dtype=dtype).contiguous(), _is_jagged(layout))
+    rows = [_row(row, dtype) for row in ts]
     if _is_jagged(layout):
         return from_list(rows, dtype, device)
     return _strided_of(rows, dtype, device)
 
 
+def _equal_rows(t: Tensor, jagged: bool) -> Tensor:
+    """A view of a row-major tensor [rows, n, ...] as a nested tensor of rows of equal length."""
+    count, length = t.shape[0], t.shape[1]
+    if not jagged:
+        _refuse_fakes([t])
+        made = over_buffer(t.view(-1), dense_rows([tuple(t.shape[1:])] * count))
+        if not made.requires_grad:
+            made._base, made._vc = t if t._base is None else t._base, t._version_counter()
+        return made
+    offsets = ops.aten.arange(0, (count + 1) * length, max(length, 1), device=t.device)
+    if not length:
+        offsets = offsets.new_zeros((count + 1,))
+    values = t.flatten(0, 1)
+    return nested_tensor_from_jagged(values, offsets, min_seqlen=length, max_seqlen=length)
+
+
 def _strided_of(rows: Sequence[Tensor], dtype: DType | None, device: Place) -> StridedNestedTensor:
     """A strided nested tensor with a copy of the rows, of the first one's dtype and device."""
     _check_ranks(rows)
-    if tls.st.fake_mode is not None or any(row.fake_mode is not None for row in rows):
-        raise UnsupportedOperatorException("aten._nested_tensor_from_tensor_list.default")
+    _refuse_fakes(rows)
     if not rows:
         return StridedNestedTensor(ops.aten.empty([0], dtype=dtype, device=device), ())
     where = rows[0].device if device is None else Device(device)
@@ -102,6 +125,11 @@ def _strided_of(rows: Sequence[Tensor], dtype: DType | None, device: Place) -> S
             )
     kind = dtype or rows[0].dtype
     return from_rows([row.to(device=where, dtype=kind) for row in rows])
+
+
+def _refuse_fakes(rows: Sequence[Tensor]) -> None:
+    if tls.st.fake_mode is not None or any(row.fake_mode is not None for row in rows):
+        raise UnsupportedOperatorException("aten._nested_tensor_from_tensor_list.default")
 
 
 def _check_ranks(rows: Sequence[Tensor]) -> None:
@@ -203,6 +231,62 @@ def nested_tensor_from_jagged(
     return from_values(values, make)
 
 
+def nested_view_from_values_offsets(
+    values: Tensor,
+    offsets: Tensor,
+    ragged_idx: int = 1,
+    min_seqlen: int | None = None,
+    max_seqlen: int | None = None,
+) -> Tensor:
+    """`nested_tensor_from_jagged` by torch's private name."""
+    return nested_tensor_from_jagged(values, offsets, None, ragged_idx, min_seqlen, max_seqlen)
+
+
+def nested_view_from_values_offsets_lengths(
+    values: Tensor,
+    offsets: Tensor,
+    lengths: Tensor | None,
+    ragged_idx: int = 1,
+    min_seqlen: int | None = None,
+    max_seqlen: int | None = None,
+) -> Tensor:
+    """`nested_tensor_from_jagged` of rows that may have gaps, by torch's private name."""
+    return nested_tensor_from_jagged(values, offsets, lengths, ragged_idx, min_seqlen, max_seqlen)
+
+
+def jagged_from_list(
+    tensors: Sequence[Tensor],
+    offsets: Tensor | None,
+    dtype: DType | None = None,
+    device: Place = None,
+) -> tuple[Tensor, Tensor]:
+    """A jagged tensor of rows, and its offsets: those given, or new ones.
+
+    Tensors made with the same offsets have the same ragged size, so they can be added.
+    """
+    made = from_list(tensors, dtype, device)
+    if offsets is None:
+        return made, made._offsets
+    same = nested_tensor_from_jagged(
+        made.values(), offsets, None, made._ragged_idx, made._min_seqlen, made._max_seqlen
+    )
+    return same, offsets
+
+
+def jagged_from_tensor_and_lengths(
+    tensor: Tensor, starts: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """A window of each row of a dense [rows, n, ...] tensor, its offsets, and its lengths."""
+    made = narrow(tensor, 1, starts, lengths, layout=jagged)
+    assert isinstance(made, NestedTensor)
+    return made, made._offsets, made._lengths
+
+
+def buffer_from_jagged(jagged: NestedTensor) -> Tensor:
+    """The values of a jagged tensor; gradients flow through."""
+    return jagged.values()
+
+
 def to_padded_tensor(
     input: Tensor, padding: float, output_size: Sequence[int] | None = None
 ) -> Tensor:
@@ -240,7 +324,10 @@ def narrow(
             (begin[-1:] + count[-1:]) + (rows - 1) * extent,
         ]
     )
-    values = tensor.flatten(0, 1)
+    values, starts = tensor.flatten(0, 1), offsets.tolist()
+    ends = [a + n for a, n in zip(starts, count.tolist())]
+    if starts[1:] == ends:  # without gaps
+        return nested_tensor_from_jagged(values[starts[0] : ends[-1]], offsets - starts[0])
     return nested_tensor_from_jagged(values, offsets, count)
 
 

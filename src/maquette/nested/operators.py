@@ -7,7 +7,7 @@ by other operators need none; the rest is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 from maquette.core.dtype import dtype as DType
@@ -18,7 +18,6 @@ from maquette.dispatch.schemas.matching import normalise
 from maquette.dispatch.tags import Tag
 from maquette.nested.registry import Layout, answer
 from maquette.nested.tensor import ANSWER, NestedTensor, around, from_values, values_of
-from maquette.symbolic.numbers import SymInt
 from maquette.tensor.tensor import Tensor
 
 aten = ops.aten
@@ -53,7 +52,7 @@ def like(nt: NestedTensor, values: Tensor, ragged_idx: int | None = None) -> Nes
 
 def row_numbers(nt: NestedTensor) -> Tensor:
     """The row of each position along the ragged dimension of the values."""
-    _check_whole(nt, "this operator")
+    check_whole(nt, "this operator")
     count = nt._values.shape[nt._ragged_idx - 1]
     at = aten.arange(count, device=nt._offsets.device, dtype=nt._offsets.dtype)
     bounds = nt._offsets[1:].contiguous()
@@ -61,7 +60,16 @@ def row_numbers(nt: NestedTensor) -> Tensor:
     return found
 
 
-def _check_whole(nt: NestedTensor, name: str) -> None:
+def row_lengths(self: NestedTensor) -> Tensor:
+    """How long each row is."""
+    if self._lengths is not None:
+        return self._lengths
+    found: Tensor = self._offsets[1:] - self._offsets[:-1]
+    return found
+
+
+def check_whole(nt: NestedTensor, name: str) -> None:
+    """RuntimeError if there are gaps between the rows."""
     check(
         nt._lengths is None,
         lambda: (
@@ -71,7 +79,7 @@ def _check_whole(nt: NestedTensor, name: str) -> None:
     )
 
 
-def _inner(nt: NestedTensor, dim: int, name: str, *, ragged: bool = False) -> int:
+def inner_dim(nt: NestedTensor, dim: int, name: str, *, ragged: bool = False) -> int:
     """The dimension of the values that a dimension of a nested tensor is."""
     at = nt._wrap(dim)
     if at == 0 or (at == nt._ragged_idx and not ragged):
@@ -80,7 +88,8 @@ def _inner(nt: NestedTensor, dim: int, name: str, *, ragged: bool = False) -> in
     return at - 1
 
 
-def _same_rows(a: NestedTensor, b: NestedTensor) -> bool:
+def same_rows(a: NestedTensor, b: NestedTensor) -> bool:
+    """Whether the ragged sizes are one."""
     return bool(a.meta.shape[a._ragged_idx] == b.meta.shape[b._ragged_idx])
 
 
@@ -92,7 +101,7 @@ def _pointwise(op: OpOverload, params: Sequence[object]) -> object:
     nts = [p for p in params if isinstance(p, NestedTensor)]
     first = max(nts, key=lambda t: t.meta.ndim)
     for other in nts:
-        if not _same_rows(first, other) or first._ragged_idx != other._ragged_idx:
+        if not same_rows(first, other) or first._ragged_idx != other._ragged_idx:
             raise RuntimeError(
                 f"cannot call binary pointwise function {op._opname}.{op._overloadname} with "
                 f"inputs of shapes ({', '.join(map(str, nts[0].shape))}) and "
@@ -191,7 +200,7 @@ for _name in ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like",
 @nested("copy_")
 def copy_(self: NestedTensor, src: Tensor, non_blocking: bool) -> Tensor:
     check(
-        isinstance(src, NestedTensor) and _same_rows(self, src),
+        isinstance(src, NestedTensor) and same_rows(self, src),
         lambda: f"copy_: expected a nested tensor of size {tuple(self.shape)}, got {src.meta}",
     )
     self._values.copy_(cast(NestedTensor, src)._values)
@@ -207,8 +216,17 @@ def unbind(self: NestedTensor, dim: int) -> list[Tensor]:
         self._wrap(dim) == 0,
         lambda: "unbind(): only supported for NestedTensor on dim=0",
     )
-    values, at = values_of(self), self._ragged_idx - 1
-    return [values.narrow(at, a, b - a) for a, b in self._bounds()]
+    values, at, bounds = values_of(self), self._ragged_idx - 1, self._bounds()
+    check(at >= 0, lambda: "unbind(): nested tensor ragged_idx out of bounds, 0 is the batch")
+    extent = values.shape[at]
+    check(
+        all(0 <= a <= b <= extent for a, b in bounds),
+        lambda: (
+            f"unbind(): nested tensor offsets and lengths do not match ragged_idx dimension: rows "
+            f"{bounds} of {extent} values"
+        ),
+    )
+    return [values.narrow(at, a, b - a) for a, b in bounds]
 
 
 @nested("select.int")
@@ -222,7 +240,7 @@ def select(self: NestedTensor, dim: int, index: int) -> Tensor:
         )
         a, b = bounds[index]
         return values_of(self).narrow(self._ragged_idx - 1, a, b - a)
-    inner = _inner(self, dim, "select")
+    inner = inner_dim(self, dim, "select")
     ragged = self._ragged_idx - (1 if at < self._ragged_idx else 0)
     return like(self, values_of(self).select(inner, index), ragged)
 
@@ -251,280 +269,22 @@ def padded(self: NestedTensor, padding: float, output_size: Sequence[int] | None
 
 NestedTensor.to_padded_tensor = padded  # type: ignore[attr-defined]  # PyTorch's name
 
-# --- reductions -------------------------------------------------------------------------------
-
-
-def _wrapped(self: NestedTensor, dim: Dims) -> list[int]:
-    given = [dim] if isinstance(dim, int) else list(dim or ())
-    return sorted({self._wrap(d) for d in given}) or list(range(self.meta.ndim))
-
-
-def _reduced(
-    self: NestedTensor,
-    dim: Dims,
-    keepdim: bool,
-    name: str,
-    on_values: Callable[[Tensor, list[int]], Tensor],
-    by_rows: Callable[[Tensor, int], Tensor],
-) -> Tensor:
-    """A reduction: over all rows, over dense dimensions, or of each row over the ragged one."""
-    dims, ragged = _wrapped(self, dim), self._ragged_idx
-    values = values_of(self)
-    if 0 in dims:
-        check(
-            ragged in dims,
-            lambda: (
-                f"{name}(): reducing along the batch dimension but not the ragged dimension is "
-                f"not supported for nested tensors"
-            ),
-        )
-        _check_whole(self, name)
-        found = on_values(values, [d - 1 for d in dims if d > 0])
-        return _kept(found, dims) if keepdim else found
-    if ragged not in dims:
-        found = on_values(values, [d - 1 for d in dims])
-        if keepdim:
-            return like(self, _kept(found, [d - 1 for d in dims]))
-        return like(self, found, ragged - sum(d < ragged for d in dims))
-    check(
-        len(dims) == 1,
-        lambda: (
-            f"{name}(): reducing along a ragged and non-batch dimension is not supported for "
-            f"nested tensors"
-        ),
-    )
-    found = by_rows(values, ragged - 1)
-    return found.unsqueeze(ragged) if keepdim else found
-
-
-def _kept(found: Tensor, dims: Sequence[int]) -> Tensor:
-    for d in sorted(dims):
-        found = found.unsqueeze(d)
-    return found
-
-
-def _row_sums(self: NestedTensor, values: Tensor, at: int) -> Tensor:
-    """The sum of each row: [rows, ...], the ragged dimension gone."""
-    moved = values.movedim(at, 0)
-    zeros = moved.new_zeros((self.meta.shape[0], *moved.shape[1:]))
-    if self._lengths is not None:
-        sums = [values.narrow(at, a, b - a).sum(at) for a, b in self._bounds()]
-        stacked: Tensor = aten.stack(sums)
-        return stacked
-    found: Tensor = zeros.index_add(0, row_numbers(self), moved)
-    return found
-
-
-def _row_lengths(self: NestedTensor) -> Tensor:
-    if self._lengths is not None:
-        return self._lengths
-    found: Tensor = self._offsets[1:] - self._offsets[:-1]
-    return found
-
-
-@nested("sum.dim_IntList")
-def sum_dims(self: NestedTensor, dim: Dims, keepdim: bool, dtype: DType | None) -> Tensor:
-    return _reduced(
-        self, dim, keepdim, "sum",
-        lambda v, dims: v.sum(dims, dtype=dtype),
-        lambda v, at: _row_sums(self, v if dtype is None else v.to(dtype), at),
-    )  # fmt: skip
-
-
-@nested("sum")
-def sum_all(self: NestedTensor, dtype: DType | None) -> Tensor:
-    if self._lengths is not None:
-        return _row_sums(self, values_of(self), self._ragged_idx - 1).sum(dtype=dtype)
-    found: Tensor = values_of(self).sum(dtype=dtype)
-    return found
-
-
-@nested("mean.dim")
-def mean_dims(self: NestedTensor, dim: Dims, keepdim: bool, dtype: DType | None) -> Tensor:
-    def of_rows(v: Tensor, at: int) -> Tensor:
-        sums = _row_sums(self, v if dtype is None else v.to(dtype), at)
-        lengths = _row_lengths(self).to(sums.dtype)
-        return sums / lengths.view([-1] + [1] * (sums.ndim - 1))
-
-    return _reduced(self, dim, keepdim, "mean", lambda v, dims: v.mean(dims, dtype=dtype), of_rows)
-
-
-@nested("mean")
-def mean_all(self: NestedTensor, dtype: DType | None) -> Tensor:
-    found: Tensor = sum_all(self, dtype) / self.numel()
-    return found
-
-
-def _extremes(name: str) -> None:
-    @nested(name)
-    def extreme(self: NestedTensor, dim: Dims, keepdim: bool) -> Tensor:
-        op = getattr(aten, name)
-
-        def of_rows(values: Tensor, at: int) -> Tensor:
-            rows = [op(values.narrow(at, a, b - a), [at]) for a, b in self._bounds()]
-            stacked: Tensor = aten.stack(rows)
-            return stacked
-
-        return _reduced(self, dim, keepdim, name, lambda v, dims: op(v, dims), of_rows)
-
-
-for _name in ("amax", "amin"):
-    _extremes(_name)
-
-
-def _whole(name: str) -> None:
-    @nested(name)
-    def whole(self: NestedTensor) -> Tensor:
-        _check_whole(self, name)
-        found: Tensor = getattr(aten, name)(values_of(self))
-        return found
-
-
-for _name in ("max", "min", "any", "all", "prod"):
-    _whole(_name)
-
-
-def _softmaxes(name: str, *, log: bool) -> None:
-    @nested(f"{name}.int")
-    def softmax(self: NestedTensor, dim: int, dtype: DType | None) -> Tensor:
-        values, at = values_of(self), self._wrap(dim)
-        check(at != 0, lambda: f"{name}(): not supported when reducing over the batch dimension")
-        if dtype is not None:
-            values = values.to(dtype)
-        inner = at - 1
-        if at != self._ragged_idx:
-            return like(self, getattr(values, name)(inner))
-        parts = [getattr(values.narrow(inner, a, b - a), name)(inner) for a, b in self._bounds()]
-        _check_whole(self, name)
-        return like(self, aten.cat(parts, inner))
-
-
-_softmaxes("softmax", log=False)
-_softmaxes("log_softmax", log=True)
-
-# --- sizes ------------------------------------------------------------------------------------
-
-
-@nested("transpose.int")
-def transpose(self: NestedTensor, dim0: int, dim1: int) -> Tensor:
-    a, b = sorted((self._wrap(dim0), self._wrap(dim1)))
-    if a == b:
-        return alias(self)
-    check(a != 0, lambda: "transpose(): not supported for NestedTensor on dim=0")
-    ragged = {a: b, b: a}.get(self._ragged_idx, self._ragged_idx)
-    return like(self, values_of(self).transpose(a - 1, b - 1), ragged)
-
-
-@nested("permute")
-def permute(self: NestedTensor, dims: Sequence[int]) -> Tensor:
-    order = [self._wrap(d) for d in dims]
-    check(order[0] == 0, lambda: "permute(): not supported for NestedTensor on dim=0")
-    ragged = order.index(self._ragged_idx)
-    return like(self, values_of(self).permute([d - 1 for d in order[1:]]), ragged)
-
-
-@nested("unsqueeze")
-def unsqueeze(self: NestedTensor, dim: int) -> Tensor:
-    at = dim % (self.meta.ndim + 1)
-    check(at != 0, lambda: "unsqueeze(): not supported for NestedTensor on dim=0")
-    ragged = self._ragged_idx + (1 if at <= self._ragged_idx else 0)
-    return like(self, values_of(self).unsqueeze(at - 1), ragged)
-
-
-@nested("squeeze.dim")
-def squeeze(self: NestedTensor, dim: int) -> Tensor:
-    at = _inner(self, dim, "squeeze") + 1
-    ragged = self._ragged_idx - (1 if at < self._ragged_idx else 0)
-    return like(self, values_of(self).squeeze(at - 1), ragged)
-
-
-@nested("view", "reshape")
-def view(self: NestedTensor, size: Sequence[Any]) -> Tensor:
-    """Other sizes after the ragged dimension, which -1 or the nested int itself stands for."""
-    ragged = self._ragged_idx
-    wanted = list(size)
-    same = len(wanted) > ragged and (isinstance(wanted[ragged], SymInt) or wanted[ragged] == -1)
-    before = wanted[1:ragged]
-    check(
-        same
-        and wanted[0] in (self.meta.shape[0], -1)
-        and before == list(self.meta.shape[1:ragged]),
-        lambda: (
-            f"view(): cannot view a nested tensor of size ({', '.join(map(str, self.shape))}) as "
-            f"{wanted}: the batch, and what is up to the ragged dimension, must stay"
-        ),
-    )
-    values = values_of(self)
-    inner = [*before, values.shape[ragged - 1], *wanted[ragged + 1 :]]
-    return like(self, values.reshape(inner))
-
-
-@nested("flatten.using_ints")
-def flatten(self: NestedTensor, start_dim: int, end_dim: int) -> Tensor:
-    a, b = self._wrap(start_dim), self._wrap(end_dim)
-    check(
-        not (a <= self._ragged_idx <= b) and a != 0,
-        lambda: (
-            f"flatten(): not supported for NestedTensor on {'dim=0' if a == 0 else 'ragged dim'}"
-        ),
-    )
-    ragged = self._ragged_idx - (b - a if b < self._ragged_idx else 0)
-    return like(self, values_of(self).flatten(a - 1, b - 1), ragged)
-
-
-@nested("slice.Tensor")
-def slice_(self: NestedTensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
-    inner = _inner(self, dim, "slice")
-    return like(self, aten.slice(values_of(self), inner, start, end, step))
-
-
-@nested("narrow")
-def narrow(self: NestedTensor, dim: int, start: int, length: int) -> Tensor:
-    return like(self, values_of(self).narrow(_inner(self, dim, "narrow"), start, length))
-
-
-@nested("split.Tensor")
-def split(self: NestedTensor, split_size: int, dim: int) -> list[Tensor]:
-    parts = values_of(self).split(split_size, _inner(self, dim, "split"))
-    return [like(self, p) for p in parts]
-
-
-@nested("chunk")
-def chunk(self: NestedTensor, chunks: int, dim: int) -> list[Tensor]:
-    parts = values_of(self).chunk(chunks, _inner(self, dim, "chunk"))
-    return [like(self, p) for p in parts]
-
-
-@nested("cat")
-def cat(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    first = _all_of_one(tensors, "cat")
-    inner = _inner(first, dim, "cat")
-    return like(first, aten.cat([values_of(cast(NestedTensor, t)) for t in tensors], inner))
-
-
-@nested("stack")
-def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
-    first = _all_of_one(tensors, "stack")
-    at = dim % (first.meta.ndim + 1)
-    check(at > first._ragged_idx, lambda: "stack(): only after the ragged dimension")
-    return like(first, aten.stack([values_of(cast(NestedTensor, t)) for t in tensors], at - 1))
-
-
-def _all_of_one(tensors: Sequence[Tensor], name: str) -> NestedTensor:
-    nts = [t for t in tensors if isinstance(t, NestedTensor)]
-    check(
-        len(nts) == len(tensors) and all(_same_rows(nts[0], t) for t in nts),
-        lambda: f"{name}(): expected nested tensors of the same rows",
-    )
-    return nts[0]
-
-
 # --- products and layers ----------------------------------------------------------------------
 
 
 @nested("matmul", "mm", "bmm")
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     if isinstance(self, NestedTensor) and isinstance(other, NestedTensor):
+        check(
+            not (
+                self._ragged_idx == self.meta.ndim - 2 and other._ragged_idx == other.meta.ndim - 1
+            ),
+            lambda: (
+                f"matmul(): not supported between inputs of shapes "
+                f"({', '.join(map(str, self.shape))}) and ({', '.join(map(str, other.shape))}): "
+                f"the result would have two ragged dimensions"
+            ),
+        )
         rows = [a @ b for a, b in zip(unbind(self, 0), unbind(other, 0), strict=True)]
         if len({tuple(r.shape) for r in rows}) == 1 and self._ragged_idx == self.meta.ndim - 1:
             stacked: Tensor = aten.stack(rows)
@@ -603,20 +363,47 @@ def attention(
     scale: float | None,
     enable_gqa: bool,
 ) -> Tensor:
-    """Attention within each row: sizes (rows, heads, j1, width)."""
+    """Attention within each row: sizes (rows, heads, j1, width), or (rows, j1, n, width)."""
     check(attn_mask is None, lambda: "attention of nested tensors takes no attn_mask")
     nts = (query, key, value)
+    if all(isinstance(t, NestedTensor) and t._ragged_idx < t.meta.ndim - 2 for t in nts):
+        found = aten.scaled_dot_product_attention(
+            *[values_of(cast(NestedTensor, t)) for t in nts], None, dropout_p, is_causal,
+            scale=scale, enable_gqa=enable_gqa,
+        )  # fmt: skip
+        return like(cast(NestedTensor, query), found)
     check(
         all(isinstance(t, NestedTensor) and t._ragged_idx == t.meta.ndim - 2 for t in nts),
         lambda: "attention: expected nested tensors of size (rows, heads, ragged, width)",
     )
     options = {"scale": scale, "enable_gqa": enable_gqa}
-    found = [
+    by_row = [
         aten.scaled_dot_product_attention(q, k, v, None, dropout_p, is_causal, **options)
         for q, k, v in zip(*[unbind(cast(NestedTensor, t), 0) for t in nts], strict=True)
     ]
     nt = cast(NestedTensor, query)
-    return like(nt, aten.cat(found, nt._ragged_idx - 1))
+    return like(nt, aten.cat(by_row, nt._ragged_idx - 1))
+
+
+@nested("index_put_")
+def index_put_(
+    self: NestedTensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> NestedTensor:
+    """Elements of rows, by the row's number, the position in it, and the other dimensions."""
+    ragged, given = self._ragged_idx, list(indices)
+    check(
+        len(given) > ragged and all(i is not None for i in given[: ragged + 1]),
+        lambda: (
+            f"index_put_(): expected an index for each dimension up to the ragged one, {ragged}, "
+            f"got {len(given)} indices"
+        ),
+    )
+    row, *inner = cast("list[Tensor]", given)
+    inner[ragged - 1] = inner[ragged - 1] + self._offsets.index_select(0, row.reshape(-1)).view(
+        row.shape
+    )
+    values_of(self).index_put_(inner, values, accumulate)
+    return self
 
 
 @nested("is_same_size")
@@ -629,7 +416,7 @@ def equal(self: Tensor, other: Tensor) -> bool:
     if not (isinstance(self, NestedTensor) and isinstance(other, NestedTensor)):
         return False
     return bool(
-        aten.equal(_row_lengths(self), _row_lengths(other))
+        aten.equal(row_lengths(self), row_lengths(other))
         and aten.equal(self._values, other._values)
     )
 

@@ -7,9 +7,10 @@ functions here that go from a nested tensor to its values and back.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from maquette.autograd.function import Function
 from maquette.core.layout import jagged
@@ -163,7 +164,8 @@ class NestedTensor(Tensor):
         return total * rest
 
     def is_contiguous(self, memory_format: object | None = None) -> bool:
-        return self._lengths is None and self._ragged_idx == 1 and self._values.is_contiguous()
+        """Whether the rows follow one another, and the values are row-major."""
+        return self._lengths is None and self._values.is_contiguous()
 
     def __repr__(self) -> str:
         size = ", ".join(map(str, self.meta.shape))
@@ -185,6 +187,33 @@ class NestedTensor(Tensor):
     def __len__(self) -> int:
         return self.meta.shape[0]
 
+    def tolist(self) -> NoReturn:
+        """RuntimeError: rows of different lengths are no nested list."""
+        raise RuntimeError(
+            ".tolist() is not supported for tensor subclasses, got NestedTensor; ask each of "
+            "unbind() for its list"
+        )
+
+    def numpy(self, *, force: bool = False) -> NoReturn:
+        """RuntimeError: rows of different lengths are no array."""
+        raise RuntimeError(
+            ".numpy() is not supported for tensor subclasses, got NestedTensor; ask values(), or "
+            "each of unbind(), for its array"
+        )
+
+    def _parts(self) -> tuple[Any, ...]:
+        parts = (self._values, self._offsets, self._lengths)
+        lengths = (self._min_seqlen_tensor, self._max_seqlen_tensor)
+        return (*[None if p is None else p.detach() for p in parts], self._ragged_idx, *lengths)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> NestedTensor:
+        if id(self) not in memo:
+            memo[id(self)] = _of_parts(copy.deepcopy(self._parts(), memo), self.requires_grad)
+        return cast(NestedTensor, memo[id(self)])
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return _of_parts, (self._parts(), self.requires_grad)
+
     # --- operators --------------------------------------------------------------------
 
     @classmethod
@@ -198,6 +227,19 @@ class NestedTensor(Tensor):
         params = bind(func._schema, args, kwargs or {}, takes_numbers=func.takes_numbers)
         assert ANSWER[0] is not None
         return ANSWER[0](func, tuple(params))
+
+
+def _of_parts(parts: tuple[Any, ...], requires_grad: bool) -> NestedTensor:
+    values, offsets, lengths, ragged_idx, least, most = parts
+    return NestedTensor(
+        values,
+        offsets,
+        lengths=lengths,
+        requires_grad=requires_grad,
+        _ragged_idx=ragged_idx,
+        _min_seqlen_tensor=least,
+        _max_seqlen_tensor=most,
+    )
 
 
 def _check_parts(values: Tensor, offsets: Tensor, lengths: Tensor | None) -> None:

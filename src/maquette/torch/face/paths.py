@@ -130,7 +130,7 @@ PACKAGES = {
     "serialization": "maquette.torch.saving.serialization",
     "nested": "maquette.torch.families.nested",
     "nested._internal": "maquette.nested",
-    "nested._internal.nested_tensor": "maquette.nested.tensor",
+    "nested._internal.nested_tensor": "maquette.torch.families.jagged",
     "sparse": "maquette.torch.families.sparse",
     "quasirandom": "maquette.torch.families.quasirandom",
     "special": "maquette.torch.families.special",

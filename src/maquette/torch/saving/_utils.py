@@ -14,8 +14,9 @@ from maquette.core.device import cpu, device
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype
 from maquette.core.dtype import dtype as Dtype
-from maquette.core.layout import layout, strided
+from maquette.core.layout import jagged, layout, strided
 from maquette.core.meta import TensorMeta
+from maquette.nested import NestedTensor
 from maquette.tensor.copying import rebuild_tensor
 from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
@@ -26,6 +27,7 @@ from maquette.torch.distributed.flattening import (
     take_tensors,
     unflatten_dense_tensors,
 )
+from maquette.torch.saving.layouts import SPARSE
 
 _flatten_dense_tensors = flatten_dense_tensors
 _take_tensors = take_tensors
@@ -158,6 +160,8 @@ def _rebuild_from_type_v2(
     made = func(*args)  # type: ignore[operator]  # one of the functions here
     if isinstance(made, Tensor) and type(made) is not new_type and new_type is not Buffer:
         made = made.as_subclass(new_type)
+    if isinstance(made, NestedTensor):
+        return made  # its parts are all that it has; PyTorch writes them again as attributes
     setter = getattr(made, "__setstate__", None)
     if setter is not None and type(made).__setstate__ is not getattr(Tensor, "__setstate__", None):
         setter(state)
@@ -181,9 +185,10 @@ def _set_state(made: object, state: object) -> None:
 
 def _get_layout(name: str) -> layout:
     """The layout of a name, ``torch.strided``; RuntimeError for those that files do not hold."""
-    if name != "torch.strided":
-        raise RuntimeError(f"tensors of layout {name} are not read from files: only torch.strided")
-    return strided
+    found = {str(kind): kind for kind in (strided, jagged, *SPARSE)}.get(name)
+    if found is None:
+        raise RuntimeError(f"tensors of layout {name} are not read from files")
+    return found
 
 
 def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = False) -> int:

@@ -26,16 +26,16 @@ from maquette.core.layout import (
     layout,
     memory_format,
     preserve_format,
-    strided,
 )
 from maquette.core.size import Size
+from maquette.nested import NestedTensor
 from maquette.tensor.copying import check_can_save
 from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 from maquette.torch.face import paths
-from maquette.torch.saving import _utils, storage
+from maquette.torch.saving import _utils, layouts, storage
 
 # --- PyTorch's names of things -------------------------------------------------------
 
@@ -49,6 +49,10 @@ _CLASSES: dict[object, tuple[str, str]] = {
     UntypedStorage: ("torch.storage", "UntypedStorage"),
     TypedStorage: ("torch.storage", "TypedStorage"),
     _utils._get_layout: ("torch.serialization", "_get_layout"),
+    _utils._rebuild_from_type_v2: ("torch._tensor", "_rebuild_from_type_v2"),
+    layouts._rebuild_sparse_tensor: ("torch._utils", "_rebuild_sparse_tensor"),
+    layouts._rebuild_nested_tensor: ("torch._utils", "_rebuild_nested_tensor"),
+    layouts._rebuild_njt: ("torch.nested._internal.nested_tensor", "_rebuild_njt"),
 }
 # Our files, and the module in which PyTorch has what is in them, where the paths differ.
 _FILES = {
@@ -163,8 +167,9 @@ class Pickler(pickle._Pickler):
 
     def _reduced(self, t: Tensor) -> object:
         check_can_save(t)
-        if t.layout is not strided:
-            raise NotImplementedError(f"save(): {t.meta} is not saved: its layout is not strided")
+        parts = layouts.parts_of(t)
+        if parts is not None:
+            return self._of_parts(t, *parts)
         own = type(t).__dict__.get("__reduce_ex__") or type(t).__dict__.get("__reduce__")
         if own is not None and type(t) not in (Tensor, Parameter):
             return t.__reduce_ex__(self.proto)  # type: ignore[attr-defined]
@@ -178,6 +183,14 @@ class Pickler(pickle._Pickler):
         if type(t) is Tensor and not attributes:
             return function, args
         return _utils._rebuild_from_type_v2, (function, type(t), args, attributes)
+
+    def _of_parts(
+        self, t: Tensor, function: Callable[..., Tensor], args: tuple[object, ...]
+    ) -> object:
+        if type(t) is Parameter or t.fake_mode is not None:
+            what = "a parameter" if type(t) is Parameter else "a fake tensor"
+            raise NotImplementedError(f"save(): {what} of layout {t.layout} is not saved, {t.meta}")
+        return function, args
 
     def _plain(self, t: Tensor) -> tuple[Callable[..., Tensor], tuple[object, ...]]:
         meta = t.meta
@@ -217,6 +230,8 @@ def _constructors() -> Iterable[Callable[..., object]]:
         _utils._rebuild_meta_tensor_no_storage,
         _utils._rebuild_from_type_v2,
         _utils._get_layout,
+        layouts._rebuild_sparse_tensor,
+        layouts._rebuild_nested_tensor,
     )
 
 
@@ -235,6 +250,9 @@ _HARMLESS: dict[tuple[str, str], object] = {
     ("builtins", "int"): int,
     ("_codecs", "encode"): _encoded,
     ("torch", "UntypedStorage"): UntypedStorage,
+    ("torch.nested._internal.nested_tensor", "NestedTensor"): NestedTensor,
+    ("torch._dynamo.decorators", "_DimRange"): layouts.DimRange,
+    ("torch.nested._internal.nested_tensor", "_rebuild_njt"): layouts._rebuild_njt,
     **{("torch._utils", made.__name__): made for made in _constructors()},
     **{place: cls for cls, place in _CLASSES.items()},
     **{("torch", cls.__name__): cls for cls in _TYPED.values()},
@@ -364,7 +382,8 @@ class CarefulReader(pickle._Unpickler):
             super().load_build()  # type: ignore[misc]  # the pure Python class has it
             return
         state = stack.pop()
-        _set_state(stack[-1], state)
+        if not isinstance(stack[-1], layouts.DimRange):  # which keeps nothing
+            _set_state(stack[-1], state)
 
     dispatch = dict(pickle._Unpickler.dispatch)
 
