@@ -70,6 +70,13 @@ def loops_of_floats(xp: ModuleType, x: Array) -> ModuleType | None:
     return backend_for(xp).loops
 
 
+def loops_of_numbers(xp: ModuleType, x: Array) -> ModuleType | None:
+    """The compiled loops for a large array of a float or integer type that they take."""
+    if xp is not np or x.size < LARGE or x.dtype.name not in _LOOPED or x.dtype.kind == "c":
+        return None
+    return backend_for(xp).loops
+
+
 def rows_along(x: Array, axes: tuple[int, ...]) -> Array | None:
     """The array with the axes to reduce as its last one; None where that would take a copy."""
     kept = [axis for axis in range(x.ndim) if axis not in axes]
@@ -90,16 +97,18 @@ _LOOPED = frozenset("float32 float64 int8 int16 int32 int64 uint8 complex64 comp
 
 
 def chosen(xp: ModuleType, mask: Array, a: Any, b: Any) -> Array:
-    """``xp.where(mask, a, b)``: of bit patterns, without a branch (3.6 to 0.5 ms)."""
+    """``xp.where(mask, a, b)`` without a branch: of bit patterns, 3.6 to 0.5 ms."""
     if xp is np and type(a) is np.ndarray and a.size >= SMALL:
         kind = a.dtype
         other = b if type(b) is np.ndarray else np.asarray(b, kind)
         plain = kind.kind in "fiu" and kind.itemsize in _BITS and other.dtype == kind
         if plain and mask.shape == a.shape and a.flags.c_contiguous and mask.dtype == np.bool_:
-            if other.shape == a.shape and other.flags.c_contiguous:
-                return _by_bits(mask, a, other)
-            if other.ndim == 0:
-                return _by_bits(mask, a, other)
+            if other.ndim == 0 or (other.shape == a.shape and other.flags.c_contiguous):
+                loops = backend_for(xp).loops if a.size >= LARGE else None
+                if loops is None:
+                    return _by_bits(mask, a, other)
+                picked: Array = loops.chosen(mask, a, other)
+                return picked
     found: Array = xp.where(mask, a, b)
     return found
 
@@ -117,7 +126,11 @@ def _by_bits(mask: Array, a: Array, b: Array) -> Array:
 def clipped(xp: ModuleType, x: Array, low: Array | None, high: Array | None) -> Array:
     """``minimum(maximum(x, low), high)``, NaN kept: numbers as bounds at once (2.7 to 0.5 ms)."""
     bounds = [bound for bound in (low, high) if bound is not None]
-    if xp is np and x.dtype.kind == "f" and x.size >= SMALL and all(b.ndim == 0 for b in bounds):
+    whole = x.dtype.kind in "iu" and all(b.dtype == x.dtype for b in bounds)
+    plain = xp is np and x.size >= SMALL and all(b.ndim == 0 for b in bounds)
+    if plain and whole and x.dtype.itemsize > 1:
+        return np.clip(x, *[None if b is None else b[()] for b in (low, high)])
+    if plain and x.dtype.kind == "f":
         below = -np.inf if low is None else low[()]
         above = np.inf if high is None else high[()]
         if below <= above:

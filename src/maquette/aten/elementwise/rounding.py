@@ -10,6 +10,7 @@ import math
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import conj, no_slope, times, zero_for
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     ANY,
@@ -207,6 +208,10 @@ def angle_kernel(xp: ModuleType, self: Array) -> Array:
     x = widened(self)
     if x.dtype.kind == "c":
         return xp.angle(x)
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.angle(x)
+        return found
     return xp.where(xp.isnan(x), x, xp.where(x < 0, math.pi, 0))
 
 
@@ -264,9 +269,15 @@ def nan_to_num_kernel(
         )
         return real + 1j * imag
     limits, x = finfo(kind), computed(self)
-    repaired = xp.where(xp.isnan(x), 0.0 if nan is None else nan, x)
-    repaired = xp.where(x == math.inf, limits.max if posinf is None else posinf, repaired)
-    return xp.where(x == -math.inf, limits.min if neginf is None else neginf, repaired)
+    number = 0.0 if nan is None else nan
+    most = limits.max if posinf is None else posinf
+    least = limits.min if neginf is None else neginf
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.nan_to_num(x, number, most, least)
+        return found
+    repaired = xp.where(xp.isnan(x), number, x)
+    return xp.where(x == -math.inf, least, xp.where(x == math.inf, most, repaired))
 
 
 nan_to_num.exact_out()

@@ -37,6 +37,21 @@ from maquette.backends.loops.normalization import (
 from maquette.backends.loops.normals import (
     normal_blocks,
 )
+from maquette.backends.loops.pieces import (
+    angle,
+    chosen,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    huber,
+    leaky_channels,
+    leaky_relu,
+    nan_to_num,
+    sign,
+    smooth_l1,
+    softshrink,
+    threshold,
+)
 from maquette.backends.loops.positions import (
     add_rows,
     add_to_rows,
@@ -58,6 +73,19 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "angle",
+    "chosen",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "huber",
+    "leaky_channels",
+    "leaky_relu",
+    "nan_to_num",
+    "sign",
+    "smooth_l1",
+    "softshrink",
+    "threshold",
     "adam_step",
     "add_rows",
     "add_to_rows",

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-from maquette.aten.common.large_arrays import chosen, clipped, loops_for_alike
+from maquette.aten.common.large_arrays import (
+    chosen,
+    clipped,
+    loops_for_alike,
+    loops_of_floats,
+)
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.arithmetic import mul
 from maquette.aten.elementwise.pointwise import (
@@ -114,6 +119,10 @@ def threshold_shape(self: TensorMeta, threshold: float, value: float) -> TensorM
 @threshold.kernel
 def threshold_kernel(xp: ModuleType, self: Array, threshold: float, value: float) -> Array:
     x = computed(self)
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.threshold(x, threshold, value)
+        return found
     limit, low = cast(xp, threshold, x.dtype), cast(xp, value, x.dtype)
     return chosen(xp, ~(x <= limit), x, low)
 
@@ -183,7 +192,7 @@ def hardtanh_shape(self: TensorMeta, min_val: float, max_val: float) -> TensorMe
 @hardtanh.kernel
 def hardtanh_kernel(xp: ModuleType, self: Array, min_val: float, max_val: float) -> Array:
     x = computed(self)
-    return xp.minimum(xp.maximum(x, cast(xp, min_val, x.dtype)), cast(xp, max_val, x.dtype))
+    return clipped(xp, x, cast(xp, min_val, x.dtype), cast(xp, max_val, x.dtype))
 
 
 hardtanh.cost(elementwise_cost(2))
@@ -193,7 +202,9 @@ hardtanh.derivative(
 hardtanh.batching(BROADCASTS)
 hardtanh_backward: OperatorPage = linear_backward(
     "hardtanh_backward",
-    lambda xp, grad, x, low, high: xp.where((x <= low) | (x >= high), cast(xp, 0, x.dtype), grad),
+    lambda xp, grad, x, low, high: chosen(
+        xp, ~((x <= low) | (x >= high)), grad, cast(xp, 0, x.dtype)
+    ),
     ", Scalar min_val, Scalar max_val",
     ", min_val, max_val",
 )
@@ -209,9 +220,20 @@ define("aten::relu6_(Tensor(a!) self) -> Tensor(a!)", tags=[Tag.inplace]).compos
 
 # --- leaky_relu, prelu ----------------------------------------------------------------
 
+
+def leaky_relu_kernel(xp: ModuleType, self: Array, slope: float) -> Array:
+    loops = loops_of_floats(xp, self)
+    if loops is not None:
+        found: Array = loops.leaky_relu(self, slope)
+        return found
+    if 0 < slope <= 1:
+        return xp.maximum(self, self * slope)
+    return chosen(xp, self > 0, self, self * slope)
+
+
 leaky_relu = unary(
     "leaky_relu",
-    lambda xp, self, slope: chosen(xp, self > 0, self, self * slope),
+    leaky_relu_kernel,
     more="Scalar negative_slope=0.01",
     result=same,
     takes=REAL_FLOATS,
@@ -315,7 +337,14 @@ def prelu_kernel_shape(self: TensorMeta, weight: TensorMeta) -> TensorMeta:
 @_prelu_kernel.kernel
 def prelu_kernel(xp: ModuleType, self: Array, weight: Array) -> Array:
     x, w = promoted(xp, self, weight)
-    return xp.where(x > 0, x, x * w)
+    loops = loops_of_floats(xp, x)
+    if loops is not None and w.size == 1:
+        looped: Array = loops.leaky_relu(x, w.item())
+        return looped
+    if loops is not None and w.ndim > 1 and w.size == w.shape[1] == x.shape[1]:
+        by_channel: Array = loops.leaky_channels(x.reshape(*x.shape[:2], -1), w.reshape(-1))
+        return by_channel.reshape(x.shape)
+    return chosen(xp, x > 0, x, x * w)
 
 
 _prelu_kernel.cost(elementwise_cost(1))
@@ -349,7 +378,8 @@ def prelu_backward_kernel(
 ) -> tuple[Array, Array]:
     grad, x, w = xp.broadcast_arrays(*promoted(xp, grad_output, self, weight))
     positive = x > 0
-    return xp.where(positive, grad, w * grad), xp.where(positive, 0, x * grad)
+    by_weight = chosen(xp, ~positive, x * grad, cast(xp, 0, x.dtype))
+    return chosen(xp, positive, grad, w * grad), by_weight
 
 
 _prelu_kernel_backward.cost(elementwise_cost(2))
@@ -376,7 +406,11 @@ _prelu_kernel_backward.batching(BROADCASTS)
 
 
 def hardsigmoid_kernel(xp: ModuleType, x: Array) -> Array:
-    return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.hardsigmoid(x)
+        return found
+    return clipped(xp, x + 3, xp.asarray(0, x.dtype), xp.asarray(6, x.dtype)) / 6
 
 
 hardsigmoid = unary("hardsigmoid", hardsigmoid_kernel, result=same, takes=REAL_FLOATS, flops=3)
@@ -384,15 +418,24 @@ hardsigmoid.describe("``(x + 3) / 6`` brought between 0 and 1.")
 hardsigmoid.derivative(self=lambda grad, self: hardsigmoid_backward(grad, self))
 hardsigmoid_backward: OperatorPage = linear_backward(
     "hardsigmoid_backward",
-    lambda xp, grad, x: xp.where((x > -3) & (x < 3), grad / 6, cast(xp, 0, x.dtype)),
+    lambda xp, grad, x: chosen(xp, (x > -3) & (x < 3), grad / 6, cast(xp, 0, x.dtype)),
     "",
     "",
 )
 hardsigmoid_backward.batching(BROADCASTS)
 
+
+def hardswish_kernel(xp: ModuleType, x: Array) -> Array:
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.hardswish(x)
+        return found
+    return x * hardsigmoid_kernel(xp, x)
+
+
 hardswish = unary(
     "hardswish",
-    lambda xp, x: x * hardsigmoid_kernel(xp, x),
+    hardswish_kernel,
     result=same,
     takes=REAL_FLOATS,
     tags=(),
@@ -404,7 +447,8 @@ hardswish.batching(BROADCASTS)
 
 
 def hardswish_backward_kernel(xp: ModuleType, grad: Array, x: Array) -> Array:
-    return xp.where(x <= -3, 0, xp.where(x < 3, grad * (x / 3 + 0.5), grad))
+    above = chosen(xp, x < 3, grad * (x / 3 + 0.5), grad)
+    return chosen(xp, ~(x <= -3), above, cast(xp, 0, x.dtype))
 
 
 hardswish_backward: OperatorPage = backward(
@@ -421,9 +465,18 @@ hardswish_backward.batching(BROADCASTS)
 
 # --- hardshrink, softshrink -----------------------------------------------------------
 
+
+def hardshrink_kernel(xp: ModuleType, x: Array, lambd: float) -> Array:
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.hardshrink(x, lambd)
+        return found
+    return chosen(xp, ~((x >= -lambd) & (x <= lambd)), x, cast(xp, 0, x.dtype))
+
+
 hardshrink = unary(
     "hardshrink",
-    lambda xp, x, lambd: xp.where((x >= -lambd) & (x <= lambd), cast(xp, 0, x.dtype), x),
+    hardshrink_kernel,
     more="Scalar lambd=0.5",
     result=same,
     takes=REAL_FLOATS,
@@ -435,7 +488,7 @@ hardshrink.derivative(self=lambda grad, self, lambd: hardshrink_backward(grad, s
 
 
 def shrunk_grad_kernel(xp: ModuleType, grad: Array, x: Array, lambd: float) -> Array:
-    return xp.where((x >= -lambd) & (x <= lambd), cast(xp, 0, grad.dtype), grad)
+    return chosen(xp, ~((x >= -lambd) & (x <= lambd)), grad, cast(xp, 0, grad.dtype))
 
 
 hardshrink_backward: OperatorPage = linear_backward(
@@ -469,7 +522,11 @@ def softshrink_shape(self: TensorMeta, lambd: float) -> TensorMeta:
 @softshrink.kernel
 def softshrink_kernel(xp: ModuleType, self: Array, lambd: float) -> Array:
     x = computed(self)
-    return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, x * 0))
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.softshrink(x, lambd)
+        return found
+    return chosen(xp, x > lambd, x - lambd, chosen(xp, x < -lambd, x + lambd, x * 0))
 
 
 softshrink.exact_out()

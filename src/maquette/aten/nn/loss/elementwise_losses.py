@@ -16,6 +16,7 @@ import numpy as np
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, total
 from maquette.aten.common.backward_checks import check_numbers
+from maquette.aten.common.large_arrays import chosen, loops_of_floats
 from maquette.aten.nn.loss.likelihood import MEAN, NONE, SUM
 from maquette.aten.nn.loss.loss_batching import reduced, reduced_backward
 from maquette.core.broadcast import broadcast_shapes
@@ -247,15 +248,19 @@ def _smooth_slope(xp: ModuleType, d: Array, beta: float) -> Array:
     if d.dtype.kind != "f":
         d = d.astype(np.float64)
     inner = d / d.dtype.type(beta or 1)
-    slope: Array = xp.where(d <= -beta, -1, xp.where(d >= beta, 1, inner)).astype(d.dtype)
-    return slope
+    one = xp.asarray(1, d.dtype)
+    return chosen(xp, ~(d <= -beta), chosen(xp, ~(d >= beta), inner, one), -one)
 
 
 def _smooth_curve(xp: ModuleType, d: Array, beta: float) -> Array:
+    loops = loops_of_floats(xp, d)
+    if loops is not None:
+        found: Array = loops.smooth_l1(d, beta)
+        return found
     size = xp.abs(d)
     half = d.dtype.type(0.5)
     inner = half * d * d / d.dtype.type(beta or 1)
-    return xp.where(size < beta, inner, size - half * d.dtype.type(beta))
+    return chosen(xp, size < beta, inner, size - half * d.dtype.type(beta))
 
 
 smooth_l1_loss, smooth_l1_loss_backward = _difference_loss(
@@ -296,9 +301,13 @@ smooth_l1_loss_backward.batching(reduced_backward)
 
 
 def _huber_curve(xp: ModuleType, d: Array, delta: float) -> Array:
+    loops = loops_of_floats(xp, d)
+    if loops is not None:
+        found: Array = loops.huber(d, delta)
+        return found
     size, limit = xp.abs(d), d.dtype.type(delta)
     half = d.dtype.type(0.5)
-    return xp.where(size <= limit, half * d * d, limit * (size - half * limit))
+    return chosen(xp, size <= limit, half * d * d, limit * (size - half * limit))
 
 
 huber_loss, huber_loss_backward = _difference_loss(

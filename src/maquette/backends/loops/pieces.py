@@ -1,0 +1,212 @@
+"""Functions of elements that are made of straight pieces: the plain path's bits, in one pass.
+
+NumPy takes a pass for each comparison and each product, and chooses between two values with a
+branch an element. The numbers of a function are given in the type of its array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.backends.loops.compiler import compiled
+from maquette.backends.loops.elementwise import flat
+
+Array = npt.NDArray[Any]
+
+
+def _mapped(loop: Callable[..., None], x: Array, *numbers: float) -> Array:
+    """What a loop over an array's elements puts into a new array."""
+    out = np.empty(x.shape, x.dtype)
+    loop(flat(x), *[x.dtype.type(n) for n in numbers], out.reshape(-1))
+    return out
+
+
+# --- one of two ----------------------------------------------------------------------------
+
+
+@compiled
+def _choose(mask: Array, a: Array, b: Array, out: Array) -> None:
+    for i in range(mask.size):
+        out[i] = a[i] if mask[i] else b[i]
+
+
+@compiled
+def _choose_or(mask: Array, a: Array, b: Any, out: Array) -> None:
+    for i in range(mask.size):
+        out[i] = a[i] if mask[i] else b
+
+
+def chosen(mask: Array, a: Array, b: Array) -> Array:
+    """``where(mask, a, b)`` of one type and shape; ``b`` may have no dimensions."""
+    out = np.empty(a.shape, a.dtype)
+    if b.ndim:
+        _choose(flat(mask), flat(a), flat(b), out.reshape(-1))
+    else:
+        _choose_or(flat(mask), flat(a), b[()], out.reshape(-1))
+    return out
+
+
+# --- activations ---------------------------------------------------------------------------
+
+
+@compiled
+def _leaky(x: Array, slope: Any, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = x[i] if x[i] > 0 else x[i] * slope
+
+
+def leaky_relu(x: Array, slope: float) -> Array:
+    """``x`` where it is positive, else ``x * slope``."""
+    return _mapped(_leaky, x, slope)
+
+
+@compiled
+def _leaky_rows(x: Array, slopes: Array, out: Array) -> None:
+    for r in range(x.shape[0]):
+        _leaky(x[r], slopes[r], out[r])
+
+
+def leaky_channels(x: Array, slopes: Array) -> Array:
+    """`leaky_relu` of [batch, channels, ...] with a slope for each channel."""
+    out = np.empty(x.shape, x.dtype)
+    rows = (x.shape[0] * slopes.size, -1)
+    given = np.ascontiguousarray(x).reshape(rows)
+    _leaky_rows(given, np.tile(slopes, x.shape[0]), out.reshape(rows))
+    return out
+
+
+@compiled
+def _over(x: Array, limit: Any, value: Any, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = value if x[i] <= limit else x[i]
+
+
+def threshold(x: Array, limit: float, value: float) -> Array:
+    """``x``, but ``value`` where it is at most ``limit``."""
+    return _mapped(_over, x, limit, value)
+
+
+@compiled
+def _outside(x: Array, least: Any, most: Any, out: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        out[i] = zero if (x[i] >= least) & (x[i] <= most) else x[i]
+
+
+def hardshrink(x: Array, limit: float) -> Array:
+    """``x``, but zero where its magnitude is at most ``limit``."""
+    return _mapped(_outside, x, -limit, limit)
+
+
+@compiled
+def _shrunk(x: Array, limit: Any, out: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        v = x[i]
+        inner = v + limit if v < -limit else v * zero
+        out[i] = v - limit if v > limit else inner
+
+
+def softshrink(x: Array, limit: float) -> Array:
+    """``x`` moved towards zero by ``limit``."""
+    return _mapped(_shrunk, x, limit)
+
+
+@compiled
+def _hard_sigmoid(x: Array, three: Any, six: Any, out: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        v = x[i] + three
+        v = zero if v < zero else v
+        out[i] = (six if v > six else v) / six
+
+
+def hardsigmoid(x: Array) -> Array:
+    """``(x + 3) / 6`` brought between 0 and 1."""
+    return _mapped(_hard_sigmoid, x, 3, 6)
+
+
+@compiled
+def _hard_swish(x: Array, three: Any, six: Any, out: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        v = x[i] + three
+        v = zero if v < zero else v
+        out[i] = x[i] * ((six if v > six else v) / six)
+
+
+def hardswish(x: Array) -> Array:
+    """``x * hardsigmoid(x)``."""
+    return _mapped(_hard_swish, x, 3, 6)
+
+
+# --- losses of a difference ----------------------------------------------------------------
+
+
+@compiled
+def _smooth_l1(d: Array, beta: Any, half: Any, out: Array) -> None:
+    for i in range(d.size):
+        size = abs(d[i])
+        out[i] = half * d[i] * d[i] / beta if size < beta else size - half * beta
+
+
+def smooth_l1(d: Array, beta: float) -> Array:
+    """The magnitude less half of ``beta``, squared below ``beta``, which is positive."""
+    return _mapped(_smooth_l1, d, beta, 0.5)
+
+
+@compiled
+def _huber(d: Array, delta: Any, half: Any, out: Array) -> None:
+    for i in range(d.size):
+        size = abs(d[i])
+        out[i] = half * d[i] * d[i] if size <= delta else delta * (size - half * delta)
+
+
+def huber(d: Array, delta: float) -> Array:
+    """Half the square, linear from ``delta`` on."""
+    return _mapped(_huber, d, delta, 0.5)
+
+
+# --- signs, repairs ------------------------------------------------------------------------
+
+
+@compiled
+def _sign(x: Array, one: Any, out: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        out[i] = one if x[i] > 0 else (-one if x[i] < 0 else zero)
+
+
+def sign(x: Array) -> Array:
+    """1, -1 or, of zero and NaN, 0."""
+    return _mapped(_sign, x, 1)
+
+
+@compiled
+def _repair(x: Array, nan: Any, most: Any, least: Any, infinity: Any, out: Array) -> None:
+    for i in range(x.size):
+        v = x[i]
+        v = nan if v != v else v
+        v = most if x[i] == infinity else v
+        out[i] = least if x[i] == -infinity else v
+
+
+def nan_to_num(x: Array, nan: float, most: float, least: float) -> Array:
+    """``x`` with numbers for NaN, infinity and negative infinity."""
+    return _mapped(_repair, x, nan, most, least, np.inf)
+
+
+@compiled
+def _angle(x: Array, half_turn: Any, out: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        out[i] = x[i] if x[i] != x[i] else (half_turn if x[i] < 0 else zero)
+
+
+def angle(x: Array) -> Array:
+    """0, pi of negative numbers, NaN of NaN."""
+    return _mapped(_angle, x, np.pi)
