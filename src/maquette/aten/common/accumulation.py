@@ -12,10 +12,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from maquette.aten.common.large_arrays import converted
+
 Array: TypeAlias = npt.NDArray[Any]  # of any element type, in any array namespace
 Index: TypeAlias = tuple[slice | int | EllipsisType, ...]
 Number: TypeAlias = bool | int | float | complex
 
+_SINGLE = np.dtype(np.float32)
 _NARROW = frozenset(
     {"float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"}
 )
@@ -29,7 +32,7 @@ def is_narrow(array: Array) -> bool:
 
 def wide(array: Array) -> Array:
     """The array in the type that sums and products of its elements are taken in."""
-    return array.astype(np.float32) if is_narrow(array) else array
+    return converted(array, _SINGLE) if is_narrow(array) else array
 
 
 def scaled(array: Array, factor: Number) -> Array:

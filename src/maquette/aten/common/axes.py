@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from maquette.aten.common.array_libraries import byte_strides
-from maquette.aten.common.large_arrays import SMALL
+from maquette.aten.common.large_arrays import SMALL, converted
 from maquette.aten.common.long_sums import sums_by_products
 from maquette.core.broadcast import wrap_dim, wrap_dims
 from maquette.core.dtype import dtype
@@ -108,7 +108,8 @@ def accumulator(kind: np.dtype[np.generic]) -> np.dtype[np.generic]:
 def total(xp: ModuleType, x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
     """The sum over axes, accurate however long they are; 16-bit floats give float32."""
     kind = accumulator(x.dtype)
-    if xp is np and x.size >= SMALL and x.dtype.kind in "fc" and kind is x.dtype:
+    if xp is np and x.size >= SMALL and kind.kind in "fc":
+        x = x if kind is x.dtype else converted(x, kind)
         summed = sums_by_products(x, axes)
         if summed is not None:
             return summed.reshape(reduced_shape(x.shape, axes, True)) if keepdims else summed

@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import converted
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
@@ -79,7 +80,7 @@ def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
     if kind.category == 1 and array.dtype.kind not in "iub":
         return _float_to_int(xp, array, wanted)
     with np.errstate(all="ignore"):
-        return array.astype(wanted)
+        return converted(array, wanted)
 
 
 def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) -> Array:

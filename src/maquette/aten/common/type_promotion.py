@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from maquette.aten.common.large_arrays import LARGE, converted, of_halves
 from maquette.core.dtype import (
     bool_,
     complex32,
@@ -118,7 +119,7 @@ def widened(array: Array) -> Array:
     if given is F32 or given is F64:
         return array
     wide = wide_type(floating(_kind_of(given)))
-    return array if given is wide else array.astype(wide)
+    return array if given is wide else converted(array, wide)
 
 
 def computed(array: Array) -> Array:
@@ -127,7 +128,7 @@ def computed(array: Array) -> Array:
     if given is F32 or given is F64:
         return array
     wide = wide_type(_kind_of(given))
-    return array if given is wide else array.astype(wide)
+    return array if given is wide else converted(array, wide)
 
 
 def promoted(xp: ModuleType, *operands: Array | Number, floats: bool = False) -> Sequence[Array]:
@@ -165,7 +166,7 @@ def _rounded(
 ) -> Array:
     if getattr(value, "dtype", None) == narrow:
         return cast(xp, value, wide)
-    return cast(xp, value, wide).astype(narrow).astype(wide)
+    return converted(converted(cast(xp, value, wide), narrow), wide)
 
 
 def _kind_and_rank(value: Array | Number) -> object:
@@ -216,7 +217,9 @@ def direct(act: Callable[[Array, Array], Array], *, floats: bool = False) -> Ker
                 if given is F32 or given is F64:
                     return act(self, other)
             elif given is other.dtype and (not floats or given.kind in "fc"):
-                return act(self, other)
+                if given is F32 or given.itemsize != 2 or self.size < LARGE:
+                    return act(self, other)
+                return of_halves(act, self, other)
         except AttributeError:  # another number than a float or int, or one on the left
             pass
         a, b = factors(xp, self, other, floats=floats)
@@ -238,7 +241,9 @@ def direct_sum(act: Callable[[Array, Array], Array]) -> Kernel:
                     if given is F32 or given is F64:
                         return act(self, other)
                 elif given is other.dtype:
-                    return act(self, other)
+                    if given is F32 or given.itemsize != 2 or self.size < LARGE:
+                        return act(self, other)
+                    return of_halves(act, self, other)
             except AttributeError:
                 pass
         a, b = promoted(xp, self, other)
@@ -258,7 +263,7 @@ def cast(xp: ModuleType, value: Array | Number, wanted: np.dtype[np.generic]) ->
     if isinstance(value, bool | int | float | complex):
         numbers: Array = xp.asarray(_wrapped(value, wanted))
         return numbers
-    return value if value.dtype is wanted else value.astype(wanted)
+    return value if value.dtype is wanted else converted(value, wanted)
 
 
 def _wrapped(value: Number, wanted: np.dtype[np.generic]) -> Array:

@@ -9,6 +9,9 @@ in the user's cache directory where that cannot be written (NUMBA_CACHE_DIR choo
 """
 
 from maquette.backends.loops.attention import attend, attend_backward
+from maquette.backends.loops.conversions import (
+    converted,
+)
 from maquette.backends.loops.elementwise import (
     adam_step,
     erf,
@@ -96,6 +99,7 @@ __all__ = [
     "attend_backward",
     "channel_gradients",
     "channel_moments",
+    "converted",
     "drawn_positions",
     "erf",
     "gelu",

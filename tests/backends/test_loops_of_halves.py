@@ -1,0 +1,47 @@
+"""Compiled conversions of 16-bit floats: NumPy's numbers, and PyTorch's layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from plain_path import Plainly, arrays, plainly
+
+import maquette as mq
+import maquette.torch as torch
+
+__all__ = ["plainly"]
+
+HALVES = [torch.float16, torch.bfloat16]
+
+
+@pytest.mark.parametrize("kind", HALVES, ids=str)
+def test_every_half_is_widened_exactly(kind: mq.dtype, plainly: Plainly) -> None:
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(kind)
+    (found,), (expected,) = arrays(x.float()), arrays(plainly(lambda: x.float()))
+    np.testing.assert_array_equal(found, expected)
+    assert (np.signbit(found) == np.signbit(expected)).all()
+
+
+@pytest.mark.parametrize("kind", HALVES, ids=str)
+def test_numbers_are_rounded_to_halves_as_plainly(kind: mq.dtype, plainly: Plainly) -> None:
+    torch.manual_seed(0)
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(kind).float().view(torch.int32)
+    near = [bits + step for step in (-1, 0, 1, 0xFFF, 0x1000, 0x1001, 0x7FFF, 0x8000, 0x8001)]
+    x = torch.cat([*near, torch.randint(-(2**31), 2**31, (300_000,)).int()]).view(torch.float32)
+    (found,), (expected,) = arrays(x.to(kind).float()), arrays(plainly(lambda: x.to(kind).float()))
+    np.testing.assert_array_equal(found, expected)
+    assert (np.signbit(found) == np.signbit(expected))[~np.isnan(found)].all()
+
+
+@pytest.mark.parametrize("kind", HALVES, ids=str)
+def test_arithmetic_of_halves_has_the_plain_bits(kind: mq.dtype, plainly: Plainly) -> None:
+    torch.manual_seed(1)
+    x, y = torch.randn(2, 300, 200).to(kind)
+
+    def run() -> object:
+        into = torch.zeros(200, 300, dtype=kind).t()
+        found = [x + y, x - y, x * y, x / y, x.add(y, alpha=3), x.t() + y.t(), x + 1.7, x.exp()]
+        return [t.float() for t in (*found, into.copy_(x.float()), torch.add(x, y, out=into))]
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
