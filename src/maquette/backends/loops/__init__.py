@@ -11,6 +11,7 @@ in the user's cache directory where that cannot be written (NUMBA_CACHE_DIR choo
 from maquette.backends.loops.attention import attend, attend_backward
 from maquette.backends.loops.conversions import (
     converted,
+    of_halves,
 )
 from maquette.backends.loops.elementwise import (
     adam_step,
@@ -107,6 +108,7 @@ __all__ = [
     "log_softmax_rows",
     "logistic",
     "normal_blocks",
+    "of_halves",
     "resampled",
     "row_gradients",
     "row_moments",

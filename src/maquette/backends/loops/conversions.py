@@ -5,6 +5,7 @@ Numbers are rounded to the nearest, ties to even; NaN stays NaN, of its sign.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -69,13 +70,14 @@ def _narrow_bfloat(bits: Array, out: Array) -> None:
         out[i] = np.uint16(quiet if _U(given & _U(0x7FFFFFFF)) > _INFINITY else rounded)
 
 
-_LOOPS = {
+_LOOPS: dict[tuple[str, str], Callable[[Array, Array], None]] = {
     ("float16", "float32"): _widen_half,
     ("float32", "float16"): _narrow_half,
     ("bfloat16", "float32"): _widen_bfloat,
     ("float32", "bfloat16"): _narrow_bfloat,
 }
-_BITS = {2: np.dtype(np.uint16), 4: np.dtype(np.uint32)}
+_BITS: dict[int, npt.DTypeLike] = {2: np.uint16, 4: np.uint32}
+_BLOCK = 1 << 16  # elements that stay in a core's cache
 
 
 def converted(x: Array, kind: np.dtype[Any]) -> Array | None:
@@ -86,3 +88,19 @@ def converted(x: Array, kind: np.dtype[Any]) -> Array | None:
     out = np.empty(x.shape, kind)
     loop(flat(x).view(_BITS[x.itemsize]), out.reshape(-1).view(_BITS[kind.itemsize]))
     return out
+
+
+def of_halves(act: Callable[..., Array], a: Array, b: Array) -> Array:
+    """``act(a, b)`` on row-major arrays of one shape and 16-bit type, computed in float32."""
+    found, name = np.empty(a.shape, a.dtype), a.dtype.name
+    x, y, out = (array.reshape(-1).view(np.uint16) for array in (a, b, found))
+    widen, narrow = _LOOPS[name, "float32"], _LOOPS["float32", name]
+    first, second = np.empty((2, min(_BLOCK, x.size)), np.uint32)
+    for start in range(0, x.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        size = len(x[part])
+        widen(x[part], first[:size])
+        widen(y[part], second[:size])
+        acted = act(first[:size].view(np.float32), second[:size].view(np.float32))
+        narrow(acted.view(np.uint32), out[part])
+    return found
