@@ -213,10 +213,28 @@ def least_places(xp: ModuleType, x: Array, k: int, axis: int, *, largest: bool) 
     size = x.shape[axis]
     if xp is not np or x.size < SMALL or not 0 < k <= size // 2:
         return None
+    loops = loops_of_numbers(xp, x) if k <= size // _FEW else None
+    if loops is not None:
+        best = loops.best_places(rows_of_lines(x, axis), k, largest=largest)
+        return lines_of_rows(best, x, axis)
     cut = size - k if largest else k - 1
     order = np.argpartition(x, cut, axis=axis)
     ends = slice(cut, None) if largest else slice(0, k)
     return order[(*[slice(None)] * (axis % x.ndim), ends)]
+
+
+def rows_of_lines(x: Array, axis: int) -> Array:
+    """The lines along an axis as the rows of a row-major matrix."""
+    return np.ascontiguousarray(np.moveaxis(x, axis, -1)).reshape(-1, x.shape[axis])
+
+
+def lines_of_rows(rows: Array, x: Array, axis: int) -> Array:
+    """The rows of a matrix as the lines along an axis of an array like ``x``."""
+    others = [n for d, n in enumerate(x.shape) if d != axis % x.ndim]
+    return np.moveaxis(rows.reshape(*others, rows.shape[1]), -1, axis)
+
+
+_FEW = 16  # what part of a line is few enough to be kept in a heap
 
 
 def place_of_rank(xp: ModuleType, x: Array, rank: int, axis: int) -> Array | None:

@@ -15,7 +15,14 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import data_says, running, stable_argsort
 from maquette.aten.common.axes import Array, check_reducible, reduced
 from maquette.aten.common.batching_forms import along, over_all
-from maquette.aten.common.large_arrays import least_places, place_of_rank, taken_along
+from maquette.aten.common.large_arrays import (
+    least_places,
+    lines_of_rows,
+    loops_of_numbers,
+    place_of_rank,
+    rows_of_lines,
+    taken_along,
+)
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
 from maquette.core.broadcast import wrap_dim
@@ -32,12 +39,18 @@ _WRITTEN = "(Tensor(a!) values, Tensor(b!) indices)"
 _OUTS = "Tensor(a!) values, Tensor(b!) indices"
 
 
+_LONG_LINE = 128  # elements of a line from which sorting by digits is faster
+
 # --- order ---------------------------------------------------------------------------
 
 
 def order_of(xp: ModuleType, x: Array, axis: int, descending: bool) -> Array:
     """The indices that sort along an axis; equal elements stay in their order."""
     x = wide(x)
+    loops = loops_of_numbers(xp, x) if x.shape[axis] >= _LONG_LINE else None
+    if loops is not None:
+        order: Array = loops.stable_order(rows_of_lines(x, axis), descending=descending)
+        return lines_of_rows(order, x, axis)
     if not descending:
         ascending: Array = stable_argsort(xp, x, axis)
         return ascending

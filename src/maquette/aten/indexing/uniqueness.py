@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from math import prod
 from types import ModuleType
 from typing import NoReturn
 
+import numpy as np
+
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
+from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.factory.factories import empty, zeros
 from maquette.aten.factory.ranges import arange
+from maquette.aten.indexing.sorting import order_of
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import float32, float64, int64
 from maquette.core.errors import check, check_data, check_not_implemented, of_data
@@ -36,6 +41,11 @@ def _nothing(xp: ModuleType) -> Array:
 def _unique_arrays(xp: ModuleType, self: Array, with_inverse: bool, with_counts: bool) -> Results:
     """Distinct elements in order, the number of each element's value, the counts."""
     flat = wide(self).reshape(-1)
+    low, span = _range(xp, flat)
+    if span <= flat.size:
+        return _unique_by_counts(self, low, span, with_inverse, with_counts)
+    if xp is np and flat.size >= SMALL:
+        return _unique_by_order(self, order_of(xp, flat, 0, False), with_inverse, with_counts)
     _, first, inverse, counts = xp.unique(
         flat, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )
@@ -43,6 +53,50 @@ def _unique_arrays(xp: ModuleType, self: Array, with_inverse: bool, with_counts:
         self.reshape(-1)[first],
         inverse.reshape(self.shape).astype(xp.int64) if with_inverse else _nothing(xp),
         counts.astype(xp.int64) if with_counts else _nothing(xp),
+    )
+
+
+def _range(xp: ModuleType, flat: Array) -> tuple[int, int]:
+    """The least of many integers, and how far they reach; of others, infinitely far."""
+    if xp is not np or flat.size < SMALL or flat.dtype.kind not in "iu":
+        return 0, sys.maxsize
+    low = int(flat.min())
+    return low, int(flat.max()) - low + 1
+
+
+def _unique_by_counts(
+    self: Array, low: int, span: int, with_inverse: bool, with_counts: bool
+) -> Results:
+    """`_unique_arrays` of integers that lie close together: counted, not sorted (25 to 2 ms)."""
+    flat = self.reshape(-1)
+    if self.dtype.kind == "u":
+        places = (flat - self.dtype.type(low)).astype(np.int64)
+    else:
+        places = flat.astype(np.int64) - low
+    counts = np.bincount(places, minlength=span)
+    found = np.flatnonzero(counts)
+    values = found.astype(self.dtype) + self.dtype.type(low)
+    numbers = np.cumsum(counts != 0) - 1
+    return (
+        values,
+        numbers[places].reshape(self.shape) if with_inverse else _nothing(np),
+        counts[found] if with_counts else _nothing(np),
+    )
+
+
+def _unique_by_order(self: Array, order: Array, with_inverse: bool, with_counts: bool) -> Results:
+    """`_unique_arrays` by the stable order of the elements."""
+    rising = self.reshape(-1)[order]
+    starts = np.ones(len(order), bool)
+    np.not_equal(rising[1:], rising[:-1], out=starts[1:])
+    where = np.flatnonzero(starts)
+    inverse = np.empty(len(order) if with_inverse else 0, np.int64)
+    if with_inverse:
+        inverse[order] = np.cumsum(starts) - 1
+    return (
+        rising[where],
+        inverse.reshape(self.shape) if with_inverse else inverse,
+        np.diff(where, append=len(order)) if with_counts else _nothing(np),
     )
 
 
@@ -78,8 +132,9 @@ def _runs(xp: ModuleType, rows: Array) -> Results:
     """The first row of each run of equal rows, the run of each row, the runs' lengths."""
     if not len(rows):
         return rows, _nothing(xp), _nothing(xp)
+    changes = rows[1:] != rows[:-1]
     starts = xp.ones(len(rows), bool)
-    starts[1:] = (rows[1:] != rows[:-1]).any(axis=tuple(range(1, rows.ndim)))
+    starts[1:] = changes if rows.ndim == 1 else changes.any(axis=tuple(range(1, rows.ndim)))
     where = xp.flatnonzero(starts)
     lengths = xp.diff(xp.append(where, len(rows)))
     return rows[where], xp.cumsum(starts) - 1, lengths.astype(xp.int64)
@@ -245,7 +300,12 @@ def unique_consecutive_kernel(
     # A tensor of one dimension is taken as flat for dim 0, though not for -1, as in PyTorch.
     if dim is not None and not (self.ndim == 1 and dim == 0):
         return _run_slices(xp, self, dim)
-    values, inverse, counts = _runs(xp, self.reshape(-1))
+    flat = self.reshape(-1)
+    if xp is np and flat.size >= SMALL and not (return_inverse or return_counts):
+        starts = np.ones(flat.size, bool)
+        np.not_equal(flat[1:], flat[:-1], out=starts[1:])
+        return np.compress(starts, flat), _nothing(xp), _nothing(xp)
+    values, inverse, counts = _runs(xp, flat)
     return (
         values,
         inverse.reshape(self.shape) if return_inverse else _nothing(xp),

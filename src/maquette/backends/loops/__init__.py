@@ -41,6 +41,7 @@ from maquette.backends.loops.normalization import (
 from maquette.backends.loops.normals import (
     normal_blocks,
 )
+from maquette.backends.loops.ordering import best_places, stable_order
 from maquette.backends.loops.pieces import (
     angle,
     chosen,
@@ -77,6 +78,8 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "best_places",
+    "stable_order",
     "angle",
     "chosen",
     "hardshrink",
