@@ -70,9 +70,10 @@ class AtHand(NamedTuple):
     """What the source of a step has where its formulas would run: names of local variables.
 
     plain: whether ``_grads`` is the only gradient, else a list for all outputs. saved: the opened
-    saved values. bits: of which differentiable parameters gradients are wanted; the meta of the
-    third is ``_m3``. None where parameters are lists, for all members that the links of the node
-    have. Also there are ``_node`` and ``_run``.
+    saved values; beside an operand ``s0``, ``s0v`` is None if that is a number. bits: of which
+    differentiable parameters gradients are wanted; the meta of the third is ``_m3``. None where
+    parameters are lists, for all members that the links of the node have. Also there are ``_node``
+    and ``_run``.
     """
 
     plain: bool
@@ -187,8 +188,15 @@ class DerivativePlan:
         }
 
     def save_source(self, mask: int) -> str:
-        """Source of what a call keeps, over ``_r``, ``p0, p1, ...`` and `helpers`."""
+        """Source of what a call keeps, over ``_r``, ``p0, p1, ...``, `number_lines`, `helpers`."""
         return _Maker(self, mask).save_source()
+
+    def number_lines(self) -> list[str]:
+        """Lines that ask which operands are Python numbers: ``_is_p0``, where any may be one."""
+        if not self.op.takes_numbers:
+            return []
+        tensors = [i for i, a in enumerate(self.arguments) if a.type.written == "Tensor"]
+        return [f"_is_p{i} = p{i}.__class__ in _NUMBERS" for i in tensors]
 
     def node_class(self, mask: int) -> type[OpNode]:
         """The nodes for the subset ``mask``: bit i for the i-th differentiable parameter."""
@@ -319,7 +327,8 @@ class _Maker:
 
     def _save_source(self) -> list[str]:
         params = ", ".join(["_r", *(f"p{i}" for i in range(len(self.plan.arguments)))])
-        return [f"def _save({params}):", f"    return {self.save_source()}"]
+        lines = [f"    {line}" for line in self.plan.number_lines()]
+        return [f"def _save({params}):", *lines, f"    return {self.save_source()}"]
 
     def _formulas_source(self) -> list[str]:
         """``_formulas(node, grads)``: the gradients as a list, lists of parameters flat."""
@@ -519,11 +528,13 @@ def _check(slot: str) -> list[str]:
 
 
 def _saved_operand(name: str, slot: str, checks: Sequence[str]) -> Saved:
-    """An operand that may be a Python number instead of a tensor; lines that check a tensor."""
+    """An operand that may be a Python number instead of a tensor; lines that check a tensor.
+
+    The version of a number is None. Whether it is one, `number_lines` ask.
+    """
     packs = [
-        f"{name} if {name}.__class__ in _NUMBERS or {name}._keys & _version_bit "
-        f"else _refuse({name})",
-        f"None if {name}.__class__ in _NUMBERS else {_version(name)}",
+        f"{name} if _is_{name} or {name}._keys & _version_bit else _refuse({name})",
+        f"None if _is_{name} else {_version(name)}",
     ]
     opens = [f"if {slot}v is not None:", *(f"    {line}" for line in [*_check(slot), *checks])]
     return Saved(packs, [slot, f"{slot}v"], opens, True)

@@ -138,7 +138,7 @@ def refusal_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
 def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     """Source that makes the node of a call with result ``_r``; returns if none is to be made."""
     passed = ", ".join(f"p{i}" for i in range(len(plan.arguments)))
-    lines = [f"    {line}" for line in _link_lines(op, plan)]
+    lines = [f"    {line}" for line in [*plan.number_lines(), *_link_lines(op, plan)]]
     lines += [
         "    _n = _new(_class)",
         "    _n.links = _links",
@@ -151,8 +151,11 @@ def node_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     if plan.lists:
         lines += ["    _n.list_sizes = _sizes"]
     saved = f"_class.save(_r, {passed})"
-    if len(plan.wrt) == 1 and single:
-        saved = plan.save_source(1)
+    if single and not plan.lists:
+        # Written out where all inputs take a gradient: 0.1 us less a call (timeit, CPython 3.11).
+        every = (1 << len(plan.wrt)) - 1
+        here = plan.save_source(every)
+        saved = here if every == 1 else f"{here} if _mask == {every} else {saved}"
     return [*lines, f"    _n.saved = {saved}"]
 
 
@@ -191,18 +194,21 @@ def _link_lines(op: OpOverload, plan: DerivativePlan) -> list[str]:
     else:
         lines = ["_mask = 0"]
         for bit, i in enumerate(plan.wrt):
-            optional = op.takes_numbers or plan.arguments[i].type.written == "Tensor?"
-            lines += edge_lines(f"p{i}", bit, dead, optional=optional)
+            absent = f"p{i} is None" if plan.arguments[i].type.written == "Tensor?" else ""
+            if op.takes_numbers and not absent:
+                absent = f"_is_p{i}"
+            lines += edge_lines(f"p{i}", bit, dead, absent)
         parts = "".join(f"_n{bit}, _k{bit}, _m{bit}, " for bit in range(len(plan.wrt)))
         lines += [f"_links = ({parts})"]
     lines += ["if not _mask:", "    return _r"]
     return [*lines, "_class = _classes.get(_mask) or _node_class(_mask)"]
 
 
-def edge_lines(name: str, bit: int, dead: int, *, optional: bool) -> list[str]:
+def edge_lines(name: str, bit: int, dead: int, absent: str = "") -> list[str]:
     """Source that makes the edge of one parameter: its history itself where nothing is special.
 
-    dead: the bit of the mask for parameters that require grad but have nowhere to take it.
+    absent: a condition on which it is no tensor. dead: the bit of the mask for parameters that
+    require grad but have nowhere to take it.
     """
     lines = [
         f"if {name}._keys & _req:",
@@ -228,9 +234,9 @@ def edge_lines(name: str, bit: int, dead: int, *, optional: bool) -> list[str]:
         f"    _k{bit} = 0",
         f"_m{bit} = {name}.meta",
     ]
-    if optional:
+    if absent:
         lines = [
-            f"if {name} is None or {name}.__class__ in _NUMBERS:",
+            f"if {absent}:",
             f"    _n{bit} = _m{bit} = None",
             f"    _k{bit} = 0",
             "else:",

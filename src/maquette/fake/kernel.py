@@ -372,7 +372,7 @@ def _generated(
     params = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
     plain, others = _tensor_parameters(op)
     checks = [
-        f"({n}.__class__ not in _NUMBERS and {n}.fake_mode is not _m)"
+        f"(({n}.__class__ is _Fake or {n}.__class__ not in _NUMBERS) and {n}.fake_mode is not _m)"
         if op.takes_numbers
         else f"{n}.fake_mode is not _m"
         for n in plain[1:]
@@ -382,7 +382,7 @@ def _generated(
     if not plain and others:
         first = f"{others[0]}[0].fake_mode"
     refuse = "".join(f" or {c}" for c in checks)
-    known = f"_cache[{key_source(op)}]"
+    known = f"_cache[{key_source(op, usual='_Fake')}]"
     if symbolic:
         known = f"_m.shape_env.fake_tensor_cache[_rule, _op, {key_source(op, symbolic=True)}]"
     source = f"""

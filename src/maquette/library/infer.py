@@ -142,14 +142,15 @@ def _on_device(value: object, where: device) -> object:
     return value
 
 
-def key_source(op: OpOverload, *, symbolic: bool = False) -> str:
+def key_source(op: OpOverload, *, symbolic: bool = False, usual: str = "") -> str:
     """The source of the cache key over parameters named ``p0, p1, ...``.
 
-    symbolic: sizes among the arguments may be symbols, which only their nodes hash for.
+    symbolic: sizes among the arguments may be symbols, which only their nodes hash for. usual: the
+    name of the class that most tensors are of, where numbers pass for tensors: told at once.
     """
     parts = ["_defaults['float']"]
     for i, argument in enumerate(op._schema.arguments):
-        found = _key_parts(f"p{i}", argument, op.takes_numbers)
+        found = _key_parts(f"p{i}", argument, op.takes_numbers, usual)
         if symbolic and _may_be_symbolic(argument):
             found[0] = f"_hashable({found[0]})"
         parts += found
@@ -169,7 +170,7 @@ def hashable(value: object) -> object:
     return value.node if isinstance(value, SymNumber) else value
 
 
-def _key_parts(name: str, argument: Argument, takes_numbers: bool) -> list[str]:
+def _key_parts(name: str, argument: Argument, takes_numbers: bool, usual: str = "") -> list[str]:
     type_ = argument.type
     optional = type_.is_optional
     base = type_.elem if optional else type_
@@ -191,7 +192,8 @@ def _key_parts(name: str, argument: Argument, takes_numbers: bool) -> list[str]:
         if takes_numbers:
             # An int of more than 64 bits is named, as rules may refuse it. No tensor asks for that.
             number = f"{name}.__class__ if {name}.__class__ is not int or -2**63 <= {name} < 2**64"
-            return [f"({number} else {name}) if {name}.__class__ in _NUMBERS else {name}.meta"]
+            key = f"({number} else {name}) if {name}.__class__ in _NUMBERS else {name}.meta"
+            return [f"{name}.meta if {name}.__class__ is {usual} else {key}" if usual else key]
         return [f"{name}.meta"]
     if base.kind == "scalar":
         return [name, f"{name}.__class__"]

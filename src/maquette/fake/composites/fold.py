@@ -294,7 +294,7 @@ def _lines(kept: tuple[tuple[int, bool], ...], linked: tuple[int, ...], nodes: i
     if linked:
         lines += ["_mask = 0"]
     for bit, i in enumerate(linked):
-        lines += edge_lines(f"p{i}", bit, len(linked), optional=False)
+        lines += edge_lines(f"p{i}", bit, len(linked))
     if linked:
         lines += [f"if _mask != {(1 << len(linked)) - 1}:", "    return None"]
     lines += ["_o = _fold.outcome", *fresh_lines("_r", "_o")]

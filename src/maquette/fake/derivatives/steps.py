@@ -62,9 +62,9 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
             conditions.append(f"{name}.fake_mode is _m")
             parts += [f"{name}.meta", f"{name}._keys"]
         elif held is Held.OPERAND:
-            is_number = f"{name}.__class__ in _numbers"
-            of_mode = f"{name}.__class__ not in _symbolic and {name}.fake_mode is _m"
-            conditions.append(f"({is_number} or {of_mode})")
+            is_number = f"{name}v is None"
+            plain = f"{name}.__class__ in _numbers"  # to hash a symbolic one may be to guard
+            conditions.append(f"({plain} if {is_number} else {name}.fake_mode is _m)")
             parts += [f"({name}, {name}.__class__) if {is_number} else {name}.meta"]
             parts += [f"0 if {is_number} else {name}._keys"]
         elif held is Held.NUMBER:
