@@ -340,7 +340,9 @@ class _Maker:
         """``_step(node, gradients, buffers, run)``: each gradient into its node's buffer."""
         plain = self.plan.one_output
         lines = ["def _step(_node, _grads, _buffers, _run):"]
-        nothing = "_grads is None" if plain else "_grads is None or all(g is None for g in _grads)"
+        nothing = "_grads is None"
+        if not plain:
+            nothing += " or (_grads[0] is None and all(g is None for g in _grads))"
         lines += [f"    if {nothing}:", "        return _run.pass_by(_node)", *self._open()]
         grad, grads = ("_grads", "[_grads]") if plain else ("_grads[0]", "_grads")
         answers, calls = self._calls(grad, grads)
@@ -368,7 +370,7 @@ class _Maker:
         if tensors:
             lines += ["    if not _run.retain_graph:", "        _saved = _node.saved = None"]
         if self.plan.lists:
-            lines += ["    _run.hand_on(_node, _all)"]
+            lines += ["    _run.give(_node, _all)"]
         else:
             lines += [f"    {line}" for bit in bits for line in hand_on_lines(bit, answers[bit])]
         return self._function("_step", lines, None if shortcut is None else shortcut.space)
@@ -385,7 +387,9 @@ class _Maker:
     def _held(self, name: str, saved: Saved) -> Held:
         """What a saved value can be."""
         i = self.plan.index.get(name)
-        if i is None:  # a result, or the metas of an argument
+        if i is None and name.endswith("_meta"):  # of an argument: metas, and tuples of them
+            return Held.VALUE
+        if i is None:  # a result
             return Held.TENSOR if saved.tensor and len(saved.names) > 1 else Held.OTHER
         type_ = self.plan.arguments[i].type
         if type_.written == "Tensor":

@@ -32,7 +32,7 @@ from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import OverridingSwitch
 from maquette.tensor.sparse import CooParts, SparseStorage
-from maquette.tensor.tensor import Tensor, alias
+from maquette.tensor.tensor import Tensor
 
 _OURS = 3  # who holds a gradient while the engine asks: locals of three functions that hand it down
 _OF_LEAF = 2  # and while it asks for a leaf
@@ -373,8 +373,12 @@ class Run:
     def hand_on(self, node: Node, answers: list[Grad]) -> None:
         """Give each answer, made to fit, to the node behind its edge."""
         self.conform(node, answers)
+        self.give(node, answers)
+
+    def give(self, node: Node, answers: list[Grad]) -> None:
+        """Give each answer, which fits, to the node behind its edge."""
         links = node.links
-        needed = self.needed
+        needed, buffers = self.needed, self.buffers
         for i, target in enumerate(links[::3]):
             grad, answers[i] = answers[i], None
             if target is None:
@@ -382,7 +386,10 @@ class Run:
             if needed is not None and target not in needed and target not in self.captures:
                 continue
             if grad is not None:
-                self.deposit(target, links[3 * i + 1], grad)
+                if target.plain and target not in buffers:
+                    buffers[target] = grad
+                else:
+                    self.deposit(target, links[3 * i + 1], grad)
                 grad = None
             elif target.__class__ is AccumulateGrad:
                 self.arrived(target)
@@ -604,7 +611,8 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
         return grad if good else grad.clone()
     # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too.
     if good and held_only(grad, _OF_LEAF):
-        return alias(grad) if grad._ag is not None or grad._base is not None else grad
+        plain = grad._ag is None and grad._base is None
+        return grad if plain else grad._without_history()
     if meta.is_dense and grad.meta.shape == meta.shape:
         fresh = grad.new_empty_strided(meta.shape, meta.strides)
         return fresh.copy_(grad)

@@ -188,9 +188,13 @@ class SavedOutput:
         self.version = tensor._version
 
     def unpack(self, node: Node | None) -> Tensor:
-        if self.tensor._version != self.version:
-            raise_modified(self.tensor, node, self.number, self.version)
-        return reattached(self.tensor, node, self.number) if self.requires_grad else self.tensor
+        t = self.tensor
+        vc = t._vc
+        if (0 if vc is None else vc.value) != self.version:
+            raise_modified(t, node, self.number, self.version)
+        if not self.requires_grad or not tls.st.grad_enabled:
+            return t
+        return reattached(t, node, self.number)
 
 
 def reattached(saved: Tensor, node: Node | None, number: int = 0) -> Tensor:

@@ -95,6 +95,14 @@ class FakeTensor(Tensor):
             other.real_tensor = real._alias()
         return other
 
+    def _without_history(self) -> Tensor:
+        if self.__class__ is not FakeTensor or self.constant is not None:
+            return self._alias()
+        self._base = self._ag = None
+        if self._keys & K.REQUIRES_GRAD:
+            self._keys &= ~K.REQUIRES_GRAD
+        return self
+
 
 # The class defines slots over class attributes of Tensor; it adds no keys of its own.
 FakeTensor._class_bits = 0

@@ -111,6 +111,10 @@ class Tensor(TensorHistory):
             other._vc = self._version_counter()
         return other
 
+    def _without_history(self) -> Tensor:
+        """`alias` of a tensor that only the caller holds: it itself where a class can."""
+        return self._alias()
+
     @property
     def data(self) -> Tensor:
         """An alias outside autograd with a version counter of its own (T8)."""

@@ -35,7 +35,7 @@ from maquette.fake.cache import REMEMBERED_STEPS, watching
 from maquette.fake.derivatives.recipes import Answer, recipe_of, version_of
 from maquette.fake.mode import ACTIVE, FakeTensorMode
 from maquette.fake.real.propagation import propagating
-from maquette.fake.tensor import maker, tensors_in
+from maquette.fake.tensor import FakeTensor, maker, tensors_in
 from maquette.library.infer import known
 from maquette.tensor.keys import ADINPLACE, FAKE, fake_keys_for
 from maquette.tensor.storage import OBSERVERS
@@ -73,13 +73,16 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         elif held is Held.VALUE:
             parts += [name]
         else:
-            parts += [f"_outline({name}, _m)"]
+            of_mode = f"{name}.__class__ is _Fake and {name}.fake_mode is _m"
+            parts += [f"({name}.meta, {name}._keys) if {of_mode} else _outline({name}, _m)"]
     if at_hand.bits is None:
-        parts += ["_node.links[2::3]", "tuple([_n is None for _n in _node.links[::3]])"]
+        absent = "tuple([_n is None for _n in _links[::3]])"
+        parts += ["_links[2::3]", f"None in _links[::3] and {absent}"]
     else:
         parts += [f"_m{bit}" for bit in at_hand.bits]
     lines = [
         "_known = None",
+        *([] if at_hand.bits is not None else ["_links = _node.links"]),
         f"_m = {'_grads.fake_mode' if at_hand.plain else '_mode_of(_grads)'}",
         f"if {' and '.join(conditions)}:",
         "    try:",
@@ -91,6 +94,7 @@ def _shortcut(at_hand: AtHand) -> Shortcut:
         "        pass",
     ]
     space: dict[str, object] = {
+        "_Fake": FakeTensor,
         "_active": ACTIVE,
         "_bits": at_hand.bits,
         "_defaults": defaults,
@@ -127,12 +131,22 @@ def is_plain(st: DispatchState) -> bool:
 
 
 def _mode_of(grads: Sequence[Grad]) -> object:
-    """The mode of the first gradient."""
+    """The mode of the first gradient that came."""
+    first = grads[0]
+    if first is not None:
+        return first.fake_mode
     return next((g.fake_mode for g in grads if g is not None), None)
 
 
 def _outlines(grads: Sequence[Grad], mode: object) -> Hashable:
-    return tuple([_outline(g, mode) for g in grads])
+    return tuple(
+        [
+            (g.meta, g._keys)
+            if g.__class__ is FakeTensor and g.fake_mode is mode
+            else _outline(g, mode)
+            for g in cast("Sequence[FakeTensor]", grads)
+        ]
+    )
 
 
 def _outline(value: object, mode: object) -> Hashable:
