@@ -19,7 +19,13 @@ from maquette.core.device import device
 from maquette.core.meta import TensorMeta
 from maquette.tensor.backend import Array, Backend, backend_of, provide_backend
 
-_FLOATS_OF_8_BITS = {"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
+_FLOATS_OF_8_BITS = {
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+}
 
 
 class CupyBackend(Backend):

@@ -27,7 +27,9 @@ _C_NAMES = {
     st.complex64: ("c10::complex<float>", "c10::complex<float>"),
     st.complex128: ("c10::complex<double>", "c10::complex<double>"),
 }
-_WITHOUT_INFINITY = frozenset((st.float8_e4m3fn, st.float8_e5m2fnuz, st.float8_e4m3fnuz))
+_WITHOUT_INFINITY = frozenset(
+    (st.float8_e4m3fn, st.float8_e5m2fnuz, st.float8_e4m3fnuz, st.float8_e8m0fnu)
+)
 
 
 def c_name(kind: dtype) -> str:

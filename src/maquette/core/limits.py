@@ -26,6 +26,7 @@ _FORMATS: Final = {
     st.float8_e4m3fn: _Format(3, -6, 448.0),
     st.float8_e5m2fnuz: _Format(2, -15, 57344.0),
     st.float8_e4m3fnuz: _Format(3, -7, 240.0),
+    st.float8_e8m0fnu: _Format(0, -127, 2.0**127),
 }
 
 
@@ -62,7 +63,7 @@ class finfo:
         self.dtype = real.name
         self.bits = 8 * real.itemsize
         self.max = largest
-        self.min = -largest
+        self.min = -largest if real.is_signed else 2.0**least_exponent
         self.eps = 2.0**-mantissa_bits
         self.tiny = self.smallest_normal = 2.0**least_exponent
         self.resolution = float(f"1e-{math.floor(mantissa_bits * math.log10(2))}")

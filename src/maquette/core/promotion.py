@@ -28,7 +28,13 @@ class SymbolicNumber(Protocol):
 Number: TypeAlias = bool | int | float | complex
 
 _FLOAT8: Final = frozenset(
-    {st.float8_e5m2, st.float8_e4m3fn, st.float8_e5m2fnuz, st.float8_e4m3fnuz}
+    {
+        st.float8_e5m2,
+        st.float8_e4m3fn,
+        st.float8_e5m2fnuz,
+        st.float8_e4m3fnuz,
+        st.float8_e8m0fnu,
+    }
 )
 _WIDE_UNSIGNED: Final = frozenset({st.uint16, st.uint32, st.uint64})
 

@@ -1,4 +1,4 @@
-"""The element types: twenty interned constants and their facts.
+"""The element types: interned constants and their facts.
 
 A `dtype` is compared by identity. NumPy's counterparts are looked up when first asked for, since
 most metadata work never needs them. How types combine is in `promotion`; the names that users
@@ -13,17 +13,21 @@ import numpy.typing as npt
 
 from maquette.core.errors import check, check_type, check_value
 
+OPAQUE: Final = -1
 BOOL: Final = 0
 INT: Final = 1
 FLOAT: Final = 2
 COMPLEX: Final = 3
 
 
+_UNSIGNED: Final = ("uint", "bits", "quint", "float8_e8m0fnu")
+
+
 class dtype:
     """The type of a tensor's elements.
 
-    `category` orders bool 0 < int 1 < float 2 < complex 3; `code` is PyTorch's number of the type
-    and `scalar_name` its name in messages ("Float", "Long").
+    `category` orders bool 0 < int 1 < float 2 < complex 3, and is -1 where nothing is computed;
+    `code` is PyTorch's number of the type and `scalar_name` its name in messages ("Float", "Long").
     """
 
     __slots__ = (
@@ -50,7 +54,7 @@ class dtype:
             "category": category,
             "is_floating_point": category == FLOAT,
             "is_complex": category == COMPLEX,
-            "is_signed": category >= INT and not name.startswith("uint"),
+            "is_signed": category != BOOL and not name.startswith(_UNSIGNED),
             "_numpy": None,
         }
         for attribute, fact in facts.items():
@@ -113,17 +117,48 @@ float8_e4m3fnuz = dtype("float8_e4m3fnuz", "Float8_e4m3fnuz", 26, 1, FLOAT)
 uint16 = dtype("uint16", "UInt16", 27, 2, INT)
 uint32 = dtype("uint32", "UInt32", 28, 4, INT)
 uint64 = dtype("uint64", "UInt64", 29, 8, INT)
+float8_e8m0fnu = dtype("float8_e8m0fnu", "Float8_e8m0fnu", 44, 1, FLOAT)
 
 all_dtypes: Final = (
     uint8, int8, int16, int32, int64, float16, float32, float64, complex32, complex64, complex128,
     bool_, bfloat16, float8_e5m2, float8_e4m3fn, float8_e5m2fnuz, float8_e4m3fnuz, uint16, uint32,
-    uint64,
+    uint64, float8_e8m0fnu,
 )  # fmt: skip
 
-_BY_CODE: Final = {each.code: each for each in all_dtypes}
+# Types whose elements nothing computes with: several in a byte, or scaled integers. A tensor of one
+# can be made, copied as it is and viewed as bytes.
+_OPAQUE: Final = {
+    "qint8": ("QInt8", 12, 1),
+    "quint8": ("QUInt8", 13, 1),
+    "qint32": ("QInt32", 14, 4),
+    "quint4x2": ("QUInt4x2", 16, 1),
+    "quint2x4": ("QUInt2x4", 17, 1),
+    "bits1x8": ("Bits1x8", 18, 1),
+    "bits2x4": ("Bits2x4", 19, 1),
+    "bits4x2": ("Bits4x2", 20, 1),
+    "bits8": ("Bits8", 21, 1),
+    "bits16": ("Bits16", 22, 2),
+    **{f"uint{n}": (f"UInt{n}", 29 + n, 1) for n in range(1, 8)},
+    **{f"int{n}": (f"Int{n}", 36 + n, 1) for n in range(1, 8)},
+    "float4_e2m1fn_x2": ("Float4_e2m1fn_x2", 45, 1),
+}
+opaque_dtypes: Final = tuple(
+    dtype(name, *facts, FLOAT if name.startswith("float") else OPAQUE)
+    for name, facts in _OPAQUE.items()
+)
+
+_BY_CODE: Final = {each.code: each for each in (*all_dtypes, *opaque_dtypes)}
 _BY_NUMPY_NAME: Final = {each.name: each for each in all_dtypes}
 _EXTENSION_TYPES: Final = frozenset(
-    {bfloat16, complex32, float8_e5m2, float8_e4m3fn, float8_e5m2fnuz, float8_e4m3fnuz}
+    {
+        bfloat16,
+        complex32,
+        float8_e5m2,
+        float8_e4m3fn,
+        float8_e5m2fnuz,
+        float8_e4m3fnuz,
+        float8_e8m0fnu,
+    }
 )
 _REAL_OF: Final = {complex32: float16, complex64: float32, complex128: float64}
 _COMPLEX_OF: Final = {
@@ -187,4 +222,6 @@ def _numpy_counterpart(wanted: dtype) -> "np.dtype[np.generic]":
         )
         scalar_type: type[np.generic] = getattr(extension, wanted.name)
         return np.dtype(scalar_type)
+    if wanted.name in _OPAQUE:
+        return np.dtype((np.void, wanted.itemsize))
     return np.dtype(wanted.name)

@@ -27,6 +27,7 @@ _SHORT = {
     "float8_e5m2": "f8e5m2",
     "float8_e4m3fnuz": "f8e4m3fnuz",
     "float8_e5m2fnuz": "f8e5m2fnuz",
+    "float8_e8m0fnu": "f8e8m0fnu",
     "complex32": "c32",
     "complex64": "c64",
     "complex128": "c128",

@@ -21,6 +21,7 @@ from maquette.core.dtype import (
     float8_e4m3fnuz,
     float8_e5m2,
     float8_e5m2fnuz,
+    float8_e8m0fnu,
 )
 from maquette.core.layout import strided
 from maquette.tensor.arrays import Array
@@ -37,6 +38,7 @@ _CODES = {
     float8_e4m3fnuz: 11,
     float8_e5m2: 12,
     float8_e5m2fnuz: 13,
+    float8_e8m0fnu: 14,
 }
 _BY_CODE = {code: kind for kind, code in _CODES.items()}
 _STAND_INS = {1: "u1", 2: "u2"}

@@ -74,6 +74,7 @@ _FORMAT_NAMES = {
     "float64": "F64",
     "float8_e5m2": "F8_E5M2",
     "float8_e4m3fn": "F8_E4M3",
+    "float8_e8m0fnu": "F8_E8M0",
 }
 _DTYPES = {name: kind for kind in all_dtypes if (name := _FORMAT_NAMES.get(kind.name))}
 _BY_NAME = {kind.name: kind for kind in all_dtypes}

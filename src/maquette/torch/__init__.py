@@ -18,6 +18,7 @@ from typing import Any
 import maquette as _maquette
 from maquette.aten.catalogue import explain
 from maquette.core.errors import MissingName
+from maquette.torch.face import opaque_dtypes
 from maquette.torch.face import paths as _paths
 from maquette.torch.face.installing import install as install
 from maquette.torch.face.installing import uninstall as uninstall
@@ -185,6 +186,7 @@ _HERE = {
         ),
         "amp.autocast_mode",
     ),
+    **dict.fromkeys(opaque_dtypes.NAMES, "face.opaque_dtypes"),
     "Storage": "storage",
     **dict.fromkeys(("Event", "Stream"), "devices.streams"),
     **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
@@ -289,7 +291,7 @@ _NOT_TORCH = frozenset(
     """
     Any MissingName ModuleType TensorMeta FakeTensor FakeTensorMode annotations api aten core
     dispatch explain face fake forwarding higher_order importlib installing later low_rank math
-    old_names paths plan settings skip_data symbolic symbolic_numbers sys tensor_types zip_files
+    old_names opaque_dtypes paths plan settings skip_data symbolic symbolic_numbers sys tensor_types zip_files
     parse_schema running types devices families saving tracing
     """.split()
 )

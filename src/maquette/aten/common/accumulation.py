@@ -20,7 +20,15 @@ Number: TypeAlias = bool | int | float | complex
 
 _SINGLE = np.dtype(np.float32)
 _NARROW = frozenset(
-    {"float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz"}
+    {
+        "float16",
+        "bfloat16",
+        "float8_e5m2",
+        "float8_e4m3fn",
+        "float8_e5m2fnuz",
+        "float8_e4m3fnuz",
+        "float8_e8m0fnu",
+    }
 )
 
 

@@ -13,7 +13,7 @@ from maquette.aten.common.large_arrays import converted
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import dtype as DType
-from maquette.core.dtype import get_default_dtype
+from maquette.core.dtype import float8_e8m0fnu, get_default_dtype
 from maquette.core.errors import StridedOnly, check
 from maquette.core.layout import contiguous_format, memory_format, preserve_format, strided
 from maquette.core.layout import layout as Layout
@@ -77,10 +77,21 @@ def cast(xp: ModuleType, array: Array, kind: DType) -> Array:
     if array.dtype == wanted:
         copied: Array = xp.array(array, copy=True)
         return copied
+    if np.void in (array.dtype.type, wanted.type):
+        raise NotImplementedError(
+            f"elements of {array.dtype} do not convert to {kind}: nothing computes with opaque "
+            f"types; view the tensor as torch.uint8 and take it apart"
+        )
     if kind.category == 1 and array.dtype.kind not in "iub":
         return _float_to_int(xp, array, wanted)
     with np.errstate(all="ignore"):
-        return converted(array, wanted)
+        return converted(_unsigned_power(xp, array) if kind is float8_e8m0fnu else array, wanted)
+
+
+def _unsigned_power(xp: ModuleType, array: Array) -> Array:
+    """What e8m0, which has neither signs nor a zero, keeps of numbers: at least 2**-127."""
+    numbers = xp.abs(array.astype(xp.float64))
+    return xp.maximum(numbers, 2.0**-127)
 
 
 def _float_to_int(xp: ModuleType, array: Array, wanted: np.dtype[np.generic]) -> Array:
