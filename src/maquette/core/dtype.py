@@ -58,6 +58,7 @@ __all__ = [
     "complex32", "complex64", "complex128", "default_complex_dtype", "double", "dtype", "finfo",
     "float", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
     "float8_e8m0fnu", "float16", "float32", "float64", "from_code", "from_numpy_dtype",
-    "get_default_dtype", "half", "iinfo", "int", "int8", "int16", "int32", "int64", "long", "number_dtype", "promote_types",
+    "get_default_dtype", "half", "iinfo", "int", "int8", "int16", "int32", "int64", "long",
+    "number_dtype", "promote_types",
     "result_type_of", "set_default_dtype", "short", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip

@@ -291,7 +291,7 @@ _NOT_TORCH = frozenset(
     """
     Any MissingName ModuleType TensorMeta FakeTensor FakeTensorMode annotations api aten core
     dispatch explain face fake forwarding higher_order importlib installing later low_rank math
-    old_names opaque_dtypes paths plan settings skip_data symbolic symbolic_numbers sys tensor_types zip_files
-    parse_schema running types devices families saving tracing
+    old_names opaque_dtypes paths plan settings skip_data symbolic symbolic_numbers sys
+    tensor_types zip_files parse_schema running types devices families saving tracing
     """.split()
 )

@@ -24,31 +24,64 @@ _SETTING = "this setting of PyTorch's own kernels has no counterpart"
 _NAMES = {
     "": {
         _SCRIPT: "CompilationUnit ScriptObject JITException ErrorReport ScriptMethod ScriptDict "
-        "ScriptList import_ir_module import_ir_module_from_buffer parse_ir",
+        "ScriptList import_ir_module import_ir_module_from_buffer parse_ir AggregationType AliasDb "
+        "AnyType ArgumentSpec AwaitType Block BoolType BufferDict CallStack Capsule ClassType Code "
+        "CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder "
+        "DeepCopyMemoTable DictType EnumType ExecutionPlan FatalError FileCheck FloatType "
+        "FutureType Gradient Graph GraphExecutorState IODescriptor InferredType IntType "
+        "InterfaceType ListType LiteScriptModule LockingLogger ModuleDict Node NoneType NoopLogger "
+        "NumberType OperatorInfo OptionalType ParameterDict PyObjectType RRefType ScriptClass "
+        "ScriptClassFunction ScriptDictIterator ScriptDictKeyIterator ScriptListIterator "
+        "ScriptModuleSerializer ScriptObjectProperty SerializationStorageContext StaticModule "
+        "StringType SymBoolType SymIntType TensorType TracingState TupleType Type UnionType Use "
+        "Value DeserializationStorageContext AVG SUM merge_type_from_type_comment "
+        "parse_type_comment unify_type_list",
         _QUANTIZED: "_make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor "
-        "choose_qparams_optimized",
+        "choose_qparams_optimized QInt8Storage QUInt8Storage QInt32Storage QUInt4x2Storage "
+        "QUInt2x4Storage fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation "
+        "fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation "
+        "fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix",
         "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
-        "use cProfile": "ThroughputBenchmark",
+        "use cProfile": "ThroughputBenchmark BenchmarkConfig BenchmarkExecutionStats",
+        "call the function itself": "Future fork wait",
+        "call torch.nn.functional, which serves every device": "cudnn_affine_grid_generator "
+        "cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu cudnn_convolution_relu "
+        "cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable miopen_batch_norm "
+        "miopen_convolution miopen_convolution_add_relu miopen_convolution_relu miopen_ctc_loss "
+        "miopen_convolution_transpose miopen_depthwise_convolution miopen_rnn "
+        "mkldnn_adaptive_avg_pool2d mkldnn_convolution mkldnn_linear_backward_weights "
+        "mkldnn_max_pool2d mkldnn_max_pool3d batch_norm_backward_elemt batch_norm_backward_reduce "
+        "batch_norm_elemt batch_norm_gather_stats batch_norm_gather_stats_with_counts "
+        "batch_norm_stats batch_norm_update_stats",
     },
     "_C": {
         _SCRIPT: "Value Graph Node Block Type TensorType ListType TupleType CompilationUnit "
         "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType AnyType",
         "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
     },
+    "accelerator": {_NO_DEVICE: "Graph"},
     "autograd": {_PLAN: "_enable_profiler _KinetoEvent ProfilerConfig"},
     "autograd.profiler": {
-        _PLAN: "EventList FunctionEvent emit_itt emit_nvtx load_nvprof parse_nvprof_trace"
+        _PLAN: "EventList FunctionEvent emit_itt emit_nvtx load_nvprof parse_nvprof_trace "
+        "EnforceUnique KinetoStepTracker MemRecordsAcc"
     },
     "cuda": {
         _NO_DEVICE: "CUDAPluggableAllocator ExternalStream GreenContext MemPool cudart cudaStatus "
         "change_current_allocator caching_allocator_alloc caching_allocator_delete "
         "current_blas_handle current_solver_handle temperature power_draw clock_rate utilization "
         "memory_usage device_memory_used list_gpu_processes memory_snapshot use_mem_pool "
-        "can_device_access_peer get_per_process_memory_fraction set_per_process_memory_fraction"
+        "can_device_access_peer get_per_process_memory_fraction set_per_process_memory_fraction "
+        "CudaError DeferredCudaCallError caching_allocator_disabled get_stream_from_external "
+        "check_error _snapshot _record_memory_history _dump_snapshot make_graphed_callables"
     },
-    "backends.cuda": {_NO_DEVICE: "cufft_plan_cache"},
+    "backends.cuda": {
+        _NO_DEVICE: "cufft_plan_cache cuBLASModule cuFFTPlanCache "
+        "cuFFTPlanCacheAttrContextProp cuFFTPlanCacheManager"
+    },
+    "backends.mkl": {_SETTING: "verbose"},
     "compiler": {
         "nothing is compiled here": "substitute_in_graph load_cache_artifacts "
+        "load_compiled_function "
         "save_cache_artifacts nested_compile_region wrap_numpy"
     },
     "distributed": {
@@ -65,9 +98,24 @@ _NAMES = {
         "ReduceScatterOptions"
     },
     "jit": {
-        _SCRIPT: "CompilationUnit Error Future RecursiveScriptModule TopLevelTracedModule "
+        _SCRIPT: "interface export_opnames CompilationUnit Error Future "
+        "RecursiveScriptModule TopLevelTracedModule "
         "TracedModule ONNXTracedModule script_method strict_fusion set_fusion_strategy "
         "optimized_execution enable_onednn_fusion last_executed_optimized_graph"
+    },
+    "mps": {_NO_DEVICE: "compile_shader load_metallib"},
+    "mtia": {
+        _NO_DEVICE: "DeferredMtiaCallError MTIAGraph attach_out_of_memory_observer snapshot "
+        "record_memory_history"
+    },
+    "multiprocessing.reductions": {
+        "tensors are pickled with their bytes": "SharedCache fd_id "
+        "init_reductions rebuild_cuda_tensor rebuild_event rebuild_meta_tensor "
+        "rebuild_nested_tensor rebuild_sparse_compressed_tensor rebuild_sparse_coo_tensor "
+        "rebuild_storage_empty rebuild_storage_fd rebuild_storage_filename rebuild_tensor "
+        "rebuild_typed_storage rebuild_typed_storage_child reduce_event reduce_nested_tensor "
+        "reduce_sparse_tensor reduce_storage reduce_tensor reduce_typed_storage "
+        "reduce_typed_storage_child shared_cache storage_from_cache"
     },
     "library": {
         "write the operator with maquette.library.custom_op": "triton_op wrap_triton "
@@ -76,12 +124,17 @@ _NAMES = {
     "nn": {"use torch.nn.CrossEntropyLoss": "LinearCrossEntropyLoss CrossMapLRN2d"},
     "profiler": {_PLAN: "ExecutionTraceObserver itt"},
     "sparse": {
-        "use a dense or a COO tensor": "SparseSemiStructuredTensor "
+        "use a dense or a COO tensor": "SparseSemiStructuredTensor as_sparse_gradcheck "
         "SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "
         "to_sparse_semi_structured"
     },
     "utils": {"use cProfile": "ThroughputBenchmark"},
-    "xpu": {_NO_DEVICE: "MemPool XPUGraph XPUPluggableAllocator"},
+    "xpu": {
+        _NO_DEVICE: "MemPool XPUGraph XPUPluggableAllocator can_device_access_peer "
+        "change_current_allocator clock_rate device_memory_used device_of memory_snapshot "
+        "get_per_process_memory_fraction get_stream_from_external memory_usage power_draw "
+        "set_per_process_memory_fraction temperature use_mem_pool utilization"
+    },
 }
 _ADVICE = {
     (path, name): advice
