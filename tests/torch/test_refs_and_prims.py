@@ -7,7 +7,7 @@ import maquette.torch as torch
 import maquette.torch._decomp.decompositions as rules
 import maquette.torch._prims as prims
 import maquette.torch._refs as refs
-import maquette.torch.cuda.memory  # noqa: F401  # is found
+import maquette.torch.cuda.memory
 from maquette.torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 from maquette.torch._prims_common.wrappers import elementwise_type_promotion_wrapper, out_wrapper
 
