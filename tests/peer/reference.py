@@ -15,6 +15,7 @@ import json
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,11 @@ def answers(case: Case) -> tuple[Arrays, dict[str, object]]:
     perturb(model)
     weights = state_arrays(model)
     arrays = {f"weight/{name}": a for name, a in weights.items()} | train(torch, case, model)
+    if case.optimizer != "AdamW":
+        other = build_model(case)
+        load_arrays(torch, other, weights)
+        seen = train(torch, replace(case, optimizer="AdamW"), other)
+        arrays |= {f"AdamW/{name}": a for name, a in seen.items()}
     facts: dict[str, object] = {
         "torch": torch.__version__,
         "parameters": sum(p.numel() for p in model.parameters()),
