@@ -62,7 +62,7 @@ def test_without_jax_the_error_says_how_to_install_it(no_jax):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("steps", [(1, 1, 1, 1), (2, 1, 1, 2), (2, 0, 2, 1), (3, 1, 1, 4)])
-def test_convolutions_and_their_gradients_are_xlas_own(steps, transposed):
+def test_convolutions_and_their_gradients(steps, transposed):
     stride, padding, dilation, groups = steps
     name = "conv_transpose2d" if transposed else "conv2d"
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -76,6 +76,17 @@ def test_convolutions_and_their_gradients_are_xlas_own(steps, transposed):
     given = [t.requires_grad_() for t in (x, w)]
     for a, b in zip(f(*given), mq.compile(f, backend="jax")(*given)):
         assert torch.allclose(a, b, atol=1e-3, rtol=1e-4)
+
+
+def test_what_is_used_often_is_computed_once():
+    def f(x, w):
+        made = mq.nn.functional.conv2d(x, w)
+        return made.relu(), made.sum((0, 2)), mq.nn.functional.max_pool2d(made, 2)
+
+    given = mq.ones(2, 3, 8, 8), mq.ones(4, 3, 3, 3)
+    text = mq.compile(f, backend="jax").lowered(*given).compile().as_text()
+    assert "opt-barrier" in text
+    assert " convolution(" not in text  # 27 products are one loop
 
 
 @pytest.mark.parametrize("groups", [2, 4])

@@ -43,13 +43,30 @@ class JaxBackend(Backend):
             errors.TracerBoolConversionError,
             errors.TracerIntegerConversionError,
         )
-        self.convolutions = _Convolutions(jax)
+        self.convolutions = _Convolutions(jax, self.computed_once)
         self.runner = backend_of("cpu").runner  # for what a kernel computes on the host
 
     @cached_property
     def special(self) -> ModuleType:
         """The special functions on its arrays, with SciPy's names."""
         return _Special(self.jax, super().special)
+
+    @property
+    def compiler_options(self) -> dict[str, str]:
+        """What `jax.jit` is told: on the cpu, that barriers stay until machine code is made.
+
+        XLA drops them there before it fuses operators; a value is then computed anew in each of the
+        loops that use it (a small CNN's step 9.3 ms in place of 3.1, process_time).
+        """
+        on_cpu = self.jax.default_backend() == "cpu"
+        return {"xla_disable_hlo_passes": "cse_barrier_expander"} if on_cpu else {}
+
+    def computed_once(self, *arrays: Array) -> tuple[Array, ...]:
+        """Arrays behind a barrier, on the cpu: elsewhere XLA knows best."""
+        if self.jax.default_backend() != "cpu":
+            return arrays
+        made: tuple[Array, ...] = self.jax.lax.optimization_barrier(arrays)
+        return made
 
     # --- memory ----------------------------------------------------------------------
 
@@ -259,15 +276,16 @@ class _Special(ModuleType):
 class _Convolutions:
     """XLA's convolution, and its transposes; on the cpu, sums of products where those are slow."""
 
-    def __init__(self, jax: ModuleType) -> None:
+    def __init__(self, jax: ModuleType, computed_once: Callable[..., tuple[Any, ...]]) -> None:
         self._jax = jax
+        self._computed_once = computed_once
 
     def correlate(
         self, x: Any, weight: Any, places: Sequence[int], steps: Steps, groups: int
     ) -> Any:
-        if self._is_short(weight.shape, steps, groups, weight.dtype):
-            return self._alone(self._summed(x, weight, places, steps, groups))
-        return self._convolved(x, weight, places, steps, groups)
+        short = self._is_short(weight.shape, steps, weight.dtype)
+        forward = self._summed if short else self._convolved
+        return self._computed_once(forward(x, weight, places, steps, groups))[0]
 
     def spread(self, y: Any, weight: Any, space: Sequence[int], steps: Steps, groups: int) -> Any:
         shape = (y.shape[0], weight.shape[1] * groups, *space)
@@ -275,10 +293,11 @@ class _Convolutions:
         parted = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
         turned = parted.swapaxes(1, 2)[(..., *[slice(None, None, -1)] * len(size))]
         turned = turned.reshape(shape[1], parted.shape[1], *size)
-        if self._is_short(turned.shape, steps, groups, weight.dtype):
+        if self._is_short(turned.shape, steps, weight.dtype):
             stride, padding, dilation = steps
             back = tuple([(k - 1) * d - p for k, d, p in zip(size, dilation, padding)])
-            return self._alone(self._summed(y, turned, space, (stride, back, dilation), groups))
+            made = self._summed(y, turned, space, (stride, back, dilation), groups)
+            return self._computed_once(made)[0]
         like = self._jax.ShapeDtypeStruct(shape, y.dtype)
         return self._transposed(
             lambda x: self._convolved(x, weight, y.shape[2:], steps, groups), like, y
@@ -286,28 +305,22 @@ class _Convolutions:
 
     def weight_sums(self, x: Any, y: Any, size: Sequence[int], steps: Steps, groups: int) -> Any:
         like = self._jax.ShapeDtypeStruct((y.shape[1], x.shape[1] // groups, *size), y.dtype)
-        short = self._is_short(like.shape, steps, groups, y.dtype)
+        short = groups > 1 and self._is_short(like.shape, steps, y.dtype)
         forward = self._summed if short else self._convolved
         return self._transposed(
             lambda weight: forward(x, weight, y.shape[2:], steps, groups), like, y
         )
 
-    def _alone(self, made: Any) -> Any:
-        """An array that XLA computes once, not again wherever it is used."""
-        return self._jax.lax.optimization_barrier(made)
+    def _is_short(self, shape: Sequence[int], steps: Steps, kind: Any) -> bool:
+        """Whether each result is a sum of few products of neighbours, on the cpu.
 
-    def _is_short(self, shape: Sequence[int], steps: Steps, groups: int, kind: Any) -> bool:
-        """Whether each result of groups is a sum of few products of neighbours, on the cpu.
-
-        XLA makes one loop of the products there: of 8x32x16x16, each channel by itself by 3x3,
-        0.10 ms in place of 2.6; of 16 channels in 4 groups the weight's sums 0.4 for 24
-        (process_time). Without groups a whole step is slower so: 13.6 ms for 9.5.
+        XLA makes one loop of the products there: of 3 channels of 4x112x112 to 64 by 3x3 4.0 ms in
+        place of 19.5; of 8x32x16x16, each channel by itself, 0.10 for 2.6; of 16 channels in 4
+        groups the weight's sums 0.4 for 24 (process_time).
         """
         if self._jax.default_backend() != "cpu" or kind not in (np.float32, np.float64):
             return False
-        return (
-            groups > 1 and prod(shape[1:]) <= _FEW and prod(shape[2:]) > 1 and set(steps[0]) == {1}
-        )
+        return prod(shape[1:]) <= _FEW and prod(shape[2:]) > 1 and set(steps[0]) == {1}
 
     def _convolved(
         self, x: Any, weight: Any, places: Sequence[int], steps: Steps, groups: int

@@ -79,7 +79,7 @@ class JaxEngine(Engine):
     name = "jax"
 
     def __init__(self, mesh: Any = None, shardings: Mapping[str, Any] | None = None) -> None:
-        self.backend = JaxBackend()
+        self.backend: JaxBackend = JaxBackend()
         introduce(self.backend)
         self.jax = self.backend.jax
         self.mesh = mesh
@@ -99,7 +99,8 @@ class JaxEngine(Engine):
             arrays = [next(left) if i in given else next(right) for i in range(count)]
             return program(self.backend, arrays)
 
-        compiled = self.jax.jit(run, donate_argnums=(0,))
+        options = self.backend.compiler_options or None
+        compiled = self.jax.jit(run, donate_argnums=(0,), compiler_options=options)
 
         def call(arrays: Sequence[Any]) -> list[Any]:
             overwritten = [a for i, a in enumerate(arrays) if i in given]

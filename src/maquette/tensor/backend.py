@@ -131,6 +131,10 @@ class Backend:
         """Call a kernel for data on a device."""
         return run_kernel(self.runner, function, *args)
 
+    def computed_once(self, *arrays: Array) -> tuple[Array, ...]:
+        """Arrays that a compiler is not to compute again wherever they are used."""
+        return arrays
+
     # --- memory ----------------------------------------------------------------------
 
     def zeros(self, nbytes: int, on: device) -> Array:

@@ -42,6 +42,7 @@ __all__ = [
     "into_on_host",
     "is_array",
     "on_host",
+    "computed_once",
     "own_convolutions",
     "product_at",
     "repeated",
@@ -80,6 +81,11 @@ def data_says(condition: Callable[[], object]) -> bool:
 def own_convolutions(xp: ModuleType) -> Convolutions | None:
     """The convolutions of a library that has its own (`tensor.backend.Convolutions`); or None."""
     return None if xp is np else backend_for(xp).convolutions
+
+
+def computed_once(xp: ModuleType, *arrays: Array) -> tuple[Array, ...]:
+    """Arrays that a compiler is not to compute again wherever they are used."""
+    return arrays if xp is np else backend_for(xp).computed_once(*arrays)
 
 
 def on_host(kernel: F) -> F:

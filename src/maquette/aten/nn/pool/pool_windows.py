@@ -13,7 +13,7 @@ from math import prod
 from types import ModuleType
 
 from maquette.aten.common.accumulation import Array, Index
-from maquette.aten.common.array_libraries import combined_at, data_says
+from maquette.aten.common.array_libraries import combined_at, computed_once, data_says
 from maquette.aten.common.large_arrays import added_along, loops_of_places
 from maquette.aten.nn.conv.sliding_windows import padded, reach, steps
 from maquette.core.errors import check, check_not_implemented, of_data
@@ -203,6 +203,7 @@ def window_maxima(
         here = [s + i * d for s, i, d in zip(starts, at, dilation)]
         best = xp.where(better, values, best)
         index = xp.where(better, _plane_index(xp, here, space), index)
+    best, index = computed_once(xp, best, index)
     return best, index
 
 
