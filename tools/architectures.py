@@ -41,6 +41,7 @@ _DEVICES = ("cpu", "cuda")
 _FAKE = ("fake cpu", "fake cuda")
 _SIDES = ("ours", "theirs", "fakes", "ours precisely", "theirs precisely")
 _RUNS = "runs"
+_DIED = "the process died"
 TESTS: Path | None = None  # of transformers' own tests, from the command line
 
 
@@ -270,6 +271,7 @@ def run(
                 aspects.update(_precise(library, name, torch))
             elif what == "fakes":
                 torch.manual_seed(0)
+                _model(library, name, torch)  # which settles the inputs, with data
                 # Fakes of cuda need a build that has it; what data decides is the same on the cpu.
                 there = _DEVICES if torch.backends.cuda.is_built() else ("cpu", "cpu")
                 aspects.update(
@@ -519,10 +521,12 @@ def _answered(
             line = next((line for line in process.stdout if line.startswith('["')), "")
             late = not timer.is_alive()
             timer.cancel()
-            if not line:
-                yield name, {"error": f"took more than {limit:g} s" if late else "the process died"}
-                return
-            yield name, json.loads(line)[1]
+            if line:
+                yield name, json.loads(line)[1]
+                continue
+            if late or name is names[0]:  # else it is the first in a process of its own
+                yield name, {"error": f"took more than {limit:g} s" if late else _DIED}
+            return
 
 
 def main() -> int:
@@ -551,7 +555,10 @@ def main() -> int:
     if theirs:  # fake tensors are slow there: only what failed with ours is asked
         failed = [name for name, aspects in ours.items() if fails_fake(aspects)]
         for name, fakes in _answers(given.peer, given, failed, "fakes").items():
-            theirs[name].update((a, v) for a, v in fakes.items() if a in _FAKE)
+            died = fakes.get("error") == _DIED
+            theirs[name].update(
+                (a, _DIED if died else fakes[a]) for a in _FAKE if died or a in fakes
+            )
         rough = [name for name in ours if _imprecise(ours[name], theirs[name])]
         for python, known, side in ((sys.executable, ours, "ours"), (given.peer, theirs, "theirs")):
             for name, found in _answers(python, given, rough, f"{side} precisely").items():

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _TEST = """
 import unittest
 from absent_library import absent
@@ -35,6 +37,12 @@ class SmallTest(ModelTesterMixin, unittest.TestCase):
     def setUp(self):
         self.model_tester = SmallTester()
 """
+_LATE = _TEST.replace(
+    "    all_model_classes = (Small,)\n", "    model_tester_class = SmallTester\n"
+).replace(
+    "        self.model_tester = SmallTester()\n",
+    "        self.model_tester = SmallTester()\n        self.all_model_classes = [Small]\n",
+)
 
 
 _PROGRAM = """
@@ -52,12 +60,13 @@ print(tuple(model(**inputs).shape))
 """
 
 
-def test_a_test_file_runs_without_the_helpers_that_it_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("test", [_TEST, _LATE], ids=["listed", "set up late"])
+def test_a_test_file_runs_without_the_helpers_that_it_names(tmp_path: Path, test: str) -> None:
     place = tmp_path / "tests" / "models" / "small"
     place.mkdir(parents=True)
     for package in (place, place.parent, place.parent.parent):
         (package / "__init__.py").touch()
-    (place / "test_modeling_small.py").write_text(_TEST)
+    (place / "test_modeling_small.py").write_text(test)
     ran = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(tmp_path / "tests")],
         cwd=Path(__file__).parents[2] / "tools",
