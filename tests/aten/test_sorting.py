@@ -141,3 +141,35 @@ def test_norm_chooses_by_its_arguments() -> None:
     assert x.norm().item() == pytest.approx(np.linalg.norm(A))
     assert x.norm(1, 0).numpy() == pytest.approx(np.abs(A).sum(0))
     assert mq.linalg_norm(x, float("inf")).item() == pytest.approx(np.linalg.norm(A, np.inf))
+
+
+# What PyTorch 2.13 selects on the cpu, of 2 and more equal elements.
+@pytest.mark.parametrize(
+    ("count", "k", "expected"),
+    [
+        (2, 2, [0, 1]),
+        (4, 2, [2, 3]),
+        (8, 5, [4, 7, 6, 5, 2]),
+        (40, 3, [28, 26, 27]),
+        (200, 3, [0, 1, 2]),  # by heaps, as few of many are
+    ],
+)
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_takes_those_of_equal_elements_that_pytorch_takes(count, k, expected, largest):
+    equal = mq.zeros(3, count)
+    assert mq.topk(equal, k, largest=largest).indices.tolist() == [expected] * 3
+    assert mq.topk(equal.t(), k, 0, largest=largest).indices[:, 1].tolist() == expected
+    assert mq.topk(equal / 0, k, largest=largest).indices[0].tolist() == expected  # NaN
+
+
+def test_topk_chooses_among_elements_that_tie_with_the_last_one_taken():
+    found = mq.topk(mq.tensor([1.0, 3.0, 1.0, 1.0, 1.0]), 2)
+    assert (found.values.tolist(), found.indices.tolist()) == ([3.0, 1.0], [1, 4])
+
+
+@pytest.mark.parametrize("k", [1, 40, 700])
+def test_topk_of_many_equal_elements_is_sorted_and_takes_each_once(k):
+    numbers = mq.arange(700) % 7
+    values, indices = mq.topk(numbers, k)
+    assert values.equal(numbers.sort(descending=True).values[:k])
+    assert indices.unique().numel() == k and numbers[indices].equal(values)

@@ -24,6 +24,7 @@ from maquette.aten.common.large_arrays import (
     taken_along,
 )
 from maquette.aten.common.memory_overlap import refuse_overlap
+from maquette.aten.indexing.equal_elements import mend_equal
 from maquette.aten.reduction.min_max import check_ordered, selected_grad, whole_extreme_grad
 from maquette.core.broadcast import wrap_dim
 from maquette.core.dtype import int64
@@ -171,16 +172,23 @@ def topk_shape(self: TensorMeta, k: int, dim: int, largest: bool, sorted: bool) 
 def topk_kernel(
     xp: ModuleType, self: Array, k: int, dim: int, largest: bool, sorted: bool
 ) -> tuple[Array, Array]:
-    places = least_places(xp, wide(self), k, dim, largest=largest) if self.ndim else None
+    if not self.ndim:
+        return sorted_arrays(xp, self, dim, largest)
+    size = self.shape[dim]
+    ahead = k + 1 if 0 < k < size else k  # one more tells whether another was as good
+    places = least_places(xp, wide(self), ahead, dim, largest=largest)
     if places is not None:
         values, order = sorted_arrays(xp, taken_along(xp, self, places, dim), dim, largest)
-        return values, taken_along(xp, places, order, dim)
-    values, order = sorted_arrays(xp, self, dim, largest)
-    if not self.ndim:
-        return values, order
+        order = taken_along(xp, places, order, dim)
+    else:
+        values, order = sorted_arrays(xp, self, dim, largest)
     first = [slice(None)] * self.ndim
     first[dim] = slice(0, k)
-    return values[tuple(first)], order[tuple(first)]
+    best, where = values[tuple(first)], order[tuple(first)]
+    if xp is np and k:
+        first[dim] = slice(0, ahead)
+        mend_equal(self, values[tuple(first)], where, dim, largest)
+    return best, where
 
 
 topk.derivative("self")(order_grad)
