@@ -114,3 +114,13 @@ def test_solve_takes_a_vector_only_where_it_has_one_axis() -> None:
 def test_to_device_is_to() -> None:
     x = mq.ones(2)
     assert x.to_device("cpu") is x
+
+
+@pytest.mark.parametrize("end", [float("inf"), float("-inf")])
+@pytest.mark.parametrize("imaginary", [2.0, -2.0, float("inf")])
+def test_tanh_of_an_infinite_real_part_has_an_imaginary_zero_of_the_same_sign(
+    end: float, imaginary: float
+) -> None:
+    found = xp.tanh(mq.tensor([complex(end, imaginary)]))
+    expected = complex(1.0 if end > 0 else -1.0, 0.0 if imaginary > 0 else -0.0)
+    assert str(found.item()) == str(expected)

@@ -50,6 +50,15 @@ def _round(x: Tensor) -> Tensor:
     return _kept(mq.round)(x)
 
 
+def _tanh(x: Tensor) -> Tensor:
+    found = mq.tanh(x)
+    if not x.dtype.is_complex:
+        return found
+    # At infinity C's function, and PyTorch's, take a sign from sine and cosine for the zero.
+    end = mq.complex(mq.sign(x.real), mq.copysign(mq.zeros_like(x.imag), x.imag))
+    return mq.where(mq.isinf(x.real), end, found)
+
+
 def _sign(x: Tensor) -> Tensor:
     if x.dtype.is_complex:
         return mq.sgn(x)
@@ -113,7 +122,7 @@ sinh = _of_one("sinh", mq.sinh, "The hyperbolic sine of each element.")
 sqrt = _of_one("sqrt", mq.sqrt, "The principal square root of each element.")
 square = _of_one("square", mq.square, "Each element times itself.")
 tan = _of_one("tan", mq.tan, "The tangent of each element, in radians.")
-tanh = _of_one("tanh", mq.tanh, "The hyperbolic tangent of each element.")
+tanh = _of_one("tanh", _tanh, "The hyperbolic tangent of each element.")
 trunc = _of_one("trunc", _kept(mq.trunc), "Each element without its fraction.")
 
 add = _of_two("add", mq.add, "The sum of each two elements.")
