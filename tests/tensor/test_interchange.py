@@ -83,3 +83,8 @@ def test_F16_from_dlpack_stays_real_under_a_mode() -> None:
 
 def test_T52_bfloat16_goes_to_numpy_as_ml_dtypes() -> None:
     assert mq.ones(2, dtype=mq.bfloat16).numpy().dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("where", ["cpu", "cpu:0", mq.device("cpu", 0)])
+def test_dlpack_takes_the_host_by_any_index(where):
+    assert mq.from_dlpack(np.arange(3), device=where).device == mq.device("cpu")

@@ -151,7 +151,8 @@ def from_dlpack(
     source = cast(Exporter, ext_tensor)
     if not hasattr(ext_tensor, "__dlpack__"):
         source = _Given(ext_tensor, (_CPU_CODE, 0))
-    if source.__dlpack_device__()[0] != _CPU_CODE or (device is not None and str(device) != "cpu"):
+    place = "cpu" if device is None else str(device).partition(":")[0]  # of any index, as PyTorch
+    if source.__dlpack_device__()[0] != _CPU_CODE or place != "cpu":
         raise BufferError("from_dlpack() takes memory of the host (cpu) only")
     capsule = _capsule_of(source)
     byte = _type_code(capsule)
