@@ -58,19 +58,28 @@ def _decorator(*args: Any, **kwargs: Any) -> Any:
     return _Stand("decorator", (), {"stands_for": "a decorator, or parameters of a test"})
 
 
+def _nothing(self: object, *args: Any, **kwargs: Any) -> None:
+    """How what derives from a stand-in is made: as if the helper were there."""
+
+
 def _stand_in(name: str) -> types.ModuleType:
     """A module that has the makers of inputs, and a class of nothing for any other name."""
     module = types.ModuleType(name)
     module.__path__ = []
     module.__spec__ = importlib.machinery.ModuleSpec(name, None)
     given = {"ids_tensor": ids, "floats_tensor": floats, "random_attention_mask": mask}
-    given |= {"ModelTesterMixin": Mixin, "global_rng": DRAWS, "torch_device": "cpu"}  # type: ignore[dict-item]
+    given |= {
+        "ModelTesterMixin": Mixin,
+        "BackboneTesterMixin": Mixin,
+        "global_rng": DRAWS,
+        "torch_device": "cpu",
+    }  # type: ignore[dict-item]
     vars(module).update(given)
 
     def absent(asked: str) -> Any:
         if asked.startswith("__"):
             raise AttributeError(asked)
-        made = _Stand(asked, (), {"stands_for": asked})
+        made = _Stand(asked, (), {"stands_for": asked, "__init__": _nothing})
         setattr(module, asked, made)
         return made
 

@@ -254,3 +254,10 @@ def test_an_expanded_distribution_is_the_same_for_each_of_its_batch():
         wide = p.expand((3, *p.batch_shape))
         assert wide.batch_shape == (3, *p.batch_shape)
         assert mq.allclose(wide.log_prob(x), p.log_prob(x).expand(wide.batch_shape))
+
+
+def test_a_base_of_the_right_shape_is_the_one_that_was_given():
+    base = d.Normal(mq.zeros(3), mq.ones(3))
+    assert d.TransformedDistribution(base, d.AffineTransform(1.0, 2.0)).base_dist is base
+    wider = d.TransformedDistribution(base, d.AffineTransform(mq.zeros(2, 3), 2.0)).base_dist
+    assert wider.batch_shape == (2, 3)

@@ -63,9 +63,9 @@ class TransformedDistribution(Distribution):
                 f"{through.domain.event_dim}, but got {base_shape}."
             )
         shape = through.forward_shape(base_shape)
-        base_distribution = base_distribution.expand(
-            _batch_of(through.inverse_shape(shape), base_distribution)
-        )
+        needed = through.inverse_shape(shape)
+        if needed != base_shape:
+            base_distribution = base_distribution.expand(_batch_of(needed, base_distribution))
         missing = through.domain.event_dim - len(base_distribution.event_shape)
         if missing > 0:
             base_distribution = Independent(base_distribution, missing)
