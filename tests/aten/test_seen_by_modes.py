@@ -143,6 +143,13 @@ def test_the_constructor_keeps_the_dtype_of_a_tensor() -> None:
     assert mq.Tensor([1, 2]).dtype is mq.float32
 
 
+def test_the_constructor_gives_a_view_of_a_tensor_that_hands_gradients_on() -> None:
+    leaf = mq.ones(2, requires_grad=True)
+    assert seen(lambda: mq.Tensor(leaf)) == {"alias": 1}
+    mq.Tensor(leaf).sum().backward()
+    assert leaf.grad.tolist() == [1, 1]
+
+
 def test_vmap_indexes_one_tensor_for_a_whole_batch() -> None:
     table, rows = mq.arange(12.0).reshape(3, 4), mq.tensor([0, 2])
     nested = mq.func.vmap(

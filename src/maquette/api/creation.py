@@ -15,7 +15,7 @@ import numpy as np
 
 from maquette.api.from_schema import default_device, given_dtype, requiring_grad
 from maquette.aten.factory.factories import empty, scalar_tensor_kernel, scalar_tensor_shape
-from maquette.aten.view.views import lift_fresh
+from maquette.aten.view.views import alias, lift_fresh
 from maquette.core.device import canonical, cpu
 from maquette.core.device import device as Device
 from maquette.core.dtype import (
@@ -482,7 +482,7 @@ def legacy(kind: DType, args: Sequence[object], kwargs: dict[str, object]) -> Te
         args = (kwargs["data"],)
     if len(args) == 1 and isinstance(args[0], Tensor):
         _check_kind(args[0].dtype, kind)
-        return args[0].detach()
+        return alias(args[0])
     if len(args) == 1 and not isinstance(args[0], (int, Size)):
         if isinstance(args[0], TypedStorage):
             given = args[0].dtype
