@@ -67,13 +67,13 @@ def _stand_in(name: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__path__ = []
     module.__spec__ = importlib.machinery.ModuleSpec(name, None)
-    given = {"ids_tensor": ids, "floats_tensor": floats, "random_attention_mask": mask}
-    given |= {
-        "ModelTesterMixin": Mixin,
-        "BackboneTesterMixin": Mixin,
-        "global_rng": DRAWS,
-        "torch_device": "cpu",
-    }  # type: ignore[dict-item]
+    given: dict[str, Any] = {
+        "ids_tensor": ids,
+        "floats_tensor": floats,
+        "random_attention_mask": mask,
+    }
+    given |= {"ModelTesterMixin": Mixin, "BackboneTesterMixin": Mixin}
+    given |= {"global_rng": DRAWS, "torch_device": "cpu"}
     vars(module).update(given)
 
     def absent(asked: str) -> Any:
