@@ -634,8 +634,6 @@ def trilinear_batching(
             t = t.unsqueeze(d)
         return t
 
-    return (
-        (wide(i1, e1) * wide(i2, e2) * wide(i3, e3)).sum(list(sumdim))
-        if sumdim
-        else (wide(i1, e1) * wide(i2, e2) * wide(i3, e3))
-    )
+    product = wide(i1, e1) * wide(i2, e2) * wide(i3, e3)
+    # A sum of integers would be int64.
+    return product.sum(list(sumdim), dtype=i1.dtype) if sumdim else product
