@@ -607,12 +607,19 @@ def keys_of(params: Iterable[object]) -> int:
     """The or of the key sets of the tensors among canonical parameters."""
     ks = 0
     for p in params:
-        if p.__class__ is tuple:
+        cls = p.__class__
+        if cls in _WITHOUT_KEYS:  # to ask for what is not there costs 60 ns (timeit)
+            continue
+        if cls is tuple:
             for item in cast(tuple[object, ...], p):
-                ks |= getattr(item, "_keys", 0)
+                if item.__class__ not in _WITHOUT_KEYS:
+                    ks |= getattr(item, "_keys", 0)
         else:
             ks |= getattr(p, "_keys", 0)
     return ks
+
+
+_WITHOUT_KEYS = frozenset((int, float, bool, str, type(None)))
 
 
 def resolved_overloads() -> list[OpOverload]:

@@ -113,7 +113,11 @@ class DispatchState:
         self.include = include
         self.exclude = exclude
         self.grad_enabled = grad_enabled
-        self._derive()
+        known = _DERIVED.get((include, exclude, grad_enabled))
+        if known is None:
+            self._derive_anew()
+        else:
+            self.keep, self.effective = known
 
     def set_grad_enabled(self, flag: bool) -> None:
         """Switch grad mode; no visible key set changes (D18)."""

@@ -28,7 +28,14 @@ from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
-from maquette.library.infer import Outcome, key_source, lookup, metas_in, rule_argument
+from maquette.library.infer import (
+    Outcome,
+    key_function,
+    key_source,
+    lookup,
+    metas_in,
+    rule_argument,
+)
 from maquette.tensor.arrays import Array, NoArray, array_over
 from maquette.tensor.backend import Backend, backend_of, known_backends, run_kernel
 from maquette.tensor.keys import ADINPLACE, NOT_INHERITED, inference_keys, keys_for
@@ -514,9 +521,18 @@ def _views_only(op: OpOverload) -> Callable[..., object]:
     kinds = returns_of(op)
     if len(kinds) == 1 and kinds[0][0] == "view":
         source = kinds[0][1]
+        known, key = op.infer_cache, key_function(op)
 
         def kernel(ks: int, *params: object) -> object:
-            return _views(params[source], lookup(op, params).value, view_of)
+            # As `lookup` begins, where there is no symbol: 0.5 us of 2.1 less (`view`, timeit).
+            try:
+                outcome = known.get(key(*params))
+            except TypeError:  # symbolic sizes have no hash
+                outcome = None
+            meta = (outcome if isinstance(outcome, Outcome) else lookup(op, params)).value
+            if meta.__class__ is TensorMeta:
+                return view_of(cast(Tensor, params[source]), meta)
+            return _views(params[source], meta, view_of)
 
         return kernel
     if all(kind == "written" for kind, _ in kinds):

@@ -114,7 +114,12 @@ def _of_tensors(func: Function, dim: int, randomness: str, args: tuple[Tensor, .
     level = VmapInterpreter(size, randomness)
     below = push(level)
     try:
-        inner = [batched(revived(t), dim % t.meta.ndim if dim else 0, level) for t in args]
+        inner = [
+            batched(
+                t if t.__class__ is Tensor else revived(t), dim % t.meta.ndim if dim else 0, level
+            )
+            for t in args
+        ]
         result = func(*inner)
     except Exception as error:
         note_place(error, "vmap", func)

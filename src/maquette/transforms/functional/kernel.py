@@ -98,6 +98,9 @@ def tensors_of(params: Sequence[Any]) -> Iterator[Any]:
             yield p
 
 
+_PLAIN = frozenset((int, float, bool, str, type(None)))
+
+
 def values_of(params: Params, owner: Owner) -> Params:
     """The parameters with every wrapper of this owner replaced by its value, up to date."""
     return tuple(_unwrapped(params, owner, []))
@@ -111,7 +114,10 @@ def _unwrapped(params: Params, owner: Owner, found: list[FunctionalWrapper]) -> 
             found.append(p)
             values.append(p._value if p._generation == p._storage.generation else p.sync())
         elif p.__class__ is tuple:
-            values.append(tuple(_unwrapped(p, owner, found)))
+            sizes = not p or p[0].__class__ is int  # then all are numbers
+            values.append(p if sizes else tuple(_unwrapped(p, owner, found)))
+        elif p.__class__ in _PLAIN:
+            values.append(p)
         elif isinstance(p, Wrapper) and not p._interpreter.live:
             values += _unwrapped((revived(p),), owner, found)  # in a backward pass, say
         elif p.__class__ is FunctionalWrapper and p._interpreter in owner.continued:
@@ -132,10 +138,18 @@ def _remembered_shape(op: OpOverload) -> Callable[[Params], Any]:
     assert rule is not None
 
     def shape(params: Params) -> Any:
-        metas = _metas(params)
-        # 1 and 1.0 are equal as keys and not as arguments.
-        types = [tuple(map(type, m)) if m.__class__ is tuple else m.__class__ for m in metas]
-        key = (*metas, *types)
+        metas: list[Any] = []
+        parts: list[Any] = []
+        for p in params:
+            if isinstance(p, Tensor):
+                metas.append(p.meta)
+                parts.append(p.meta)
+                continue
+            meta = tuple([_meta(i) for i in p]) if p.__class__ is tuple else p
+            metas.append(meta)
+            # 1 and 1.0 are equal as keys and not as arguments.
+            parts += meta, tuple(map(type, meta)) if meta.__class__ is tuple else meta.__class__
+        key = tuple(parts)
         try:
             found = known.get(key, known)
         except TypeError:  # something without a hash, as symbolic sizes are
