@@ -242,7 +242,10 @@ def _quick(forms: _Forms, full: Face) -> Face:
                 if len(args) <= at or args[at].__class__ not in _INTS:
                     return full(*args)
                 given = (*args[:at], args[at:])  # sizes one by one
-            chosen = only or by_class.get(tuple(map(type, given)))
+            # Two are most, and written out cost a third less than by `map` (timeit).
+            chosen = only or by_class.get(
+                (type(given[0]), type(given[1])) if len(given) == 2 else tuple(map(type, given))
+            )
         if chosen is None:
             return full(*args, **kwargs)
         try:
