@@ -193,7 +193,7 @@ def test_fakes_know_how_much_a_constructor_was_given() -> None:
     with mq.FakeTensorMode():
         indices = mq.ones(2, 3, dtype=mq.int64)
         s = mq.sparse_coo_tensor(indices, mq.ones(3), (2, 3))
-        assert (s._nnz(), s.coalesce()._nnz(), (s + s).is_coalesced()) == (3, 0, False)
+        assert (s._nnz(), s.coalesce()._nnz(), (s + s).is_coalesced()) == (3, 0, True)
         with pytest.raises(RuntimeError, match="same nnz"):
             mq.sparse_coo_tensor(indices, mq.ones(4), (2, 3))
 
@@ -382,3 +382,53 @@ def test_spdiags_refuses_offsets_of_floats_and_blocked_layouts(
 ) -> None:
     with pytest.raises(RuntimeError, match=words):
         torch.sparse.spdiags(mq.ones(2, 3), mq.tensor(offsets), (4, 3), layout=layout)
+
+
+# --- what is known of the indices, and factories ------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "coalesced"), [(0, True), (1, True), (2, False)])
+def test_fewer_than_two_elements_are_coalesced(count: int, coalesced: bool) -> None:
+    x = mq.sparse_coo_tensor(mq.arange(count)[None], mq.ones(count), (3,))
+    assert (x.is_coalesced(), (x * 2).is_coalesced()) == (coalesced, coalesced)
+
+
+def test_a_row_with_one_element_is_coalesced() -> None:
+    x = mq.sparse_coo_tensor([[0, 1], [0, 1]], [1.0, 2.0], (3, 3))
+    assert x.select(0, 0).is_coalesced()
+    assert not x.coalesce().t().is_coalesced()
+
+
+@pytest.mark.parametrize("mode", [None, "floor", "trunc"])
+def test_a_quotient_is_rounded(mode: str | None) -> None:
+    x = mq.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 4.0], (1, 2))
+    expected = x.to_dense().div(-2, rounding_mode=mode)
+    assert mq.equal(x.div(-2, rounding_mode=mode).to_dense(), expected)
+    assert mq.equal(x.clone().div_(-2, rounding_mode=mode).to_dense(), expected)
+
+
+def test_a_sparse_number_multiplies() -> None:
+    x = mq.eye(2).to_sparse()
+    assert mq.equal((x * mq.tensor(3.0).to_sparse()).to_dense(), 3 * mq.eye(2))
+
+
+def test_a_tensor_without_elements_is_added_to_one_of_another_density() -> None:
+    hybrid = mq.sparse_coo_tensor([[0, 1]], [[1.0, 2.0], [3.0, 4.0]], (3, 2))
+    nothing = mq.zeros(3, 2).to_sparse()
+    assert mq.equal((hybrid + nothing).to_dense(), hybrid.to_dense())
+    assert mq.equal(mq.add(nothing, hybrid, alpha=2).to_dense(), 2 * hybrid.to_dense())
+
+
+@pytest.mark.parametrize("name", ["empty_like", "ones_like", "randn_like"])
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_factories_keep_where_compressed_elements_are(name: str, layout: str) -> None:
+    x = getattr(mq.eye(3), f"to_sparse_{layout}")()
+    made = getattr(mq, name)(x)
+    assert (made.layout, made._nnz()) == (x.layout, 3)
+    assert mq.full_like(x, 2.0).values().tolist() == [2.0] * 3
+
+
+def test_new_takes_what_sparse_coo_tensor_does() -> None:
+    x = mq.eye(2).to_sparse()
+    assert x.new(mq.tensor([[0, 1]]), mq.tensor([1.0, 2.0]), (3,)).to_dense().tolist() == [1, 2, 0]
+    assert (x.new(2, 3).layout, x.new(2, 3)._nnz()) == (mq.sparse_coo, 0)

@@ -9,11 +9,13 @@ import math
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from maquette.api.creation import legacy
+from maquette.api.sparse_functions import sparse_coo_tensor
 from maquette.autograd.grad_mode import no_grad
 from maquette.core.device import device as Device
-from maquette.core.layout import memory_format, strided
+from maquette.core.layout import memory_format, sparse_coo, strided
 from maquette.core.strides import stride_order
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -43,8 +45,16 @@ def _fix_weakref(self: Tensor) -> None:
     """Nothing: weak references to tensors live as long as the tensors do."""
 
 
-def new(self: Tensor, *args: object, **kwargs: object) -> Tensor:
-    """A tensor of this dtype and device: of data, of sizes and uninitialised, of a storage."""
+def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A tensor of this dtype and device: of data, of sizes and uninitialised, of a storage.
+
+    Of a sparse COO tensor: of indices, values and a size, or of a size alone, as
+    `sparse_coo_tensor` takes them.
+    """
+    if self.meta.layout is sparse_coo:
+        sizes = args[:1] == () or isinstance(args[0], int)
+        parts = (args,) if sizes else args
+        return sparse_coo_tensor(*parts, dtype=self.dtype, device=self.device, **kwargs)
     return legacy(self.dtype, args, {"device": self.device, **kwargs})
 
 

@@ -171,9 +171,15 @@ def sparse_tensor(meta: TensorMeta, parts: Parts) -> Tensor:
 
 
 def coo_tensor(
-    shape: Sequence[int], indices: Tensor, values: Tensor, *, coalesced: bool = False
+    shape: Sequence[int], indices: Tensor, values: Tensor, *, coalesced: bool | None = None
 ) -> Tensor:
-    """A COO tensor of parts that nobody differentiates; nothing is checked."""
+    """A COO tensor of parts that nobody differentiates; nothing is checked.
+
+    coalesced: whether the indices are sorted and each there once; None if only their count tells.
+    """
+    if coalesced is None:
+        count = indices.meta.shape[1]
+        coalesced = count.__class__ is int and count < 2  # nothing is asked of symbols
     return sparse_tensor(
         sparse_meta(sparse_coo, shape, values), CooParts(indices, values, coalesced)
     )

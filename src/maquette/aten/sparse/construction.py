@@ -99,7 +99,7 @@ def _with_tensors_explicit(
     _check_coo(indices, values, size)
     kept = _placed(values, dtype, device).detach()
     at = indices.to(kept.device).detach()
-    return coo_tensor(size, at, kept, coalesced=bool(is_coalesced))
+    return coo_tensor(size, at, kept, coalesced=is_coalesced)
 
 
 _with_tensors.linear(

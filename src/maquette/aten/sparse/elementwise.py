@@ -32,6 +32,7 @@ from maquette.tensor.sparse import (
     block_of,
     coo_parts,
     coo_tensor,
+    nnz_of,
     parts_of,
     sparse_dims,
     with_values,
@@ -167,6 +168,12 @@ def _dense_and_sparse(self: Tensor | Number, other: Tensor, alpha: Number) -> Te
 
 def _sum_of_coo(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
     a, b = coo_parts(self), coo_parts(other)
+    if a.indices.meta.shape[0] != b.indices.meta.shape[0]:
+        kind = promote_types(self.dtype, other.dtype)
+        if nnz_of(other) == 0:
+            return with_values(self, a.values.to(kind, copy=True))
+        if nnz_of(self) == 0:
+            return with_values(other, b.values.to(kind) * alpha)
     check(
         a.indices.meta.shape[0] == b.indices.meta.shape[0],
         lambda: (
@@ -235,6 +242,9 @@ def _product(self: Tensor | Number, other: Tensor | Number) -> Tensor:
         found: Tensor = aten.mul(parts.values, other)
         return with_values(self, found)
     assert isinstance(other, Tensor)
+    if other.meta.layout is not strided and 0 in (self.meta.ndim, other.meta.ndim):
+        number, self = (self, other) if self.meta.ndim == 0 else (other, self)
+        return with_values(self, parts_of(self).values * dense_of(number))
     if other.meta.layout is strided:
         return _product_with_dense(self, other)
     check(
@@ -303,9 +313,10 @@ def _quotient(name: str) -> None:
                 )
             ),
         )
-        rounds = rest and rest[0] is not None
+        rounds = name == "floor_divide" or (rest and rest[0] is not None)
         t = coalesced(self) if rounds and self.meta.layout is sparse_coo else self
-        found: Tensor = op(parts_of(t).values, other, *rest)
+        mode = {"rounding_mode": rest[0]} if rest else {}
+        found: Tensor = op(parts_of(t).values, other, **mode)
         return with_values(t, found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.construction import empty_compressed, empty_coo
@@ -24,7 +25,7 @@ from maquette.core.layout import (
 from maquette.core.strides import Shape
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define, describe
-from maquette.library.sparse_kernels import for_compressed, for_coo, for_sparse
+from maquette.library.sparse_kernels import for_compressed, for_coo, for_sparse, overload
 from maquette.tensor.sparse import (
     BLOCKED,
     CompressedParts,
@@ -43,6 +44,7 @@ from maquette.tensor.sparse import (
     sparse_dims,
     sparse_meta,
     sparse_tensor,
+    with_values,
 )
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.up_to_date import relayout
@@ -182,7 +184,7 @@ def zeros_kernel(
     return empty_of(size, dtype, layout, device)
 
 
-@for_sparse("zeros_like", "empty_like")
+@for_sparse("zeros_like")
 def zeros_like_kernel(
     self: Tensor,
     dtype: DType | None,
@@ -222,7 +224,33 @@ def zeros_out_compressed_kernel(size: Shape, out: Tensor) -> Tensor:
     return found
 
 
-@for_sparse("ones_like", "full_like")
+@for_coo("empty_like")
+def empty_like_kernel(self: Tensor, *options: Any) -> Tensor:
+    return zeros_like_kernel(self, *options)
+
+
+def _values_like(name: str, numbers: int = 0) -> None:
+    """A factory that keeps a compressed tensor's indices; numbers: parameters before the dtype."""
+    op = overload(name)
+
+    @for_compressed(name)
+    def kernel(self: Tensor, *params: Any) -> Tensor:
+        given, (dtype, layout, device, *_) = params[:numbers], params[numbers:]
+        if layout not in (None, self.meta.layout):
+            if name == "empty_like":
+                return zeros_like_kernel(self, dtype, layout, device)
+            raise RuntimeError(f"{name}: expected layout {self.meta.layout}, got {layout}")
+        values = op(parts_of(self).values, *given, dtype=dtype, device=device)
+        return with_values(self, values)
+
+
+_values_like("empty_like")
+_values_like("ones_like")
+_values_like("randn_like")
+_values_like("full_like", 1)
+
+
+@for_coo("ones_like", "full_like")
 def ones_like_kernel(self: Tensor, *rest: object) -> Tensor:
     raise RuntimeError("full(...) is not implemented for sparse layout")
 
@@ -364,7 +392,8 @@ def transpose_kernel(self: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(sparse))
     order[a], order[b] = order[b], order[a]
     # Turned indices are not sorted any more.
-    return coo_tensor(shape, parts.indices[order], parts.values)
+    none = nnz_of(self).__class__ is int and nnz_of(self) == 0
+    return coo_tensor(shape, parts.indices[order], parts.values, coalesced=none)
 
 
 def _compressed_transposed(
@@ -531,7 +560,7 @@ def select_kernel(self: Tensor, dim: int, index: int) -> Tensor:
         return found
     kept = [i for i in range(sparse) if i != at]
     indices = parts.indices[kept].index_select(1, here)
-    return coo_tensor(shape, indices, values, coalesced=parts.coalesced)
+    return coo_tensor(shape, indices, values, coalesced=parts.coalesced or None)
 
 
 @for_sparse("unbind.int")
@@ -607,7 +636,8 @@ def cat_kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
         pieces.append((indices, values))
         offset += t.meta.shape[at]
     indices = aten.cat([p[0] for p in pieces], 1)
-    return coo_tensor(shape, indices, aten.cat([p[1] for p in pieces]))
+    none = all(nnz_of(t).__class__ is int and nnz_of(t) == 0 for t in tensors)
+    return coo_tensor(shape, indices, aten.cat([p[1] for p in pieces]), coalesced=none)
 
 
 def _padded(values: Tensor, dim: int, offset: int, extent: int) -> Tensor:
