@@ -8,7 +8,7 @@ every package: what is registered is seen by operators, transforms and graphs al
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
@@ -146,6 +146,17 @@ _NODES: dict[type, NodeDef] = {
         _positions,
     ),
 }
+
+
+class AsText(NamedTuple):
+    """How specs of a registered class are written: its name, its contexts as JSON and back."""
+
+    name: str
+    to_dumpable_context: Callable[[Context], object] | None
+    from_dumpable_context: Callable[[object], Context] | None
+
+
+AS_TEXT: dict[type, AsText] = {}
 _NAMED_TUPLE = NodeDef(
     lambda t: (t, type(t)),  # type: ignore[arg-type, return-value]  # a tuple
     lambda children, kind: kind(*children),  # type: ignore[operator]  # a class
@@ -165,11 +176,19 @@ def register_pytree_node(
 ) -> None:
     """Make a class a node: ``flatten_fn`` gives children and a context that can be compared.
 
-    ``flatten_with_keys_fn`` gives (key, child) pairs, for paths. Nothing is serialised here, so the
-    names for that are taken and not used. ValueError for a class that is a node already.
+    ``flatten_with_keys_fn`` gives (key, child) pairs, for paths. The rest says how specs of the
+    class are written as text. ValueError for a class that is a node already, or for one of the two
+    functions of contexts without the other.
     """
     if cls in _NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(
+            f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or "
+            f"registered."
+        )
+    if serialized_type_name is not None:
+        AS_TEXT[cls] = AsText(serialized_type_name, to_dumpable_context, from_dumpable_context)
     keys = None
     if flatten_with_keys_fn is not None:
         with_keys = flatten_with_keys_fn
@@ -180,6 +199,7 @@ def register_pytree_node(
 def deregister_pytree_node(cls: type) -> None:
     """Make a registered class a leaf again; KeyError if it is not registered."""
     del _NODES[cls]
+    AS_TEXT.pop(cls, None)
 
 
 def is_pytree_class(cls: type) -> bool:
@@ -189,7 +209,9 @@ def is_pytree_class(cls: type) -> bool:
 
 def is_namedtuple_class(cls: type) -> bool:
     """Whether a class was made by `collections.namedtuple` or `typing.NamedTuple`."""
-    return issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)
+    if not isinstance(cls, type) or not issubclass(cls, tuple):
+        return False
+    return isinstance(getattr(cls, "_fields", None), tuple)
 
 
 def _node_of(tree: Tree, is_leaf: IsLeaf) -> NodeDef | None:
@@ -204,6 +226,10 @@ def _node_of(tree: Tree, is_leaf: IsLeaf) -> NodeDef | None:
 # --- structure -----------------------------------------------------------------------
 
 
+_Kind = type | None
+_NAMED: object = namedtuple
+
+
 class TreeSpec:
     """The nesting of a tree: type and context of a node, and the specs of its children.
 
@@ -215,7 +241,8 @@ class TreeSpec:
     def __init__(
         self, type: type | None, context: Context = None, children: Sequence[TreeSpec] = ()
     ) -> None:
-        self.type = type
+        # PyTorch's specs of named tuples say so, and the class is the context.
+        self.type: _Kind = cast(_Kind, context) if type is _NAMED else type
         self.context = context
         self._children = tuple(children)
         self.num_leaves: int = 1 if type is None else sum([c.num_leaves for c in self._children])

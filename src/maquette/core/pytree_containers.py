@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from enum import Enum
 from importlib import import_module
 from typing import NamedTuple, cast
 
 from maquette.core.pytree import (
     _NAMED_TUPLE,
     _NODES,
+    AS_TEXT,
     Context,
     Key,
     NodeDef,
@@ -64,28 +66,79 @@ _namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys = _fun
 # --- specs as text --------------------------------------------------------------------
 
 _PROTOCOL = 1
+_STANDARD = frozenset(_NODES)  # before anybody registers one
 
 
 def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
-    """A spec as JSON. TypeError for contexts that are no JSON, ValueError for other protocols."""
+    """A spec as JSON.
+
+    TypeError for what is no spec and for contexts that are no JSON, NotImplementedError for classes
+    registered without a name, ValueError for other protocols.
+    """
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(
+            f"treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec "
+            f"but got item of type {type(treespec)}."
+        )
     if protocol not in (None, _PROTOCOL):
-        raise ValueError(f"Unknown protocol {protocol}; there is {_PROTOCOL}")
+        raise ValueError(f"Unknown protocol {protocol}; available protocols: [{_PROTOCOL}]")
     return json.dumps([_PROTOCOL, _dumped(treespec)])
 
 
 def _dumped(spec: TreeSpec) -> dict[str, object]:
     if spec.type is None:
         return {"type": None, "context": None, "children_spec": []}
-    named = is_namedtuple_class(spec.type)
-    context = None if named else spec.context
-    if isinstance(context, tuple):  # a default dictionary's: its factory by name
-        factory, names = context
-        context = [None if factory is None else _name_of(factory), list(names)]
     return {
-        "type": _name_of(spec.type),
-        "context": json.dumps(context),
+        "type": _type_text(spec.type),
+        "context": _context_text(spec),
         "children_spec": [_dumped(child) for child in spec.children()],
     }
+
+
+def _type_text(kind: type) -> str:
+    if kind in AS_TEXT:
+        return AS_TEXT[kind].name
+    if is_namedtuple_class(kind):
+        raise NotImplementedError(
+            f"Can't serialize TreeSpec of namedtuple class {kind} because we didn't register a "
+            f"serializated_type_name. Please register using `_register_namedtuple`."
+        )
+    if kind not in _STANDARD:
+        raise NotImplementedError(
+            f"No registered serialization name for {kind} found. Please update your "
+            f"_register_pytree_node call with a `serialized_type_name` kwarg."
+        )
+    return _name_of(kind)
+
+
+def _context_text(spec: TreeSpec) -> str:
+    kind = cast(type, spec.type)
+    known = AS_TEXT.get(kind)
+    if known is not None and known.to_dumpable_context is not None:
+        return json.dumps(known.to_dumpable_context(spec.context), default=_enum_as_json)
+    context = None if is_namedtuple_class(kind) else spec.context
+    if isinstance(context, _DefaultContext):  # its factory by name
+        factory, names = context
+        context = [None if factory is None else _name_of(factory), list(names)]
+    try:
+        return json.dumps(context, default=_enum_as_json)
+    except TypeError as error:
+        raise TypeError(
+            "Unable to serialize context. Please make the context json dump-able, or register a "
+            "custom serializer using _register_pytree_node."
+        ) from error
+
+
+def _enum_as_json(value: object) -> object:
+    if not isinstance(value, Enum):
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return {"__enum__": True, "fqn": _name_of(type(value)), "name": value.name}
+
+
+def _enum_from_json(found: dict[str, object]) -> object:
+    if "__enum__" not in found:
+        return found
+    return cast("type[Enum]", _by_name(str(found["fqn"])))[str(found["name"])]
 
 
 def _name_of(kind: object) -> str:
@@ -97,17 +150,22 @@ def treespec_loads(serialized: str) -> TreeSpec:
     """The spec that `treespec_dumps` wrote; ValueError for another protocol."""
     protocol, found = json.loads(serialized)
     if protocol != _PROTOCOL:
-        raise ValueError(f"Unknown protocol {protocol}; there is {_PROTOCOL}")
+        raise ValueError(f"Unknown protocol {protocol}; available protocols: [{_PROTOCOL}]")
     return _loaded(found)
 
 
 def _loaded(found: dict[str, object]) -> TreeSpec:
     if found["type"] is None:
         return TreeSpec(None)
-    kind = _by_name(str(found["type"]))
-    context = json.loads(str(found["context"]))
+    name = str(found["type"])
+    by_name = {known.name: kind for kind, known in AS_TEXT.items()}
+    kind = by_name[name] if name in by_name else _by_name(name)
+    context = json.loads(str(found["context"]), object_hook=_enum_from_json)
+    known = AS_TEXT.get(kind)
     if is_namedtuple_class(kind):
         context = kind
+    elif known is not None and known.from_dumpable_context is not None:
+        context = known.from_dumpable_context(context)
     elif kind is defaultdict:
         factory = None if context[0] is None else _by_name(context[0])
         context = _DefaultContext(factory, context[1])

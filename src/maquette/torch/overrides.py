@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import functools
+import importlib
+import inspect
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+from maquette.dispatch.operator import OpOverload
+from maquette.dispatch.packet import OpOverloadPacket
 from maquette.dispatch.torch_function import (
     NO_OVERRIDE,
     TorchFunctionMode,
@@ -11,6 +19,7 @@ from maquette.dispatch.torch_function import (
 )
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.forwarding import forward, without_underscores
+from maquette.torch.face.later import later
 
 
 def is_tensor_like(inp: object) -> bool:
@@ -54,5 +63,173 @@ def handle_torch_function(
     return result
 
 
-__all__ = ["TorchFunctionMode", "handle_torch_function", "has_torch_function"]
+def wrap_torch_function(
+    dispatcher: Callable[..., Iterable[object]],
+) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """A decorator: the function is offered to what ``dispatcher`` picks of its arguments first."""
+
+    def wrap(func: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(func)
+        def wrapped(*args: object, **kwargs: object) -> object:
+            relevant = tuple(dispatcher(*args, **kwargs))
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return func(*args, **kwargs)
+
+        return wrapped
+
+    return wrap
+
+
+def _get_overloaded_args(
+    relevant_args: Iterable[object], get_type_fn: Callable[[object], type] = type
+) -> list[object]:
+    """The arguments whose classes answer, one of each class, subclasses before their bases."""
+    found: list[object] = []
+    for arg in relevant_args:
+        kind = get_type_fn(arg)
+        if not _overrides(kind) or any(get_type_fn(known) is kind for known in found):
+            continue
+        bases = (i for i, k in enumerate(found) if issubclass(kind, get_type_fn(k)))
+        found.insert(next(bases, len(found)), arg)
+    return found
+
+
+# --- which functions can be overridden ------------------------------------------------
+
+# Names of torch's that make tensors or change settings: no argument could answer for them.
+_IGNORED = """
+    typename is_tensor is_storage set_default_tensor_type set_default_device get_default_device
+    set_rng_state get_rng_state manual_seed initial_seed seed save load set_printoptions
+    get_default_dtype set_default_dtype is_deterministic_algorithms_warn_only_enabled
+    use_deterministic_algorithms are_deterministic_algorithms_enabled set_warn_always
+    set_deterministic_debug_mode get_deterministic_debug_mode set_float32_matmul_precision
+    get_float32_matmul_precision is_warn_always_enabled arange as_tensor bartlett_window
+    blackman_window can_cast compile empty empty_permuted empty_strided empty_quantized export eye
+    from_dlpack from_file full hamming_window hann_window kaiser_window linspace logspace ones
+    promote_types rand randn randint randperm range result_type scalar_tensor
+    sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
+    sparse_compressed_tensor tensor asarray frombuffer from_numpy zeros tril_indices triu_indices
+    vander vmap cond get_num_threads set_num_threads get_num_interop_threads set_flush_denormal
+    set_num_interop_threads is_grad_enabled is_inference_mode_enabled set_grad_enabled
+    is_anomaly_enabled is_anomaly_check_nan_enabled set_anomaly_enabled broadcast_shapes
+    is_autocast_enabled autocast_increment_nesting autocast_decrement_nesting
+    clear_autocast_cache get_autocast_dtype set_autocast_dtype set_autocast_enabled
+    is_autocast_cache_enabled set_autocast_cache_enabled get_device_module unify_type_list
+    compiled_with_cxx11_abi is_vulkan_available is_distributed
+    sym_int sym_float sym_max sym_min sym_not sym_ite sym_sqrt sym_sum sym_fresh_size
+    sym_constrain_range sym_constrain_range_for_size get_file_path
+""".split()
+
+
+def _torch() -> Any:
+    return importlib.import_module("maquette.torch")
+
+
+@functools.cache
+def get_ignored_functions() -> set[Callable[..., object]]:
+    """Functions of torch that are never offered to ``__torch_function__``."""
+    torch = _torch()
+    found = {getattr(torch, name, None) for name in _IGNORED}
+    own = ("as_subclass", "new_tensor", "_make_subclass", "__new__", "__init__", "__subclasshook__")
+    found |= {getattr(Tensor, name, None) for name in own}
+    return {function for function in found if callable(function)}
+
+
+def get_default_nowrap_functions() -> set[Callable[..., object]]:
+    """What the default ``__torch_function__`` does not make a subclass: getters of gradients."""
+    names = [name for name in ("_base", "grad", "_grad") if hasattr(Tensor, name)]
+    getters: list[Any] = [getattr(Tensor, name) for name in names]
+    return {getter.__get__ for getter in getters}
+
+
+_NAMESPACES = ("", "nn.functional", "Tensor", "linalg", "fft", "special")
+
+
+def _namespaces() -> Iterator[tuple[str, Any]]:
+    torch = _torch()
+    for path in _NAMESPACES:
+        namespace = torch
+        for part in filter(None, path.split(".")):
+            namespace = getattr(namespace, part)
+        yield f"torch.{path}" if path else "torch", namespace
+
+
+@functools.cache
+def _by_namespace() -> dict[str, dict[str, Any]]:
+    """The functions that can be overridden, by namespace and name."""
+    ignored, found = get_ignored_functions(), {}
+    for place, namespace in _namespaces():
+        names = [n for n in dir(namespace) if place == "torch.Tensor" or not n.startswith("_")]
+        functions: dict[str, Any] = {}
+        for name in names:
+            value: Any = getattr(namespace, name, None)
+            if place == "torch.Tensor" and not callable(value) and hasattr(value, "__get__"):
+                value = value.__get__  # of a property; handlers are told its getter
+            if isinstance(value, type) or not callable(value) or value in ignored:
+                continue
+            if isinstance(value, types.FunctionType | types.MethodWrapperType):
+                functions[name] = value
+        found[place] = functions
+    return found
+
+
+def get_overridable_functions() -> dict[Any, list[Callable[..., object]]]:
+    """By namespace, the functions that classes and modes can answer."""
+    spaces = dict(_namespaces())
+    return {spaces[place]: list(found.values()) for place, found in _by_namespace().items()}
+
+
+def resolve_name(f: Callable[..., object]) -> str | None:
+    """Where PyTorch has a function, ``torch.Tensor.add``; None if nowhere."""
+    if isinstance(f, OpOverload | OpOverloadPacket):
+        return str(f)
+    for place, functions in _by_namespace().items():
+        for name, function in functions.items():
+            if function == f:
+                getter = isinstance(f, types.MethodWrapperType)
+                return f"{place}.{name}.__get__" if getter else f"{place}.{name}"
+    return None
+
+
+def get_testing_overrides() -> dict[Callable[..., object], Callable[..., object]]:
+    """For each function that can be overridden, one of the same parameters that gives -1."""
+    found: dict[Callable[..., object], Callable[..., object]] = {}
+    for functions in _by_namespace().values():
+        for function in functions.values():
+            found[function] = _like(function)
+    return found
+
+
+def _like(function: Callable[..., object]) -> Callable[..., object]:
+    def dummy(*args: object, **kwargs: object) -> int:
+        return -1
+
+    with contextlib.suppress(ValueError, TypeError):  # of builtins without a signature
+        dummy.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # inspect's
+    return dummy
+
+
+redispatch_function = later(
+    "torch.overrides.redispatch_function", "call the function within DisableTorchFunctionSubclass"
+)
+enable_reentrant_dispatch = later(
+    "torch.overrides.enable_reentrant_dispatch", "enter the mode again with `with mode:`"
+)
+
+__all__ = [
+    "TorchFunctionMode",
+    "enable_reentrant_dispatch",
+    "get_default_nowrap_functions",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "get_testing_overrides",
+    "handle_torch_function",
+    "has_torch_function",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "redispatch_function",
+    "resolve_name",
+    "wrap_torch_function",
+]
 __getattr__ = forward(__name__, "maquette.dispatch.torch_function", spellings=without_underscores)

@@ -153,6 +153,7 @@ PACKAGES = {
         "maquette.torch.helpers.wrappers",
         "_exposed_in _functools _import_utils _stats _thunk _typing_utils",
     ),
+    "utils._cxx_pytree": "maquette.torch.utils._pytree",
     "utils._config_module": "maquette.torch.helpers.config_module",
     "utils._contextlib": "maquette.torch.helpers.contexts",
     "utils._foreach_utils": "maquette.torch.helpers.foreach_utils",

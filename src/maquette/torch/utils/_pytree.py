@@ -8,7 +8,12 @@ from typing import Any
 
 from maquette.api.result_classes import _Result
 from maquette.core.pytree import (
+    AS_TEXT,
+    AsText,
+    GetAttrKey,
     LeafSpec,
+    MappingKey,
+    SequenceKey,
     TreeSpec,
     broadcast_to_and_flatten,
     deregister_pytree_node,
@@ -23,10 +28,16 @@ from maquette.torch.face.forwarding import forward
 PyTree = Any
 PyTreeSpec = TreeSpec
 _LEAF_SPEC = LeafSpec()
+KeyEntry = SequenceKey | MappingKey | GetAttrKey
 _broadcast_to_and_flatten = broadcast_to_and_flatten
 _deregister_pytree_node = deregister_pytree_node
 FlattenFunc = UnflattenFunc = ToDumpableContextFn = FromDumpableContextFn = Callable[..., Any]
 _register_pytree_node = register_pytree_node
+
+
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """Give a class of named tuples the name by which its specs are written as text."""
+    AS_TEXT[cls] = AsText(serialized_type_name, None, None)
 
 
 class _NamedTuple:
