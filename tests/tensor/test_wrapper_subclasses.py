@@ -68,3 +68,24 @@ def test_T12_the_data_of_a_subclass_is_of_the_subclass() -> None:
         pass
 
     assert type(mq.ones(2).as_subclass(Named).data) is Named
+
+
+class Calling(mq.Tensor):
+    """Its handler calls the one above."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def test_D14_the_handler_above_runs_the_operator_without_handlers():
+    x = mq.ones(2).as_subclass(Calling).requires_grad_()
+    y = (x * 3).sum()
+    assert type(y) is mq.Tensor
+    (slope,) = mq.autograd.grad(y, x)
+    assert slope.tolist() == [3, 3]
+
+
+def test_D136_a_class_with_a_handler_of_operators_only_has_results_as_that_gives_them():
+    assert Calling.__torch_function__ is mq.dispatch.disabled_torch_function
+    assert type(mq.ones(2).as_subclass(Calling) + 1) is mq.Tensor

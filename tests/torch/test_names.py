@@ -94,7 +94,10 @@ def test_questions_about_objects() -> None:
     assert torch.is_tensor(torch.ones(1))
     assert not torch.is_tensor(1.0)
     assert torch.is_storage(torch.ones(1).untyped_storage())
-    assert torch.typename(torch.ones(1)).endswith("Tensor")
+    assert torch.typename(torch.ones(1)) == "torch.FloatTensor"
+    assert torch.typename(torch.nn.Linear(1, 1)) == "torch.nn.modules.linear.Linear"
+    assert torch.typename(torch.float32) == "torch.dtype"
+    assert torch.typename(3) == "int"
     assert torch.broadcast_shapes((2, 1), (3,)) == torch.Size([2, 3])
 
 

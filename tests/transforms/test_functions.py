@@ -59,6 +59,15 @@ def test_T71_grad_goes_by_the_class():
     assert grad(grad(Cube.apply))(mq.tensor(2.0)) == 12
 
 
+@pytest.mark.parametrize(
+    "f, expected", [(Square.apply, lambda x: x * x), (grad(Square.apply), lambda x: 2 * x)]
+)
+def test_T71_a_generated_rule_goes_for_vmap_in_vmap(f, expected):
+    x = mq.arange(24.0).view(2, 3, 4)
+    assert mq.equal(vmap(vmap(vmap(f)))(x), expected(x))
+    assert mq.equal(vmap(vmap(vmap(f), 1, 1), 1, 1)(x), expected(x))
+
+
 def test_T71_vmap_goes_by_its_method():
     x = mq.arange(3.0)
     assert vmap(Cube.apply)(x).tolist() == [0, 1, 8]

@@ -43,9 +43,16 @@ def disabled_torch_dispatch(
     types: Sequence[type],
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
-) -> NoReturn:
-    """The marker: ``__torch_dispatch__ = disabled_torch_dispatch`` switches it off (D14)."""
-    raise NotImplementedError("this class has disabled __torch_dispatch__: do not call it")
+) -> object:
+    """The marker: ``__torch_dispatch__ = disabled_torch_dispatch`` switches it off (D14).
+
+    A class that calls it, as ``super().__torch_dispatch__``, gets what the operator gives for
+    tensors without handlers.
+    """
+    from maquette.dispatch.guards import ExcludeDispatchKeyGuard  # noqa: PLC0415  # it is above
+
+    with ExcludeDispatchKeyGuard("Python"):
+        return func(*args, **(kwargs or {}))
 
 
 def keys(tensor: TensorBase) -> DispatchKeySet:

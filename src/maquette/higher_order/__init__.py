@@ -10,16 +10,12 @@ from maquette.higher_order.checkpoint import checkpoint, checkpoint_op
 from maquette.higher_order.cond import cond, cond_op
 from maquette.higher_order.effects import with_effects
 from maquette.higher_order.flex_attention import flex_attention
+from maquette.higher_order.invoke_subgraph import invoke_subgraph
 from maquette.higher_order.map import map, map_impl
 from maquette.higher_order.out_dtype import out_dtype
 from maquette.higher_order.scan import scan, scan_op
 from maquette.higher_order.while_loop import while_loop, while_loop_op
-from maquette.higher_order.wrap import (
-    invoke_subgraph,
-    run_and_save_rng_state,
-    run_with_rng_state,
-    wrap,
-)
+from maquette.higher_order.wrap import run_and_save_rng_state, run_with_rng_state, wrap
 
 __all__ = [
     "associative_scan",

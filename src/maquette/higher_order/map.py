@@ -45,7 +45,7 @@ def map(f: Function, xs: Any, *args: Any) -> Any:
         raise RuntimeError(f"Leading dimensions of mapped xs cannot be 0. Got shapes {shapes}")
     if not same_sizes(lengths):
         raise RuntimeError(
-            f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}"
+            f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}."
         )
     out_spec: list[Any] = []
     count = len(flat)

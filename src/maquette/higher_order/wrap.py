@@ -1,4 +1,4 @@
-"""Calls kept whole: `wrap`, `invoke_subgraph`, and an operator with the state it draws from."""
+"""Calls kept whole: `wrap`, and an operator with the state it draws from."""
 
 from __future__ import annotations
 
@@ -23,34 +23,6 @@ class Wrap(FunctionalHop):
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args[1:]
-
-
-class InvokeSubgraph(FunctionalHop):
-    """``higher_order.invoke_subgraph(subgraph, identifier, *operands)``: a graph used many times.
-
-    identifier: names the subgraph, so that it is compiled or differentiated once; None for none.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("invoke_subgraph", cacheable=True)
-
-    def __call__(  # type: ignore[override]  # it states its parameters
-        self, subgraph: Function, identifier: str | None, *operands: Any
-    ) -> Any:
-        if identifier is not None and not isinstance(identifier, str):
-            raise AssertionError(f"identifier must be a None or a string, got {identifier!r}")
-        wrong = [o for o in operands if not isinstance(o, (Tensor, int)) and not hasattr(o, "node")]
-        if wrong:
-            raise AssertionError(
-                f"invoke_subgraph operands must be a list of tensors/ints/SymInts, got {wrong}"
-            )
-        return super().__call__(subgraph, identifier, *operands)
-
-    def eager(self, subgraph: Function, identifier: str | None, *operands: Any) -> Any:
-        return subgraph(*operands)
-
-    def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return args[2:]
 
 
 class RunAndSaveRngState(FunctionalHop):
@@ -103,16 +75,13 @@ def _device_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 wrap = Wrap()
-invoke_subgraph = InvokeSubgraph()
 run_and_save_rng_state = RunAndSaveRngState()
 run_with_rng_state = RunWithRngState()
 
 __all__ = [
-    "InvokeSubgraph",
     "RunAndSaveRngState",
     "RunWithRngState",
     "Wrap",
-    "invoke_subgraph",
     "run_and_save_rng_state",
     "run_with_rng_state",
     "wrap",

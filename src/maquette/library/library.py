@@ -377,11 +377,11 @@ def _forget_resolutions() -> None:
 class _scoped_library:  # PyTorch's name
     """A `Library` for a ``with`` block, destroyed at its end."""
 
-    def __init__(self, *args: str) -> None:
-        self._args = args
+    def __init__(self, *args: str, **kwargs: str) -> None:
+        self._args, self._kwargs = args, kwargs
 
     def __enter__(self) -> Library:
-        self._lib = Library(*self._args)
+        self._lib = Library(*self._args, **self._kwargs)
         return self._lib
 
     def __exit__(self, *exc: object) -> None:

@@ -170,6 +170,10 @@ class TensorGeometry(TensorSurface):
         """Whether a negation waits to be computed."""
         return bool(self._keys & NEGATIVE)
 
+    def _is_zerotensor(self) -> bool:
+        """Whether this stands for zeros without memory: no tensor here does."""
+        return False
+
     def is_inference(self) -> bool:
         """Whether it was made in inference mode: autograd never records it; it has no version."""
         return not self._keys & ADINPLACE

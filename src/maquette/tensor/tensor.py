@@ -89,6 +89,9 @@ class Tensor(TensorHistory):
         if handler is not disabled_torch_dispatch:
             bits |= _PYTHON
         function = getattr(cls.__torch_function__, "__func__", cls.__torch_function__)
+        if bits and function is _DEFAULT_FUNCTION:
+            # Its handler says what its results are: the default one would make them of the class.
+            function = cls.__torch_function__ = disabled_torch_function  # type: ignore[method-assign]
         if function is not disabled_torch_function:
             bits |= K.TORCH_FUNCTION
         cls._class_bits = bits

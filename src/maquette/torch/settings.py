@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from maquette.core.device import device as Device
 from maquette.core.layout import contiguous_format
 from maquette.core.size import Size
 from maquette.core.warned import Always
+from maquette.fx.names import public_module
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
@@ -100,12 +102,21 @@ def get_device(input: Tensor) -> int:
 
 
 def typename(obj: object) -> str:
-    """The name of an object's type, or of a function, with its module unless that is Python's."""
-    if isinstance(obj, FunctionType):
-        return f"{obj.__module__}.{obj.__qualname__}"
-    kind = obj if isinstance(obj, type) else type(obj)
-    module = kind.__module__
-    return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
+    """The name of an object's type, or of a function or class, with its module by torch's names.
+
+    A tensor's is that of its dtype, ``torch.FloatTensor``; a module's is its own.
+    """
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    if isinstance(obj, ModuleType):
+        return obj.__name__
+    named = obj if isinstance(obj, FunctionType | type) else type(obj)
+    module = named.__module__
+    if module == "builtins":
+        return named.__qualname__
+    if getattr(sys.modules.get("maquette.torch"), named.__name__, None) is named:
+        return f"torch.{named.__qualname__}"
+    return f"{public_module(module)}.{named.__qualname__}"
 
 
 def broadcast_shapes(*shapes: tuple[int, ...] | int) -> Size:

@@ -186,6 +186,8 @@ def _generated(cls: Cls, in_dims: Any, info: VmapInfo) -> tuple[Cls, list[Any]]:
             return unwrap_batched(result, level)
 
     class Generated(Function):
+        generate_vmap_rule = True  # of a vmap around this one
+
         @staticmethod
         def forward(*values: Any, **kwargs: Any) -> Any:
             shapes[0] = [_example_shape(v, d) for v, d in zip(values, in_dims)]

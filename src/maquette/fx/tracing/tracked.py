@@ -169,6 +169,7 @@ def track_plain(tracer: PythonKeyTracer, t: Tensor, node: Node, constant: Tensor
     table.unplaced.append(entry)
     if meta.is_symbolic:
         tracer.symbol_nodes.note_sizes(t, node)
+        _note_bindings(t, node)
 
 
 def _meta_of_fake(
@@ -190,6 +191,18 @@ def _meta_of_real(_: None, meta: TensorMeta, keys: int, mode: None, known: Known
     return {"val": val, "tensor_meta": metadata_of(meta, known, requires_grad=recorded)}
 
 
+def _note_bindings(result: Any, node: Node) -> None:
+    """Note in a node's ``meta`` where its result shows symbols that making it has made."""
+    mode: Any = tls.st.fake_mode or getattr(result, "fake_mode", None)
+    environment = getattr(mode, "shape_env", None)
+    if environment is not None and environment.pending_fresh_unbacked_symbols:
+        from maquette.symbolic.program.bindings import shown_bindings  # noqa: PLC0415  # rare
+
+        bindings = shown_bindings(environment, result)
+        if bindings:
+            node.meta["unbacked_bindings"] = bindings
+
+
 def is_object(value: object) -> bool:
     """Whether a value is an object that operators take: of an opaque type or a script class."""
     return is_opaque_value(value) or is_script_object(value)
@@ -201,6 +214,7 @@ def track(tracer: PythonKeyTracer, value: Any, node: Node, constant: Any = None)
 
     Items get nodes of their own, which take them out of the whole.
     """
+    _note_bindings(value, node)
     if isinstance(value, Tensor):
         tracer.tensor_table.put(value, node, constant)
         describe(node, value, tracer.tensor_table.metadata)

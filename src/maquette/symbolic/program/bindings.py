@@ -100,14 +100,7 @@ def compute_unbacked_bindings(
     """
     if shape_env is None or not shape_env.pending_fresh_unbacked_symbols:
         return None
-    pending = list(shape_env.pending_fresh_unbacked_symbols)
-    shape_env.pending_fresh_unbacked_symbols.clear()
-    found: dict[Symbol, Path] = {}
-    for form, path in _numbers(example_value, ()):
-        own, more = _bound(form)
-        if own in pending and own not in found:
-            found[cast(Symbol, own)] = (*path, *more)
-    missing = [s for s in pending if s not in found and s not in shape_env.facts.replacements]
+    found, missing = _taken(shape_env, example_value)
     if missing:
         names = ", ".join(s.name for s in missing)
         raise PendingUnbackedSymbolNotFound(
@@ -115,6 +108,25 @@ def compute_unbacked_bindings(
             f"operator must show what it made, or make it in ignore_fresh_unbacked_symbols()"
         )
     return {sympy_of(s.poly): path for s, path in found.items()}
+
+
+def shown_bindings(shape_env: ShapeEnv, value: Any) -> dict[Any, Path]:
+    """`compute_unbacked_bindings` of what a value shows; other symbols stay without a path."""
+    found, _ = _taken(shape_env, value)
+    return {sympy_of(s.poly): path for s, path in found.items()}
+
+
+def _taken(shape_env: ShapeEnv, value: Any) -> tuple[dict[Symbol, Path], list[Symbol]]:
+    """The paths to the symbols that were made since the last call, and those without."""
+    pending = list(shape_env.pending_fresh_unbacked_symbols)
+    shape_env.pending_fresh_unbacked_symbols.clear()
+    found: dict[Symbol, Path] = {}
+    for form, path in _numbers(value, ()):
+        own, more = _bound(form)
+        if own in pending and own not in found:
+            found[cast(Symbol, own)] = (*path, *more)
+    replaced = shape_env.facts.replacements
+    return found, [s for s in pending if s not in found and s not in replaced]
 
 
 def _numbers(value: Any, path: Path) -> Iterator[tuple[Expr, Path]]:

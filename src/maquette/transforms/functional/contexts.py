@@ -7,6 +7,7 @@ A rule takes a context first and speaks to functionalization through it only: `w
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -125,6 +126,7 @@ class CppFunctionalizeAPI(BaseFunctionalizeAPI):
         return each(Tensor, lambda t: t.sync() if is_functional(t, KEY) else t, args)
 
     def functionalize(self, inner_f: Function) -> Function:
+        @functools.wraps(inner_f)
         def functional(*args: Any, **kwargs: Any) -> Any:
             given, named = self.wrap_tensors((args, kwargs))
             st = tls.st
