@@ -112,7 +112,7 @@ def cache_info() -> DispatchCacheInfo:
 def cache_clear() -> None:
     """Forget all answers and set all counts to 0."""
     tables = [op.infer_cache for op in resolved_overloads()]
-    forget_answers(_refusals, REMEMBERED_STEPS, REMEMBERED_COMPOSITES, *tables)
+    forget_answers(_refusals, REMEMBERED_STEPS, REMEMBERED_SUMS, REMEMBERED_COMPOSITES, *tables)
     _counts.zero()
     zero_evictions()
     _count_from_now()
@@ -142,6 +142,8 @@ def disable_fake_tensor_cache(mode: FakeTensorMode) -> Iterator[None]:
 
 REMEMBERED_STEPS: dict[Hashable, object] = {}
 """How gradients are made of a node's, by what they depend on (`derivatives/`). Not counted."""
+REMEMBERED_SUMS: dict[Hashable, bool] = {}
+"""Whether a gradient is added to another in place without an operator. Not counted."""
 REMEMBERED_COMPOSITES: dict[Hashable, object] = {}
 """What calls of composites make, by what they depend on (`composites/`). Not counted."""
 

@@ -13,7 +13,7 @@ from maquette.autograd.engine import ADDED
 from maquette.core.remembered import EPOCH, remember
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
-from maquette.fake.cache import REMEMBERED_STEPS
+from maquette.fake.cache import REMEMBERED_SUMS
 from maquette.fake.derivatives.recipes import version_of
 from maquette.fake.derivatives.steps import Listener, is_plain, may_note, plain_state
 from maquette.fake.mode import ACTIVE
@@ -34,8 +34,8 @@ def _added(held: Tensor, grad: Tensor) -> bool:
         return False
     if ACTIVE[0] is not mode and ACTIVE[0] is not None:
         return False
-    key = "add_", EPOCH[0], meta
-    known = REMEMBERED_STEPS.get(key)
+    key = EPOCH[0], meta
+    known = REMEMBERED_SUMS.get(key)
     if known is None:
         return may_note(key, mode) and _learn(key, held, grad)
     if known is False:
@@ -57,7 +57,7 @@ def _learn(key: Hashable, held: Tensor, grad: Tensor) -> bool:
         result = packet.Tensor._call(held, grad)
     after = held.meta, held._storage, version_of(held) - 1
     plain = listener.pure and result is held and before == after and not held.__dict__
-    remember(REMEMBERED_STEPS, key, plain, since)
+    remember(REMEMBERED_SUMS, key, plain, since)
     return True
 
 
