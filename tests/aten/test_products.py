@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from gradcheck import check_gradients
@@ -134,3 +136,22 @@ def test_out_of_a_composite_is_resized_and_returned() -> None:
     a, b = tensor(5, 2, 3), tensor(3, 4)
     assert aten.matmul.out(a, b, out=out) is out
     np.testing.assert_allclose(out.numpy(), a.numpy() @ b.numpy())
+
+
+@pytest.mark.parametrize("high", [1000, 2**40], ids=["exact in doubles", "wrapped"])
+def test_large_products_of_integers_are_exact(high: int) -> None:
+    mq.manual_seed(0)
+    x, y = mq.randint(-high, high, (70, 80)), mq.randint(-high, high, (80, 90))
+    with np.errstate(all="ignore"):
+        assert ((x @ y).numpy() == np.matmul(x.numpy(), y.numpy())).all()
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_logarithms_of_sums_of_many_agree_with_numpy(name: str) -> None:
+    x = mq.linspace(-200, 200, 9000)
+    x[:3] = mq.tensor([math.inf, -math.inf, math.nan])
+    for y in (x.flip(0) * 0.5, x, -x):
+        with np.errstate(invalid="ignore"):
+            expected = getattr(np, name)(x.double().numpy(), y.double().numpy())
+        found = getattr(mq, name)(x, y).numpy()
+        np.testing.assert_allclose(found, expected, rtol=3e-7, atol=1e-7)

@@ -365,3 +365,39 @@ def test_a_product_neither_overflows_nor_vanishes_on_its_way() -> None:
     x = torch.ones(LARGE)
     x[:8], x[-8:] = 1e30, 1e-30
     assert abs(float(x.prod()) - 1) < 1e-5
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64], ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_scattering_along_any_dimension_has_the_plain_bits(
+    dim: int, kind: mq.dtype, plainly: Plainly
+) -> None:
+    torch.manual_seed(23)
+    x = (torch.randn(20, 30, 50) * 4).to(kind)
+    if kind.is_floating_point:
+        x[0, 3, 4] = torch.nan
+    source, index = x.flip(0), torch.randint(0, 20, x.shape)
+    some = torch.randint(0, 20, (20,)) if dim == 0 else torch.randint(0, 20, (x.shape[dim],))
+
+    def run() -> object:
+        found = [x.scatter(dim, index, source), x.scatter(dim, index, 3), x.put(index, source)]
+        for name in ("sum", "prod", "amax", "amin", "mean"):
+            found.append(x.scatter_reduce(dim, index, source, name))
+            found.append(x.scatter_reduce(dim, index, source, name, include_self=False))
+            if name != "sum":
+                found.append(x.index_reduce(dim, some, source, name))
+        return found
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_lengths_and_logarithms_of_sums_agree(plainly: Plainly) -> None:
+    x = spread_out()
+    y = x.flip(0) * 3
+
+    def run() -> object:
+        return torch.hypot(x, y), torch.logaddexp(x, y), torch.logaddexp(x, x)
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-7)

@@ -67,3 +67,11 @@ def test_distinct_values_are_the_plain_ones(scale: int, kind: mq.dtype, plainly:
     assert values.size == np.unique(x.double().numpy(), equal_nan=False).size
     np.testing.assert_array_equal(np.bincount(inverse.reshape(-1)), counts)
     np.testing.assert_array_equal(x.unique().double().numpy(), values)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_runs_of_repeats_are_the_plain_ones(kind: mq.dtype, plainly: Plainly) -> None:
+    x = repeated(kind, 20_000).repeat_interleave(3)
+    found, expected = x.unique_consecutive().double(), plainly(x.unique_consecutive)
+    assert isinstance(expected, Tensor)
+    np.testing.assert_array_equal(found.numpy(), expected.double().numpy())

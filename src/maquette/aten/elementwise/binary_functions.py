@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_for
 from maquette.aten.common.fresh_writes import zeros_beside
+from maquette.aten.common.large_arrays import SMALL, loops_for_alike
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -18,6 +21,7 @@ from maquette.aten.elementwise.pointwise import (
     POINTWISE,
     REAL_FLOATS,
     Array,
+    Kernel,
     Operand,
     binary,
     check_category,
@@ -79,7 +83,15 @@ def atan2_tangent(self: Tensor, self_t: Tensor, other: Tensor, other_t: Tensor) 
     return (-self * other_t + other * self_t) * factor
 
 
-hypot = binary("hypot", lambda xp, a, b: xp.hypot(a, b), takes=REAL_FLOATS)
+def hypot_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    loops = loops_for_alike(xp, a, b)
+    if loops is not None:
+        found: Array = loops.hypot(a, b)
+        return found
+    return xp.hypot(a, b)
+
+
+hypot = binary("hypot", hypot_kernel, takes=REAL_FLOATS)
 hypot.describe("The length ``sqrt(self**2 + other**2)``, without overflow on the way.")
 hypot.derivative(
     self=lambda grad, self, result: grad * self / result,
@@ -215,8 +227,21 @@ def frexp_grad(grad: Tensor, result1: Tensor) -> tuple[Tensor]:
 # --- logarithms of sums ---------------------------------------------------------------
 
 
+def _log_of_sum(a: Array, b: Array, power: Kernel, log1p: Kernel, scale: float) -> Array:
+    """The larger of two plus ``scale * log1p(power(-distance))`` (NumPy's own: 17 to 3 ms)."""
+    high: Array = np.maximum(a, b)
+    distance = np.abs(a - b)
+    np.negative(distance, out=distance)
+    np.copyto(distance, 0, where=a == b)  # also of two infinities
+    rest = log1p(power(distance))
+    high += rest if scale == 1.0 else rest * high.dtype.type(scale)
+    return high
+
+
 def logaddexp_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
     if not is_complex_type(a.dtype):
+        if xp is np and max(a.size, b.size) >= SMALL:
+            return _log_of_sum(a, b, np.exp, np.log1p, 1.0)
         return xp.logaddexp(a, b)
     swap = xp.real(a) < xp.real(b)
     high, low = xp.where(swap, b, a), xp.where(swap, a, b)
@@ -230,9 +255,15 @@ logaddexp.derivative(
     self=lambda grad, self, other: grad * conj(aten.sigmoid(self - other)),
     other=lambda grad, self, other: grad * conj(aten.sigmoid(other - self)),
 )
-logaddexp2 = binary(
-    "logaddexp2", lambda xp, a, b: xp.logaddexp2(a, b), takes=REAL_FLOATS, variants=[Variant.OUT]
-)
+
+
+def logaddexp2_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
+    if xp is np and max(a.size, b.size) >= SMALL:
+        return _log_of_sum(a, b, np.exp2, np.log1p, 1 / math.log(2))
+    return xp.logaddexp2(a, b)
+
+
+logaddexp2 = binary("logaddexp2", logaddexp2_kernel, takes=REAL_FLOATS, variants=[Variant.OUT])
 logaddexp2.describe(
     "The logarithm to base 2 of ``2**self + 2**other``, without overflow on the way."
 )

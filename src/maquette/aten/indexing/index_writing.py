@@ -35,7 +35,7 @@ from maquette.aten.indexing.index_batching import (
     masked_scatter_batching,
     put_batching,
 )
-from maquette.aten.indexing.scattering import out_meta, reduce_grad, reduce_into
+from maquette.aten.indexing.scattering import combined_along, out_meta, reduce_grad, reduce_into
 from maquette.core.broadcast import broadcast_shapes, wrap_dim
 from maquette.core.dtype import bool_, from_numpy_dtype, int32, int64
 from maquette.core.errors import check, check_data, check_index, of_data
@@ -547,6 +547,10 @@ def _put(xp: ModuleType, self: Array, index: Array, source: Array, accumulate: b
     check_flat(index, self.size)
     if index.size == 0:
         return self
+    if xp is np and self.flags.c_contiguous:
+        flat, how = index.reshape(-1) % self.size, "add" if accumulate else "assign"
+        if combined_along(xp, self.reshape(-1), 0, flat, source.reshape(-1), how):
+            return self
     where = xp.unravel_index(index.reshape(-1) % self.size, self.shape) if self.ndim else ()
     if not accumulate:
         given = source.reshape(-1) if self.ndim else source.reshape(-1)[-1]

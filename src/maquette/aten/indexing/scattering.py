@@ -16,7 +16,7 @@ from maquette.aten.common.accumulation import is_narrow
 from maquette.aten.common.array_libraries import assigned_at, combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import along, along_like
-from maquette.aten.common.large_arrays import added_along
+from maquette.aten.common.large_arrays import added_along, loops_of_places
 from maquette.aten.common.memory_overlap import refuse_overlap
 from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import Number, result_dtype
@@ -88,12 +88,39 @@ def scatter_into(
     if reduce in ("sum", "add") and include_self and given.dtype == whole.dtype:
         if not is_narrow(whole) and added_along(xp, whole, where, given, axis):
             return target
+    how = _UFUNCS.get(reduce) if include_self else None
+    if how is not None and combined_along(xp, whole, axis, where, given, how):
+        return target
     at = positions_along(xp, where, axis)
     if reduce is None:
         written = assigned_at(xp, whole, at, given)
     else:
         written = reduce_into(xp, whole, at, given, reduce, include_self=include_self)
     return written.reshape(target.shape)
+
+
+_UFUNCS = {
+    None: "assign",
+    "sum": "add",
+    "add": "add",
+    "prod": "multiply",
+    "multiply": "multiply",
+    "amax": "maximum",
+    "amin": "minimum",
+}
+
+
+def combined_along(
+    xp: ModuleType, target: Array, axis: int, where: Array, given: Array, how: str
+) -> bool:
+    """Combine values with a target along an axis by a compiled loop; False where there is none."""
+    loops = loops_of_places(xp, where.size, target, given)
+    rest = [(n, m) for d, (n, m) in enumerate(zip(target.shape, where.shape)) if d != axis]
+    if loops is None or not target.flags.c_contiguous or any(n != m for n, m in rest):
+        return False
+    values = given.copy() if np.may_share_memory(target, given) else given
+    loops.combine_along(target, axis, where, values, how)
+    return True
 
 
 def reduce_into(
@@ -110,19 +137,27 @@ def reduce_into(
     The result is the array to go on with.
     """
     work = target.astype(accumulation(xp, target))
-    given = values.astype(work.dtype)
+    given = values.astype(work.dtype, copy=False)
     if not include_self:
         work = assigned_at(xp, work, at, _start(xp, reduce, work))
     if reduce in ("sum", "add", "mean"):
         work = combined_at(xp, "add", work, at, given)
     elif reduce in ("prod", "multiply"):
-        work = combined_at(xp, "multiply", work, at, given)
+        work = _met(xp, "multiply", work, at, given)
     else:
-        extreme = "maximum" if reduce == "amax" else "minimum"
-        work = combined_at(xp, extreme, work, at, given)
+        work = _met(xp, "maximum" if reduce == "amax" else "minimum", work, at, given)
     if reduce == "mean":
         work = _averaged(xp, work, at, include_self=include_self)
     return assigned_at(xp, target, ..., work.astype(target.dtype))
+
+
+def _met(xp: ModuleType, name: str, work: Array, at: tuple[Array, ...], given: Array) -> Array:
+    """`combined_at`; whole rows of flat memory by a compiled loop."""
+    loops = loops_of_places(xp, given.size, work, given) if len(at) == 1 else None
+    if loops is None or not work.flags.c_contiguous or given.shape[1:] != work.shape[1:]:
+        return combined_at(xp, name, work, at, given)
+    loops.combine_rows(work, at[0], given, name)
+    return work
 
 
 def accumulation(xp: ModuleType, array: Array) -> np.dtype[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import wide
 from maquette.aten.common.axes import Array, wrap_existing_dim
-from maquette.aten.common.large_arrays import SMALL
+from maquette.aten.common.large_arrays import SMALL, loops_of_numbers
 from maquette.aten.factory.factories import empty, zeros
 from maquette.aten.factory.ranges import arange
 from maquette.aten.indexing.sorting import order_of
@@ -302,6 +302,9 @@ def unique_consecutive_kernel(
         return _run_slices(xp, self, dim)
     flat = self.reshape(-1)
     if xp is np and flat.size >= SMALL and not (return_inverse or return_counts):
+        loops = loops_of_numbers(xp, flat)
+        if loops is not None:
+            return loops.without_repeats(flat), _nothing(xp), _nothing(xp)
         starts = np.ones(flat.size, bool)
         np.not_equal(flat[1:], flat[:-1], out=starts[1:])
         return np.compress(starts, flat), _nothing(xp), _nothing(xp)

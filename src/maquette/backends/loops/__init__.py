@@ -41,7 +41,7 @@ from maquette.backends.loops.normalization import (
 from maquette.backends.loops.normals import (
     normal_blocks,
 )
-from maquette.backends.loops.ordering import best_places, stable_order
+from maquette.backends.loops.ordering import best_places, stable_order, without_repeats
 from maquette.backends.loops.pieces import (
     angle,
     chosen,
@@ -49,6 +49,7 @@ from maquette.backends.loops.pieces import (
     hardsigmoid,
     hardswish,
     huber,
+    hypot,
     leaky_channels,
     leaky_relu,
     nan_to_num,
@@ -65,6 +66,7 @@ from maquette.backends.loops.positions import (
     swapped_in_turn,
     taken_from_rows,
 )
+from maquette.backends.loops.scatters import combine_along, combine_rows
 from maquette.backends.loops.softmax import (
     log_softmax_rows,
     softmax_gradients,
@@ -78,6 +80,9 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "without_repeats",
+    "combine_along",
+    "combine_rows",
     "best_places",
     "stable_order",
     "angle",
@@ -86,6 +91,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "huber",
+    "hypot",
     "leaky_channels",
     "leaky_relu",
     "nan_to_num",

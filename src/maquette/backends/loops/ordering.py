@@ -102,6 +102,28 @@ def stable_order(x: Array, *, descending: bool) -> Array:
     return order
 
 
+# --- repeats -------------------------------------------------------------------------------
+
+
+@compiled
+def _drop_repeats(x: Array, out: Array) -> int:
+    count, last = 1, x[0]
+    out[0] = last
+    for i in range(1, x.size):
+        v = x[i]
+        out[count] = v
+        count += np.int64(v != last)
+        last = v
+    return count
+
+
+def without_repeats(x: Array) -> Array:
+    """A vector of at least one element without those that equal the one before."""
+    found = np.empty(x.size + 1, x.dtype)
+    count = _drop_repeats(x, found)
+    return found[:count].copy()
+
+
 # --- the first few -------------------------------------------------------------------------
 
 

@@ -171,6 +171,24 @@ def huber(d: Array, delta: float) -> Array:
     return _mapped(_huber, d, delta, 0.5)
 
 
+# --- lengths -------------------------------------------------------------------------------
+
+
+@compiled
+def _hypot(x: Array, y: Array, out: Array) -> None:
+    for i in range(x.size):
+        a, b = np.float64(x[i]), np.float64(y[i])  # their squares are exact
+        length = np.sqrt(a * a + b * b)
+        out[i] = np.inf if (abs(a) == np.inf) | (abs(b) == np.inf) else length
+
+
+def hypot(x: Array, y: Array) -> Array:
+    """``sqrt(x² + y²)`` of single precision; infinite where one of the two is."""
+    out = np.empty(x.shape, x.dtype)
+    _hypot(flat(x), flat(y), out.reshape(-1))
+    return out
+
+
 # --- signs, repairs ------------------------------------------------------------------------
 
 

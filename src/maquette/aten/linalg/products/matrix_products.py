@@ -17,6 +17,7 @@ import numpy as np
 
 from maquette.aten.common.accumulation import Array, Number, is_narrow, scaled_sum, wide
 from maquette.aten.common.formula_helpers import times
+from maquette.aten.common.large_arrays import SMALL
 from maquette.aten.common.type_promotion import cast
 from maquette.aten.elementwise.conjugate import _conj
 from maquette.aten.linalg.products.product_batching import (
@@ -121,7 +122,19 @@ def mm_shape(self: TensorMeta, mat2: TensorMeta) -> TensorMeta:
 
 @mm.kernel
 def mm_kernel(xp: ModuleType, self: Array, mat2: Array) -> Array:
+    if xp is np and self.dtype.kind in "iu" and self.size >= SMALL:
+        return _whole_product(self, mat2)
     return xp.matmul(wide(self), wide(mat2))
+
+
+def _whole_product(a: Array, b: Array) -> Array:
+    """The product of matrices of integers: by BLAS where doubles hold every sum exactly."""
+    most = [float(max(abs(int(x.min())), abs(int(x.max())))) if x.size else 0.0 for x in (a, b)]
+    if most[0] * most[1] * a.shape[1] >= 2**53:
+        wrapped: Array = np.matmul(a, b)
+        return wrapped
+    exact: Array = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    return exact.astype(np.int64).astype(a.dtype)
 
 
 def transposed_layout(meta: TensorMeta) -> bool:

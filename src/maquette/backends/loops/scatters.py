@@ -1,0 +1,139 @@
+"""Values written or combined at positions along an axis: the plain path's bits.
+
+Values come in the order in which they stand, so of those at one position the last one stays.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.backends.loops.compiler import compiled
+
+Array = npt.NDArray[Any]
+
+
+@compiled
+def _assign(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        for s in range(index.shape[1]):
+            for i in range(index.shape[2]):
+                target[o, index[o, s, i], i] = values[o, s, i]
+
+
+@compiled
+def _multiply(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        for s in range(index.shape[1]):
+            for i in range(index.shape[2]):
+                target[o, index[o, s, i], i] *= values[o, s, i]
+
+
+@compiled
+def _add(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        for s in range(index.shape[1]):
+            for i in range(index.shape[2]):
+                target[o, index[o, s, i], i] += values[o, s, i]
+
+
+@compiled
+def _maximum(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        for s in range(index.shape[1]):
+            for i in range(index.shape[2]):
+                v, at = values[o, s, i], index[o, s, i]
+                if v > target[o, at, i] or v != v:
+                    target[o, at, i] = v
+
+
+@compiled
+def _minimum(target: Array, index: Array, values: Array) -> None:
+    for o in range(index.shape[0]):
+        for s in range(index.shape[1]):
+            for i in range(index.shape[2]):
+                v, at = values[o, s, i], index[o, s, i]
+                if v < target[o, at, i] or v != v:
+                    target[o, at, i] = v
+
+
+_LOOPS = {
+    "assign": _assign,
+    "add": _add,
+    "multiply": _multiply,
+    "maximum": _maximum,
+    "minimum": _minimum,
+}
+
+
+def combine_along(target: Array, axis: int, index: Array, values: Array, how: str) -> None:
+    """Write values, or combine them with what stands, at positions along an axis.
+
+    target: row-major; index: positions from 0 below its size there, and as large as the target in
+    all other dimensions; how: "assign", "add", "multiply", "maximum" or "minimum".
+    """
+    outer, inner = prod(target.shape[:axis]), prod(target.shape[axis + 1 :])
+    lines = (outer, index.shape[axis], inner)
+    _LOOPS[how](
+        target.reshape(outer, target.shape[axis], inner),
+        np.ascontiguousarray(index).reshape(lines),
+        np.ascontiguousarray(values).reshape(lines),
+    )
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+@compiled
+def _multiply_row(row: Array, values: Array) -> None:
+    for i in range(row.size):
+        row[i] *= values[i]
+
+
+@compiled
+def _raise_row(row: Array, values: Array) -> None:
+    for i in range(row.size):
+        v = values[i]
+        row[i] = v if (v > row[i]) | (v != v) else row[i]
+
+
+@compiled
+def _lower_row(row: Array, values: Array) -> None:
+    for i in range(row.size):
+        v = values[i]
+        row[i] = v if (v < row[i]) | (v != v) else row[i]
+
+
+@compiled
+def _multiply_rows(target: Array, rows: Array, values: Array) -> None:
+    for r in range(rows.size):
+        _multiply_row(target[rows[r]], values[r])
+
+
+@compiled
+def _raise_rows(target: Array, rows: Array, values: Array) -> None:
+    for r in range(rows.size):
+        _raise_row(target[rows[r]], values[r])
+
+
+@compiled
+def _lower_rows(target: Array, rows: Array, values: Array) -> None:
+    for r in range(rows.size):
+        _lower_row(target[rows[r]], values[r])
+
+
+_OF_ROWS = {"multiply": _multiply_rows, "maximum": _raise_rows, "minimum": _lower_rows}
+
+
+def combine_rows(target: Array, rows: Array, values: Array, how: str) -> None:
+    """Combine rows of values with rows of a row-major target; positions from 0, all within it.
+
+    how: "multiply", "maximum" or "minimum".
+    """
+    wide = (-1, prod(target.shape[1:]))
+    _OF_ROWS[how](
+        target.reshape(wide), np.ascontiguousarray(rows), np.ascontiguousarray(values).reshape(wide)
+    )
