@@ -107,7 +107,8 @@ def stable_order(x: Array, *, descending: bool) -> Array:
 
 @compiled
 def _drop_repeats(x: Array, out: Array) -> int:
-    count, last = 1, x[0]
+    count: Any = 1
+    last = x[0]
     out[0] = last
     for i in range(1, x.size):
         v = x[i]
