@@ -192,3 +192,18 @@ def test_indices_that_differ_over_a_batch_are_as_a_loop_has_them(function: Any) 
 
 
 TABLE = mq.arange(36.0).reshape(3, 4, 3)
+
+
+def test_an_lstm_lays_its_input_out_once() -> None:
+    lstm = mq.nn.LSTM(4, 5, 2)
+    steps = mq.randn(2, 4, 3).permute(2, 0, 1)
+    assert seen(lambda: lstm(steps))["clone"] == 1
+    dense = steps.contiguous()
+    assert "clone" not in seen(lambda: lstm(dense))
+
+
+def test_classes_of_unknown_number_are_asked_for_no_shape_of_the_targets() -> None:
+    with mq.FakeTensorMode(shape_env=mq.symbolic.ShapeEnv()):
+        kept, mask = mq.randn(6, 3), mq.ones(6, dtype=mq.bool)
+        targets = mq.zeros(6, dtype=mq.int64)
+        assert F.cross_entropy(kept[mask], targets[mq.ones(6, dtype=mq.bool)]).shape == ()

@@ -192,7 +192,7 @@ def _apart(self: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
     PyTorch 2.13 averages over those of `self` alone, a wrong gradient where it is broadcast.
     """
-    if self.meta.shape == target.meta.shape:
+    if self.meta.ndim == target.meta.ndim and self.meta.shape == target.meta.shape:
         return self, target
     shape = broadcast_shapes(self.meta.shape, target.meta.shape)
     return self.expand(shape), target.expand(shape)

@@ -331,7 +331,8 @@ def cross_entropy_loss_composite(
 ) -> object:
     """Log softmax, then the likelihood of classes or of a distribution over classes."""
     class_dim = 0 if self.meta.ndim == 1 else 1
-    if self.meta.shape == target.meta.shape:
+    # Ranks first: how many classes and how many targets there are may both be unknown.
+    if self.meta.ndim == target.meta.ndim and self.meta.shape == target.meta.shape:
         _check_distribution(target, ignore_index)
         logs = log_softmax(self, class_dim, self.dtype)
         assert isinstance(logs, Tensor)

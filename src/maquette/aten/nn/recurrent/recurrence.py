@@ -300,7 +300,7 @@ def _network(name: str, cell: Cell, state: str, results: str) -> None:
         weights = _weights(name, params, has_biases, start, num_layers * directions)
         steps = input.transpose(0, 1) if batch_first else input
         whole_layers = cell is _lstm_step and bool(weights) and takes(steps, weights[0], start)
-        if batch_first and whole_layers:
+        if whole_layers:
             steps = steps.contiguous()
         check(
             steps.meta.shape[0] > 0, lambda: "Expected sequence length to be larger than 0 in RNN"
