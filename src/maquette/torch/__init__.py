@@ -187,6 +187,7 @@ _HERE = {
         "amp.autocast_mode",
     ),
     **dict.fromkeys(opaque_dtypes.NAMES, "face.opaque_dtypes"),
+    **dict.fromkeys(("DisableTorchFunction", "DisableTorchFunctionSubclass"), "overrides"),
     "Storage": "storage",
     **dict.fromkeys(("Event", "Stream"), "devices.streams"),
     **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),

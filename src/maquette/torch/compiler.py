@@ -79,5 +79,24 @@ def reset() -> None:
     """Nothing: there is nothing compiled."""
 
 
+def list_backends(exclude_tags: object = ("debug", "experimental")) -> list[str]:
+    """The backends that `torch.compile` takes by name here: eager."""
+    return ["eager"]
+
+
+def get_default_backend() -> str:
+    """ "eager": Python runs what is compiled."""
+    return "eager"
+
+
+def _all_kept(guard_entries: list[object]) -> list[bool]:
+    return [True] * len(guard_entries)
+
+
+# Which guards a compiler is to keep; there are none.
+keep_portable_guards_unsafe = keep_tensor_guards_unsafe = skip_all_guards_unsafe = _all_kept
+skip_guard_on_all_nn_modules_unsafe = skip_guard_on_inbuilt_nn_modules_unsafe = _all_kept
+skip_guard_on_globals_unsafe = _all_kept
+
 __all__ = ["compile"]
 __getattr__ = forward(__name__)

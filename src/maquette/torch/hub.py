@@ -5,9 +5,13 @@ The functions that would fetch raise RuntimeError and say what to do.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
-from typing import NoReturn
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import NoReturn  # list is a function here
 from urllib.parse import urlparse
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
@@ -81,6 +85,57 @@ class _Silent:
         pass
 
 
-def load(repo_or_dir: str, model: str, *args: object, **kwargs: object) -> NoReturn:
+def load(
+    repo_or_dir: str,
+    model: str,
+    *args: object,
+    source: str = "github",
+    trust_repo: object = None,
+    force_reload: bool = False,
+    verbose: bool = True,
+    skip_validation: bool = False,
+    **kwargs: object,
+) -> object:
+    """What the entry ``model`` of a folder's hubconf.py gives, with ``source="local"``.
+
+    RuntimeError otherwise: nothing is fetched.
+    """
+    if source != "local":
+        _no_network(f"load({repo_or_dir!r}, {model!r})")
+    return _entry(repo_or_dir, model)(*args, **kwargs)
+
+
+def list(github: str, *args: object, **options: object) -> NoReturn:
     """RuntimeError: nothing is fetched."""
-    _no_network(f"load({repo_or_dir!r}, {model!r})")
+    _no_network(f"list({github!r})")
+
+
+def help(github: str, model: str, *args: object, **options: object) -> NoReturn:
+    """RuntimeError: nothing is fetched."""
+    _no_network(f"help({github!r}, {model!r})")
+
+
+def _hubconf(folder: str) -> ModuleType:
+    """A folder's hubconf.py, run with the folder on the path; RuntimeError for what it needs."""
+    path = os.path.join(os.path.expanduser(folder), "hubconf.py")
+    spec = importlib.util.spec_from_file_location("hubconf", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(path))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(os.path.dirname(path))
+    needed = getattr(module, "dependencies", ())
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
+    return module
+
+
+def _entry(folder: str, model: str) -> Callable[..., object]:
+    found = getattr(_hubconf(folder), model, None)
+    if not callable(found):
+        raise RuntimeError(f"Cannot find callable {model} in hubconf")
+    return found

@@ -19,6 +19,13 @@ _PYTHON = "Python runs programs; there is no compiler"
 ADVICE = {
     "_inductor": _PYTHON,
     "_awaits": "call the function itself",
+    "_lobpcg": "use torch.linalg.eigh, which gives all eigenvalues",
+    "_sources": "use Python's inspect and ast",
+    "autograd._functions": "call the operator, or write a torch.autograd.Function",
+    "utils._content_store": "use torch.save",
+    "utils._zip": "use Python's zipfile",
+    "utils.backend_registration": "name the device with torch.library, or use PyTorch itself",
+    "utils.mkldnn": "use the module itself",
     "_meta_registrations": "call the operator on meta tensors; its page has the shape rule",
     "_size_docs": _ELSEWHERE,
     "_thread_safe_fork": _PYTHON,

@@ -44,6 +44,11 @@ _NAMES = {
         "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
         "use cProfile": "ThroughputBenchmark BenchmarkConfig BenchmarkExecutionStats",
         "call the function itself": "Future fork wait",
+        "copy what the method gives: indices().clone()": "ccol_indices_copy col_indices_copy "
+        "crow_indices_copy indices_copy row_indices_copy values_copy",
+        _SETTING: "get_autocast_ipu_dtype get_autocast_xla_dtype is_autocast_ipu_enabled "
+        "is_autocast_xla_enabled set_autocast_ipu_dtype set_autocast_ipu_enabled "
+        "set_autocast_xla_dtype set_autocast_xla_enabled init_num_threads",
         "call torch.nn.functional, which serves every device": "cudnn_affine_grid_generator "
         "cudnn_batch_norm cudnn_convolution cudnn_convolution_add_relu cudnn_convolution_relu "
         "cudnn_convolution_transpose cudnn_grid_sampler cudnn_is_acceptable miopen_batch_norm "
@@ -65,14 +70,31 @@ _NAMES = {
         _PLAN: "EventList FunctionEvent emit_itt emit_nvtx load_nvprof parse_nvprof_trace "
         "EnforceUnique KinetoStepTracker MemRecordsAcc"
     },
+    "autograd.function": {"write a torch.autograd.Function of tensors": "NestedIOFunction"},
+    "autograd.variable": {"use torch.Tensor": "VariableMeta"},
+    "utils.data": {
+        "write an IterableDataset": "DFIterDataPipe DataChunk IterDataPipe MapDataPipe "
+        "argument_validation functional_datapipe guaranteed_datapipes_determinism "
+        "non_deterministic runtime_validation runtime_validation_disabled"
+    },
+    "utils.flop_counter": {
+        "give custom_mapping= to FlopCounterMode, or an operator's cost on its page": "addmm_flop "
+        "baddbmm_flop bmm_flop conv_backward_flop conv_flop conv_flop_count mm_flop "
+        "register_flop_formula sdpa_backward_flop sdpa_backward_flop_count sdpa_flop "
+        "sdpa_flop_count shape_wrapper normalize_tuple get_shape convert_num_with_suffix "
+        "convert_to_percent_str get_suffix_str"
+    },
     "cuda": {
+        "use torch.UntypedStorage": "BFloat16Storage BoolStorage ByteStorage CharStorage "
+        "ComplexDoubleStorage ComplexFloatStorage DoubleStorage FloatStorage HalfStorage "
+        "IntStorage LongStorage ShortStorage",
         _NO_DEVICE: "CUDAPluggableAllocator ExternalStream GreenContext MemPool cudart cudaStatus "
         "change_current_allocator caching_allocator_alloc caching_allocator_delete "
         "current_blas_handle current_solver_handle temperature power_draw clock_rate utilization "
         "memory_usage device_memory_used list_gpu_processes memory_snapshot use_mem_pool "
         "can_device_access_peer get_per_process_memory_fraction set_per_process_memory_fraction "
         "CudaError DeferredCudaCallError caching_allocator_disabled get_stream_from_external "
-        "check_error _snapshot _record_memory_history _dump_snapshot make_graphed_callables"
+        "check_error _snapshot _record_memory_history _dump_snapshot make_graphed_callables",
     },
     "backends.cuda": {
         _NO_DEVICE: "cufft_plan_cache cuBLASModule cuFFTPlanCache "

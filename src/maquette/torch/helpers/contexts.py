@@ -19,7 +19,7 @@ def context_decorator(
 ) -> F:
     """``func`` run within a context: ``ctx`` itself, or one that it makes for each call.
 
-    The steps of a generator run within it, one by one. Of a class, TypeError.
+    The steps of a generator run within it, one by one. RuntimeError for a class.
     """
     if callable(ctx) and hasattr(ctx, "__enter__"):
         raise AssertionError(
