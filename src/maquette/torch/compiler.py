@@ -89,6 +89,17 @@ def get_default_backend() -> str:
     return "eager"
 
 
+def set_default_backend(backend: object) -> None:
+    """ "eager" alone can be the default; ValueError for another."""
+    if backend not in ("eager", None):
+        raise ValueError(f"the backend {backend!r} is not here; there is 'eager'")
+
+
+def set_enable_guard_collectives(enabled: bool) -> bool:
+    """False: there are no guards."""
+    return False
+
+
 def _all_kept(guard_entries: list[object]) -> list[bool]:
     return [True] * len(guard_entries)
 

@@ -7,4 +7,5 @@ git_version = "maquette"
 debug = False
 cuda: str | None = None
 hip: str | None = None
+rocm: str | None = None
 xpu: str | None = None

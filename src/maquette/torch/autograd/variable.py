@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from maquette.autograd.api import backward, grad
 from maquette.autograd.engine import queue_callback
 from maquette.tensor.tensor import Tensor
+from maquette.torch.face.forwarding import forward
 
 
 class _VariableType(type):
@@ -51,3 +52,5 @@ class Variable(metaclass=_VariableType):
 
 
 __all__ = ["Variable"]
+
+__getattr__ = forward(__name__)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from maquette.aten.nn.attention.attention_choice import SDPBackend, allow, allowed, only
 from maquette.tensor.tensor import Tensor
+from maquette.torch.face.forwarding import forward
 
 
 class _Matmul:
@@ -115,3 +116,6 @@ def sdp_kernel(
     }
     with only([kind for kind, enabled in said.items() if enabled]):
         yield
+
+
+__getattr__ = forward(__name__)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from maquette.torch.face.forwarding import forward
+
 
 def is_available() -> bool:
     """False."""
     return False
+
+
+__getattr__ = forward(__name__)

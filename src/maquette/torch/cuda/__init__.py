@@ -7,6 +7,7 @@ and how much memory a program would take is what `maquette.plan` says.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -164,6 +165,30 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
 
 def reset_max_memory_allocated(device: Device = None) -> None:
     """Nothing: there are no figures."""
+
+
+has_half = True
+has_magma = False
+
+
+def memory_cached(device: Device = None) -> int:
+    """`memory_reserved`, under a name that is deprecated."""
+    warnings.warn(
+        "`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: Device = None) -> int:
+    """`max_memory_reserved`, under a name that is deprecated."""
+    warnings.warn(
+        "`torch.cuda.max_memory_cached` has been renamed to `torch.cuda.max_memory_reserved`",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return max_memory_reserved(device)
 
 
 def reset_max_memory_cached(device: Device = None) -> None:

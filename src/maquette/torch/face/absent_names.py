@@ -42,6 +42,9 @@ _NAMES = {
         "fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation "
         "fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix",
         "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
+        "call torch.norm": "native_norm",
+        "use torch.device and torch.Stream": "DeviceObjType StreamObjType",
+        "call torch.library and torch.ops": "ExcludeDispatchKeyGuard",
         "use cProfile": "ThroughputBenchmark BenchmarkConfig BenchmarkExecutionStats",
         "call the function itself": "Future fork wait",
         "copy what the method gives: indices().clone()": "ccol_indices_copy col_indices_copy "
@@ -64,7 +67,7 @@ _NAMES = {
         "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType AnyType",
         "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
     },
-    "accelerator": {_NO_DEVICE: "Graph"},
+    "accelerator": {_NO_DEVICE: "Graph memory_stats reset_accumulated_memory_stats"},
     "autograd": {_PLAN: "_enable_profiler _KinetoEvent ProfilerConfig"},
     "autograd.profiler": {
         _PLAN: "EventList FunctionEvent emit_itt emit_nvtx load_nvprof parse_nvprof_trace "
@@ -94,6 +97,9 @@ _NAMES = {
         "memory_usage device_memory_used list_gpu_processes memory_snapshot use_mem_pool "
         "can_device_access_peer get_per_process_memory_fraction set_per_process_memory_fraction "
         "CudaError DeferredCudaCallError caching_allocator_disabled get_stream_from_external "
+        "device_of get_allocator_backend caching_allocator_enable memory_stats_as_nested_dict "
+        "host_memory_stats host_memory_stats_as_nested_dict reset_peak_host_memory_stats "
+        "reset_accumulated_host_memory_stats get_gencode_flags "
         "check_error _snapshot _record_memory_history _dump_snapshot make_graphed_callables",
     },
     "backends.cuda": {
@@ -125,9 +131,10 @@ _NAMES = {
         "TracedModule ONNXTracedModule script_method strict_fusion set_fusion_strategy "
         "optimized_execution enable_onednn_fusion last_executed_optimized_graph"
     },
-    "mps": {_NO_DEVICE: "compile_shader load_metallib"},
+    "mps": {_NO_DEVICE: "seed set_per_process_memory_fraction compile_shader load_metallib"},
     "mtia": {
-        _NO_DEVICE: "DeferredMtiaCallError MTIAGraph attach_out_of_memory_observer snapshot "
+        _NO_DEVICE: "init memory_stats seed seed_all DeferredMtiaCallError MTIAGraph "
+        "attach_out_of_memory_observer snapshot "
         "record_memory_history"
     },
     "multiprocessing.reductions": {
@@ -146,13 +153,17 @@ _NAMES = {
     "nn": {"use torch.nn.CrossEntropyLoss": "LinearCrossEntropyLoss CrossMapLRN2d"},
     "profiler": {_PLAN: "ExecutionTraceObserver itt"},
     "sparse": {
-        "use a dense or a COO tensor": "SparseSemiStructuredTensor as_sparse_gradcheck "
+        "use a dense or a COO tensor": "BFloat16Tensor ByteTensor CharTensor "
+        "DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor "
+        "SparseSemiStructuredTensor as_sparse_gradcheck "
         "SparseSemiStructuredTensorCUSPARSELT SparseSemiStructuredTensorCUTLASS "
         "to_sparse_semi_structured"
     },
     "utils": {"use cProfile": "ThroughputBenchmark"},
     "xpu": {
-        _NO_DEVICE: "MemPool XPUGraph XPUPluggableAllocator can_device_access_peer "
+        _NO_DEVICE: "init memory_stats memory_stats_as_nested_dict seed seed_all "
+        "reset_accumulated_memory_stats MemPool XPUGraph XPUPluggableAllocator "
+        "can_device_access_peer "
         "change_current_allocator clock_rate device_memory_used device_of memory_snapshot "
         "get_per_process_memory_fraction get_stream_from_external memory_usage power_draw "
         "set_per_process_memory_fraction temperature use_mem_pool utilization"

@@ -211,6 +211,9 @@ def torch_path(module: str) -> str:
     """The path below ``torch`` that a module of maquette serves; "" for the top."""
     if module == _FACE or module == "maquette":
         return ""
+    own = module.removeprefix(f"{_FACE}.")
+    if module != own and _target(own) == module and own.partition(".")[0] not in _OWN:
+        return own
     served = ((package, path) for path, package in PACKAGES.items())
     for package, path in sorted(served, key=lambda pair: (-len(pair[0]), len(pair[1]))):
         if module == package or module.startswith(f"{package}."):

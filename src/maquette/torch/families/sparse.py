@@ -10,6 +10,7 @@ from maquette.api.sparse_functions import (
     spdiags,
     sum,
 )
+from maquette.torch.face.forwarding import forward
 
 __all__ = [
     "addmm",
@@ -21,3 +22,5 @@ __all__ = [
     "spdiags",
     "sum",
 ]
+
+__getattr__ = forward(__name__)

@@ -5,6 +5,7 @@ Traces and script files, which are other programs than the Python they come from
 
 from __future__ import annotations
 
+import importlib
 import typing
 from collections.abc import Callable
 from typing import TypeVar
@@ -108,5 +109,12 @@ _LATER = functions_for_later(
 _forwarded = forward(__name__)
 
 
+def onednn_fusion_enabled() -> bool:
+    """False."""
+    return False
+
+
 def __getattr__(name: str) -> object:
+    if name == "isinstance":  # not under this name here, where Python's is called
+        return importlib.import_module("maquette.torch.helpers.jit_internal")._isinstance
     return _LATER[name] if name in _LATER else _forwarded(name)

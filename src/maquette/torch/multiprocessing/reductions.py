@@ -6,6 +6,7 @@ import weakref
 
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.typed_storage import TypedStorage
+from maquette.torch.face.forwarding import forward
 
 
 class StorageWeakRef:
@@ -30,3 +31,5 @@ class StorageWeakRef:
 
 
 __all__ = ["StorageWeakRef"]
+
+__getattr__ = forward(__name__)

@@ -16,6 +16,7 @@ from maquette.dispatch.module_calls import around_modules
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.tls import node_observers, tls
 from maquette.library.costs import cost_of
+from maquette.torch.face.forwarding import forward
 
 _COUNTED = frozenset(
     f"aten::{name}"
@@ -175,3 +176,6 @@ def _shape(value: object) -> object:
     if isinstance(value, (tuple, list)):
         return type(value)(_shape(v) for v in value)
     return getattr(value, "shape", value)
+
+
+__getattr__ = forward(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from maquette.torch.face.forwarding import forward
 from maquette.torch.utils.data.collate import default_collate, default_convert
 from maquette.torch.utils.data.dataset import (
     ChainDataset,
@@ -45,3 +46,5 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
+
+__getattr__ = forward(__name__)

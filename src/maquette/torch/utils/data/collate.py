@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -62,3 +62,54 @@ def default_convert(data: object) -> object:
     if isinstance(data, list | tuple) and not hasattr(data, "_fields"):
         return type(data)([default_convert(value) for value in data])
     return data
+
+
+CollateMap = Mapping[type | tuple[type, ...], Callable[..., Any]]
+
+
+def collate(batch: Sequence[object], *, collate_fn_map: CollateMap | None = None) -> object:
+    """The samples as one by the function that the map has for their class, or for a base of it.
+
+    Containers are gone through; what is in no map is as in `default_collate`.
+    """
+    found = _of_map(batch[0], collate_fn_map or {})
+    if found is not None:
+        return found(batch, collate_fn_map=collate_fn_map)
+    first = batch[0]
+    if isinstance(first, Mapping):
+        samples = cast("Sequence[Mapping[object, object]]", batch)
+        return {
+            key: collate([sample[key] for sample in samples], collate_fn_map=collate_fn_map)
+            for key in first
+        }
+    if isinstance(first, list | tuple):
+        rows = cast("Sequence[Sequence[object]]", batch)
+        columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*rows)]
+        named = cast("Callable[..., object]", type(first))
+        return named(*columns) if hasattr(first, "_fields") else columns
+    return default_collate(batch)
+
+
+def _of_map(sample: object, functions: CollateMap) -> Callable[..., Any] | None:
+    exact = functions.get(type(sample))
+    if exact is not None:
+        return exact
+    return next((f for kind, f in functions.items() if isinstance(sample, kind)), None)
+
+
+def _by_default(batch: Sequence[object], *, collate_fn_map: CollateMap | None = None) -> object:
+    """`default_collate`, as a function for a map."""
+    return default_collate(batch)
+
+
+collate_tensor_fn = collate_numpy_array_fn = collate_numpy_scalar_fn = _by_default
+collate_float_fn = collate_int_fn = collate_str_fn = _by_default
+default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] = {
+    Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}

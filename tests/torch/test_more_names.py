@@ -1,0 +1,66 @@
+"""Names of torch.cuda, torch.jit, checkpoints and others: what they do, or what is absent."""
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+from maquette.torch.face.paths import torch_path
+from maquette.torch.utils import checkpoint
+from maquette.torch.utils.data.collate import collate, default_collate_fn_map
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "cuda.CUDAPluggableAllocator",
+        "sparse.to_sparse_semi_structured",
+        "utils.data.IterDataPipe",
+        "utils.flop_counter.register_flop_formula",
+        "multiprocessing.reductions.rebuild_tensor",
+        "profiler.ExecutionTraceObserver",
+        "cudnn_convolution",
+        "TensorType",
+    ],
+)
+def test_an_absent_name_says_so_when_called(place: str) -> None:
+    found: object = torch
+    for part in place.split("."):
+        found = getattr(found, part)
+    with pytest.raises(NotImplementedError, match=f"torch.{place} is not supported"):
+        found()
+
+
+def test_a_module_with_several_paths_is_known_by_its_own() -> None:
+    assert torch_path("maquette.torch.cuda") == "cuda"
+    assert torch_path("maquette.torch.profiler") == "profiler"
+    assert torch_path("maquette.nn.modules.conv") == "nn.modules.conv"
+
+
+def test_old_names_of_cuda_memory_warn() -> None:
+    with pytest.warns(FutureWarning, match="memory_reserved"):
+        assert torch.cuda.memory_cached() == 0
+
+
+def test_a_checkpoint_without_gradients_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="Gradients will be None"):
+        checkpoint.check_backward_validity([mq.ones(1)])
+    assert checkpoint.get_device_states(mq.ones(1)) == ([], [])
+    assert checkpoint.DefaultDeviceType.get_device_type() == "cuda"
+
+
+def test_samples_are_collated_by_a_map() -> None:
+    kinds = {**default_collate_fn_map, str: lambda batch, *, collate_fn_map: "-".join(batch)}
+    found = collate([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], collate_fn_map=kinds)
+    assert found["a"].tolist() == [1, 2]
+    assert found["b"] == "x-y"
+
+
+def test_annotations_with_parts_are_asked_after() -> None:
+    assert torch.jit.isinstance([1, 2], list[int])
+    assert not torch.jit.isinstance({"a": "b"}, dict[str, int])
+
+
+def test_only_python_runs_what_is_compiled() -> None:
+    assert torch.compiler.list_backends() == ["eager"]
+    with pytest.raises(ValueError, match="there is 'eager'"):
+        torch.compiler.set_default_backend("inductor")
