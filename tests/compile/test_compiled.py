@@ -69,6 +69,23 @@ def test_equal_metas_trace_nothing_again(engine):
 
 
 @engines
+def test_slices_of_one_tensor_have_one_program(engine):
+    f = mq.compile(lambda x: x * 2, backend=engine)
+    for start in range(3):
+        assert f(X[start : start + 1]).tolist() == (X[start : start + 1] * 2).tolist()
+    assert f.traces == 1
+
+
+def test_where_an_argument_lies_counts_if_the_program_reads_its_memory():
+    f = mq.compile(lambda x: x.as_strided((2,), (1,), 3), backend="numpy")
+    assert f(X[1:2]).tolist() == X[1, :2].tolist()
+    with pytest.raises(CompileError, match="reads memory before its operand"):
+        f(X[2:3])
+    assert f(X[1:2]).tolist() == X[1, :2].tolist()
+    assert f.traces == 2
+
+
+@engines
 def test_arguments_and_results_are_trees(engine):
     f = mq.compile(lambda a, *, b: {"sum": a[0] + b["y"], "n": 3, "none": None}, backend=engine)
     found = f([X], b={"y": X})
@@ -402,6 +419,19 @@ def test_modules_of_a_program_are_compiled_where_it_calls_them():
         with pytest.warns(UserWarning, match="Reading runs uncompiled.*asks what its data is"):
             assert torch.allclose(Reading()(X), X * X.sum())
     assert_same_state(plain, model)
+
+
+def test_modules_whose_calls_all_differ_are_compiled_no_more():
+    from maquette.compile.engines import engine_of
+    from maquette.compile.everywhere import modules_compiled
+
+    model = network()
+    with modules_compiled(engine_of("numpy", {})), torch.no_grad():
+        for rows in range(1, 9):
+            model(mq.ones(rows, 3))
+        with pytest.warns(UserWarning, match="Sequential runs uncompiled from now on"):
+            model(mq.ones(9, 3))
+        assert model(mq.ones(10, 3)).shape == (10, 2)
 
 
 def test_unknown_backends_and_uncallable_things_are_refused():

@@ -39,6 +39,7 @@ from maquette.core.pytree import (
     tree_flatten_with_path,
     tree_unflatten,
 )
+from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.registry import ops
 from maquette.fx.node import Node
 from maquette.tensor.tensor import Tensor
@@ -92,15 +93,24 @@ class Compiled:
                 )
         held = self._state.tensors()
         key = self._key(leaves, spec, tensors, held)
-        there = tuple([t._grad is not None for t in held])
-        program = self._programs.get(key) or self._programs.get((key, there))
+        program = self._programs.get((key, None, None)) or self._special(key, tensors, held)
         if program is None:
             program = _Program(self, leaves, spec, tensors, self._state, _names(args, kwargs))
             held = self._state.tensors()  # the trace may have met more
             key = self._key(leaves, spec, tensors, held)
-            there = tuple([t._grad is not None for t in held])
-            self._programs[(key, there) if program.reads_grads else key] = program
+            there = _with_gradients(held) if program.reads_grads else None
+            offsets = _offsets(tensors) if program.reads_offsets else None
+            self._programs[key, there, offsets] = program
         return program, [*tensors, *held]
+
+    def _special(
+        self, key: object, tensors: Sequence[Tensor], held: Sequence[Tensor]
+    ) -> _Program | None:
+        """A program that depends on which gradients are there, or on where arguments lie."""
+        there, offsets = _with_gradients(held), _offsets(tensors)
+        choices = ((there, None), (None, offsets), (there, offsets))
+        found = [self._programs.get((key, *choice)) for choice in choices]
+        return next((program for program in found if program is not None), None)
 
     def _key(
         self,
@@ -111,11 +121,24 @@ class Compiled:
     ) -> object:
         statics = tuple([_static(leaf) for leaf in leaves])
         assert self._state is not None
-        metas = tuple([(t.meta, t.requires_grad) for t in tensors])
+        metas = tuple([(_anywhere(t.meta), t.requires_grad) for t in tensors])
         mine = tuple([(t.meta, t.requires_grad) for t in held])
         shared = _sharing([*tensors, *held])
         state = self._state.shape(), self._state.bound()
         return spec, statics, metas, mine, shared, state, is_grad_enabled(), _defaults()
+
+
+def _anywhere(meta: TensorMeta) -> TensorMeta:
+    """A meta from the beginning of its memory: slices of one tensor are alike to most programs."""
+    return meta.view(meta.shape, meta.strides, 0) if meta.offset else meta
+
+
+def _offsets(tensors: Sequence[Tensor]) -> tuple[object, ...]:
+    return tuple([t.meta.offset for t in tensors])
+
+
+def _with_gradients(held: Sequence[Tensor]) -> tuple[bool, ...]:
+    return tuple([t._grad is not None for t in held])
 
 
 def _defaults() -> object:
@@ -185,6 +208,7 @@ class _Program:
             call.grads = [t._grad for t in held]
             self.grads = [t._grad is not None for t in held]
             found = call.captured()
+        self.reads_offsets = _reads_offsets(found, tensors)
         check_not_aliased([*tensors, *held], found.changes)
         # A program that goes backward itself has freed what its results would need.
         self.needs_grad = any(found.needs) and not _goes_backward(found)
@@ -418,6 +442,21 @@ def _grad_to_trace(t: Tensor) -> Tensor | None:
 def _reads_gradients(found: Captured, count: int) -> bool:
     """Whether the program uses gradients from before it, or leaves them as they were."""
     return any(n.users for n in found.inputs[count:])
+
+
+def _reads_offsets(found: Captured, tensors: Sequence[Tensor]) -> bool:
+    """Whether it matters to the program where in their memory its arguments begin."""
+    for change in found.changes:
+        if change.kind == "value" and change.node is not None and change.number < len(tensors):
+            meta, before = change.node.meta["val"].meta, tensors[change.number].meta
+            if (meta.shape, meta.strides) != (before.shape, before.strides):
+                return True
+    return any(
+        argument.name == "storage_offset"
+        for node in found.traced.graph.nodes
+        if isinstance(node.target, OpOverload)
+        for argument in node.target._schema.arguments
+    )
 
 
 def _goes_backward(found: Captured) -> bool:

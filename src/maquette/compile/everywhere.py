@@ -1,7 +1,7 @@
 """A program whose models are compiled without a word in it: ``maquette run --compile jax``.
 
 The outermost call of a module is a compiled one; what it calls is part of it. A module that the
-engine cannot run is told of once, and runs as it stands.
+engine cannot run, or of which each call is another program, is told of once, and runs as it stands.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from maquette.compile.errors import CompileError
 from maquette.compile.state import State
 from maquette.dispatch.tls import tls
 from maquette.nn import Module
+
+_MANY = 8
+"""So many programs of one module are compiled."""
 
 
 class _Here(threading.local):
@@ -52,6 +55,13 @@ def modules_compiled(engine: Engine) -> Iterator[None]:
             warnings.warn(f"{type(module).__name__} runs uncompiled: {error}", stacklevel=2)
         finally:
             here.inside = False
+            if compiled.programs > _MANY and made[module] is compiled:
+                made[module] = None
+                warnings.warn(
+                    f"{type(module).__name__} runs uncompiled from now on: its calls differ so "
+                    f"much (in shapes, or numbers) that each would be another program",
+                    stacklevel=2,
+                )
         return plain(module, *args, **kwargs)
 
     changed: Any = Module
