@@ -5,12 +5,14 @@ import pytest
 import maquette as mq
 from maquette import fx, nn
 from maquette.fx.passes.operator_support import OperatorSupport
+from maquette.fx.passes.split_module import split_module
 from maquette.fx.passes.split_utils import split_by_tags
 from maquette.fx.passes.splitter_base import _SplitterBase, _SplitterSettingBase
 from maquette.fx.passes.utils.source_matcher_utils import (
     check_subgraphs_connected,
     get_source_partitions,
 )
+from maquette.transforms import vmap
 
 
 class Model(nn.Module):
@@ -99,3 +101,32 @@ def test_parts_are_found_by_their_source():
     parts = get_source_partitions(module.graph, [nn.Linear, nn.ReLU])[nn.Linear]
     assert [p.nodes[0].name for p in parts] == ["a", "b"]
     assert not check_subgraphs_connected(parts[0], parts[1])
+
+
+# --- split_module ----------------------------------------------------------------------
+
+
+def by_names(places):
+    return lambda node: places.get(node.name, 2)
+
+
+def test_submodules_are_given_the_attributes_that_they_use():
+    module = fx.symbolic_trace(Model())
+    split = split_module(module, module, lambda node: 0)
+    assert "p = self.p" in split.code
+    assert [n.target for n in split.submod_0.graph.nodes if n.op == "placeholder"] == ["x", "p"]
+    x = mq.ones(2, 4)
+    assert mq.equal(split(x)[0], module(x)[0])
+
+
+@pytest.mark.parametrize("keep, order", [(False, [0, 1, 2]), (True, [1, 0, 2])])
+def test_the_submodule_that_may_come_latest_comes_first_unless_order_is_kept(keep, order):
+    module = fx.symbolic_trace(lambda x, y: (x + y) * (x - y))
+    split = split_module(module, None, by_names({"add": 1, "sub": 0}), keep_original_order=keep)
+    assert [name for name, _ in split.named_children()] == [f"submod_{i}" for i in order]
+    assert split(mq.tensor(3), mq.tensor(2)) == 5
+
+
+def test_code_has_no_types_that_only_our_functions_state():
+    code = fx.symbolic_trace(nn.Sequential(nn.ReLU())).code
+    assert "Any" not in code + fx.make_fx(vmap(lambda x: x * 2))(mq.ones(2)).code

@@ -121,12 +121,28 @@ def _inlined(traced: GraphModule, split: GraphModule, device: str) -> FoldedGrap
             with split.graph.inserting_before(node):
                 fetched = split.graph.get_attr(name)
                 fetched.meta = node.meta.copy()
+            inputs = node.all_input_nodes
+            _fetch_inputs(first.graph, node.args)
             node.replace_all_uses_with(fetched)
             split.graph.erase_node(node)
+            for given in inputs:
+                if not given.users:
+                    split.graph.erase_node(given)
     if hasattr(split, "submod_1"):
         _inline_second(split)
     split.graph.lint()
     return FoldedGraphModule(split, split.graph, first.graph, name, device)
+
+
+def _fetch_inputs(graph: Graph, given: tuple[Any, ...]) -> None:
+    """Have a graph fetch itself what it is given, attributes all."""
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    for node, fetch in zip(placeholders, given, strict=True):
+        with graph.inserting_before(node):
+            fetched = graph.create_node("get_attr", fetch.target)  # of the whole, not of the part
+            fetched.meta = node.meta.copy()
+        node.replace_all_uses_with(fetched)
+        graph.erase_node(node)
 
 
 def _empty() -> Tensor:

@@ -108,9 +108,8 @@ class _Splitter:
             self.partitions[maker].outputs.setdefault(used.name)
         if user is None:
             return
-        if used.op != "get_attr":
-            self.partitions[user].inputs.setdefault(used.name)
-            self._note_sizes(used, user)
+        self.partitions[user].inputs.setdefault(used.name)
+        self._note_sizes(used, user)
         if maker is not None:
             self.partitions[user].dependencies.setdefault(maker)
             self.partitions[maker].dependents.setdefault(user)
@@ -127,17 +126,36 @@ class _Splitter:
                     self.partitions[user].inputs.setdefault(node.name)
 
     def order(self, keep: bool) -> list[str]:
-        """The partitions in an order in which each comes after those that it needs."""
+        """The partitions in an order in which each comes after those that it needs.
+
+        Of those that may come next it is the one that became so last, or, with keep, the first of
+        the program.
+        """
+        if not keep:
+            return self._latest_first()
         waiting = {name: set(p.dependencies) for name, p in self.partitions.items()}
         ordered: list[str] = []
         while waiting:
             ready = [name for name in waiting if not waiting[name] - set(ordered)]
             if not ready:
                 raise RuntimeError(f"cycle exists between partitions! {list(waiting)}")
-            chosen = ready[:1] if keep else ready
-            for name in chosen:
-                ordered.append(name)
-                del waiting[name]
+            ordered.append(ready[0])
+            del waiting[ready[0]]
+        return ordered
+
+    def _latest_first(self) -> list[str]:
+        needed = {name: set(p.dependencies) for name, p in self.partitions.items()}
+        ready = [name for name, others in needed.items() if not others]
+        ordered: list[str] = []
+        while ready:
+            ordered.append(ready.pop())
+            for dependent in self.partitions[ordered[-1]].dependents:
+                needed[dependent].discard(ordered[-1])
+                if not needed[dependent]:
+                    ready.append(dependent)
+        left = [name for name in needed if name not in ordered]
+        if left:
+            raise RuntimeError(f"cycle exists between partitions! {left}")
         return ordered
 
     # --- the submodules --------------------------------------------------------------
@@ -158,9 +176,6 @@ class _Splitter:
                 self._copy(node, self.partitions[key], keep_node_name)
 
     def _copy(self, node: Node, partition: Partition, keep_name: bool) -> None:
-        for used in node._input_nodes:
-            if used.op == "get_attr" and used not in partition.environment:
-                self._fetch(used, partition)
         env = partition.environment
         target: Any = node.target
         if node.op == "call_module":
@@ -177,13 +192,6 @@ class _Splitter:
         )
         made.meta = node.meta.copy()
         env[node] = made
-
-    def _fetch(self, used: Node, partition: Partition) -> None:
-        target = str(used.target).replace(".", "_")
-        partition.targets[target] = _attribute(self.m, str(used.target))
-        self._paths(partition, target, str(used.target))
-        made = partition.environment[used] = partition.graph.get_attr(target)
-        made.meta = used.meta.copy()
 
     def _paths(self, partition: Partition, target: str, original: str) -> None:
         self.renamed.append((f"{partition.submod_name}.{target}", original))
@@ -205,13 +213,19 @@ class _Splitter:
                     type_expr=node.type,
                     default_value=... if default is _NO_DEFAULT else default,
                 )
-                made.meta = node.meta.copy()
-                env[node.name] = made
+            elif node.op == "get_attr":
+                attributes[str(node.target)] = _attribute(self.m, str(node.target))
+                made = base.get_attr(str(node.target))
+            else:
+                continue
+            made.meta = node.meta.copy()
+            env[node.name] = made
         for name in order:
             self._call(self.partitions[name], base, attributes, env, tuple_return)
         for node in self.m.graph.nodes:
             if node.op == "output":
-                self._finish(node, base, attributes, env)
+                output = base.output(map_arg(node.args[0], lambda n: env[n.name]), node.type)
+                output.meta = node.meta.copy()
         if qualname_map is not None:
             qualname_map.update(dict(self.renamed))
         made_module = GraphModule(attributes, base)
@@ -244,16 +258,6 @@ class _Splitter:
             item = base.call_function(operator.getitem, (call, i))
             item.meta = self.original[name].meta.copy()
             env[name] = item
-
-    def _finish(
-        self, node: Node, base: Graph, attributes: dict[str, Any], env: dict[str, Node]
-    ) -> None:
-        for used in node._input_nodes:
-            if used.op == "get_attr" and used.name not in env:
-                attributes[str(used.target)] = _attribute(self.m, str(used.target))
-                env[used.name] = base.get_attr(str(used.target))
-        output = base.output(map_arg(node.args[0], lambda n: env[n.name]), node.type)
-        output.meta = node.meta.copy()
 
 
 def _attribute(module: Any, path: str) -> Any:

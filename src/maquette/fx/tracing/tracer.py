@@ -65,6 +65,13 @@ class PHWithMeta(PHBase):
         self.ph_key = ph_key
 
 
+def _annotation(function: Callable[..., Any], name: str) -> Any:
+    """The type of a parameter, or of the result; our own functions say ``Any`` for none."""
+    found = function.__annotations__.get(name)
+    ours = (function.__module__ or "").startswith("maquette.")  # some have none
+    return None if ours and found in (Any, "Any") else found
+
+
 def _transfer_attrs(fr: PHBase, to: Node) -> None:
     for name in dir(fr):
         value = getattr(fr, name)
@@ -326,7 +333,7 @@ class Tracer(TracerBase):
         default = (defaults[name],) if name in defaults else ()
         if concrete_args is not None and name in concrete_args:
             return self._concrete(name, concrete_args[name], default)
-        annotation = function.__annotations__.get(name)
+        annotation = _annotation(function, name)
         return self.create_proxy("placeholder", name, default, {}, type_expr=annotation)
 
     def _concrete(self, name: str, value: Any, default: tuple[Any, ...]) -> Any:
@@ -385,7 +392,7 @@ class Tracer(TracerBase):
         with Patcher() as patcher, tracing:
             self._patch(patcher, names)
             result = self.create_arg(runner(*args))
-        annotation = function.__annotations__.get("return")
+        annotation = _annotation(function, "return")
         self.create_node("output", "output", (result,), {}, type_expr=annotation)
         self.submodule_paths = None
         return self.graph
