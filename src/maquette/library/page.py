@@ -236,7 +236,8 @@ class OperatorPage(functools.partial[Any]):
     def by_metas(self) -> OperatorPage:
         """Say of a composite that which operators it calls, metas and plain arguments decide.
 
-        Nothing else does: no setting, no data, no state of its tensors. Fakes remember its calls.
+        Beside them only which tensors require grad: no setting, no data, no other state. Fakes
+        then remember what its calls made.
         """
         self.facts.by_metas = True
         return self
