@@ -24,6 +24,7 @@ from maquette.core.symbols import is_true
 from maquette.fake.exceptions import MetadataMismatchError
 from maquette.symbolic import check as check
 from maquette.tensor.tensor import Tensor
+from maquette.torch.face.forwarding import forward
 
 TensorLike = Tensor
 Number = (int, float, complex)
@@ -262,3 +263,6 @@ def _check_strides(a: Tensor, b: Tensor) -> None:
 def _must(condition: bool, message: str) -> None:
     if not condition:
         raise MetadataMismatchError(message)
+
+
+__getattr__ = forward(__name__, "maquette.torch.helpers.prims_checks")

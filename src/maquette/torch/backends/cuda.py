@@ -55,6 +55,27 @@ def preferred_linalg_library(backend: str | None = None) -> str:
 preferred_blas_library = preferred_linalg_library
 
 
+preferred_rocm_fa_library = preferred_linalg_library
+
+
+def is_ck_sdpa_available() -> bool:
+    """False."""
+    return False
+
+
+_reduced = [False]
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Kept: attention adds 16-bit floats in float32."""
+    _reduced[0] = enabled
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """What was set."""
+    return _reduced[0]
+
+
 def is_built() -> bool:
     """False."""
     return False

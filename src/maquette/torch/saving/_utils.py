@@ -27,6 +27,7 @@ from maquette.torch.distributed.flattening import (
     take_tensors,
     unflatten_dense_tensors,
 )
+from maquette.torch.face.forwarding import forward
 from maquette.torch.saving.layouts import SPARSE
 
 _flatten_dense_tensors = flatten_dense_tensors
@@ -209,3 +210,6 @@ def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = 
     if optional:
         return 0
     raise ValueError(f"Expected a torch.device or an int, but got: {device!r}")
+
+
+__getattr__ = forward(__name__, "maquette.torch.helpers.exceptions")
