@@ -432,3 +432,24 @@ def test_new_takes_what_sparse_coo_tensor_does() -> None:
     x = mq.eye(2).to_sparse()
     assert x.new(mq.tensor([[0, 1]]), mq.tensor([1.0, 2.0]), (3,)).to_dense().tolist() == [1, 2, 0]
     assert (x.new(2, 3).layout, x.new(2, 3)._nnz()) == (mq.sparse_coo, 0)
+
+
+def test_a_sparse_factor_is_broadcast_to_a_dense_one() -> None:
+    x, many = mq.eye(2).to_sparse(), mq.arange(8.0).reshape(2, 2, 2)
+    assert mq.equal((x * many).to_dense(), mq.eye(2) * many)
+
+
+def test_to_sparse_of_the_strided_layout_is_dense() -> None:
+    assert mq.equal(mq.eye(2).to_sparse_csr().to_sparse(layout=mq.strided), mq.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: x.narrow_copy(1, -1, 1), "must be a subset of range.0, 2."),
+        (lambda x: mq.ops.aten._sparse_sum.dim(x, [0, -2]), "appears multiple times"),
+    ],
+)
+def test_ranges_and_dims_that_do_not_fit_are_refused(call, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        call(mq.eye(2).to_sparse())

@@ -105,3 +105,10 @@ def test_F113_places_of_symbols_are_told_for_sympy() -> None:
     n = size(env, 7, "x.size()[0]")
     assert [s.name for s in env.var_to_sources[n.node.expr]] == ["x.size()[0]"]
     assert env.source_to_var["x.size()[0]"] is n.node.expr
+
+
+def test_F113_a_symbol_is_named_by_a_place_that_guards_can_reach() -> None:
+    env = ShapeEnv()
+    for source in (EphemeralSource(), ConstantSource("x")):
+        symbol = env.create_symbol(7, source=source)
+    assert env.var_to_sources[symbol][0].name == "x"

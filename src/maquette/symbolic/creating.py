@@ -159,7 +159,10 @@ class SymbolMaker:
             if duck:
                 self._ducks[val] = made
             self.sources_of[made] = []
-        self.sources_of[made].append(source)
+        sources = self.sources_of[made]
+        sources.append(source)
+        if sources[0].is_ephemeral() and not source.is_ephemeral():
+            sources[0], sources[-1] = source, sources[0]  # guards name the first
         self.symbol_at[source.name] = made
         return made
 

@@ -116,6 +116,8 @@ def to_sparse_composite(
     self: Tensor, layout: Layout | None, blocksize: Block, dense_dim: int | None
 ) -> Tensor:
     wanted = sparse_coo if layout is None else layout
+    if wanted is strided and blocksize is None and dense_dim is None:
+        return self if self.meta.layout is strided else dense_of(self)
     if self.meta.layout is wanted and (
         wanted not in BLOCKED or blocksize is None or tuple(blocksize) == block_of(self)
     ):

@@ -269,13 +269,15 @@ def _product(self: Tensor | Number, other: Tensor | Number) -> Tensor:
 
 def _product_with_dense(self: Tensor, other: Tensor) -> Tensor:
     shape = aten.broadcast_tensors([other, other.new_empty(()).expand(self.meta.shape)])[0].shape
-    check(
-        tuple(shape) == self.meta.shape,
-        lambda: (
-            f"mul(sparse, dense): the dense tensor of sizes {list(other.meta.shape)} must "
-            f"broadcast to {list(self.meta.shape)}"
-        ),
-    )
+    if tuple(shape) != self.meta.shape:
+        check(
+            self.meta.layout is sparse_coo,
+            lambda: (
+                f"mul(sparse, dense): the dense tensor of sizes {list(other.meta.shape)} must "
+                f"broadcast to {list(self.meta.shape)}"
+            ),
+        )
+        self = aten._sparse_broadcast_to(self, list(shape))
     values = values_at(other.expand(self.meta.shape), self)
     found: Tensor = aten.mul(parts_of(self).values, values)
     return with_values(self, found)

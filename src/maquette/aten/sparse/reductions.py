@@ -93,6 +93,11 @@ def _sparse_sum_dim_kernel(self: Tensor, dim: Dims) -> Tensor:
         len(dim) > 0,
         lambda: "_sparse_sum: no dimensions were given to sum over",
     )
+    wrapped = [self._wrap(d) for d in dim]
+    check(
+        len(set(wrapped)) == len(wrapped),
+        lambda: f"_sparse_sum: a dim appears multiple times in the list of dims {list(dim)}",
+    )
     return summed_along(self, _dims(self, dim))
 
 

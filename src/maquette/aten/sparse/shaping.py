@@ -652,6 +652,14 @@ def _padded(values: Tensor, dim: int, offset: int, extent: int) -> Tensor:
 
 @for_coo("narrow_copy")
 def narrow_copy_kernel(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    extent = self.meta.shape[self._wrap(dim)]
+    check(
+        0 <= start <= start + length <= extent,
+        lambda: (
+            f"Invalid range to narrow. range(start, start+length) must be a subset of "
+            f"range(0, {extent}), got start {start} and length {length}"
+        ),
+    )
     numbers = aten.arange(start, start + length, device=self.meta.device)
     return index_select_kernel(self, dim, numbers)
 
