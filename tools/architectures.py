@@ -461,12 +461,7 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]
             continue  # attention of cuda counts its own products; it ran
         if aspect in _FAKE and str(given).startswith(_RUNS):
             continue
-        if isinstance(expected, float) and isinstance(given, float):
-            if given == expected or abs(given - expected) <= TOLERANCE * max(1.0, abs(expected)):
-                continue
-            if given != given and expected != expected:  # both NaN
-                continue
-        elif given == expected:
+        if _agree(given, expected):
             continue
         if isinstance(expected, dict) and isinstance(given, dict):
             keys = sorted(k for k in {*given, *expected} if given.get(k) != expected.get(k))
@@ -475,6 +470,17 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]
             continue
         found.append(f"{aspect}: {given}, PyTorch {expected}")
     return found
+
+
+def _agree(given: object, expected: object) -> bool:
+    """Whether two answers are one: numbers within the tolerance, lists element by element."""
+    if isinstance(expected, list) and isinstance(given, list):  # tokens, or sound that they are for
+        return len(given) == len(expected) and all(map(_agree, given, expected))
+    if not isinstance(expected, float) or not isinstance(given, float):
+        return given == expected
+    if given != given or expected != expected or given == expected:  # NaN on both sides
+        return given == expected or (given != given and expected != expected)
+    return abs(given - expected) <= TOLERANCE * max(1.0, abs(expected))
 
 
 def _imprecise(ours: dict[str, object], theirs: dict[str, object]) -> bool:
