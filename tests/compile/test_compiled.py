@@ -293,6 +293,27 @@ def test_state_that_changes_places(engine):
     assert compiled(mq.zeros(2)).tolist() == [1, 1]
 
 
+@engines
+def test_modules_keep_nothing_of_a_trace(engine):
+    class Caching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.seen = None, []
+
+        def forward(self, x):
+            if self.scale is None:
+                self.scale = mq.arange(3.0)
+            self.seen.append(x.sum())
+            self.last = x * self.scale
+            return self.last + 1
+
+    model = Caching()
+    compiled = mq.compile(model, backend=engine)
+    for _ in range(2):
+        assert torch.allclose(compiled(X), X * mq.arange(3.0) + 1)
+    assert (model.scale, model.seen, hasattr(model, "last")) == (None, [], False)
+
+
 # --- operators that take functions ------------------------------------------------------------
 
 

@@ -108,6 +108,7 @@ class State:
         CompileError where the program sets an optimizer's option, which no output tells.
         """
         mine = self.tensors()
+        members = [(m, dict(vars(m))) for m in self.modules]
         states = [o.state for o in self.optimizers]
         options = [[dict(g) for g in o.param_groups] for o in self.optimizers]
         given: list[dict[str, Any]] = []
@@ -136,6 +137,21 @@ class State:
                     params = group["params"]
                     group.clear()
                     group.update(before, params=params)
+            for module, before in members:
+                _forget_traced(module, before)
+
+
+def _forget_traced(module: Module, before: dict[str, Any]) -> None:
+    """Take from a module's attributes what a trace has put there, which is no tensor outside."""
+    members = vars(module)
+    for name, value in list(members.items()):
+        if isinstance(value, list):
+            value[:] = [v for v in value if not isinstance(v, FunctionalTensor)]
+        elif isinstance(value, FunctionalTensor):
+            if name in before:
+                members[name] = before[name]
+            else:
+                del members[name]
 
 
 class Number(NamedTuple):
