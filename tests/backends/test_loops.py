@@ -392,6 +392,17 @@ def test_scattering_along_any_dimension_has_the_plain_bits(
         np.testing.assert_array_equal(found, expected)
 
 
+def test_whole_quotients_have_the_plain_bits(plainly: Plainly) -> None:
+    x = spread_out()
+    y = torch.cat([x.flip(0)[:-10] / 7, torch.zeros(10)])
+
+    def run() -> object:
+        return torch.floor_divide(x, y), torch.floor_divide(x.double(), y.double())
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_lengths_and_logarithms_of_sums_agree(plainly: Plainly) -> None:
     x = spread_out()
     y = x.flip(0) * 3

@@ -319,6 +319,10 @@ def floor_quotient(xp: ModuleType, a: Array, b: Array) -> Array:
     if xp is not np or a.dtype.kind != "f" or max(a.size, b.size) < SMALL:
         found: Array = xp.floor_divide(a, b)
         return found
+    loops = loops_of_floats(xp, a) if a.shape == b.shape and a.dtype == b.dtype else None
+    if loops is not None:
+        looped: Array = loops.floor_quotient(a, b)
+        return looped
     rest = np.fmod(a, b)
     quotient: Array = (a - rest) / b
     quotient -= (rest != 0) & ((rest < 0) != (b < 0))

@@ -45,6 +45,7 @@ from maquette.backends.loops.ordering import best_places, stable_order, without_
 from maquette.backends.loops.pieces import (
     angle,
     chosen,
+    floor_quotient,
     hardshrink,
     hardsigmoid,
     hardswish,
@@ -87,6 +88,7 @@ __all__ = [
     "stable_order",
     "angle",
     "chosen",
+    "floor_quotient",
     "hardshrink",
     "hardsigmoid",
     "hardswish",

@@ -189,6 +189,33 @@ def hypot(x: Array, y: Array) -> Array:
     return out
 
 
+# --- quotients -----------------------------------------------------------------------------
+
+
+@compiled
+def _floor_quotients(a: Array, b: Array, out: Array) -> None:
+    half, one, zero = a.dtype.type(0.5), a.dtype.type(1), a.dtype.type(0)
+    for i in range(a.size):
+        x, y = a[i], b[i]
+        rest = np.fmod(x, y)
+        quotient = (x - rest) / y
+        if (rest != zero) & ((rest < zero) != (y < zero)):
+            quotient -= one
+        whole = np.floor(quotient)
+        if quotient - whole > half:
+            whole += one
+        if quotient == zero:
+            whole = np.copysign(whole, x / y)
+        out[i] = x / y if y == zero else whole
+
+
+def floor_quotient(a: Array, b: Array) -> Array:
+    """``floor(a / b)`` from the exact remainder, of arrays of one shape."""
+    out = np.empty(a.shape, a.dtype)
+    _floor_quotients(flat(a), flat(b), out.reshape(-1))
+    return out
+
+
 # --- signs, repairs ------------------------------------------------------------------------
 
 
