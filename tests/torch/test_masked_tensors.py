@@ -111,3 +111,10 @@ def test_it_prints_what_counts() -> None:
     text = repr(_masked()[0])
     assert text == "MaskedTensor(\n  [  1.0000,       --,   3.0000]\n)"
     assert repr(masked_tensor(mq.tensor(3), mq.tensor(False))) == "MaskedTensor(--, False)"
+
+
+def test_operators_of_each_family_are_listed() -> None:
+    from maquette.torch.masked_tensors import binary, unary  # of this test alone
+
+    assert mq.ops.aten.sin in unary.NATIVE_UNARY_FNS
+    assert mq.ops.aten.add_ in binary.NATIVE_INPLACE_BINARY_FNS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from maquette.api import functions as mq
@@ -49,6 +49,13 @@ def _kept(input: Tensor, mask: Mask, name: str, *args: float) -> Tensor:
     where = _mask_like(input, mask)
     filler = _reduction_identity(name, input, *args)
     return cast(Tensor, mq.where(where, input, filler))
+
+
+def _combine_input_and_mask(
+    op: Callable[..., object], input: Tensor, mask: Mask, *args: float
+) -> Tensor:
+    """The input with what does not change the reduction ``op`` where the mask is False."""
+    return _kept(input, mask, op.__name__, *args)
 
 
 def _dims(dim: Dims, ndim: int) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maquette.core.layout import strided
+from maquette.dispatch.registry import ops
 from maquette.tensor.tensor import Tensor
 from maquette.torch.masked_tensors.core import (
     Args,
@@ -27,6 +28,8 @@ BINARY_NAMES = """
 """.split()
 _WITHOUT_INPLACE = ("logaddexp", "logaddexp2", "fmin", "minimum", "maximum", "fmax")
 INPLACE_BINARY_NAMES = [f"{name}_" for name in BINARY_NAMES if name not in _WITHOUT_INPLACE]
+NATIVE_BINARY_FNS = [getattr(ops.aten, name) for name in BINARY_NAMES]
+NATIVE_INPLACE_BINARY_FNS = [getattr(ops.aten, name) for name in INPLACE_BINARY_NAMES]
 
 
 def binary(op: Callable[..., Tensor], args: Args, kwargs: Options, *, inplace: bool) -> Any:

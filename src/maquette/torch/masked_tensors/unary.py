@@ -7,6 +7,7 @@ from typing import Any
 
 from maquette.api import functions as mq
 from maquette.core.layout import sparse_coo, sparse_csr
+from maquette.dispatch.registry import ops
 from maquette.tensor.tensor import Tensor
 from maquette.torch.masked_tensors.core import Args, Options, is_tensor, mapped, wrapped
 
@@ -19,6 +20,8 @@ UNARY_NAMES = """
 """.split()
 _WITHOUT_INPLACE = ("angle", "positive", "signbit", "isnan")
 INPLACE_UNARY_NAMES = [f"{name}_" for name in UNARY_NAMES if name not in _WITHOUT_INPLACE]
+NATIVE_UNARY_FNS = [getattr(ops.aten, name) for name in UNARY_NAMES]
+NATIVE_INPLACE_UNARY_FNS = [getattr(ops.aten, name) for name in INPLACE_UNARY_NAMES]
 # Those whose other tensors may be masked otherwise, or whose results have other shapes.
 UNARY_NAMES_UNSUPPORTED = """
     atan2 arctan2 bitwise_left_shift bitwise_right_shift copysign float_power fmod frexp gradient

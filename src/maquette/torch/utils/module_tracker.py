@@ -46,8 +46,10 @@ class ModuleTracker:
             self._names[module] = type(module).__name__
         name = self._names[module]
         if module not in self._seen:
-            for child_name, child in module.named_children():
-                self._names[child] = f"{name}.{child_name}"
+            # All below, for containers are not called themselves.
+            for path, below in module.named_modules():
+                if path:
+                    self._names.setdefault(below, f"{name}.{path}")
             self._seen.add(module)
         return name
 
