@@ -266,3 +266,15 @@ def test_annotations_are_written_as_pytorch_writes_them() -> None:
         "a : int|NoneType, b : list[int|NoneType], c : tuple[int,_], "
         "d : dict[str,torch.Tensor]|NoneType, e : torch.dtype|NoneType" in code
     )
+
+
+def test_einsum_is_recorded_in_one_form() -> None:
+    class Written(nn.Module):
+        def forward(self, x: mq.Tensor, y: mq.Tensor) -> Any:
+            tensors = mq.einsum("ij,jk->ik", x, y), mq.einsum("ij,jk->ik", [x, y])
+            return *tensors, mq.einsum(x, [0, 1], y, [1, 2], [0, 2])
+
+    graph = fx.symbolic_trace(Written()).graph
+    calls = [node for node in graph.nodes if node.target is mq.einsum]
+    assert [len(node.args) for node in calls] == [3, 3, 3]
+    assert all(isinstance(node.args[0], str) for node in calls)

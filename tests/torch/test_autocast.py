@@ -237,3 +237,15 @@ def test_a_scaler_for_an_absent_device_switches_itself_off():
 def test_the_old_names_say_where_they_went():
     with pytest.warns(FutureWarning, match=r"torch\.amp\.autocast\('cuda'"):
         torch.cuda.amp.autocast(enabled=False)
+
+
+@pytest.mark.parametrize("device", ["mps", "xpu", "hpu"])
+def test_regions_of_devices_that_are_not_here_leave_others_alone(device):
+    x = mq.ones(2, 2)
+    assert torch.amp.is_autocast_available(device)
+    assert not torch.is_autocast_enabled(device)
+    with torch.autocast(device, dtype=mq.bfloat16):
+        assert torch.is_autocast_enabled(device)
+        assert not torch.is_autocast_enabled("cpu")
+        assert (x @ x).dtype is mq.float32
+    assert not torch.is_autocast_enabled(device)

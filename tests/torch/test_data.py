@@ -1,6 +1,6 @@
 """`torch.utils.data`."""
 
-from collections import namedtuple
+from collections import OrderedDict, UserList, namedtuple
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,8 +17,10 @@ from maquette.torch.utils.data import (
     StackDataset,
     Subset,
     TensorDataset,
+    collate,
     default_collate,
 )
+from maquette.torch.utils.data.dataloader import _DatasetKind
 
 Pair = namedtuple("Pair", ["x", "y"])
 
@@ -161,3 +163,27 @@ def test_a_subset_of_a_subset_is_sliced():
 
 def test_a_loader_is_annotated_with_what_it_gives():
     assert data.DataLoader[int] is not None
+
+
+def test_samples_are_collated_by_a_table_of_types() -> None:
+    table = {**collate.default_collate_fn_map, complex: lambda batch, *, collate_fn_map: len(batch)}
+    made = collate.collate([{"a": 1j, "b": 2}, {"a": 2j, "b": 3}], collate_fn_map=table)
+    assert made["a"] == 2
+    assert made["b"].tolist() == [2, 3]
+
+
+def test_containers_of_their_own_class_stay_of_it() -> None:
+    made = default_collate([OrderedDict(b=1, a=2.0), OrderedDict(b=3, a=4.0)])
+    assert type(made) is OrderedDict
+    assert list(made) == ["b", "a"]
+    assert type(default_collate([UserList([1]), UserList([2])])) is UserList
+    assert type(default_collate([(1, 2), (3, 4)])) is list
+
+
+def test_arrays_of_texts_are_not_collated() -> None:
+    with pytest.raises(TypeError, match="found <U1"):
+        default_collate([np.array(["a"]), np.array(["b"])])
+
+
+def test_a_loader_says_how_its_samples_are_asked_for() -> None:
+    assert DataLoader(Squares())._dataset_kind == _DatasetKind.Map

@@ -1,6 +1,7 @@
 """Names that public libraries import, and what they give without devices or processes."""
 
 import dataclasses
+import importlib
 
 import pytest
 
@@ -139,3 +140,82 @@ def test_cuda_in_fake_mode_says_what_it_can():
         torch.cuda.get_device_capability()
     with torch._subclasses.FakeTensorMode():
         assert torch.cuda.get_device_capability() >= (8, 0)
+
+
+def test_the_module_is_named_torch_while_it_stands_for_it():
+    assert torch.__name__ == "maquette.torch"
+    torch.install()
+    try:
+        assert torch.__name__ == "torch"
+        assert importlib.import_module("torch.nn.functional") is torch.nn.functional
+    finally:
+        torch.uninstall()
+    assert torch.__name__ == "maquette.torch"
+
+
+def test_divergences_are_registered_for_any_class():
+    class Own:
+        pass
+
+    register = torch.distributions.register_kl(Own, torch.distributions.Distribution)
+    register(lambda p, q: torch.tensor(7.0))
+    assert torch.distributions.kl_divergence(Own(), torch.distributions.Normal(0, 1)).item() == 7
+
+
+def test_numbers_of_distributions_are_drawn_and_summed():
+    from maquette.torch.distributions.utils import _standard_normal, _sum_rightmost
+
+    torch.manual_seed(0)
+    drawn = _standard_normal(torch.Size([2, 3]), torch.float64, torch.device("cpu"))
+    assert drawn.dtype is torch.float64
+    assert _sum_rightmost(drawn, 1).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "answer"),
+    [
+        ([1, 2], list[int], True),
+        ([1, "a"], list[int], False),
+        ({"a": 1.0}, dict[str, float], True),
+        (None, int | None, True),
+        ((1, "a"), tuple[int, str], True),
+        ((1, 2), tuple[int, str], False),
+        (1.5, (int, float), True),
+    ],
+)
+def test_a_value_is_compared_with_a_type_of_containers(value, kind, answer):
+    assert torch.jit.isinstance(value, kind) is answer
+
+
+def test_settings_of_the_compiler_are_changed_for_a_block():
+    config = importlib.import_module("maquette.torch._dynamo.config")
+    with config.patch(verbose=True), config.patch("recompile_limit", 2):
+        assert config.verbose
+        assert config.recompile_limit == 2
+    assert not config.verbose
+    assert config.recompile_limit == 8
+
+
+def test_states_of_generators_are_of_devices_beside_the_cpu():
+    from maquette.torch.utils.checkpoint import get_device_states, set_device_states
+
+    assert get_device_states(torch.ones(1), [torch.ones(1)]) == ([], [])
+    set_device_states([], [])
+
+
+def test_values_print_alone_for_tensors_of_a_program():
+    from maquette.torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str, printoptions
+
+    with printoptions(precision=2):
+        assert PRINT_OPTS.precision == 2
+        assert _tensor_str(torch.tensor([1.25, 2.0]), 4) == "[1.25, 2.00]"
+    assert _add_suffixes("Own([1]", ["size=3"], 4, False) == "Own([1], size=3)"
+    assert _add_suffixes("Own([1]", ["size=3"], 4, True) == "Own([1],\n    size=3)"
+
+
+def test_a_package_of_remote_calls_is_not_initialized():
+    assert not hasattr(torch.distributed.rpc, "api")
+
+
+def test_an_operator_knows_its_packet_by_the_private_name():
+    assert torch.ops.aten.add.Tensor._overloadpacket is torch.ops.aten.add

@@ -13,7 +13,10 @@ import maquette.torch as torch
 
 pytest.importorskip("tensorboard", reason="the files are written by the package tensorboard")
 
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
 from maquette.torch.utils.tensorboard import SummaryWriter
+from maquette.torch.utils.tensorboard.summary import hparams
 
 
 def values(folder: Path) -> list[Any]:
@@ -87,3 +90,32 @@ def test_what_is_not_written_says_so(tmp_path: Path) -> None:
             writer.add_scalar("loss", torch.ones(2))
         with pytest.raises(ValueError, match="dataformats should name each of 3 dimensions"):
             writer.add_image("i", torch.ones(3, 4, 5), dataformats="HW")
+
+
+def test_hyperparameters_are_written_to_a_folder_of_the_run(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path) as writer:
+        given = {"lr": 0.1, "net": "small", "deep": True, "seed": torch.tensor(3), "none": None}
+        writer.add_hparams(given, {"loss": 2.0}, {"net": ["small", "large"]}, run_name="one")
+    found = values(tmp_path / "one")
+    tags = [value.tag for _, value in found]
+    assert tags == [
+        "_hparams_/experiment",
+        "_hparams_/session_start_info",
+        "_hparams_/session_end_info",
+        "loss",
+    ]
+    started = HParamsPluginData.FromString(found[1][1].metadata.plugin_data.content)
+    read = started.session_start_info.hparams
+    assert read["lr"].number_value == 0.1
+    assert read["net"].string_value == "small"
+    assert read["seed"].number_value == 3
+    assert "none" not in read
+
+
+def test_what_is_no_hyperparameter_is_refused() -> None:
+    with pytest.raises(TypeError, match="should be dictionaries"):
+        hparams([1], {})
+    with pytest.raises(ValueError, match="one of int, float, str, bool"):
+        hparams({"a": [1]}, {})
+    with pytest.raises(TypeError, match="list of same type"):
+        hparams({"a": 1}, {}, {"a": ["x"]})

@@ -22,7 +22,7 @@ _FEW_BITS = (bfloat16, float16)
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there are regions for a device: for cpu and cuda."""
+    """Whether there are regions for a device: also for those that have no tensors here."""
     return device_type in regions.DEVICES
 
 

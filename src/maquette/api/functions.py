@@ -28,7 +28,12 @@ from maquette.api.creation import (
 )
 from maquette.api.from_schema import Face, find_function, function_names
 from maquette.api.lu_function import lu
-from maquette.api.product_functions import chain_matmul, einsum, tensordot
+from maquette.api.product_functions import (
+    chain_matmul,
+    einsum,
+    einsum_arguments,
+    tensordot,
+)
 from maquette.api.variadic import (
     atleast_1d,
     atleast_2d,
@@ -55,11 +60,13 @@ from maquette.dispatch.torch_function import overridable
 # Python over several operators: handlers of ``__torch_function__`` see each as one call.
 for _name in (
     "_segment_reduce", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
-    "cartesian_prod", "cdist", "chain_matmul", "einsum", "lu", "meshgrid", "nonzero", "norm",
+    "cartesian_prod", "cdist", "chain_matmul", "lu", "meshgrid", "nonzero", "norm",
     "split", "stft", "tensor_split", "tensordot", "unique", "unique_consecutive",
 ):  # fmt: skip
     globals()[_name] = overridable(globals()[_name])
     globals()[_name].__module__ = "maquette"
+einsum = overridable(einsum, arranged=einsum_arguments)
+einsum.__module__ = "maquette"
 
 
 def __getattr__(name: str) -> Face:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import math
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from maquette.api.creation import legacy
 from maquette.api.sparse_functions import sparse_coo_tensor
+from maquette.aten.common.operators import aten
 from maquette.autograd.grad_mode import no_grad
 from maquette.core.device import device as Device
 from maquette.core.layout import memory_format, sparse_coo, strided
 from maquette.core.strides import stride_order
-from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
 from maquette.tensor.typed_storage import TypedStorage
 
@@ -74,10 +73,6 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 # --- pinned and shared memory --------------------------------------------------------
 
-# Storages that programs asked to pin. NumPy's memory is as good for copies to a device one way as
-# the other, so that pinning is a mark and no more.
-_PINNED: weakref.WeakSet[UntypedStorage] = weakref.WeakSet()
-
 
 def pin_memory(self: Tensor, device: Device | str | None = None) -> Tensor:
     """A copy in pinned memory, or itself where it is pinned; RuntimeError unless it is on the cpu.
@@ -88,14 +83,13 @@ def pin_memory(self: Tensor, device: Device | str | None = None) -> Tensor:
         raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
     if is_pinned(self):
         return self
-    copied: Tensor = self.clone()
-    _PINNED.add(copied._storage)
+    copied: Tensor = aten._pin_memory(self, device)
     return copied
 
 
 def is_pinned(self: Tensor, device: Device | str | None = None) -> bool:
     """Whether the tensor came of `pin_memory`, or shares memory with one that did."""
-    return self._storage in _PINNED
+    return self._storage.is_pinned()
 
 
 def share_memory_(self: Tensor) -> Tensor:

@@ -26,6 +26,20 @@ def einsum(*args: object) -> Tensor:
 
     Takes a list of operands too, and the form ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
     """
+    equation, operands = _equation_and_operands(args)
+    path = _contraction_path(equation, operands) if len(operands) > 2 else None
+    result = _operator("einsum", "default")(equation, operands, path=path)
+    assert isinstance(result, Tensor)
+    return result
+
+
+def einsum_arguments(*args: object) -> Sequence[object]:
+    """The arguments of `einsum` in its first form, whichever they were given in."""
+    equation, operands = _equation_and_operands(args)
+    return equation, *operands
+
+
+def _equation_and_operands(args: Sequence[object]) -> tuple[str, list[object]]:
     check_value(
         len(args) >= 2,
         lambda: (
@@ -39,10 +53,7 @@ def einsum(*args: object) -> Tensor:
         equation, operands = _from_sublists(args)
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = list(operands[0])
-    path = _contraction_path(equation, operands) if len(operands) > 2 else None
-    result = _operator("einsum", "default")(equation, operands, path=path)
-    assert isinstance(result, Tensor)
-    return result
+    return equation, operands
 
 
 def _from_sublists(args: Sequence[object]) -> tuple[str, list[object]]:

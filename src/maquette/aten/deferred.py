@@ -43,6 +43,7 @@ FAMILIES = (
     "nn.conv.temporal_convolution",
     "nn.conv.unfolding",
     "nn.resize.upsampling",
+    "view.named_copies",
     "nn.norm.weight_norms",
     "sparse",
     "functional_twins",  # last: it names operators of other families

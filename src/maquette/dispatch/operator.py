@@ -482,6 +482,11 @@ class OpOverload(OperatorBase):
     def __deepcopy__(self, memo: object) -> OpOverload:
         return self
 
+    @property
+    def _overloadpacket(self) -> OpOverloadPacket:
+        """`overloadpacket` under PyTorch's private name, by which dispatch modes ask for it."""
+        return self.overloadpacket
+
     def __reduce__(self) -> tuple[Callable[..., object], tuple[OpOverloadPacket, str]]:
         return getattr, (self.overloadpacket, self._overloadname)
 

@@ -305,11 +305,17 @@ _PLAIN: set[type] = {int, float, bool, str, complex, type(None)}
 _MOST_CLASSES = 4096
 
 
-def overridable(function: _Function, *, as_written: bool = False) -> _Function:
+def overridable(
+    function: _Function,
+    *,
+    as_written: bool = False,
+    arranged: Callable[..., Sequence[object]] | None = None,
+) -> _Function:
     """A function in Python over operators, offered to ``__torch_function__`` as one call.
 
     Handlers get parameters without a default as positional arguments and the others by name, all of
-    them, and plain tensors count among the classes; as_written: just as the caller wrote them.
+    them, and plain tensors count among the classes; as_written: just as the caller wrote them;
+    arranged: for a function of positional arguments, in the one form that this makes of them.
     """
 
     @functools.wraps(function)
@@ -325,6 +331,8 @@ def overridable(function: _Function, *, as_written: bool = False) -> _Function:
                 if not _ACTIVE:
                     return function(*args, **kwargs)
         if is_overridden(args, kwargs):
+            if arranged is not None:
+                args = tuple(arranged(*args))
             if as_written:
                 return call_torch_function(public, args, kwargs)
             types = _classes_of_tensors(args, kwargs)

@@ -239,6 +239,19 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+_no_grad_uniform_ = uniform_  # PyTorch's names; modules outside of it use them
+_no_grad_normal_ = normal_
+_no_grad_trunc_normal_ = trunc_normal_
+
+
+def _no_grad_fill_(tensor: Tensor, val: float) -> Tensor:
+    return constant_(tensor, val)
+
+
+def _no_grad_zero_(tensor: Tensor) -> Tensor:
+    return zeros_(tensor)
+
+
 def _is_empty(tensor: Tensor) -> bool:
     if 0 not in tensor.shape:
         return False

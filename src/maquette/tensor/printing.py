@@ -87,6 +87,11 @@ def get_printoptions() -> dict[str, object]:
     return _options[0]._asdict()
 
 
+def options_in_force() -> PrintOptions:
+    """The options in force."""
+    return _options[0]
+
+
 @contextmanager
 def printoptions(
     *,
@@ -262,9 +267,7 @@ def tensor_text(t: Tensor, contents: str | None = None) -> str:
     if contents is None:
         return heading + _text(t, f"{name}(", array_of(t))
     prefix, width = f"{name}(", _options[0].linewidth
-    return heading + _with_suffixes(
-        prefix + contents, _suffixes(t, np.empty(0)), len(prefix), width
-    )
+    return heading + with_suffixes(prefix + contents, _suffixes(t, np.empty(0)), len(prefix), width)
 
 
 def _fake_text(t: Tensor) -> str:
@@ -278,7 +281,7 @@ def _text(t: Tensor, prefix: str, array: Array | None) -> str:
     if t.meta.layout in SPARSE_LAYOUTS:
         return _sparse_text(t, prefix, options)
     body = "..." if array is None else format_array(array, len(prefix), options)
-    return _with_suffixes(prefix + body, _suffixes(t, array), len(prefix), options.linewidth)
+    return with_suffixes(prefix + body, _suffixes(t, array), len(prefix), options.linewidth)
 
 
 def _sparse_text(t: Tensor, prefix: str, options: PrintOptions) -> str:
@@ -306,7 +309,7 @@ def _sparse_text(t: Tensor, prefix: str, options: PrintOptions) -> str:
     body = prefix + f",\n{indent}".join(shown)
     if coo:  # the sizes start a line
         body += f",\n{indent}{suffixes.pop(0)}"
-    return _with_suffixes(body, suffixes, len(prefix), options.linewidth)
+    return with_suffixes(body, suffixes, len(prefix), options.linewidth)
 
 
 _PART_NAMES = {
@@ -361,7 +364,7 @@ def _history(t: Tensor) -> str | None:
     return "requires_grad=True" if t.requires_grad else None
 
 
-def _with_suffixes(text: str, suffixes: Sequence[str], indent: int, linewidth: int) -> str:
+def with_suffixes(text: str, suffixes: Sequence[str], indent: int, linewidth: int) -> str:
     """The text, the suffixes and the closing bracket; a suffix that is too long starts a line."""
     used = len(text) - text.rfind("\n") + 1
     for suffix in suffixes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -68,6 +69,16 @@ def mapped_file(filename: str | os.PathLike[str], *, shared: bool, nbytes: int) 
     if not nbytes:
         return np.zeros(0, np.uint8)
     return np.asarray(np.memmap(path, np.uint8, mode="r+" if shared else "c", shape=(nbytes,)))
+
+
+# Storages that programs asked to pin. NumPy's memory is as good for copies to a device one way as
+# the other, so that pinning is a mark and no more.
+_PINNED: weakref.WeakSet[UntypedStorage] = weakref.WeakSet()
+
+
+def mark_pinned(storage: UntypedStorage) -> None:
+    """From now on the storage says that it is pinned."""
+    _PINNED.add(storage)
 
 
 class StorageMethods:
@@ -246,14 +257,16 @@ class StorageMethods:
         return self.to(device=where)
 
     def pin_memory(self, device: object = "cuda") -> UntypedStorage:
-        """A copy; pinning is a mark of tensors' here. TypeError unless it is on the cpu."""
+        """A copy with the mark of pinned memory. TypeError unless it is on the cpu."""
         if self._self().device.type != "cpu" or self._self().data is None:
             raise TypeError(f"cannot pin '{self.type()}' only CPU memory can be pinned")
-        return self.clone()
+        copied = self.clone()
+        mark_pinned(copied)
+        return copied
 
     def is_pinned(self, device: object = "cuda") -> bool:
-        """False: pinning is a mark of tensors' here."""
-        return False
+        """Whether `pin_memory` of it, or of a tensor over it, made it."""
+        return self._self() in _PINNED
 
     def new(self) -> UntypedStorage:
         """An empty storage on the same device."""

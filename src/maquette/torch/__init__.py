@@ -27,6 +27,8 @@ from maquette.torch.face.torch_version import __version__ as __version__
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None
 
+_FACE = "maquette.torch"  # not __name__, which is "torch" while `install` holds
+
 # The face's own functions and classes, by the module of the face that has them.
 _HERE = {
     **dict.fromkeys(
@@ -235,7 +237,7 @@ def _find(name: str) -> object:
     if name == "__all__":
         return _starred()
     if name in _HERE:
-        return getattr(importlib.import_module(f"{__name__}.{_HERE[name]}"), name)
+        return getattr(importlib.import_module(f"{_FACE}.{_HERE[name]}"), name)
     if name in ("__future__", "__config__"):
         return submodule(name)
     if name.startswith("__"):
@@ -246,9 +248,9 @@ def _find(name: str) -> object:
     try:
         return getattr(_maquette, name)
     except AttributeError:
-        absent = importlib.import_module(f"{__name__}.face.old_names").FUNCTIONS.get(name)
+        absent = importlib.import_module(f"{_FACE}.face.old_names").FUNCTIONS.get(name)
         if absent is None:
-            absent = importlib.import_module(f"{__name__}.face.absent_names").stand_in("", name)
+            absent = importlib.import_module(f"{_FACE}.face.absent_names").stand_in("", name)
         if absent is not None:
             return absent
     raise MissingName(lambda: _what_is_missing(name))
@@ -282,7 +284,7 @@ def _starred() -> list[str]:
         for name in __dir__()
         if not name.startswith("_") and submodule(name) is None and name not in _FACE_ONLY
         # Some names wait for a package that is not there yet.
-        if name in globals() or hasattr(sys.modules[__name__], name)
+        if name in globals() or hasattr(sys.modules[_FACE], name)
     ]
 
 

@@ -22,15 +22,29 @@ from maquette.dispatch.operator import OpOverload, replace_fallback
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
 
-DEVICES = {"cpu": DispatchKey.AutocastCPU, "cuda": DispatchKey.AutocastCUDA}
-"""The devices that have regions, and the keys of their kernels."""
+DEVICES = {
+    "cpu": DispatchKey.AutocastCPU,
+    "cuda": DispatchKey.AutocastCUDA,
+    "hpu": DispatchKey.AutocastHPU,
+    "ipu": DispatchKey.AutocastIPU,
+    "maia": DispatchKey.AutocastMAIA,
+    "mps": DispatchKey.AutocastMPS,
+    "mtia": DispatchKey.AutocastMTIA,
+    "privateuseone": DispatchKey.AutocastPrivateUse1,
+    "xla": DispatchKey.AutocastXLA,
+    "xpu": DispatchKey.AutocastXPU,
+}
+"""The devices that have regions, and the keys of their kernels; pages know cpu's and cuda's."""
+_BFLOAT16 = ("cpu", "hpu", "maia", "xla")
 
 
 class _State(threading.local):
     """A thread's regions: the dtype of each device, how deep they nest, the casts remembered."""
 
     def __init__(self) -> None:
-        self.dtypes: dict[str, dtype] = {"cpu": bfloat16, "cuda": float16}
+        self.dtypes: dict[str, dtype] = {
+            d: bfloat16 if d in _BFLOAT16 else float16 for d in DEVICES
+        }
         self.depth = 0
         self.remembers = True
         self.casts: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
@@ -46,7 +60,7 @@ def key_of(device_type: str) -> DispatchKey:
         device_type in DEVICES,
         lambda: (
             f"User specified an unsupported autocast device_type '{device_type}'; regions are for "
-            f"{' and '.join(DEVICES)}"
+            f"{', '.join(DEVICES)}"
         ),
     )
     return DEVICES[device_type]

@@ -45,6 +45,11 @@ def is_functorch_wrapped_tensor(t: object) -> bool:
     return isinstance(t, Wrapper)
 
 
+def is_legacy_batchedtensor(t: object) -> bool:
+    """False: batches of PyTorch's first `vmap`, which are not here."""
+    return False
+
+
 def is_batchedtensor(t: object) -> bool:
     """Whether a level of vmap hides a dimension of this tensor."""
     return isinstance(t, BatchedTensor)

@@ -13,6 +13,9 @@ from maquette.aten.sparse import (
     gradients as _gradients,  # noqa: F401
 )
 from maquette.aten.sparse import (
+    index_forms as _index_forms,  # noqa: F401
+)
+from maquette.aten.sparse import (
     parts as _parts,  # noqa: F401
 )
 from maquette.aten.sparse import (

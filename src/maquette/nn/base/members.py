@@ -13,7 +13,8 @@ reach for PyTorch's dicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import ItemsView, Iterator, KeysView, MutableMapping, ValuesView
+from types import FunctionType
 from typing import Any, Generic, TypeVar, cast
 
 from maquette.nn.base.hooks import registered, registration_hooks
@@ -60,9 +61,26 @@ class MemberView(MutableMapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(self._attributes[self._kind])
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._attributes[self._kind])
+
+    # As of a dict, and unlike of a MutableMapping, the views can be reversed.
+    def keys(self) -> KeysView[str]:
+        """The names of the members."""
+        return self.copy().keys()
+
+    def values(self) -> ValuesView[T]:
+        """The members."""
+        return self.copy().values()
+
+    def items(self) -> ItemsView[str, T]:
+        """The members by name."""
+        return self.copy().items()
+
     def copy(self) -> dict[str, T]:
         """The members, in a dict that is no view."""
-        return dict(self.items())
+        attributes = self._attributes
+        return {name: attributes[name] for name in attributes[self._kind]}
 
     def __repr__(self) -> str:
         return repr(self.copy())
@@ -76,12 +94,63 @@ def _store(attributes: dict[str, Any], kind: str, name: str, value: object) -> N
     attributes[name] = value
 
 
+class MemberLookup:
+    """`__getattr__` as PyTorch's modules have it: finds members, and says what is not there.
+
+    A base of only those classes of modules that define or call one; see `Members`.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        attributes = object.__getattribute__(self, "__dict__")
+        for kind in _KINDS:
+            if name in attributes.get(kind, ()):
+                return attributes[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+def _ask_for_members(self: object, name: str) -> Any:
+    """The ``__getattribute__`` of classes whose own `__getattr__` is to be asked for members."""
+    attributes = object.__getattribute__(self, "__dict__")
+    for kind in _KINDS:
+        if name in attributes.get(kind, ()):
+            return type(self).__getattr__(self, name)  # type: ignore[attr-defined]  # has one
+    return object.__getattribute__(self, name)
+
+
+def _names_lookup(cls: type) -> bool:
+    """Whether a method of the class calls ``__getattr__`` by its name."""
+    return any(
+        "__getattr__" in member.__code__.co_names
+        for member in vars(cls).values()
+        if isinstance(member, FunctionType)
+    )
+
+
 class Members:
-    """The base of `Module` that knows which attributes are members."""
+    """The base of `Module` that knows which attributes are members.
+
+    Classes with a `__getattr__` of their own were written for members that only it finds: there
+    members are asked of it, and ``super().__getattr__`` is there.
+    """
 
     training: bool
+    _asks_for_members = True
+    """False in a class whose own `__getattr__` is for other names only."""
     call_super_init = False
     """Whether `__init__` goes on to the next class of a cooperative inheritance."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls._asks_for_members and any(
+            "__getattr__" in vars(c) for c in cls.__mro__ if c is not MemberLookup
+        )
+        if own and cls.__getattribute__ is object.__getattribute__:
+            cls.__getattribute__ = _ask_for_members  # type: ignore[method-assign]
+        if (own or _names_lookup(cls)) and not issubclass(cls, MemberLookup):
+            # Not a base of every module: with a `__getattr__` attributes are read much slower.
+            cls.__bases__ = (*cls.__bases__, MemberLookup)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from maquette.api import functions as mq
 from maquette.autograd import enable_grad
+from maquette.core.device import device as Device
+from maquette.core.dtype import dtype as Dtype
 from maquette.core.dtype import finfo, get_default_dtype
 from maquette.nn import functional as F
 from maquette.tensor.tensor import Tensor
@@ -97,11 +99,19 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     return mat
 
 
+def _standard_normal(shape: Sequence[int], dtype: Dtype, device: Device) -> Tensor:
+    """Numbers from a normal distribution of mean 0 and deviation 1."""
+    return mq.empty(tuple(shape), dtype=dtype, device=device).normal_()
+
+
 def summed(value: Tensor, dims: int) -> Tensor:
     """The sum over the last dimensions; the value itself for none."""
     if not dims:
         return value
     return value.reshape((*value.shape[: max(0, value.dim() - dims)], -1)).sum(-1)
+
+
+_sum_rightmost = summed
 
 
 def has_data(value: Tensor) -> bool:

@@ -53,7 +53,6 @@ ADVICE = {
     "distributed.utils": _ONE_PROCESS,
     "cuda.profiler": "there is no CUDA device here; plan with maquette.plan",
     "export": _TRACE,
-    "futures": "call the function itself",
     "monitor": _ELSEWHERE,
     "nn.attention.experimental": _ELSEWHERE,
     "nn.attention.varlen": "attend to each sequence, or to nested tensors",
@@ -116,7 +115,7 @@ class _Module(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         place = self.__name__.replace(_FACE, "torch.")
-        if name.startswith("__"):
+        if name.startswith("__") or f"{place}.{name}" in _ASKED:
             raise AttributeError(f"module '{place}' has no attribute '{name}'")
         if name in _SUBMODULES:
             return importlib.import_module(f"{self.__name__}.{name}")
@@ -129,6 +128,10 @@ class _Module(ModuleType):
 _SUBMODULES = frozenset(
     "config experimental functional fx nn parallel placement_types quantization state_dict".split()
 )
+
+
+# Names by which programs ask whether the module is really there.
+_ASKED = frozenset(("torch.distributed.rpc.api",))
 
 
 class Loader:

@@ -125,6 +125,7 @@ def install() -> None:
     if _OUTSIDE not in sys.meta_path:
         sys.meta_path.insert(0, _OUTSIDE)
     sys.modules[_REAL] = face
+    face.__name__ = _REAL  # programs ask it, to know whose tensors they have
 
 
 def uninstall() -> None:
@@ -133,6 +134,7 @@ def uninstall() -> None:
         sys.meta_path.remove(_OUTSIDE)
     if sys.modules.get(_REAL) is not sys.modules[_FACE]:
         return
+    sys.modules[_FACE].__name__ = _FACE
     for name in [name for name in sys.modules if name.partition(".")[0] == _REAL]:
         del sys.modules[name]
 

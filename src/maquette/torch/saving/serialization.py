@@ -49,6 +49,7 @@ from maquette.torch.saving.records import Writer as ArchiveWriter
 MapLocation = (
     str | device | Mapping[str, str] | Callable[[UntypedStorage, str], UntypedStorage | None] | None
 )
+MAP_LOCATION = MapLocation  # PyTorch's name
 DEFAULT_PROTOCOL = 2
 _VERSION = b"3\n"
 

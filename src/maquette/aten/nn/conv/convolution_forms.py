@@ -234,3 +234,23 @@ _slow_forms("slow_conv_dilated2d", 2, dilated=True)
 _slow_forms("slow_conv_dilated3d", 3, dilated=True)
 _slow_forms("slow_conv_transpose2d", 2, transposed=True)
 _slow_forms("slow_conv_transpose3d", 3, transposed=True)
+
+
+# --- under the name of what chooses a kernel ---------------------------------------------------
+
+
+def _named_convolution(overload: str, switches: Sequence[str]) -> None:
+    """`convolution` with switches of PyTorch's kernels, which choose nothing here."""
+    name = f"_convolution.{overload}" if overload else "_convolution"
+    sizes = "int[]" if overload == "deprecated" else "SymInt[]"
+    define(
+        f"aten::{name}(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, "
+        f"SymInt[] padding, SymInt[] dilation, bool transposed, {sizes} output_padding, "
+        f"SymInt groups, {', '.join(f'bool {switch}' for switch in switches)}) -> Tensor"
+    ).composite(lambda *given: convolution(*given[: -len(switches)]))
+
+
+_SWITCHES = ("benchmark", "deterministic", "cudnn_enabled")
+_named_convolution("", (*_SWITCHES, "allow_tf32"))
+_named_convolution("deprecated", _SWITCHES)
+describe("_convolution", "`convolution`; what chooses a kernel of cuDNN is not asked.")

@@ -1,8 +1,14 @@
-"""Collating: a list of samples becomes one batch, tensors stacked, containers kept."""
+"""Collating: a list of samples becomes one batch, tensors stacked, containers kept.
+
+What becomes of a sample is asked of a table, `default_collate_fn_map`, by its type, before
+containers are gone into; programs give tables of their own, or add to this one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+import re
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,46 +17,128 @@ from maquette.api import functions as mq
 from maquette.core.dtype import float64
 from maquette.tensor.tensor import Tensor
 
+Collate = Callable[..., Any]
+Table = Mapping[type | tuple[type, ...], Collate]
 
-def default_collate(batch: Sequence[object]) -> object:
+default_collate_err_msg_format = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
+np_str_obj_array_pattern = re.compile("[SaUO]")
+
+
+def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: Table | None = None) -> Tensor:
+    """The tensors of one shape, stacked."""
+    return mq.stack(list(batch))
+
+
+def collate_numpy_array_fn(batch: Sequence[Any], *, collate_fn_map: Table | None = None) -> Tensor:
+    """Arrays as one tensor; TypeError for those of strings or objects."""
+    kind = batch[0].dtype
+    if np_str_obj_array_pattern.search(kind.str) is not None:
+        raise TypeError(default_collate_err_msg_format.format(kind))
+    return mq.stack([mq.as_tensor(array) for array in batch])
+
+
+def collate_numpy_scalar_fn(batch: Sequence[Any], *, collate_fn_map: Table | None = None) -> Tensor:
+    """NumPy's numbers in a tensor."""
+    return mq.as_tensor(np.asarray(batch))
+
+
+def collate_float_fn(batch: Sequence[float], *, collate_fn_map: Table | None = None) -> Tensor:
+    """Numbers in a tensor of float64."""
+    return mq.tensor(batch, dtype=float64)
+
+
+def collate_int_fn(batch: Sequence[int], *, collate_fn_map: Table | None = None) -> Tensor:
+    """Whole numbers, or truths, in a tensor."""
+    return mq.tensor(batch)
+
+
+def collate_str_fn(batch: Sequence[str], *, collate_fn_map: Table | None = None) -> Any:
+    """The texts as they are."""
+    return batch
+
+
+default_collate_fn_map: dict[type | tuple[type, ...], Collate] = {
+    Tensor: collate_tensor_fn,
+    np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
     """The samples as one: tensors stacked, numbers in a tensor, containers element by element.
 
     Raises TypeError for samples that are no tensors, arrays, numbers, strings or containers of
     them, RuntimeError for sequences of different lengths.
     """
-    first = batch[0]
-    if isinstance(first, Tensor):
-        return mq.stack(cast("list[Tensor]", list(batch)))
-    if isinstance(first, np.ndarray):
-        return mq.stack([mq.as_tensor(array) for array in batch])
-    if isinstance(first, np.generic) and not isinstance(first, str | bytes):
-        return mq.as_tensor(np.asarray(batch))
-    if isinstance(first, float):
-        return mq.tensor(batch, dtype=float64)
-    if isinstance(first, int):
-        return mq.tensor(batch)
-    if isinstance(first, str | bytes):
-        return batch
-    return _collate_containers(batch)
+    return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def _collate_containers(batch: Sequence[object]) -> object:
+def collate(batch: Sequence[Any], *, collate_fn_map: Table | None = None) -> Any:
+    """The samples as one, by a table of types and functions; containers element by element.
+
+    A function is called with the samples and ``collate_fn_map=``. A container of its own class
+    stays of it where that can be made; a tuple becomes a list. Raises as `default_collate`.
+    """
     first = batch[0]
+    found = _function_for(type(first), collate_fn_map or {})
+    if found is not None:
+        return found(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, Mapping):
-        samples = cast("Sequence[Mapping[object, object]]", batch)
-        return {key: default_collate([sample[key] for sample in samples]) for key in first}
+        columns = {
+            key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)
+            for key in first
+        }
+        return _like_mapping(first, columns)
     if not isinstance(first, Sequence):
-        raise TypeError(
-            f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
-            f"found {type(first)}"
-        )
-    rows = cast("Sequence[Sequence[object]]", batch)
-    if any(len(row) != len(first) for row in rows):
+        raise TypeError(default_collate_err_msg_format.format(type(first)))
+    if any(len(row) != len(first) for row in batch):
         raise RuntimeError("each element in list of batch should be of equal size")
-    columns = [default_collate(column) for column in zip(*rows)]
+    made = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch)]
+    return _like_sequence(first, made)
+
+
+def _function_for(kind: type, table: Table) -> Collate | None:
+    """What the table has for a class itself, or for the first of its bases in the table."""
+    own = table.get(kind)
+    if own is not None:
+        return own
+    return next((f for base, f in table.items() if issubclass(kind, base)), None)
+
+
+def _like_mapping(first: Mapping[Any, Any], columns: dict[Any, Any]) -> Any:
+    kind = cast("Any", type(first))
+    try:
+        if not isinstance(first, MutableMapping):
+            return kind(columns)
+        # A copy keeps what else the mapping knows, as the default of a defaultdict.
+        made = copy.copy(first)
+        made.update(columns)
+        return made
+    except TypeError:  # a class that cannot be made so
+        return columns
+
+
+def _like_sequence(first: Sequence[Any], made: list[Any]) -> Any:
+    kind = cast("Any", type(first))
     if hasattr(first, "_fields"):
-        return type(first)(*columns)
-    return columns
+        return kind(*made)
+    if isinstance(first, tuple):
+        return made
+    try:
+        if not isinstance(first, MutableSequence):
+            return kind(made)
+        copied = copy.copy(first)
+        for place, element in enumerate(made):
+            copied[place] = element
+        return copied
+    except TypeError:  # a class that cannot be made so, or that has no places
+        return made
 
 
 def default_convert(data: object) -> object:
@@ -62,54 +150,3 @@ def default_convert(data: object) -> object:
     if isinstance(data, list | tuple) and not hasattr(data, "_fields"):
         return type(data)([default_convert(value) for value in data])
     return data
-
-
-CollateMap = Mapping[type | tuple[type, ...], Callable[..., Any]]
-
-
-def collate(batch: Sequence[object], *, collate_fn_map: CollateMap | None = None) -> object:
-    """The samples as one by the function that the map has for their class, or for a base of it.
-
-    Containers are gone through; what is in no map is as in `default_collate`.
-    """
-    found = _of_map(batch[0], collate_fn_map or {})
-    if found is not None:
-        return found(batch, collate_fn_map=collate_fn_map)
-    first = batch[0]
-    if isinstance(first, Mapping):
-        samples = cast("Sequence[Mapping[object, object]]", batch)
-        return {
-            key: collate([sample[key] for sample in samples], collate_fn_map=collate_fn_map)
-            for key in first
-        }
-    if isinstance(first, list | tuple):
-        rows = cast("Sequence[Sequence[object]]", batch)
-        columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*rows)]
-        named = cast("Callable[..., object]", type(first))
-        return named(*columns) if hasattr(first, "_fields") else columns
-    return default_collate(batch)
-
-
-def _of_map(sample: object, functions: CollateMap) -> Callable[..., Any] | None:
-    exact = functions.get(type(sample))
-    if exact is not None:
-        return exact
-    return next((f for kind, f in functions.items() if isinstance(sample, kind)), None)
-
-
-def _by_default(batch: Sequence[object], *, collate_fn_map: CollateMap | None = None) -> object:
-    """`default_collate`, as a function for a map."""
-    return default_collate(batch)
-
-
-collate_tensor_fn = collate_numpy_array_fn = collate_numpy_scalar_fn = _by_default
-collate_float_fn = collate_int_fn = collate_str_fn = _by_default
-default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] = {
-    Tensor: collate_tensor_fn,
-    np.ndarray: collate_numpy_array_fn,
-    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
-    float: collate_float_fn,
-    int: collate_int_fn,
-    str: collate_str_fn,
-    bytes: collate_str_fn,
-}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from maquette.torch.face.forwarding import forward
 from maquette.torch.utils.data.collate import default_collate, default_convert
 from maquette.torch.utils.data.loader import Batches as _BaseDataLoaderIter
 from maquette.torch.utils.data.loader import (
     DataLoader,
+    _DatasetKind,
     _InfiniteConstantSampler,
     get_worker_info,
 )
@@ -14,14 +18,20 @@ from maquette.torch.utils.data.loader import WorkersBatches as _MultiProcessingD
 from maquette.torch.utils.data.workers import ExceptionWrapper
 
 _SingleProcessDataLoaderIter = _BaseDataLoaderIter
+T = TypeVar("T")
+_collate_fn_t = Callable[[list[T]], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 __all__ = [
     "DataLoader",
     "ExceptionWrapper",
     "_BaseDataLoaderIter",
+    "_DatasetKind",
     "_InfiniteConstantSampler",
     "_MultiProcessingDataLoaderIter",
     "_SingleProcessDataLoaderIter",
+    "_collate_fn_t",
+    "_worker_init_fn_t",
     "default_collate",
     "default_convert",
     "get_worker_info",

@@ -26,6 +26,13 @@ _FIXED = frozenset(
 )
 
 
+class _DatasetKind:
+    """How samples are asked for, under PyTorch's names: by number, or one after another."""
+
+    Map = 0
+    Iterable = 1
+
+
 class DataLoader:
     """The batches of ``dataset``, anew at each iteration.
 
@@ -189,6 +196,11 @@ class DataLoader:
     @property
     def _auto_collation(self) -> bool:
         return self.batch_sampler is not None
+
+    @property
+    def _dataset_kind(self) -> int:
+        iterated = isinstance(self.dataset, IterableDataset)
+        return _DatasetKind.Iterable if iterated else _DatasetKind.Map
 
     @property
     def _index_sampler(self) -> Any:

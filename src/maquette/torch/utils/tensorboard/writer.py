@@ -1,14 +1,12 @@
-"""`torch.utils.tensorboard`: figures of a run, written as the package ``tensorboard`` reads them.
+"""`torch.utils.tensorboard.writer`: figures of a run, written as ``tensorboard`` reads them.
 
 The files and their records are that package's own (``pip install tensorboard``); here is what goes
-into a record: numbers, texts, histograms and pictures. Graphs, meshes, sounds, films, embeddings,
-curves and tables of hyperparameters are not written: those methods say so.
+into a record (`summary.py`): numbers, texts, histograms, pictures and hyperparameters. Graphs,
+meshes, sounds, films, embeddings and curves are not written: those methods say so.
 """
 
 from __future__ import annotations
 
-import io
-import math
 import os
 import socket
 import time
@@ -16,129 +14,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
-from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
-from tensorboard.summary.writer.record_writer import RecordWriter
 
-from maquette.tensor.tensor import Tensor
-
-__all__ = ["FileWriter", "RecordWriter", "SummaryWriter"]
-
-_LEAST_EDGE, _MOST_EDGE, _GROWTH = 1e-12, 1e20, 1.1
-_IMAGES_A_ROW = 8
-
-
-def _array(value: object) -> npt.NDArray[Any]:
-    """A tensor, an array or a number as an array of at least one dimension."""
-    if isinstance(value, Tensor):
-        return np.atleast_1d(value.detach().cpu().numpy())
-    if isinstance(value, np.ndarray | np.generic | int | float):
-        return np.atleast_1d(np.asarray(value))
-    raise NotImplementedError(
-        f"a tensor, a NumPy array or a number is expected, got {type(value).__name__}"
-    )
-
-
-def _number(value: object) -> float:
-    found = _array(value)
-    if found.size != 1:
-        raise ValueError(f"a scalar is expected, got {found.size} numbers of shape {found.shape}")
-    return float(found.reshape(-1)[0])
-
-
-def _of_plugin(name: str) -> SummaryMetadata:
-    return SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name=name))
-
-
-def _summary(**value: object) -> Summary:
-    return Summary(value=[Summary.Value(**value)])
-
-
-# --- histograms ------------------------------------------------------------------------------
-
-
-def _edges() -> npt.NDArray[Any]:
-    """The edges that are made by default: each 1.1 times as far from zero as the one before."""
-    edges, edge = [], _LEAST_EDGE
-    while edge < _MOST_EDGE:
-        edges.append(edge)
-        edge *= _GROWTH
-    return np.array([-e for e in reversed(edges)] + [0.0] + edges)
-
-
-def _merged(
-    counts: npt.NDArray[Any], edges: npt.NDArray[Any], most: int
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Neighbouring bins together, so that there are few more than ``most``."""
-    together = len(counts) // most
-    counts = np.pad(counts, (0, -len(counts) % together))
-    return counts.reshape(-1, together).sum(1), np.append(edges[:-1:together], edges[-1])
-
-
-def _histogram(values: npt.NDArray[Any], bins: Any, max_bins: int | None) -> HistogramProto:
-    if not values.size:
-        raise ValueError("a histogram needs at least one value, got none")
-    values = values.reshape(-1).astype(float)
-    counts, edges = np.histogram(values, bins=_edges() if bins == "tensorflow" else bins)
-    if max_bins is not None and len(counts) > max_bins:
-        counts, edges = _merged(counts, edges, max_bins)
-    filled = np.flatnonzero(counts)
-    if not filled.size:
-        raise ValueError("no value is within the bins of the histogram")
-    first, last = filled[0], filled[-1]
-    return HistogramProto(
-        min=values.min(),
-        max=values.max(),
-        num=values.size,
-        sum=values.sum(),
-        sum_squares=values.dot(values),
-        bucket_limit=edges[first : last + 2].tolist(),
-        bucket=[0.0, *counts[first : last + 1].tolist()],
-    )
-
-
-# --- pictures --------------------------------------------------------------------------------
-
-
-def _picture(image: npt.NDArray[Any], formats: str) -> npt.NDArray[Any]:
-    """One picture of rows, columns and three or four colours; a batch is laid out as a grid."""
-    formats = formats.upper()
-    if len(formats) != image.ndim or set(formats) - set("NCHW") or len(set(formats)) != image.ndim:
-        raise ValueError(
-            f"dataformats should name each of {image.ndim} dimensions by N, C, H, W: got {formats}"
-        )
-    for missing in sorted(set("NCHW") - set(formats)):
-        image, formats = image[None], missing + formats
-    batch = image.transpose([formats.index(name) for name in "NHWC"])
-    if batch.shape[3] == 1:
-        batch = batch.repeat(3, 3)
-    across = min(len(batch), _IMAGES_A_ROW)
-    down = math.ceil(len(batch) / across)
-    _, height, width, colours = batch.shape
-    grid = np.zeros((down * across, height, width, colours), batch.dtype)
-    grid[: len(batch)] = batch
-    rows = grid.reshape(down, across, height, width, colours).swapaxes(1, 2)
-    return rows.reshape(down * height, across * width, colours)
-
-
-def _image(image: npt.NDArray[Any], formats: str) -> Summary.Image:
-    from PIL import Image  # noqa: PLC0415  # only pictures need it
-
-    factor = 1 if image.dtype == np.uint8 else 255
-    picture = _picture(image, formats)
-    pixels = (picture.astype(np.float32) * factor).clip(0, 255).astype(np.uint8)
-    written = io.BytesIO()
-    Image.fromarray(pixels).save(written, format="PNG")
-    height, width, colours = pixels.shape
-    return Summary.Image(
-        height=height, width=width, colorspace=colours, encoded_image_string=written.getvalue()
-    )
-
+from maquette.torch.utils.tensorboard.summary import (
+    histogram,
+    histogram_raw,
+    hparams,
+    image,
+    scalar,
+    text,
+)
 
 # --- writers ---------------------------------------------------------------------------------
 
@@ -216,8 +103,8 @@ class SummaryWriter:
                 self.purge_step = None
         return self.file_writer
 
-    def _add(self, step: int | None, walltime: float | None, **value: object) -> None:
-        self._get_file_writer().add_summary(_summary(**value), step, walltime)
+    def _add(self, step: int | None, walltime: float | None, summary: Summary) -> None:
+        self._get_file_writer().add_summary(summary, step, walltime)
 
     def get_logdir(self) -> str:
         """The folder that is written to."""
@@ -233,15 +120,8 @@ class SummaryWriter:
         double_precision: bool = False,
     ) -> None:
         """Write a number. new_style: as a tensor, of double precision if that is asked for."""
-        value = _number(scalar_value)
-        if not new_style:
-            self._add(global_step, walltime, tag=tag, simple_value=value)
-            return
-        if double_precision:
-            tensor = TensorProto(double_val=[value], dtype="DT_DOUBLE")
-        else:
-            tensor = TensorProto(float_val=[value], dtype="DT_FLOAT")
-        self._add(global_step, walltime, tag=tag, tensor=tensor, metadata=_of_plugin("scalars"))
+        made = scalar(tag, scalar_value, new_style=new_style, double_precision=double_precision)
+        self._add(global_step, walltime, made)
 
     def add_scalars(
         self,
@@ -257,8 +137,7 @@ class SummaryWriter:
             folder = f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}"
             if folder not in self.all_writers:
                 self.all_writers[folder] = FileWriter(folder, *self._options)
-            summary = _summary(tag=main_tag, simple_value=_number(value))
-            self.all_writers[folder].add_summary(summary, global_step, walltime)
+            self.all_writers[folder].add_summary(scalar(main_tag, value), global_step, walltime)
 
     def add_text(
         self,
@@ -268,15 +147,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Write a text, which is shown as Markdown."""
-        tensor = TensorProto(
-            dtype="DT_STRING",
-            string_val=[text_string.encode("utf-8")],
-            tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
-        )
-        metadata = _of_plugin("text")
-        self._add(
-            global_step, walltime, tag=f"{tag}/text_summary", tensor=tensor, metadata=metadata
-        )
+        self._add(global_step, walltime, text(tag, text_string))
 
     def add_histogram(
         self,
@@ -288,8 +159,7 @@ class SummaryWriter:
         max_bins: int | None = None,
     ) -> None:
         """Write how often values are in each bin. bins: as NumPy's, or ever wider from zero."""
-        made = _histogram(_array(values), bins, max_bins)
-        self._add(global_step, walltime, tag=tag, histo=made)
+        self._add(global_step, walltime, histogram(tag, values, bins, max_bins))
 
     def add_histogram_raw(
         self,
@@ -305,21 +175,8 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Write a histogram that is counted already; a limit is the end of each bin."""
-        if len(bucket_limits) != len(bucket_counts):
-            raise ValueError(
-                f"as many limits as counts are expected, got {len(bucket_limits)} and "
-                f"{len(bucket_counts)}"
-            )
-        made = HistogramProto(
-            min=min,
-            max=max,
-            num=num,
-            sum=sum,
-            sum_squares=sum_squares,
-            bucket_limit=bucket_limits,
-            bucket=bucket_counts,
-        )
-        self._add(global_step, walltime, tag=tag, histo=made)
+        made = histogram_raw(tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts)
+        self._add(global_step, walltime, made)
 
     def add_image(
         self,
@@ -330,8 +187,7 @@ class SummaryWriter:
         dataformats: str = "CHW",
     ) -> None:
         """Write a picture: bytes from 0 to 255, or other numbers from 0 to 1."""
-        made = _image(_array(img_tensor), dataformats)
-        self._add(global_step, walltime, tag=tag, image=made)
+        self._add(global_step, walltime, image(tag, img_tensor, dataformats=dataformats))
 
     def add_images(
         self,
@@ -343,6 +199,26 @@ class SummaryWriter:
     ) -> None:
         """Write a batch of pictures as one, in rows of eight."""
         self.add_image(tag, img_tensor, global_step, walltime, dataformats)
+
+    def add_hparams(
+        self,
+        hparam_dict: dict[str, object],
+        metric_dict: dict[str, object],
+        hparam_domain_discrete: dict[str, list[Any]] | None = None,
+        run_name: str | None = None,
+        global_step: int | None = None,
+    ) -> None:
+        """Write a run's hyperparameters and figures, to a folder below this one.
+
+        The folder is ``run_name``, or the time. Raises as `summary.hparams`.
+        """
+        made = hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        folder = os.path.join(self.log_dir, run_name or str(time.time()))
+        with SummaryWriter(folder) as run:
+            for summary in made:
+                run._add(global_step, None, summary)
+            for key, value in metric_dict.items():
+                run.add_scalar(key, value, global_step)
 
     def flush(self) -> None:
         """Write what waits, of all files."""
@@ -366,8 +242,8 @@ class SummaryWriter:
 def _unwritten(name: str) -> Any:
     def method(self: SummaryWriter, *args: object, **kwargs: object) -> NoReturn:
         raise NotImplementedError(
-            f"SummaryWriter.{name} is not supported by maquette: numbers, texts, histograms and "
-            "pictures are written"
+            f"SummaryWriter.{name} is not supported by maquette: numbers, texts, histograms, "
+            "pictures and hyperparameters are written"
         )
 
     method.__name__ = method.__qualname__ = name
@@ -382,7 +258,6 @@ for _name in (
     "add_embedding",
     "add_figure",
     "add_graph",
-    "add_hparams",
     "add_image_with_boxes",
     "add_mesh",
     "add_onnx_graph",

@@ -1,4 +1,4 @@
-"""Modules run on several devices: where there is none, `DataParallel` only holds its module."""
+"""`DataParallel`: a module on several devices; where there is none, it only holds its module."""
 
 from __future__ import annotations
 
@@ -39,29 +39,9 @@ class DataParallel(Module):
         return self.module(*inputs, **kwargs)
 
 
-class DistributedDataParallel(Module):
-    """Not there yet: there is one process. Raises NotImplementedError."""
-
-    def __init__(self, module: Module, *args: Any, **options: Any) -> None:
-        raise NotImplementedError(
-            "DistributedDataParallel is not supported by maquette yet: there is one process. Use "
-            "the module itself, and ask torch.distributed.is_initialized() before wrapping it."
-        )
-
-
 def data_parallel(*args: object, **kwargs: object) -> NoReturn:
     """Not there yet: NotImplementedError."""
     raise NotImplementedError("data_parallel is not supported by maquette yet: call the module")
-
-
-def gather(*args: object, **kwargs: object) -> NoReturn:
-    """Not there yet: NotImplementedError."""
-    raise NotImplementedError("gather is not supported by maquette yet: use torch.cat")
-
-
-def scatter(*args: object, **kwargs: object) -> NoReturn:
-    """Not there yet: NotImplementedError."""
-    raise NotImplementedError("scatter is not supported by maquette yet: use torch.chunk")
 
 
 def replicate(*args: object, **kwargs: object) -> NoReturn:
@@ -88,16 +68,3 @@ def parallel_apply(
         module(*(given if isinstance(given, list | tuple) else (given,)), **named)
         for module, given, named in zip(modules, inputs, options, strict=True)
     ]
-
-
-DistributedDataParallelCPU = DistributedDataParallel
-
-__all__ = [
-    "DataParallel",
-    "DistributedDataParallel",
-    "data_parallel",
-    "gather",
-    "parallel_apply",
-    "replicate",
-    "scatter",
-]

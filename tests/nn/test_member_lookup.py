@@ -1,0 +1,71 @@
+"""Modules whose classes have, or call, a `__getattr__`: it is asked for members, as in PyTorch."""
+
+import pytest
+
+import maquette as mq
+from maquette import nn
+
+
+class Asking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+        self.weight = nn.Parameter(mq.ones(2))
+        self.layer = nn.Linear(2, 2)
+        self.register_buffer("mean", mq.zeros(1))
+
+    def __getattr__(self, name):
+        if name != "asked":
+            self.asked.append(name)
+        return super().__getattr__(name)
+
+
+def test_a_class_with_getattr_is_asked_for_members():
+    module = Asking()
+    module.asked.clear()
+    assert module.weight.shape == (2,)
+    assert module.layer(mq.ones(1, 2)).shape == (1, 2)
+    assert module.mean.shape == (1,)
+    assert module.training
+    assert module.asked == ["weight", "layer", "mean"]
+
+
+def test_what_is_no_member_is_named():
+    with pytest.raises(AttributeError, match="'Asking' object has no attribute 'nothing'"):
+        _ = Asking().nothing
+
+
+def test_a_class_that_calls_getattr_by_name_finds_members():
+    class Calling(nn.Linear):
+        def read(self, name):
+            return self.__getattr__(name)
+
+    module = Calling(2, 3)
+    assert module.read("weight") is module.weight
+    with pytest.raises(AttributeError, match="'Calling' object has no attribute 'gain'"):
+        module.read("gain")
+
+
+def test_a_getattr_of_a_mixin_or_of_a_later_class_counts():
+    class Forwarding:
+        def __getattr__(self, name):
+            return name if name.startswith("made_") else super().__getattr__(name)
+
+    class Mixed(Forwarding, nn.Linear):
+        pass
+
+    module = Mixed(2, 3)
+    assert module.made_up == "made_up"
+    assert module.weight.shape == (3, 2)
+    assert not hasattr(module, "gain")
+
+
+def test_modules_without_getattr_are_read_as_plain_attributes():
+    assert not hasattr(nn.Linear, "__getattr__")
+    assert nn.Linear.__getattribute__ is object.__getattribute__
+
+
+def test_the_dicts_of_members_can_be_read_backwards():
+    module = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    assert [name for name, _ in reversed(module._modules.items())] == ["1", "0"]
+    assert list(reversed(module._modules)) == ["1", "0"]
