@@ -5,12 +5,10 @@ Traces and script files, which are other programs than the Python they come from
 
 from __future__ import annotations
 
-import builtins
 import importlib
-import types
 import typing
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from maquette.nn.base import Module
 from maquette.torch.face.forwarding import forward
@@ -66,7 +64,7 @@ def export(fn: F) -> F:
 
 def ignore(drop: F | bool = False, **kwargs: object) -> F | Callable[[F], F]:
     """The function itself; as ``@ignore`` or ``@ignore(drop=True)``."""
-    return (lambda fn: fn) if builtins.isinstance(drop, bool) else drop
+    return (lambda fn: fn) if isinstance(drop, bool) else drop
 
 
 def unused(fn: F) -> F:
@@ -77,27 +75,6 @@ def unused(fn: F) -> F:
 def interface(obj: F) -> F:
     """``obj`` itself: a class whose methods tell a script compiler what modules have."""
     return obj
-
-
-def isinstance(obj: object, target_type: Any) -> bool:  # torch's name
-    """Whether a value is of a type, the elements of lists, tuples and dicts too.
-
-    target_type: a class, ``List[int]``, ``Optional[Tensor]`` and their like, or a tuple of them.
-    """
-    if builtins.isinstance(target_type, tuple):
-        return any(isinstance(obj, one) for one in target_type)
-    outer, inner = typing.get_origin(target_type), typing.get_args(target_type)
-    if outer is None:
-        return builtins.isinstance(obj, type(None) if target_type is None else target_type)
-    if outer in (typing.Union, types.UnionType):
-        return any(isinstance(obj, one) for one in inner)
-    if not builtins.isinstance(obj, outer):
-        return False
-    if builtins.isinstance(obj, dict):
-        return all(isinstance(k, inner[0]) and isinstance(v, inner[1]) for k, v in obj.items())
-    if builtins.isinstance(obj, tuple) and inner[1:] != (...,):
-        return len(obj) == len(inner) and all(map(isinstance, obj, inner))
-    return not builtins.isinstance(obj, list | tuple) or all(isinstance(x, inner[0]) for x in obj)
 
 
 def annotate(the_type: object, the_value: F) -> F:
