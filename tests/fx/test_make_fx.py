@@ -456,3 +456,10 @@ def test_a_symbolic_trace_records_slices_that_are_whole_for_the_example_alone() 
     assert slices(lambda x: x[:, 1], "symbolic") == slices(lambda x: x[:100, 1], "symbolic") == 1
     assert slices(lambda x: x[: x.shape[0], 1], "symbolic") == 0
     assert slices(lambda x: x[:, 1], "real") == 0
+
+
+@pytest.mark.parametrize("make", [mq.tensor, mq.as_tensor, lambda v: mq.tensor([v, 1.0])[0]])
+def test_a_tensor_of_a_symbolic_float_has_its_value_of_now(make):
+    traced = fx.make_fx(lambda x: make(x.shape[0] * 0.5), tracing_mode="symbolic")(mq.ones(3))
+    assert traced(mq.ones(3)) == 1.5
+    assert traced(mq.ones(3)).dtype is mq.float32

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import SupportsIndex, TypeAlias
+from typing import SupportsFloat, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from maquette.core.errors import check, check_value
 from maquette.core.fitting import check_fits
 from maquette.core.meta import TensorMeta
 from maquette.core.size import Size
+from maquette.core.symbols import node_of
 from maquette.core.warned import warn_once
 from maquette.dispatch.modes import WATCHED, no_dispatch
 from maquette.dispatch.tls import tls
@@ -219,6 +220,8 @@ def _kind_of(data: Data) -> object:
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, SupportsIndex):
         return int
+    if isinstance(data, SupportsFloat) and node_of(data) is not None:  # a size times a float, say
+        return float
     raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
 
 
