@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import maquette as mq
 import maquette.torch as torch
 from maquette.torch.testing import assert_close
 
@@ -76,3 +77,9 @@ def test_fakes_have_no_values_to_compare() -> None:
     fake = torch._subclasses.FakeTensorMode().from_tensor(torch.ones(2))
     with pytest.raises(NotImplementedError, match="compares values"):
         assert_close(fake, fake)
+
+
+def test_bools_are_close_where_they_are_equal() -> None:
+    bools = mq.tensor([True, False])
+    assert mq.allclose(bools, bools)
+    assert mq.isclose(bools, ~bools).tolist() == [False, False]
