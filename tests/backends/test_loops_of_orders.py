@@ -57,7 +57,11 @@ def test_the_first_few_are_the_plain_ones(
 
     def run() -> object:
         values, places = x.topk(k, dim, largest)
-        return values.double(), places
+        np.testing.assert_array_equal(
+            arrays(values.double()), arrays(x.double().gather(dim, places))
+        )
+        short = shape[dim] < 1000  # in longer lines any of equal elements may be taken
+        return values.double(), places if short else values.double()
 
     for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
         np.testing.assert_array_equal(found, expected)
