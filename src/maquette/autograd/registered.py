@@ -7,8 +7,9 @@ the results those of one `CustomNode` (`custom.py`). Pages have formulas of anot
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from maquette.autograd.custom import (
     Backward,
@@ -70,6 +71,7 @@ def formula_kernel(formula: Formula) -> Callable[[OpOverload, int], Callable[...
         returns = [_is_group(r) for r in op._schema.returns]
         single = len(returns) == 1
         nodes = node_class(backward_name(op))
+        backward = _padded(formula.backward, arguments[:positional])
 
         def kernel(ks: int, *params: object) -> object:
             if not requires_grad(params[:positional]):
@@ -78,7 +80,7 @@ def formula_kernel(formula: Formula) -> Callable[[OpOverload, int], Callable[...
             inputs = tuple([list(p) if isinstance(p, tuple) else p for p in params[:positional]])
             ctx = FunctionCtx()
             ctx.needs_input_grad = tuple([_needs(p) for p in inputs])
-            node = nodes(ctx, formula.backward, inputs, lists)
+            node = nodes(ctx, backward, inputs, lists)
             with below_autograd():
                 result = op.run(ks & BELOW, params)
                 if formula.setup_context is not None:
@@ -93,6 +95,27 @@ def formula_kernel(formula: Formula) -> Callable[[OpOverload, int], Callable[...
         return kernel
 
     return factory
+
+
+def _padded(backward: Backward, arguments: Sequence[Argument]) -> Backward:
+    """A backward that need not answer for the last parameters where they have defaults.
+
+    PyTorch's dispatcher leaves out what equals a default, so formulas are written without them.
+    """
+    least = len(arguments)
+    while least and arguments[least - 1].has_default_value():
+        least -= 1
+    if least == len(arguments):
+        return backward
+
+    @functools.wraps(backward)
+    def padded(*args: Any, **kwargs: Any) -> object:
+        found = backward(*args, **kwargs)
+        grads = found if isinstance(found, tuple) else (found,)
+        missing = len(arguments) - len(grads)
+        return (*grads, *[None] * missing) if least <= len(grads) and missing > 0 else found
+
+    return padded
 
 
 def requires_grad(params: Sequence[object]) -> bool:

@@ -17,6 +17,7 @@ from maquette.core.determinism import Determinism
 from maquette.core.device import cpu, device
 from maquette.core.errors import check
 from maquette.dispatch.abstract import disabled_torch_dispatch, disabled_torch_function
+from maquette.dispatch.guards import AutoDispatchBelowAutograd
 from maquette.dispatch.keysets import DispatchKeySet
 from maquette.dispatch.packet import find_packet
 from maquette.dispatch.tls import tls
@@ -37,6 +38,30 @@ _DisableFuncTorch = temporarily_clear_interpreter_stack
 # What classes set their handlers to, to switch them off.
 _disabled_torch_function_impl = disabled_torch_function
 _disabled_torch_dispatch_impl = disabled_torch_dispatch
+
+
+class _AutoDispatchBelowAutograd:
+    """Excludes every Autograd key from where it is made until it is deleted, or a block ends.
+
+    `maquette.dispatch.AutoDispatchBelowAutograd` acts for a block alone.
+    """
+
+    __slots__ = ("_guard",)
+
+    def __init__(self) -> None:
+        self._guard: AutoDispatchBelowAutograd | None = AutoDispatchBelowAutograd()
+        self._guard.__enter__()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.__exit__(None, None, None)
+
+    def __del__(self) -> None:
+        self.__exit__()
 
 
 # --- memory ----------------------------------------------------------------------------------
@@ -270,6 +295,7 @@ def _warn() -> None:
 
 __all__ = [
     "StorageBase",
+    "_AutoDispatchBelowAutograd",
     "_DisableFuncTorch",
     "_WeakTensorRef",
     "_current_autograd_node",

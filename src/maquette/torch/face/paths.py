@@ -41,6 +41,8 @@ PACKAGES = {
     "_decomp.decompositions": "maquette.torch.helpers.decompositions",
     "_dynamo.source": "maquette.symbolic.program.sources",
     "_higher_order_ops": "maquette.higher_order",
+    "_custom_op": "maquette.torch._custom_ops",
+    "_custom_op.impl": "maquette.torch._custom_ops",
     "_library": "maquette.library",
     "_library.effects": "maquette.library.effects",
     "_library.fake_class_registry": "maquette.library.objects.script_objects",
