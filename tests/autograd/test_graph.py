@@ -300,7 +300,7 @@ def test_T58_a_hook_on_what_backward_passes_by_is_not_run() -> None:
     mq.autograd.grad((middle * y).sum(), y)
 
 
-def test_T59_sparse_gradients_are_added_last_first() -> None:
+def test_T59_sparse_gradients_of_an_element_each_are_merged() -> None:
     class Fixed(mq.autograd.Function):
         @staticmethod
         def forward(ctx: object, x: mq.Tensor, at: int) -> mq.Tensor:
@@ -314,7 +314,7 @@ def test_T59_sparse_gradients_are_added_last_first() -> None:
 
     x = mq.ones(3, requires_grad=True)
     (Fixed.apply(x, 2) + Fixed.apply(x, 0)).sum().backward()
-    assert x.grad._indices().tolist() == [[2, 0]]
+    assert x.grad._indices().tolist() == [[0, 2]]
 
 
 def test_T66_nodes_show_the_sizes_that_their_formulas_need() -> None:

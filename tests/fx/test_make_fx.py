@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import maquette as mq
+import maquette.torch
 from maquette import fx, nn
 from maquette.dispatch import disabled_torch_function
 from maquette.fx import make_fx
@@ -463,3 +464,16 @@ def test_a_tensor_of_a_symbolic_float_has_its_value_of_now(make):
     traced = fx.make_fx(lambda x: make(x.shape[0] * 0.5), tracing_mode="symbolic")(mq.ones(3))
     assert traced(mq.ones(3)) == 1.5
     assert traced(mq.ones(3)).dtype is mq.float32
+
+
+def test_D117_a_trace_before_dispatch_keeps_where_recording_is_off() -> None:
+    def f(x: mq.Tensor) -> mq.Tensor:
+        with mq.no_grad():
+            scale = x + 1
+        return x * scale
+
+    x = mq.ones(2, requires_grad=True)
+    traced = make_fx(f, pre_dispatch=True)(x)
+    targets = [n.target for n in traced.graph.nodes if n.op == "call_function"]
+    assert targets.count(mq.torch._C._set_grad_enabled) == 2
+    assert mq.autograd.grad(traced(x).sum(), x)[0].tolist() == [2.0, 2.0]

@@ -8,10 +8,27 @@ from typing import ParamSpec, TypeVar, cast
 from maquette.autograd.decorating import decorated
 from maquette.dispatch import keysets as K
 from maquette.dispatch.tls import tls
+from maquette.dispatch.torch_function import NO_OVERRIDE, call_torch_function
 from maquette.tensor.keys import ADINPLACE
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def set_recording(enabled: bool) -> None:
+    """Switch recording on or off, unless a function mode answers.
+
+    It is `torch._C._set_grad_enabled`, by which modes and traces before dispatch know the call.
+    """
+    st = tls.st
+    if st.function_modes:
+        if call_torch_function(set_recording, (enabled,), {}) is not NO_OVERRIDE:
+            return
+    st.set_grad_enabled(enabled)
+
+
+set_recording.__name__ = set_recording.__qualname__ = "_set_grad_enabled"
+set_recording.__module__ = "torch._C"
 
 
 class _Mode:
@@ -51,12 +68,11 @@ class _GradMode(_Mode):
         super().__init__()
 
     def __enter__(self) -> None:
-        st = tls.st
-        self._saved.append(st.grad_enabled)
-        st.set_grad_enabled(self.flag)
+        self._saved.append(tls.st.grad_enabled)
+        set_recording(self.flag)
 
     def __exit__(self, *exc: object) -> None:
-        tls.st.set_grad_enabled(bool(self._saved.pop()))
+        set_recording(bool(self._saved.pop()))
 
 
 class no_grad(_GradMode):  # PyTorch's name
@@ -78,20 +94,20 @@ class set_grad_enabled(_Mode):  # PyTorch's name
         super().__init__()
         self.mode = bool(mode)
         self._saved.append(tls.st.grad_enabled)
-        tls.st.set_grad_enabled(self.mode)
+        set_recording(self.mode)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        tls.st.set_grad_enabled(bool(self._saved[-1]))
+        set_recording(bool(self._saved[-1]))
         return super().__call__(function)
 
     def clone(self) -> _Mode:
         return set_grad_enabled(self.mode)
 
     def __enter__(self) -> None:
-        pass
+        set_recording(self.mode)
 
     def __exit__(self, *exc: object) -> None:
-        tls.st.set_grad_enabled(bool(self._saved.pop()))
+        set_recording(bool(self._saved.pop()))
 
 
 class inference_mode(_Mode):  # PyTorch's name

@@ -12,6 +12,7 @@ from typing import Any
 
 from maquette.autograd.engine import current_run
 from maquette.autograd.grad_mode import is_multithreading_enabled
+from maquette.autograd.grad_mode import set_recording as _set_grad_enabled
 from maquette.autograd.node import AccumulateGrad, Node
 from maquette.core.determinism import Determinism
 from maquette.core.device import cpu, device
@@ -322,6 +323,7 @@ __all__ = [
     "_jit_set_profiling_mode",
     "_jit_set_texpr_fuser_enabled",
     "_log_api_usage_once",
+    "_set_grad_enabled",
     "_set_math_sdp_allow_fp16_bf16_reduction",
     "_get_deterministic_fill_uninitialized_memory",
     "_get_nested_int",

@@ -14,17 +14,19 @@ from types import NoneType
 from typing import Any, Literal
 
 import maquette.symbolic as symbolic  # its modules are loaded when a name is asked for
+from maquette.autograd.grad_mode import set_recording
 from maquette.core import pytree
 from maquette.core.symbols import node_of
 from maquette.dispatch.generated import generate
 from maquette.dispatch.overrides import enable_python_dispatcher
+from maquette.dispatch.torch_function import TorchFunctionMode
 from maquette.fake.detecting import detect_fake_mode
 from maquette.fake.mode import FakeTensorMode
 from maquette.fake.tensor import FakeTensor
 from maquette.fx import traceback as fx_traceback
 from maquette.fx.graph import Graph
 from maquette.fx.graph_module import GraphModule
-from maquette.fx.node import Argument, Node
+from maquette.fx.node import Argument, Node, has_side_effect
 from maquette.fx.tracing.patching import Patcher
 from maquette.fx.tracing.proxy import SIMPLE, Proxy
 from maquette.fx.tracing.proxy_mode import (
@@ -237,6 +239,27 @@ def _is_needed(node: Node) -> bool:
     return node_of(node.meta.get("val")) is None
 
 
+has_side_effect(set_recording)
+
+
+class _RecordingSwitches(TorchFunctionMode):
+    """Notes in a graph before dispatch where the program switches recording on and off."""
+
+    def __init__(self, tracer: PythonKeyTracer) -> None:
+        self.tracer = tracer
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        if func is set_recording:
+            self.tracer.create_node("call_function", func, args, {})
+        return func(*args, **(kwargs or {}))
+
+
 class _MakeFx:
     """The options of one `make_fx`, and a trace by them."""
 
@@ -286,6 +309,7 @@ class _MakeFx:
             fake_mode or nullcontext(),
             enable_python_dispatcher() if below_all else nullcontext(),
             fx_traceback.preserve_node_meta(inherits),
+            _RecordingSwitches(tracer) if self.pre_dispatch else nullcontext(),
         ):
             tracer.symbol_nodes.graph = None
             runner = _run_on(tracer, function, inputs, mode)

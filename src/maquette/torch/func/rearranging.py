@@ -34,7 +34,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
 
     >>> import maquette as mq
     >>> rearrange(mq.arange(6).view(2, 3), "a b -> b a").shape
-    Size([3, 2])
+    torch.Size([3, 2])
     """
     whole: Tensor = tensor if isinstance(tensor, Tensor) else mq.stack(tensor)
     read = _read(pattern)
