@@ -243,11 +243,13 @@ def _named_convolution(overload: str, switches: Sequence[str]) -> None:
     """`convolution` with switches of PyTorch's kernels, which choose nothing here."""
     name = f"_convolution.{overload}" if overload else "_convolution"
     sizes = "int[]" if overload == "deprecated" else "SymInt[]"
-    define(
+    page = define(
         f"aten::{name}(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, "
         f"SymInt[] padding, SymInt[] dilation, bool transposed, {sizes} output_padding, "
         f"SymInt groups, {', '.join(f'bool {switch}' for switch in switches)}) -> Tensor"
-    ).composite(lambda *given: convolution(*given[: -len(switches)]))
+    )
+    page.composite(lambda *given: convolution(*given[: -len(switches)]))
+    page.autocast(cpu="lower" if overload else None, cuda="lower")
 
 
 _SWITCHES = ("benchmark", "deterministic", "cudnn_enabled")
