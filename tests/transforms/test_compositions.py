@@ -129,3 +129,13 @@ def test_T71_second_derivatives_of_a_norm_by_linearize():
 def test_T70_gradients_of_gradients_warn_of_nothing(recwarn):
     grad(lambda x: grad(lambda y: (y * y * y).sum())(x).sum())(mq.ones(2))
     assert not recwarn.list
+
+
+def test_T68_the_gradient_of_a_norm_has_tangents_that_are_differentiated():
+    def gradient(z):
+        return grad(lambda y: (y * y.norm()).sum())(z)
+
+    x = mq.linspace(-1.1, 1.3, 3, dtype=mq.float64)
+    expected = jacrev(jacrev(gradient))(x) @ x.sin()
+    found = jacrev(lambda z: jvp(gradient, (z,), (x.sin(),))[1])(x)
+    assert mq.allclose(found, expected)

@@ -46,6 +46,16 @@ def into_fresh(name: str, fresh: Tensor, *arguments: object) -> Tensor:
     return result
 
 
+def unless_wrapped(name: str, fresh: Tensor, *arguments: object) -> Tensor:
+    """`into_fresh` that modes see write, as PyTorch's does, but where a transform differentiates.
+
+    The tangent of a quotient, say, is a multiple of the quotient: written over, that would be lost.
+    """
+    op = getattr(aten, name if fresh._keys & _WRAPPERS else name + "_")
+    result: Tensor = op(fresh, *arguments)
+    return result
+
+
 def _are_seen(fresh: Tensor, arguments: tuple[object, ...]) -> bool:
     """Whether a mode sees operators, or one of the tensors is wrapped or of a subclass."""
     for mode in tls.st.dispatch_modes:

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from maquette.aten.common.batching_forms import same_shape
 from maquette.aten.common.formula_helpers import conj, no_slope, real_part, times
+from maquette.aten.common.fresh_writes import unless_wrapped
 from maquette.aten.common.large_arrays import loops_of_numbers
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -318,7 +319,7 @@ def sgn_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     size = aten.abs(self)
     twice, conjugate = times(size, 2), conj(grad)
     opposed = conjugate * (result * result)
-    return ((grad - opposed) / twice).masked_fill_(size == 0, 0)
+    return unless_wrapped("masked_fill", (grad - opposed) / twice, size == 0, 0)
 
 
 neg = unary("neg", lambda xp, self: xp.negative(self), result=check_negatable, tags=CORE_POINTWISE)

@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 
 from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_for
-from maquette.aten.common.fresh_writes import zeros_beside
+from maquette.aten.common.fresh_writes import unless_wrapped, zeros_beside
 from maquette.aten.common.large_arrays import SMALL, loops_for_alike
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
@@ -119,7 +119,7 @@ copysign_scalar.node_name("CopysignBackward1")
 
 def copysign_grad(grad: Tensor, self: Tensor, result: Tensor) -> Tensor:
     """The gradient of ``copysign``: the sign that it turned, 0 at 0."""
-    return grad * (result / self).masked_fill_(self == 0, 0)
+    return grad * unless_wrapped("masked_fill", result / self, self == 0, 0)
 
 
 copysign.derivative(self=copysign_grad)

@@ -26,6 +26,7 @@ from maquette.aten.common.axes import (
 )
 from maquette.aten.common.batching_forms import along, rank_of, to_front
 from maquette.aten.common.formula_helpers import over, times
+from maquette.aten.common.fresh_writes import unless_wrapped
 from maquette.aten.common.large_arrays import chosen, loops_of_floats, rows_along
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.sums import (
@@ -138,7 +139,7 @@ def deviation_grad(
         still = result == 0
         by_variance = (grad / twice.masked_fill(still, 1)).masked_fill(still, 0)
     else:
-        by_variance = (grad / twice).masked_fill_(result == 0, 0)
+        by_variance = unless_wrapped("masked_fill", grad / twice, result == 0, 0)
     return variance_grad(by_variance, self, dim, correction, keepdim)
 
 

@@ -26,6 +26,7 @@ from maquette.aten.common.axes import (
     total,
 )
 from maquette.aten.common.batching_forms import along, to_front
+from maquette.aten.common.fresh_writes import unless_wrapped
 from maquette.aten.common.large_arrays import SMALL, rows_along
 from maquette.aten.reduction.sums import REDUCTION, cast
 from maquette.core.dtype import dtype
@@ -144,18 +145,19 @@ def norm_grad(
     if order == 1:
         return self.sgn() * grad
     if order == 2:
-        return grad * (self / result).masked_fill_(result == 0, 0)
+        return grad * unless_wrapped("masked_fill", self / result, result == 0, 0)
     if math.isinf(order):
         magnitude = self.abs()
         ties = (magnitude == result).logical_or(magnitude.isnan())
         return grad / ties.sum(dims, True) * ties * self.sgn()
     if order < 1:
-        powers = self.abs().pow_(order - 1).masked_fill_(self == 0, 0)
+        powers = unless_wrapped("pow", self.abs(), order - 1)
+        powers = unless_wrapped("masked_fill", powers, self == 0, 0)
         powers = self.sgn() * powers
         return powers * result.pow(1 - order) * grad
-    powers = self.abs().pow_(order - 1 if order < 2 else order - 2)
+    powers = unless_wrapped("pow", self.abs(), order - 1 if order < 2 else order - 2)
     powers = self.sgn() * powers if order < 2 else self * powers
-    scale = (grad / result.pow(order - 1)).masked_fill_(result == 0, 0)
+    scale = unless_wrapped("masked_fill", grad / result.pow(order - 1), result == 0, 0)
     return powers * scale
 
 
