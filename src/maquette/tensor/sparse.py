@@ -201,12 +201,17 @@ def with_values(t: Tensor, values: Tensor, *, shape: Sequence[int] | None = None
     return sparse_tensor(meta, parts._replace(values=values))
 
 
+def specifies_nothing(t: Tensor) -> bool:
+    """Whether there are no elements, as far as that is known: nothing is asked of symbols."""
+    count = nnz_of(t)
+    return count.__class__ is int and not count
+
+
 def emptied(t: Tensor) -> Tensor:
     """A tensor of the same layout and sizes that specifies nothing."""
-    parts = parts_of(t)
-    count = nnz_of(t)
-    if count.__class__ is int and not count:  # nothing is asked of symbols
+    if specifies_nothing(t):
         return t
+    parts = parts_of(t)
     if isinstance(parts, CooParts):
         return coo_tensor(
             t.meta.shape, parts.indices[:, :0], parts.values[:0], coalesced=parts.coalesced

@@ -44,6 +44,7 @@ from maquette.tensor.sparse import (
     sparse_dims,
     sparse_meta,
     sparse_tensor,
+    specifies_nothing,
     with_values,
 )
 from maquette.tensor.tensor import Tensor
@@ -392,7 +393,7 @@ def transpose_kernel(self: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(sparse))
     order[a], order[b] = order[b], order[a]
     # Turned indices are not sorted any more.
-    none = nnz_of(self).__class__ is int and nnz_of(self) == 0
+    none = specifies_nothing(self)
     return coo_tensor(shape, parts.indices[order], parts.values, coalesced=none)
 
 
@@ -636,7 +637,7 @@ def cat_kernel(tensors: Sequence[Tensor], dim: int) -> Tensor:
         pieces.append((indices, values))
         offset += t.meta.shape[at]
     indices = aten.cat([p[0] for p in pieces], 1)
-    none = all(nnz_of(t).__class__ is int and nnz_of(t) == 0 for t in tensors)
+    none = all(specifies_nothing(t) for t in tensors)
     return coo_tensor(shape, indices, aten.cat([p[1] for p in pieces]), coalesced=none)
 
 

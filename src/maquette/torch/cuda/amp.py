@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import Any
 
 from maquette.core import dtype as dtypes
 from maquette.torch import amp
+from maquette.torch.devices.old_amp import warn_of_old_place
 from maquette.torch.face.forwarding import forward
-
-
-def _moved(name: str) -> None:
-    warnings.warn(
-        f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cuda', "
-        f"args...)` instead.",
-        FutureWarning,
-        stacklevel=3,
-    )
 
 
 class autocast(amp.autocast):
@@ -29,7 +20,7 @@ class autocast(amp.autocast):
         dtype: dtypes.dtype = dtypes.float16,
         cache_enabled: bool = True,
     ) -> None:
-        _moved("autocast")
+        warn_of_old_place("cuda", "autocast")
         super().__init__("cuda", dtype, enabled, cache_enabled)
 
 
@@ -37,7 +28,7 @@ class GradScaler(amp.GradScaler):
     """`torch.amp.GradScaler` for cuda."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        _moved("GradScaler")
+        warn_of_old_place("cuda", "GradScaler")
         super().__init__("cuda", *args, **options)
 
 

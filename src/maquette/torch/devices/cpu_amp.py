@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from maquette.core import dtype as dtypes
 from maquette.torch import amp
-
-
-def _moved(name: str) -> None:
-    warnings.warn(
-        f"`torch.cpu.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cpu', "
-        f"args...)` instead.",
-        FutureWarning,
-        stacklevel=3,
-    )
+from maquette.torch.devices.old_amp import warn_of_old_place
 
 
 class autocast(amp.autocast):
@@ -27,7 +18,7 @@ class autocast(amp.autocast):
         dtype: dtypes.dtype = dtypes.bfloat16,
         cache_enabled: bool = True,
     ) -> None:
-        _moved("autocast")
+        warn_of_old_place("cpu", "autocast")
         super().__init__("cpu", dtype, enabled, cache_enabled)
 
 
@@ -35,7 +26,7 @@ class GradScaler(amp.GradScaler):
     """`torch.amp.GradScaler` for the cpu."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        _moved("GradScaler")
+        warn_of_old_place("cpu", "GradScaler")
         super().__init__("cpu", *args, **options)
 
 

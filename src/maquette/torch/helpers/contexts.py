@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import sys
 from collections.abc import Callable
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, cast, overload
+
+from maquette.autograd.decorating import decorated
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,7 +34,7 @@ def context_decorator(
             "should have the context manager applied; decorate the methods instead"
         )
     if inspect.isgeneratorfunction(func):
-        return _stepping(enter, func)
+        return cast(F, decorated(enter, func))
 
     @functools.wraps(func)
     def within(*args: Any, **kwargs: Any) -> Any:
@@ -41,31 +42,6 @@ def context_decorator(
             return func(*args, **kwargs)
 
     return within  # type: ignore[return-value]  # called as func is
-
-
-def _stepping(enter: Callable[[], Any], func: F) -> F:
-    @functools.wraps(func)
-    def steps(*args: Any, **kwargs: Any) -> Any:
-        made = func(*args, **kwargs)
-        resume: Callable[[], Any] = functools.partial(next, made)
-        while True:
-            try:
-                with enter():
-                    value = resume()
-            except StopIteration as end:
-                return end.value
-            try:
-                sent = yield value
-            except GeneratorExit:
-                with enter():
-                    made.close()
-                raise
-            except BaseException:  # noqa: BLE001  # thrown in from outside: it is the generator's to answer
-                resume = functools.partial(made.throw, sys.exc_info()[1])
-            else:
-                resume = functools.partial(made.send, sent)
-
-    return steps  # type: ignore[return-value]  # called as func is
 
 
 class _DecoratorContextManager:

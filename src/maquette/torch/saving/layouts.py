@@ -57,13 +57,15 @@ def parts_of(t: Tensor) -> Parts | None:
 
 
 def _jagged_parts(t: NestedTensor) -> dict[str, object]:
-    lengths = {"min_seqlen": t._min_seqlen_tensor, "max_seqlen": t._max_seqlen_tensor}
+    # Detached, the offsets are without the number that they have in this process.
+    values, offsets, lengths, ragged_idx, least, most = t._parts()
+    known = {"min_seqlen": least, "max_seqlen": most}
     return {
-        "values": t._values.detach(),
-        "offsets": t._offsets.detach(),  # without the number that it has in this process
-        "lengths": None if t._lengths is None else t._lengths.detach(),
-        "_ragged_idx": t._ragged_idx,
-        "_metadata_cache": {name: known for name, known in lengths.items() if known is not None},
+        "values": values,
+        "offsets": offsets,
+        "lengths": lengths,
+        "_ragged_idx": ragged_idx,
+        "_metadata_cache": {name: n for name, n in known.items() if n is not None},
         "requires_grad": t.requires_grad,
     }
 

@@ -6,8 +6,6 @@ operations by name; a name is that of `SymNode`'s method in PyTorch.
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,7 +23,7 @@ from maquette.symbolic.checks import (
     sym_tan,
     sym_tanh,
 )
-from maquette.symbolic.node import to_node
+from maquette.symbolic.node import NODE_OPERATIONS, to_node
 
 
 def wrap_node(x: SymNode) -> Any:
@@ -33,53 +31,29 @@ def wrap_node(x: SymNode) -> Any:
     return x.number
 
 
-def _is_integer(x: Any) -> Any:
-    return x.is_integer()
-
-
 _FLOAT_FUNCTIONS: Final = (
     sym_sqrt, sym_cos, sym_cosh, sym_sin, sym_sinh, sym_tan, sym_tanh, sym_asin, sym_acos,
     sym_atan, sym_log2,
 )  # fmt: skip
+# Nodes have these two as methods, under names that Python allows.
+_SPELLINGS: Final = {"and": "and_", "or": "or_"}
 
 METHOD_TO_OPERATOR: Final[dict[str, Callable[..., Any]]] = {
-    "pos": operator.pos,
-    "abs": operator.abs,
-    "add": operator.add,
-    "and": operator.and_,
-    "bitwise_and": operator.and_,
-    "ceil": math.ceil,
-    "eq": operator.eq,
-    "floor": math.floor,
-    "trunc": math.trunc,
-    "int_floordiv": operator.floordiv,
-    "ge": operator.ge,
-    "gt": operator.gt,
-    "is_integer": _is_integer,
-    "le": operator.le,
-    "lshift": operator.lshift,
-    "lt": operator.lt,
-    "mod": operator.mod,
-    "mul": operator.mul,
-    "ne": operator.ne,
-    "neg": operator.neg,
-    "or": operator.or_,
-    "bitwise_or": operator.or_,
-    "bitwise_xor": operator.xor,
-    "float_pow": operator.pow,
-    "pow_by_natural": operator.pow,
-    "round": round,
-    "rshift": operator.rshift,
-    "sub": operator.sub,
-    "sym_float": sym_float,
-    "sym_ite": sym_ite,
-    "sym_max": sym_max,
-    "sym_min": sym_min,
-    "sym_not": sym_not,
-    "float_truediv": operator.truediv,
-    "int_truediv": operator.truediv,
-    **{function.__name__: function for function in _FLOAT_FUNCTIONS},
-}
+    **{
+        name: NODE_OPERATIONS[_SPELLINGS.get(name, name)]
+        for name in (
+            "pos", "abs", "add", "and", "bitwise_and", "ceil", "eq", "floor", "trunc",
+            "int_floordiv", "ge", "gt", "is_integer", "le", "lshift", "lt", "mod", "mul", "ne",
+            "neg", "or", "bitwise_or", "bitwise_xor", "float_pow", "pow_by_natural", "round",
+            "rshift", "sub", "float_truediv", "int_truediv",
+        )
+    },
+    # Of plain numbers too, which have no such methods.
+    **{
+        function.__name__: function
+        for function in (sym_float, sym_ite, sym_max, sym_min, sym_not, *_FLOAT_FUNCTIONS)
+    },
+}  # fmt: skip
 
 
 def method_to_operator(method: str) -> Callable[..., Any]:
@@ -112,9 +86,7 @@ always_float_magic_methods: Final = {
     *(function.__name__ for function in _FLOAT_FUNCTIONS),
 }  # fmt: skip
 bitwise_ops: Final = {
-    "bitwise_and": operator.and_,
-    "bitwise_or": operator.or_,
-    "bitwise_xor": operator.xor,
+    name: METHOD_TO_OPERATOR[name] for name in ("bitwise_and", "bitwise_or", "bitwise_xor")
 }
 reflectable_magic_methods: Final = {
     name: METHOD_TO_OPERATOR[name]
