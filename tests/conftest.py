@@ -1,6 +1,27 @@
-"""Settings of Hypothesis for all tests: a slow machine is no failure."""
+"""For all tests: a slow machine is no failure, and no block leaves its thread's state changed."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from maquette.dispatch.tls import DispatchState, node_observers, tls
+from maquette.tensor.storage import OBSERVERS
 
 settings.register_profile("maquette", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("maquette")
+
+
+def _state() -> dict[str, object]:
+    held = {name: getattr(tls.st, name) for name in DispatchState.__slots__}
+    del held["snapshot"]  # of the last mode that ran; it says nothing while none runs
+    seen = {name: list(of) if isinstance(of, list) else of for name, of in held.items()}
+    return {**seen, "memory": list(OBSERVERS), "nodes": list(node_observers)}
+
+
+@pytest.fixture(autouse=True)
+def the_state_of_the_thread_is_left_as_it_was() -> Iterator[None]:
+    """What a mode, a transform or an observer leaves behind would slow or change what comes."""
+    before = _state()
+    yield
+    assert _state() == before

@@ -439,6 +439,7 @@ class Recorder(TorchDispatchMode):
         self._stack.enter_context(observe_allocations(self))
         node_observers.append(self)
         self._stack.callback(node_observers.remove, self)
+        self._stack.callback(setattr, tls.st, "node_context", tls.st.node_context)
         super().__enter__()
         return self
 
@@ -449,7 +450,6 @@ class Recorder(TorchDispatchMode):
         assert self._stack is not None
         self._stack.close()
         self._stack = None
-        tls.st.node_context = None
 
     def begin_step(self) -> None:
         """What comes now is another step of the program."""

@@ -81,6 +81,7 @@ class FlopCounterMode:
         self.running: tuple[str, ...] = ()
         self._watcher = _Watcher(self)
         self._around: Any = None
+        self._context: object | None = None
 
     def counts(self, op: OpOverload) -> bool:
         """Whether calls of an operator are counted."""
@@ -141,11 +142,13 @@ class FlopCounterMode:
         self._around = around_modules(self._call)
         self._around.__enter__()
         node_observers.append(self)
+        self._context = tls.st.node_context
         self._watcher.__enter__()
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self._watcher.__exit__(*exc)
+        tls.st.node_context = self._context
         node_observers.remove(self)
         self._around.__exit__(None, None, None)
         if self.display:
@@ -161,7 +164,7 @@ class FlopCounterMode:
         finally:
             self.running = before
             if not before:
-                tls.st.node_context = None
+                tls.st.node_context = self._context
 
     def _path(self, module: Any, outer: tuple[str, ...]) -> str:
         """The path of a module from the outermost one that runs, whose class begins it."""
