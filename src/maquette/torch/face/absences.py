@@ -126,7 +126,8 @@ class _Module(ModuleType):
 
 # Submodules that programs reach as attributes, ``torch.ao.quantization.fx``.
 _SUBMODULES = frozenset(
-    "config experimental functional fx nn parallel placement_types quantization state_dict".split()
+    "config dynamic experimental functional fx intrinsic modules nn parallel placement_types qat "
+    "quantizable quantization quantized reference sparse state_dict".split()
 )
 
 
@@ -142,6 +143,7 @@ class Loader:
         module = _Module(spec.name)
         module.__doc__ = f"Not supported by maquette: {advice_for(spec.name.removeprefix(_FACE))}."
         module.__path__ = []
+        module.__all__ = []
         return module
 
     def exec_module(self, module: ModuleType) -> None:
