@@ -143,7 +143,7 @@ class Loader:
         module = _Module(spec.name)
         module.__doc__ = f"Not supported by maquette: {advice_for(spec.name.removeprefix(_FACE))}."
         module.__path__ = []
-        module.__all__ = []
+        vars(module)["__all__"] = []
         return module
 
     def exec_module(self, module: ModuleType) -> None:
