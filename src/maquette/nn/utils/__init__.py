@@ -21,7 +21,7 @@ from maquette.nn.utils.memory_format import (
     convert_conv3d_weight_memory_format,
 )
 from maquette.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
-from maquette.nn.utils.stateless import functional_call
+from maquette.nn.utils.stateless_calls import functional_call
 from maquette.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [

@@ -37,6 +37,8 @@ def swap_tensor(module: Module, name: str, tensor: Tensor, allow_missing: bool =
     back deletes. AttributeError or TypeError for what is no tensor.
     """
     _check_name(module, name, "tensor")
+    if not isinstance(tensor, Tensor) and tensor is not None and tensor is not _MISSING:
+        raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     table = next((t for t in (module._parameters, module._buffers) if name in t), None)
     found = getattr(module, name, _MISSING) if table is None else table[name]
     if found is _MISSING:
@@ -151,21 +153,16 @@ class NamedMemberAccessor:
     ) -> tuple[dict[str, Tensor], list[str]]:
         """Put tensors at the paths that name them; those that were there, and the names of none.
 
-        If a name is missing and may not be, all are put back, and RuntimeError is raised.
+        If a name is missing and may not be (RuntimeError), or a value is no tensor (TypeError), all
+        are put back.
         """
         before: dict[str, Tensor] = {}
-        missing: list[str] = []
         try:
             for name, value in named_tensors.items():
-                try:
-                    before[name] = self.swap_tensor(name, value, allow_missing=True)
-                except (AttributeError, TypeError, KeyError):
-                    missing.append(name)
-                    continue
-                if before[name] is _MISSING:
-                    missing.append(name)
+                before[name] = self.swap_tensor(name, value, allow_missing=True)
+            missing = [name for name, found in before.items() if found is _MISSING]
             if missing and not allow_missing:
-                raise RuntimeError(f"Missing key(s): {', '.join(map(repr, missing))}.")
+                raise RuntimeError(f"Missing key(s): {', '.join(map(repr, sorted(missing)))}.")
         except Exception:
             for name, value in before.items():
                 self.swap_tensor(name, value, allow_missing=True)

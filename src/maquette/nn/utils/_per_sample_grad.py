@@ -13,7 +13,7 @@ from typing import Any
 
 from maquette.core.pytree import tree_leaves, tree_map
 from maquette.nn.base import Module
-from maquette.nn.utils.stateless import functional_call
+from maquette.nn.utils.stateless_calls import functional_call
 from maquette.tensor import Tensor
 from maquette.transforms.vmap import vmap
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from maquette.api import functions as mq
 from maquette.nn.base import Module
-from maquette.nn.utils.stateless import functional_call
+from maquette.nn.utils.stateless_calls import functional_call
 from maquette.tensor.tensor import Tensor
 
 State = tuple[Tensor, ...]

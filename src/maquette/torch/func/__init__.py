@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from maquette.api import functions as mq
 from maquette.nn.base import Module
-from maquette.nn.utils.stateless import functional_call
+from maquette.nn.utils.stateless_calls import functional_call
 from maquette.tensor.tensor import Tensor
 from maquette.torch.face.forwarding import forward
 from maquette.torch.func.rearranging import rearrange
