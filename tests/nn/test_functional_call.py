@@ -94,7 +94,7 @@ def test_tied_members_count_as_given_where_all_must_be() -> None:
             return self.a + self.b
 
     assert functional_call(Tied(), {"a": mq.zeros(1)}, strict=True).item() == 0.0
-    with pytest.raises(RuntimeError, match="Missing key.*'b'"):
+    with pytest.raises(RuntimeError, match=r"Missing key.*'b'"):
         functional_call(Tied(), {"a": mq.zeros(1)}, strict=True, tie_weights=False)
 
 

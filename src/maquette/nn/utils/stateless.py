@@ -6,7 +6,8 @@ import warnings
 from typing import Any
 
 from maquette.nn.base import Module
-from maquette.nn.utils.stateless_calls import Tensors, reparametrized as _reparametrize_module
+from maquette.nn.utils.stateless_calls import Tensors
+from maquette.nn.utils.stateless_calls import reparametrized as _reparametrize_module
 
 
 def functional_call(
