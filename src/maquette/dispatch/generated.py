@@ -9,17 +9,17 @@ lines. Code that nobody runs any more takes its lines along.
 
 from __future__ import annotations
 
-import itertools
 import linecache
 import weakref
 from collections.abc import Callable
+from hashlib import blake2b
 from types import CodeType, FunctionType
 from typing import Any
 
 from maquette.core.remembered import epoch, remember
+from maquette.dispatch.kept_code import kept_code
 
 _CODE: dict[str, CodeType] = {}
-_numbers = itertools.count()
 PREFIX = "<maquette "
 """What the file names of generated code begin with."""
 
@@ -27,7 +27,7 @@ PREFIX = "<maquette "
 def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Callable[..., Any]:
     """The function called ``name`` that ``source`` defines, with ``space`` as its globals.
 
-    kind: a word for the file name, as in ``<maquette record 12>``.
+    kind: a word for the file name, as in ``<maquette record 1f6a09c3>``.
     """
     made = defined_by(compiled(source, kind), name, space)
     # A copy of the code for each function, since CPython specializes code for the globals it last
@@ -43,7 +43,9 @@ def generate_in(file: str, source: str, name: str, space: dict[str, object]) -> 
 
     For source that is a program's own, as a graph's: nothing is shared with equal ones.
     """
-    return defined_by(_shown(source, file, name), name, space)
+    code = compile(source, file, "exec")
+    _show(source, file, code, name)
+    return defined_by(code, name, space)
 
 
 def defined_by(code: CodeType, name: str, space: dict[str, object]) -> FunctionType:
@@ -55,26 +57,38 @@ def defined_by(code: CodeType, name: str, space: dict[str, object]) -> FunctionT
 
 
 def compiled(source: str, kind: str) -> CodeType:
-    """Compile generated source, the definition of a function, once per distinct text."""
+    """Compile generated source, the definition of a function, once per distinct text.
+
+    Code that an earlier process compiled is read (`kept_code.py`), not compiled again.
+    """
     code = _CODE.get(source)
     if code is None:
-        file = f"{PREFIX}{kind} {next(_numbers)}>"
-        code = _shown(source, file)
+        digest = blake2b(f"{kind} {source}".encode(), digest_size=16).digest()
+        file = f"{PREFIX}{kind} {digest.hex()[:8]}>"
+        code = kept_code.find(digest)
+        if code is None:
+            code = compile(source, file, "exec")
+            kept_code.keep(digest, code)
+        _show(source, file, code)
         remember(_CODE, source, code, epoch())
     return code
 
 
-def _shown(source: str, file: str, name: str | None = None) -> CodeType:
-    """Compile source whose lines tracebacks show, as long as the function it defines is there.
+def _show(source: str, file: str, code: CodeType, name: str | None = None) -> None:
+    """Have tracebacks show the lines of code, as long as the function it defines is there.
 
     name: which of several functions that is, the first if nothing is said.
     """
-    code = compile(source, file, "exec")
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    entry = (len(source), None, source.splitlines(keepends=True), file)
+    linecache.cache[file] = entry
     functions = [c for c in code.co_consts if isinstance(c, CodeType)]
     owner = next(c for c in functions if name is None or c.co_name == name)
-    weakref.finalize(owner, linecache.cache.pop, file, None).atexit = False
-    return code
+    weakref.finalize(owner, _forget_lines, file, entry).atexit = False
+
+
+def _forget_lines(file: str, entry: object) -> None:
+    if linecache.cache.get(file) is entry:  # else equal code has been made since
+        del linecache.cache[file]
 
 
 def called_with(

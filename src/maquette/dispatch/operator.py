@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from maquette.core.remembered import forget
+from maquette.core.remembered import epoch, forget, remember
 from maquette.dispatch import keysets as K
 from maquette.dispatch.base import OperatorBase
 from maquette.dispatch.call import (
@@ -307,7 +307,11 @@ class OpOverload(OperatorBase):
 
     def find_key(self, key: DispatchKey) -> DispatchKey | None:
         """The key whose registered kernel, or fallback, serves ``key`` (D55-D60)."""
-        found = serving_key(_Registered(self), key)
+        among = frozenset([k for k, stack in self._kernels.items() if stack]), key
+        found = _SERVING.get(among, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = serving_key(_Registered(self), key)
+            remember(_SERVING, among, found, epoch())
         return key if found is None and key in FALLBACKS else found
 
     def _get_dispatch(self, key: KeyLike) -> DispatchKey | Callable[..., object]:
@@ -517,6 +521,11 @@ class OpOverload(OperatorBase):
         raise NotImplementedError(
             f"{self.name()}: {why}. Kernels are registered for: {have}. Schema: {self._schema}"
         )
+
+
+_UNKNOWN: Any = object()
+_SERVING: dict[tuple[frozenset[DispatchKey], DispatchKey], DispatchKey | None] = {}
+"""`serving_key` of the registered kernels' keys and a key: operators share few such sets."""
 
 
 class _Registered:

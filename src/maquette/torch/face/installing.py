@@ -48,11 +48,11 @@ class _Second:
         that stands in `sys.modules` already is not imported.
         """
         beginning = f"{package.__name__}."
-        for path, loaded in list(sys.modules.items()):
-            name = path.removeprefix(beginning)
-            if path.startswith(beginning) and "." not in name:
-                if vars(package).get(name, loaded) is not loaded:
-                    sys.modules.setdefault(f"{self.name}.{name}", loaded)
+        below = [path for path in list(sys.modules) if path.startswith(beginning)]
+        for path in below:
+            name, loaded = path.removeprefix(beginning), sys.modules[path]
+            if "." not in name and vars(package).get(name, loaded) is not loaded:
+                sys.modules.setdefault(f"{self.name}.{name}", loaded)
 
 
 class Finder:
