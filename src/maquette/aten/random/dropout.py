@@ -19,6 +19,7 @@ from maquette.core.dtype import bool_, get_default_dtype
 from maquette.core.elementwise import elementwise
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
+from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.tags import Tag
 from maquette.library.page import OperatorPage, define, describe
 from maquette.tensor.generator import stream_of
@@ -181,6 +182,14 @@ describe(
     "In training, elements at random set to zero, the others divided by ``1 - p``; of the "
     "same shape.",
 )
+
+
+@aten.dropout.default.py_impl(DispatchKey.CompositeImplicitAutograd)
+def _dropout_in_python(input: Tensor, p: float, train: bool) -> object:
+    """What a symbolic trace and functionalization record, as PyTorch's do."""
+    return native_dropout(input, p, train)[0] if train and p != 0 else input.clone()
+
+
 _pages("feature_dropout", feature=True, alpha=False)
 describe("feature_dropout", "`dropout` of whole channels.")
 _pages("alpha_dropout", feature=False, alpha=True)

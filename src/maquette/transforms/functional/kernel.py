@@ -62,7 +62,7 @@ def _handler(op: OpOverload) -> Handler:
         return _by_declared_form(op, op.facts.declared_form)
     if not op._schema.is_mutable:
         kinds = returns_of(op)
-        return _viewing(op) if any(r.kind == "view" for r in kinds) else _functional(op)
+        return _viewing(op) if any(r.kind == "view" for r in kinds) else on_values(op)
     twin = op.functional_call
     if Tag.inplace_view in op.tags and twin is not None and twin.twin.is_view:
         return _relaying(op, twin.twin)
@@ -202,7 +202,7 @@ def _seen_through(op: OpOverload, body: Callable[..., object]) -> Handler:
 
 def _by_declared_form(op: OpOverload, form: Callable[..., OpOverload | None]) -> Handler:
     """What mutates without saying so, by the form that says it where something is mutated."""
-    handlers: dict[OpOverload | None, Handler] = {None: _functional(op)}
+    handlers: dict[OpOverload | None, Handler] = {None: on_values(op)}
 
     def handler(owner: Owner, params: Params) -> object:
         declared = form(*params)
@@ -213,7 +213,9 @@ def _by_declared_form(op: OpOverload, form: Callable[..., OpOverload | None]) ->
     return handler
 
 
-def _functional(op: OpOverload) -> Handler:
+def on_values(op: OpOverload) -> Handler:
+    """The handler of an operator that neither mutates nor aliases: it runs whole, on values."""
+
     def handler(owner: Owner, params: Params) -> object:
         mine: list[FunctionalWrapper] = []
         result = owner.call(op, _unwrapped(params, owner, mine))
@@ -446,4 +448,4 @@ def _unlisted(p: Any) -> Any:
     return list(p) if p.__class__ is tuple else p
 
 
-__all__ = ["first_look", "functionalized", "refuse_mixed", "relay", "tensors_of", "values_of"]
+__all__ = ["first_look", "functionalized", "on_values", "refuse_mixed", "relay", "tensors_of", "values_of"]

@@ -25,12 +25,14 @@ from maquette.dispatch.modes import (
 )
 from maquette.dispatch.operator import OpOverload
 from maquette.dispatch.pre_dispatch import TorchDispatchModeKey
+from maquette.dispatch.registry import ops
 from maquette.dispatch.schemas.matching import bind
+from maquette.dispatch.tags import Tag
 from maquette.dispatch.tls import tls
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.functional import inspection
-from maquette.transforms.functional.kernel import Handler, functionalized
+from maquette.transforms.functional.kernel import Handler, functionalized, on_values
 from maquette.transforms.functional.level import (
     KEY,
     from_functional_tensor,
@@ -205,17 +207,31 @@ class FunctionalTensorMode(TorchDispatchMode):
         effectful = EFFECTS[0](self, func, args, kwargs) if EFFECTS else NotImplemented
         if effectful is not NotImplemented:
             return effectful
-        if func._can_decompose() and not self.pre_dispatch:
+        if func._can_decompose() and not self._keeps_whole(func):
             with self:
                 return func.decompose(*args, **kwargs)
         given: Any = each(FunctionalTensor, lambda t: t.elem, (args, kwargs))
         params = bind(func._schema, *given, takes_numbers=func.takes_numbers)
         handler = self._handlers.get(func)
         if handler is None:
-            handler = self._handlers[func] = functionalized(func)
+            whole = func._can_decompose()
+            handler = self._handlers[func] = on_values(func) if whole else functionalized(func)
         with _functionalizing():
             result = handler(KEY, tuple(params))
         return self._answer(args, kwargs, result)
+
+    def _keeps_whole(self, func: OpOverload) -> bool:
+        """Whether an exported program has this composite operator: it neither aliases nor mutates.
+
+        After autograd none is left but dropout, which programs look for by its name.
+        """
+        if not self.export:
+            return False
+        if func is _dropout:
+            return True
+        aliases = any(a.alias_info for a in func._schema.arguments)
+        unsafe = Tag.maybe_aliasing_or_mutating in func.tags
+        return self.pre_dispatch and not (aliases or unsafe)
 
     def _answer(self, args: Any, kwargs: Any, result: Any) -> Any:
         """The results as functional tensors; a mutated argument is itself, with its new meta."""
@@ -229,6 +245,9 @@ class FunctionalTensorMode(TorchDispatchMode):
             return mine[id(t)] if id(t) in mine else FunctionalTensor(t)
 
         return each(FunctionalWrapper, of_class, result)
+
+
+_dropout = ops.aten.dropout.default
 
 
 def _functional_tensors(values: Any) -> list[FunctionalTensor]:
