@@ -342,7 +342,7 @@ def test_loops_that_data_ends_are_refused():
     def f(n, x):
         return while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x * 2), (mq.tensor(0), x))
 
-    with pytest.raises(CompileError, match=r"asks what its data is"):
+    with pytest.raises(CompileError, match=r"does what data says"):
         mq.compile(f, backend="numpy")(mq.tensor(3), X)
     assert f(mq.tensor(3), X)[1].tolist() == (X * 8).tolist()
 

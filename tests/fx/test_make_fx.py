@@ -10,6 +10,7 @@ import maquette as mq
 import maquette.torch
 from maquette import fx, nn
 from maquette.dispatch import disabled_torch_function
+from maquette.fake.exceptions import DataDependentOutputException
 from maquette.fx import make_fx
 from maquette.fx.tracing.decomposing import DecompositionInterpreter
 from maquette.fx.tracing.operator_tracing import get_isolated_graphmodule
@@ -477,3 +478,23 @@ def test_D117_a_trace_before_dispatch_keeps_where_recording_is_off() -> None:
     targets = [n.target for n in traced.graph.nodes if n.op == "call_function"]
     assert targets.count(mq.torch._C._set_grad_enabled) == 2
     assert mq.autograd.grad(traced(x).sum(), x)[0].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize("question", [mq.allclose, mq.equal])
+def test_what_fakes_cannot_tell_is_refused_as_fakes_refuse_it(mode, question) -> None:
+    with pytest.raises(DataDependentOutputException):
+        make_fx(question, tracing_mode=mode)(mq.zeros(2), mq.zeros(2))
+
+
+def test_sizes_that_are_symbols_broadcast() -> None:
+    def f(x: mq.Tensor, y: mq.Tensor) -> Any:
+        return maquette.torch.broadcast_shapes(x.shape, y.shape[0])
+
+    assert make_fx(f, tracing_mode="symbolic")(mq.zeros(3, 1), mq.zeros(5))(
+        mq.zeros(4, 1), mq.zeros(6)
+    ) == (4, 6)
+
+
+def test_a_transform_is_annotated_as_its_function_is() -> None:
+    assert "->" not in make_fx(mq.func.grad(lambda x: x.sin().sum()))(mq.zeros(2)).code

@@ -204,18 +204,33 @@ def test_derivatives_of_a_traced_loop_are_loops(kind, mode, order):
             assert mq.allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
+def looped_to(n, x):
+    return while_loop(lambda i, x: i < n, lambda i, x: (i + 1, (x @ W).sin()), (mq.tensor(0), x))[1]
+
+
+def slopes_to(n, x):
+    return mq.autograd.grad(looped_to(n, x).sum(), (x, W))
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_a_traced_loop_of_unknown_length_runs_with_parameters_and_has_no_gradient(mode):
-    def looped(n, x):
-        return while_loop(lambda i, x: i < n, lambda i, x: (i + 1, x @ W), (mq.tensor(0), x))[1]
+def test_a_traced_loop_of_unknown_length_runs_with_parameters(mode):
+    traced = make_fx(looped_to, tracing_mode=mode, _allow_non_fake_inputs=True)(mq.tensor(2), X)
+    assert mq.allclose(traced(mq.tensor(3), X), looped_to(mq.tensor(3), X))
 
-    def slope(n, x):
-        return mq.autograd.grad(looped(n, x).sum(), W)
 
-    traced = make_fx(looped, tracing_mode=mode, _allow_non_fake_inputs=True)(mq.tensor(2), X)
-    assert mq.allclose(traced(mq.tensor(3), X), looped(mq.tensor(3), X))
-    with pytest.raises(RuntimeError, match="number of steps is known for a gradient"):
-        make_fx(slope, tracing_mode=mode, _allow_non_fake_inputs=True)(mq.tensor(2), X)
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_a_traced_loop_of_unknown_length_has_gradients(mode, steps):
+    x, n = X.detach().requires_grad_(), mq.tensor(steps)
+    traced = make_fx(slopes_to, tracing_mode=mode, _allow_non_fake_inputs=True)(mq.tensor(2), x)
+    expected = mq.autograd.grad(looped_to(n, x).sum(), (x, W), allow_unused=True)
+    for found, a in zip(traced(n, x), expected):
+        assert mq.allclose(found, mq.zeros_like(found) if a is None else a)
+
+
+def test_a_loop_of_unknown_length_traced_with_real_tensors_has_no_gradient():
+    with pytest.raises(RuntimeError, match="traced in the mode 'fake' or 'symbolic'"):
+        make_fx(slopes_to)(mq.tensor(2), X.detach().requires_grad_())
 
 
 # --- functionalization ------------------------------------------------------------------

@@ -7,6 +7,7 @@ from functional_programs import differences, make
 
 import maquette as mq
 import maquette.torch as torch
+from maquette.dispatch import OpOverload
 from maquette.fx.tracing.proxy_tensor import make_fx
 from maquette.torch._dispatch.python import enable_crossref_functionalize
 from maquette.torch._subclasses.functional_tensor import (
@@ -462,3 +463,42 @@ def test_T70_lengths_that_are_raised_keep_their_history(eps):
     traced = make_fx(functionalize(cosine))(a)
     calls = [node.target for node in traced.graph.nodes if node.op == "call_function"]
     assert not any(target._schema.is_mutable for target in calls)
+
+
+def functional_targets(program, **options):
+    """The operators of a program that a functional mode sees, traced."""
+    names = ("export", "pre_dispatch")
+    said = {name: options.get(name, False) for name in names}
+
+    def run(x):
+        with FunctionalTensorMode(**said):
+            y = program(FunctionalTensor.to_functional(x))
+            return y.from_functional()
+
+    traced = make_fx(run, pre_dispatch=said["pre_dispatch"])(mq.rand(4, 4))
+    assert not list(traced.buffers())
+    nodes = [n for n in traced.graph.nodes if n.op == "call_function"]
+    return [n.target._opname for n in nodes if isinstance(n.target, OpOverload)]
+
+
+def product(x):
+    y = mq.matmul(x, x) + x
+    return y.mul_(5)
+
+
+@pytest.mark.parametrize("pre_dispatch", [False, True])
+def test_a_functional_mode_takes_composites_apart_before_dispatch_too(pre_dispatch):
+    found = functional_targets(product, pre_dispatch=pre_dispatch)
+    assert found == ["mm", "add", "mul"]
+
+
+def test_an_exported_program_keeps_composites_before_dispatch():
+    found = functional_targets(product, pre_dispatch=True, export=True)
+    assert found == ["matmul", "add", "mul"]
+
+
+@pytest.mark.parametrize("pre_dispatch", [False, True])
+def test_dropout_is_one_operator_in_functional_programs(pre_dispatch):
+    dropped = functools.partial(mq.dropout, p=0.5, train=True)
+    assert functional_targets(dropped, pre_dispatch=pre_dispatch)[0] == "native_dropout"
+    assert functional_targets(dropped, pre_dispatch=pre_dispatch, export=True) == ["dropout"]

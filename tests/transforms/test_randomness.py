@@ -3,7 +3,7 @@
 import pytest
 
 import maquette as mq
-from maquette.transforms import vmap
+from maquette.transforms import grad, vmap
 
 
 def drawn(function, *args):
@@ -57,3 +57,33 @@ def test_T69_draws_that_cannot_be_the_same_are_refused(draw, match):
 def test_generators_go_to_a_state_and_are_given_back():
     generator = mq.Generator()
     assert generator.set_state(generator.get_state()) is generator
+
+
+X = mq.arange(12.0).reshape(3, 4) + 1
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_members_draw_dropout_in_their_own_order_wherever_they_lie(dim):
+    dropped = vmap(lambda t: mq.dropout(t, 0.5, True), in_dims=dim, randomness="different")
+    rows = X.movedim(dim, 0)
+    assert mq.equal(drawn(dropped, X), drawn(mq.dropout, rows.contiguous(), 0.5, True))
+
+
+def test_a_gradient_draws_dropout_in_the_order_of_the_dimensions():
+    slope = grad(lambda t: mq.dropout(t, 0.5, True).sum())
+    assert mq.equal(drawn(slope, X.t()), drawn(slope, X.t().contiguous()))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("replacement", [True, False])
+def test_members_are_sampled_as_the_rows_of_one_tensor(dim, replacement):
+    sampled = vmap(lambda t: mq.multinomial(t, 3, replacement), in_dims=dim, randomness="different")
+    rows = X.movedim(dim, 0)
+    assert mq.equal(drawn(sampled, X), drawn(mq.multinomial, rows, 3, replacement))
+
+
+def test_one_sample_for_all_members_asks_one_tensor_of_weights():
+    sampled = vmap(lambda i: mq.multinomial(X[0], 3) + i, randomness="same")
+    assert sampled(mq.zeros(2)).shape == (2, 3)
+    with pytest.raises(RuntimeError, match="same randomness with a batched tensor"):
+        vmap(lambda t: mq.multinomial(t, 3), randomness="same")(X)

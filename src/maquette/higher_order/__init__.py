@@ -14,7 +14,11 @@ from maquette.higher_order.invoke_subgraph import invoke_subgraph
 from maquette.higher_order.map import map, map_impl
 from maquette.higher_order.out_dtype import out_dtype
 from maquette.higher_order.scan import scan, scan_op
-from maquette.higher_order.while_loop import while_loop, while_loop_op
+from maquette.higher_order.while_loop import (
+    while_loop,
+    while_loop_op,
+    while_loop_stack_output_op,
+)
 from maquette.higher_order.wrap import run_and_save_rng_state, run_with_rng_state, wrap
 
 __all__ = [
@@ -37,6 +41,7 @@ __all__ = [
     "scan_op",
     "while_loop",
     "while_loop_op",
+    "while_loop_stack_output_op",
     "with_effects",
     "wrap",
 ]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from maquette.autograd import Function as AutogradFunction
+from maquette.core.dtype import int64
+from maquette.core.layout import contiguous_format
 from maquette.core.pytree import tree_unflatten
 from maquette.core.symbols import node_of
 from maquette.dispatch.guards import AutoDispatchBelowAutograd
+from maquette.fake.exceptions import DynamicOutputShapeException
 from maquette.fx.tracing.proxy_mode import disable_proxy_modes_tracing
-from maquette.higher_order.backward import captured_to_record
+from maquette.higher_order.backward import Kept, captured_to_record, pulled, spread
 from maquette.higher_order.captured import pure
 from maquette.higher_order.common import (
     Function,
@@ -22,7 +25,9 @@ from maquette.higher_order.common import (
 )
 from maquette.higher_order.observed import observers, stepped
 from maquette.higher_order.trip_count import trip_count
+from maquette.symbolic import check
 from maquette.tensor.tensor import Tensor
+from maquette.transforms.rules import operators
 
 if TYPE_CHECKING:
     from maquette.symbolic import ShapeEnv
@@ -143,9 +148,8 @@ class WhileLoopOp(FunctionalHop):
                 pred = cond_fn(*operands)
             if isinstance(pred, Tensor):  # how many steps there are the trace cannot tell
                 captured = captured_to_record((cond_fn, body_fn))
-                counts = len(carried_inputs), len(operands)
-                given = (*operands, *captured)
-                return _WhileAutograd.apply(cond_fn, body_fn, counts, *given)
+                functions, carried = (cond_fn, body_fn), len(carried_inputs)
+                return _WhileAutograd.apply(functions, carried, captured, *operands, *captured)
         return super().recorded(cond_fn, body_fn, carried_inputs, additional_inputs)
 
     def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -189,23 +193,116 @@ def _holds(pred: Any) -> bool:
 while_loop_op = WhileLoopOp()
 
 
+class WhileLoopStackOutputOp(FunctionalHop):
+    """A `while_loop` of tensors that gives what each step gave, stacked; what went in after none.
+
+    ``higher_order.while_loop_stack_output(cond_fn, body_fn, carried_inputs, additional_inputs)``:
+    a loop's backward pass has the steps' inputs from it.
+    """
+
+    operands_at = 3
+
+    def __init__(self) -> None:
+        super().__init__("while_loop_stack_output")
+
+    def eager(
+        self, cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any = ()
+    ) -> Any:
+        carried, steps = tuple(carried_inputs), []
+        while _holds(cond_fn(*carried, *additional_inputs)):
+            carried = tuple(body_fn(*carried, *additional_inputs))
+            steps.append(carried)
+        return tuple([operators.stack(list(each)) for each in zip(*steps or [carried])])
+
+    def fake(
+        self, cond_fn: Function, body_fn: Function, carried_inputs: Any, additional_inputs: Any = ()
+    ) -> Any:
+        last = while_loop_op.fake(cond_fn, body_fn, carried_inputs, additional_inputs)
+        environment = environment_of(last)
+        if environment is None:
+            raise DynamicOutputShapeException(self.name())
+        count = environment.create_unbacked_symint()
+        check(count >= 1)
+        return tuple([t.new_empty((count, *t.shape)) for t in last])
+
+    def operands_of(self, at: int, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return while_loop_op.operands_of(at, args)
+
+    def graph_name(self, at: int) -> str:
+        return while_loop_op.graph_name(at)
+
+
+while_loop_stack_output_op = WhileLoopStackOutputOp()
+
+
 class _WhileAutograd(AutogradFunction):
-    """The whole call as one node, for traces that take no gradient through it."""
+    """The whole call as one node, for traces: backward is a `while_loop` from the last step back.
+
+    It carries a number, the gradients of what the forward loop carries, and those so far of the
+    additional inputs and of what is captured. Each step runs one of the forward loop again.
+    """
 
     @staticmethod
     def forward(  # type: ignore[override]  # as `apply` calls it
-        ctx: Any, cond_fn: Function, body_fn: Function, counts: tuple[int, int], *given: Any
+        ctx: Any, functions: tuple[Function, Function], carried: int, captured: Any, *given: Any
     ) -> Any:
-        carried, operands = counts
+        operands = given[: len(given) - len(captured)]
+        init, additional = operands[:carried], operands[carried:]
+        ctx.functions, ctx.carried, ctx.captured, ctx.kept = functions, carried, captured, None
         with AutoDispatchBelowAutograd():
-            return while_loop_op(cond_fn, body_fn, given[:carried], given[carried:operands])
+            if environment_of(operands) is None or any(_is_number(leaf) for leaf in init):
+                return while_loop_op(*functions, init, additional)
+            outs = while_loop_stack_output_op(*functions, init, additional)
+            ctx.kept = Kept(ctx, (*init, *outs, *additional))
+            return tuple([operators.select(out, 0, -1) for out in outs])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise RuntimeError(
-            "while_loop: expected a loop whose number of steps is known for a gradient in a trace, "
-            "got one whose condition is a tensor; use scan, or trace the loop without gradient"
-        )
+        if ctx.kept is None:
+            raise RuntimeError(
+                "while_loop: expected a loop of tensors, traced in the mode 'fake' or 'symbolic', "
+                "for the gradient of one whose condition is a tensor; a trace over real tensors "
+                "would keep the number of steps that it saw"
+            )
+        kept, carried, captured = ctx.kept.values(ctx), ctx.carried, ctx.captured
+        init, outs, additional = kept[:carried], kept[carried:][:carried], kept[2 * carried :]
+        before = [
+            operators.cat([operators.unsqueeze(first, 0), operators.slice(out, 0, 0, -1)])
+            for first, out in zip(init, outs)
+        ]
+        shared = [t for t in (*additional, *captured) if isinstance(t, Tensor)]
+        sums = [operators.zeros_like(t) for t in shared]
+        upstream = [operators.clone(g, memory_format=contiguous_format) for g in grads]
+        # A loop without steps gave its one row too: going back is over there before it begins.
+        cond_fn, body_fn = ctx.functions
+        done = operators.logical_not(cond_fn(*init, *additional)).to(int64)
+        state = (done, *upstream, *sums)
+
+        def goes_on(done: Tensor, *given: Any) -> Tensor:
+            steps: Tensor = given[len(state) - 1]
+            return done < steps.shape[0]
+
+        def step(done: Tensor, *given: Any) -> tuple[Any, ...]:
+            grads, sums = given[:carried], given[carried : len(state) - 1]
+            rows, more = given[len(state) - 1 :][:carried], given[len(state) - 1 + carried :]
+            place = (rows[0].shape[0] - done - 1).item()
+            inputs = (*[operators.select(row, 0, place) for row in rows], *more)
+            found = pulled(body_fn, inputs, grads, captured)
+            return (
+                done + 1,
+                *found[:carried],
+                *[new + so_far for new, so_far in zip(found[carried:], sums)],
+            )
+
+        found = while_loop_op(goes_on, step, state, (*before, *additional))
+        of_shared = spread(found[1 + carried :], (*additional, *captured))
+        return (None, None, None, *found[1 : 1 + carried], *of_shared)
 
 
-__all__ = ["WhileLoopOp", "while_loop", "while_loop_op"]
+__all__ = [
+    "WhileLoopOp",
+    "WhileLoopStackOutputOp",
+    "while_loop",
+    "while_loop_op",
+    "while_loop_stack_output_op",
+]

@@ -233,6 +233,11 @@ class OperatorPage(functools.partial[Any]):
         self.op.register(key, Kernel(factory, python=function, speaks_operators=True))
         return function
 
+    def in_transforms(self, function: Callable[..., object]) -> None:
+        """Register what a composite calls instead while a function transform is in force."""
+        kernel = Kernel(_positional(function), python=function, speaks_operators=True)
+        self.op.register_for_good((DispatchKey.FuncTorchDynamicLayerFrontMode,), kernel)
+
     def by_metas(self) -> OperatorPage:
         """Say of a composite that which operators it calls, metas and plain arguments decide.
 

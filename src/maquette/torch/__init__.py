@@ -150,6 +150,7 @@ _HERE = {
             "_sym_cosh",
             "_sym_tanh",
             "sym_sum",
+            "_constrain_as_size",
             "sym_constrain_range",
             "sym_constrain_range_for_size",
         ),

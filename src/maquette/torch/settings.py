@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -120,8 +120,9 @@ def typename(obj: object) -> str:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...] | int) -> Size:
-    """The shape that tensors of these shapes broadcast to."""
-    return Size(_broadcast_shapes(*[(s,) if isinstance(s, int) else tuple(s) for s in shapes]))
+    """The shape that tensors of these shapes broadcast to; sizes may be symbols."""
+    listed = [tuple(s) if isinstance(s, Iterable) else (s,) for s in shapes]
+    return Size(_broadcast_shapes(*listed))
 
 
 def get_device_module(device: str | Device | None = None) -> ModuleType:

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from maquette.autograd.engine import run_backward
 from maquette.autograd.node import Edge, grad_edge
+from maquette.core.layout import preserve_format
 from maquette.core.pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from maquette.dispatch.tls import tls
 from maquette.tensor.tensor import Tensor
@@ -60,7 +61,7 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 
 
 def named_after(func: Function, wrapped: Function) -> Function:
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__"):
         value = getattr(func, name, None)
         if value is not None:
             setattr(wrapped, name, value)
@@ -135,7 +136,8 @@ def _of_one_tensor(func: Function, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ones(value: Tensor) -> Tensor:
-    return cast(Tensor, operators.ones_like.default(value))
+    ones = operators.ones_like.default(value, pin_memory=False, memory_format=preserve_format)
+    return cast(Tensor, ones)
 
 
 def _check_scalar(output: Any, level: Interpreter) -> None:
@@ -490,9 +492,7 @@ def standard_basis(outputs: Sequence[Tensor], start: int, count: int) -> list[Te
     for out in outputs:
         size = out.numel()
         block = out.new_zeros((count, size))
-        low, high = max(start, offset), min(start + count, offset + size)
-        if low < high:
-            block.narrow(0, low - start, high - low).diagonal(low - offset).fill_(1)
+        block.diagonal(start - offset).fill_(1)
         made.append(block)
         offset += size
     return made

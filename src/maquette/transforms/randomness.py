@@ -46,7 +46,7 @@ def random_call(op: OpOverload) -> Call:
             if own == [0] and like:
                 return run_below(level, op, _members(params, level, 0))
             if own:
-                _refuse_same(op)
+                refuse_same(op)
             return run_below(level, op, params)
         if size >= 0 and not own:
             shape = (level.info.batch_size, *cast(Sequence[int], params[size]))
@@ -67,7 +67,7 @@ def _expanded(
         return params
     t = cast(Tensor, params[first])
     with level.lower():
-        wide = t.unsqueeze(0).expand(level.info.batch_size, *t.shape)
+        wide = t.expand(level.info.batch_size, *t.shape)
     given = list(params)
     given[first] = batched(wide, 0, level)
     return given
@@ -89,7 +89,8 @@ def drawing_for_each(op: OpOverload, defined: Call) -> Call:
     return call
 
 
-def _refuse_same(op: OpOverload) -> NoReturn:
+def refuse_same(op: OpOverload) -> NoReturn:
+    """RuntimeError for one draw where what says how to draw has a batch."""
     raise RuntimeError(
         f"vmap: {op.name()} with randomness 'same' does not take a batched tensor: "
         "Vmap does not currently support same randomness with a batched tensor input"
@@ -114,7 +115,7 @@ def _write(level: VmapLevel, op: OpOverload, params: Sequence[object], different
     target, rest = cast(Tensor, params[0]), list(params[1:])
     more = any(_is_batched(p, level) for p in rest)
     if more and not different:
-        _refuse_same(op)
+        refuse_same(op)
     if not _is_batched(target, level):
         if more:
             refuse_unbatched_target(op)

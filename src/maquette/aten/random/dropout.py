@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -12,7 +14,7 @@ from maquette.aten.common.axes import Array
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import chosen
 from maquette.aten.common.operators import aten
-from maquette.aten.factory.factories import empty_like
+from maquette.aten.factory.factories import empty, empty_like
 from maquette.aten.random.distributions import empty_alike, truths
 from maquette.aten.random.random_fills import write_drawn
 from maquette.core.dtype import bool_, get_default_dtype
@@ -120,15 +122,41 @@ native_dropout_backward.derivative(
 # --- defined by random fills ---------------------------------------------------------
 
 
-def _feature_noise(input: Tensor) -> Tensor:
-    """One number a channel."""
+def _noise_shape(input: Tensor, *, feature: bool) -> tuple[int, ...]:
+    """A number an element, or one a channel."""
     shape = input.meta.shape
+    if not feature:
+        return shape
     check(len(shape) >= 2, lambda: "Feature dropout requires at least 2 dimensions in the input")
-    return input.new_empty((*shape[:2], *((1,) * (len(shape) - 2))))
+    return (*shape[:2], *((1,) * (len(shape) - 2)))
+
+
+def _noise(input: Tensor, kept: float, *, feature: bool) -> Tensor:
+    """Ones with probability ``kept``, zeros else; drawn in the order of the input's memory."""
+    empty = input.new_empty(_noise_shape(input, feature=True)) if feature else empty_like(input)
+    return empty.bernoulli_(kept)
+
+
+def _noise_in_transforms(input: Tensor, kept: float, *, feature: bool) -> Tensor:
+    """`_noise`, drawn in the order of the members and of what each sees of its own dimensions.
+
+    Where the input lies in memory a transform is not to tell.
+    """
+    shape = _noise_shape(input, feature=feature)
+    like = {"dtype": input.dtype, "device": input.device}
+    values = empty(shape, **like) if feature else empty((), **like).expand(shape)
+    return aten.bernoulli.p(values, kept)
 
 
 def _dropped(
-    input: Tensor, p: float, train: bool, *, feature: bool, alpha: bool, inplace: bool
+    input: Tensor,
+    p: float,
+    train: bool,
+    *,
+    feature: bool,
+    alpha: bool,
+    inplace: bool,
+    noise_of: Callable[..., Tensor] = _noise,
 ) -> Tensor:
     _check_probability(p)
     if p == 0 or not train or input.meta.numel == 0:
@@ -136,8 +164,7 @@ def _dropped(
     times = input.mul_ if inplace else input.mul
     if p == 1:
         return times(zeros_beside(input, ()))
-    noise = _feature_noise(input) if feature else empty_like(input)
-    noise = noise.bernoulli_(1 - p)
+    noise = noise_of(input, 1 - p, feature=feature)
     if not alpha:
         return times(aten.div_.Scalar(noise, 1 - p))
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
@@ -163,17 +190,12 @@ def _pages(name: str, *, feature: bool, alpha: bool) -> None:
         f"aten::{name}_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
         tags=[Tag.inplace, _SEEDED],
     )
-    if name == "dropout":
-        functional.composite(_dropout)
-    else:
-        functional.composite(
-            lambda input, p, train: _dropped(
-                input, p, train, feature=feature, alpha=alpha, inplace=False
-            )
-        )
-    inplace.composite(
-        lambda self, p, train: _dropped(self, p, train, feature=feature, alpha=alpha, inplace=True)
-    )
+    in_place = partial(_dropped, feature=feature, alpha=alpha, inplace=True)
+    by_value = partial(_dropped, feature=feature, alpha=alpha, inplace=False)
+    functional.composite(_dropout if name == "dropout" else by_value)
+    inplace.composite(in_place)
+    for page, function in ((functional, by_value), (inplace, in_place)):
+        page.in_transforms(partial(function, noise_of=_noise_in_transforms))
 
 
 _pages("dropout", feature=False, alpha=False)

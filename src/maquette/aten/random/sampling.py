@@ -13,6 +13,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.batching_forms import to_front
 from maquette.aten.common.formula_helpers import no_slope
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_for
@@ -46,6 +47,9 @@ from maquette.library.page import define, describe
 from maquette.library.variants import check_writable
 from maquette.tensor.generator import stream_of
 from maquette.tensor.mersenne import MersenneStream
+from maquette.tensor.tensor import Tensor
+from maquette.transforms.pointwise import VmapInfo
+from maquette.transforms.randomness import check_randomness, refuse_same
 from maquette.transforms.rules import BROADCASTS
 
 _SEEDED = Tag.nondeterministic_seeded
@@ -315,6 +319,29 @@ def multinomial_kernel(
             (*self.shape[:-1], num_samples)
         )
     return _raced(stream, self, num_samples)
+
+
+@multinomial.batching
+def multinomial_batching(
+    info: VmapInfo,
+    in_dims: Any,
+    self: Tensor,
+    num_samples: int,
+    replacement: bool,
+    *,
+    generator: object = None,
+) -> tuple[Tensor, int | None]:
+    """One draw of all rows of all members, in their order."""
+    check_randomness(info.randomness)
+    if info.randomness == "same":
+        if in_dims[0] is not None:
+            refuse_same(multinomial.op)
+        return multinomial(self, num_samples, replacement, generator=generator), None
+    rows = to_front(self, in_dims[0], size=info.batch_size)
+    *outer, categories = rows.shape
+    flat = rows if len(outer) == 1 else rows.reshape((-1, categories))
+    drawn = multinomial(flat, num_samples, replacement, generator=generator)
+    return drawn.reshape((*outer, num_samples)), 0
 
 
 def _raced(stream: MersenneStream, weights: Array, count: int) -> Array:

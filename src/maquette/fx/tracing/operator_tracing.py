@@ -293,7 +293,8 @@ class _MakeFx:
         inputs = args if fake_mode is None else self._as_fakes(fake_mode, args)
         function = f if _has_plain_signature(f) else fake_signature(f, len(args))
         tracer = PythonKeyTracer(self.record_stack_traces, self.record_module_stack)
-        tracer._scoped = f if isinstance(f, Module) else None
+        program = getattr(f, "_orig_mod", f)  # a function may say whose calls it makes
+        tracer._scoped = program if isinstance(program, Module) else None
         mode = ProxyTorchDispatchMode(
             tracer,
             self.tracing_mode,

@@ -155,7 +155,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if plan.asks_data and inputs:
             if constant:
                 return self._on_constants(func, args, kwargs)
-            if self._refuses(func):
+            if self._error_on_data_dependent_ops and not _asks_fakes((args, kwargs)):
                 self._refuse_number(func, args)
         elif constant and inputs and not plan.random:
             known = self._known_answer(func, args, kwargs)
@@ -280,12 +280,6 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         with disable_current_modes():
             return func(*_with_constants(args, table), **_with_constants(kwargs, table))
 
-    def _refuses(self, func: OpOverload) -> bool:
-        """Whether a number that only data could tell cannot be a symbol instead."""
-        environment = getattr(tls.st.fake_mode, "shape_env", None)
-        symbolic = func is _to_number and environment is not None
-        return self._error_on_data_dependent_ops and not symbolic
-
     def _refuse_number(self, func: OpOverload, args: tuple[Any, ...]) -> NoReturn:
         frame = user_frame(sys._getframe(1))
         found = self.tracer.tensor_table.get(args[0])
@@ -407,6 +401,11 @@ def _with_constants(value: Any, table: Any) -> Any:
     if isinstance(value, dict):
         return {k: _with_constants(v, table) for k, v in value.items()}
     return value
+
+
+def _asks_fakes(params: object) -> bool:
+    """Whether a fake is among parameters: the fake mode gives a symbol for a number, or refuses."""
+    return any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_iter(params))
 
 
 def _real_copy(t: Tensor) -> Tensor | None:

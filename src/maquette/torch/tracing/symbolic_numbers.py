@@ -44,7 +44,7 @@ _sym_asin, _sym_acos, _sym_atan = sym_asin, sym_acos, sym_atan
 _sym_sinh, _sym_cosh, _sym_tanh = sym_sinh, sym_cosh, sym_tanh
 _check, _check_index, _check_type, _check_value = check, check_index, check_type, check_value
 _check_not_implemented, _check_tensor_all = check_not_implemented, check_tensor_all
-_check_is_size = check_is_size
+_check_is_size, _constrain_as_size = check_is_size, sym_constrain_range_for_size
 _check_with, _check_tensor_all_with = check_with, check_tensor_all_with
 
 __all__ = [

@@ -448,4 +448,12 @@ def _unlisted(p: Any) -> Any:
     return list(p) if p.__class__ is tuple else p
 
 
-__all__ = ["first_look", "functionalized", "on_values", "refuse_mixed", "relay", "tensors_of", "values_of"]
+__all__ = [
+    "first_look",
+    "functionalized",
+    "on_values",
+    "refuse_mixed",
+    "relay",
+    "tensors_of",
+    "values_of",
+]
