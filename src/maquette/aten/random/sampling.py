@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
