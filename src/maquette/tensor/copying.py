@@ -88,6 +88,7 @@ def deep_copy(self: Tensor, memo: Memo) -> Tensor:
     made = _copied_data(self, memo)
     memo[id(self)] = made
     vars(made).update(copy.deepcopy(vars(self), memo))
+    _fill_slots(made, copy.deepcopy(slots_of(self), memo))
     if self._grad is not None and not isinstance(self, Parameter):
         made._autograd().grad = copy.deepcopy(self._grad, memo)
     if self.requires_grad:
@@ -162,9 +163,26 @@ def shallow_copy(self: Tensor) -> Tensor:
     if type(made) is not type(self):
         made = of_class(type(self), made)
     vars(made).update(vars(self))
+    _fill_slots(made, slots_of(self))
     if self.requires_grad:
         made._require_grad()
     return made
+
+
+def slots_of(t: Tensor) -> dict[str, object]:
+    """What a tensor of a program's subclass holds in the ``__slots__`` of that class."""
+    kind = type(t)
+    if kind is Tensor or kind is Parameter:
+        return {}
+    own = (c for c in kind.__mro__ if not c.__module__.startswith("maquette."))
+    names = (name for c in own if "__slots__" in vars(c) for name in copyreg._slotnames(c))  # type: ignore[attr-defined]  # typeshed lacks it
+    ours = {*copyreg._slotnames(Tensor)}  # type: ignore[attr-defined]
+    return {name: getattr(t, name) for name in names if name not in ours and hasattr(t, name)}
+
+
+def _fill_slots(t: Tensor, values: dict[str, object]) -> None:
+    for name, value in values.items():
+        setattr(t, name, value)
 
 
 # --- pickles -------------------------------------------------------------------------
@@ -202,7 +220,12 @@ def reduce_tensor(self: Tensor, protocol: int) -> tuple[object, ...]:
         kind = Parameter if self._is_param else Tensor
     facts = (kind, self._storage, self.meta, self.requires_grad, self.is_conj(), self.is_neg())
     attributes = {name: value for name, value in vars(self).items() if name != "_is_param"}
-    return rebuild_tensor, facts, attributes or None
+    return rebuild_tensor, facts, _state(attributes, slots_of(self))
+
+
+def _state(attributes: dict[str, object], slots: dict[str, object]) -> object:
+    """Attributes as pickle gives them back: in slots by assignment."""
+    return (attributes or None, slots) if slots else attributes or None
 
 
 def _reduce_sparse(self: Tensor) -> tuple[object, ...]:
@@ -212,7 +235,7 @@ def _reduce_sparse(self: Tensor) -> tuple[object, ...]:
     )
     parts = tuple(p.detach() if isinstance(p, Tensor) else p for p in parts_of(self))
     facts = (type(self), self.meta, type(parts_of(self)), parts, self.requires_grad)
-    return rebuild_sparse, facts, vars(self) or None
+    return rebuild_sparse, facts, _state(vars(self), slots_of(self))
 
 
 def rebuild_sparse(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, TypedDict
 
 from maquette.optim.lr_scheduler.base import LRScheduler, Rates, check_optimizer
 from maquette.optim.optimizer import Optimizer
@@ -79,8 +79,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_i = self.T_0 * self.T_mult**cycle
 
 
-class _Phase(NamedTuple):
-    """A stretch of a cycle: its last step, and the group entries it leads from and to."""
+class _Phase(TypedDict):
+    """A stretch of a cycle: its last step, and the group entries it leads from and to.
+
+    A plain dict, because it stands in the state dict, which any reader loads.
+    """
 
     end_step: float
     start_lr: str
@@ -170,9 +173,9 @@ class OneCycleLR(LRScheduler):
         phase, done = self._phase()
         rates = []
         for group in self.optimizer.param_groups:
-            rates.append(self._anneal(group[phase.start_lr], group[phase.end_lr], done))
+            rates.append(self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], done))
             if self.cycle_momentum:
-                start, end = group[phase.start_momentum], group[phase.end_momentum]
+                start, end = group[phase["start_momentum"]], group[phase["end_momentum"]]
                 self._write_momentum(group, self._anneal(start, end, done))
         return rates
 
@@ -180,12 +183,12 @@ class OneCycleLR(LRScheduler):
         """The phase that `last_epoch` lies in, and the fraction of it that is done."""
         start = 0.0
         for phase in self._schedule_phases[:-1]:
-            if self.last_epoch <= phase.end_step:
+            if self.last_epoch <= phase["end_step"]:
                 break
-            start = phase.end_step
+            start = phase["end_step"]
         else:
             phase = self._schedule_phases[-1]
-        return phase, (self.last_epoch - start) / (phase.end_step - start)
+        return phase, (self.last_epoch - start) / (phase["end_step"] - start)
 
     def _anneal(self, start: float, end: float, done: float) -> float:
         if self._anneal_func_type == "linear":
@@ -205,22 +208,29 @@ def _cycle_steps(total: int | None, epochs: int | None, steps_per_epoch: int | N
 
 
 def _phases(total_steps: int, pct_start: float, *, three_phase: bool) -> list[_Phase]:
-    up = _Phase(
-        float(pct_start * total_steps) - 1,
-        "initial_lr",
-        "max_lr",
-        "max_momentum",
-        "base_momentum",
-    )
+    highest = float(pct_start * total_steps) - 1
+    up = _phase(highest, "initial_lr", "max_lr", "max_momentum", "base_momentum")
     last = total_steps - 1
     if not three_phase:
-        return [up, _Phase(last, "max_lr", "min_lr", "base_momentum", "max_momentum")]
+        return [up, _phase(last, "max_lr", "min_lr", "base_momentum", "max_momentum")]
     back = float(2 * pct_start * total_steps) - 2
     return [
         up,
-        _Phase(back, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-        _Phase(last, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+        _phase(back, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+        _phase(last, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
     ]
+
+
+def _phase(
+    end: float, start_lr: str, end_lr: str, start_momentum: str, end_momentum: str
+) -> _Phase:
+    return {
+        "end_step": end,
+        "start_lr": start_lr,
+        "end_lr": end_lr,
+        "start_momentum": start_momentum,
+        "end_momentum": end_momentum,
+    }
 
 
 def _per_group(name: str, optimizer: Optimizer, value: float | list[float]) -> list[float]:

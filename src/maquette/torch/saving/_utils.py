@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from types import MemberDescriptorType
 
 from maquette.core.device import cpu, device
 from maquette.core.device import device as Device
@@ -28,7 +29,9 @@ from maquette.torch.distributed.flattening import (
     unflatten_dense_tensors,
 )
 from maquette.torch.face.forwarding import forward
-from maquette.torch.saving.layouts import SPARSE
+from maquette.torch.saving.layouts import (
+    SPARSE,
+)
 
 _flatten_dense_tensors = flatten_dense_tensors
 _take_tensors = take_tensors
@@ -175,13 +178,19 @@ def _set_state(made: object, state: object) -> None:
     attributes, slots = state if isinstance(state, tuple) else (state, None)
     for values in (attributes, slots):
         if isinstance(values, Mapping):
-            taken = [name for name in values if hasattr(Parameter, str(name))]
+            taken = [name for name in values if _is_of_the_class(made, str(name))]
             if taken:
                 raise pickle.UnpicklingError(
                     f"this file gives a {type(made).__name__} the state {taken}, names that its "
                     f"class has for itself"
                 )
-            vars(made).update(values)
+            for name, value in values.items():  # in slots, if its class has such
+                setattr(made, str(name), value)
+
+
+def _is_of_the_class(made: object, name: str) -> bool:
+    found = getattr(type(made), name, None)
+    return hasattr(Parameter, name) and not isinstance(found, MemberDescriptorType)  # a slot
 
 
 def _get_layout(name: str) -> layout:
@@ -212,4 +221,6 @@ def _get_device_index(device: object, optional: bool = False, allow_cpu: bool = 
     raise ValueError(f"Expected a torch.device or an int, but got: {device!r}")
 
 
-__getattr__ = forward(__name__, "maquette.torch.helpers.exceptions")
+__getattr__ = forward(
+    __name__, "maquette.torch.helpers.exceptions", "maquette.torch.saving.layouts"
+)

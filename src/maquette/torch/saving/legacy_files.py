@@ -12,7 +12,7 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,10 +33,10 @@ _NUMEL = struct.Struct("<q")
 
 
 class Places(NamedTuple):
-    """How a file is read: where storages go, and whether it may make anything."""
+    """How a file is read: where storages go, and the unpickler that may make anything, or None."""
 
     place: Callable[[str], device]
-    anything: bool
+    trusted: type[pickle.Unpickler] | None
 
 
 def bytes_of(storage: UntypedStorage) -> bytes | memoryview:
@@ -57,23 +57,25 @@ def swapped(raw: Bytes, kind: dtype) -> Bytes:
 # --- writing -------------------------------------------------------------------------
 
 
-class _LegacyPickler(Pickler):
-    """References of old have a sixth part, for storages that are views: there are none."""
+def _legacy(base: type[Pickler]) -> type[Any]:
+    class LegacyPickler(base):  # type: ignore[misc, valid-type]  # chosen by the caller
+        """References of old have a sixth part, for storages that are views: there are none."""
 
-    def persistent_id(self, obj: object) -> object:
-        found = super().persistent_id(obj)
-        if not isinstance(found, tuple):
-            return found
-        _, cls, key, _, numel = found
-        self.sizes[str(key)] = (numel, kind_of(cls).itemsize)
-        return (*found, None)
+        def persistent_id(self, obj: object) -> object:
+            found = super().persistent_id(obj)
+            if not isinstance(found, tuple):
+                return found
+            self.sizes[str(found[2])] = found[4]
+            return (*found, None)
 
-    def __init__(self, file: IO[bytes], protocol: int) -> None:
-        super().__init__(file, protocol)
-        self.sizes: dict[str, tuple[int, int]] = {}
+        def __init__(self, file: IO[bytes], protocol: int) -> None:
+            super().__init__(file, protocol)
+            self.sizes: dict[str, int] = {}
+
+    return LegacyPickler
 
 
-def save(obj: object, file: IO[bytes], protocol: int) -> None:
+def save(obj: object, file: IO[bytes], protocol: int, base: type[Pickler] = Pickler) -> None:
     """Write an object as PyTorch did before 1.6."""
     sizes = {"short": 2, "int": 4, "long": 4}
     facts = {
@@ -83,13 +85,14 @@ def save(obj: object, file: IO[bytes], protocol: int) -> None:
     }
     for header in (_NUMBER, _PROTOCOL, facts):
         pickle.dump(header, file, protocol=protocol)
-    pickler = _LegacyPickler(file, protocol)
+    pickler = _legacy(base)(file, protocol)
     pickler.dump(obj)
     keys = sorted(pickler.storages)
     pickle.dump(keys, file, protocol=protocol)
     for key in keys:
-        file.write(_NUMEL.pack(pickler.sizes[key][0]))
+        file.write(_NUMEL.pack(pickler.sizes[key]))
         file.write(bytes_of(pickler.storages[key]))
+    file.flush()
 
 
 # --- reading -------------------------------------------------------------------------
@@ -102,7 +105,7 @@ def load(file: IO[bytes], places: Places, encoding: str) -> object:
     storages = _Storages(places, name_of(file), len(whole.getbuffer()))
 
     def read() -> object:
-        return unpickle(whole, storages.load, anything=places.anything, encoding=encoding)
+        return unpickle(whole, storages.load, trusted=places.trusted, encoding=encoding)
 
     if read() != _NUMBER:
         raise FileError(f"{name_of(file)}: this is no checkpoint: it begins with another pickle")
@@ -112,7 +115,7 @@ def load(file: IO[bytes], places: Places, encoding: str) -> object:
     found = read()
     keys = read()
     for key in keys if isinstance(keys, list) else []:
-        storages.fill(str(key), whole)
+        storages.fill(key.decode("ascii") if isinstance(key, bytes) else str(key), whole)
     return found
 
 
@@ -151,8 +154,22 @@ class _Storages:
                 )
             made = self.made[str(key)] = StoredElements(storage, kind, where)
         if view and view[0] is not None:
-            raise FileError(f"{self.name}: storages that are views of others are not read")
+            return self._view(made, view[0])
         return made
+
+    def _view(self, made: StoredElements, stated: object) -> StoredElements:
+        """A part of a storage, as PyTorch had them before 0.4; one for each key."""
+        match stated:
+            case (key, int(offset), int(numel)) if 0 <= offset <= offset + numel <= len(made):
+                part = self.made.get(f"part {key}")
+            case _:
+                raise FileError(f"{self.name}: a part {stated!r} of {len(made)} elements")
+        if part is None:
+            size = made.dtype.itemsize
+            raw = made.untyped().raw()[offset * size : (offset + numel) * size]
+            storage = rebuild_storage(raw.nbytes, cpu, raw, False)
+            part = self.made[f"part {key}"] = StoredElements(storage, made.dtype, made.where)
+        return part
 
     def fill(self, key: str, file: IO[bytes]) -> None:
         """Read the bytes of a storage, whose number of elements the file repeats."""

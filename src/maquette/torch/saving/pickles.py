@@ -29,7 +29,7 @@ from maquette.core.layout import (
 )
 from maquette.core.size import Size
 from maquette.nested import NestedTensor
-from maquette.tensor.copying import check_can_save
+from maquette.tensor.copying import check_can_save, slots_of
 from maquette.tensor.parameter import Buffer, Parameter
 from maquette.tensor.storage import UntypedStorage
 from maquette.tensor.tensor import Tensor
@@ -119,18 +119,22 @@ class Pickler(pickle._Pickler):
     """
 
     def __init__(self, file: IO[bytes], protocol: int) -> None:
-        super().__init__(file, protocol)
+        super().__init__(file, protocol=protocol)
         self.storages: dict[str, UntypedStorage] = {}
-        self._keys: dict[int, str] = {}
-        self._kinds: dict[int, dtype] = {}
+        self._keys: dict[object, str] = {}
+        self._kinds: dict[int, type] = {}
 
     def save_global(self, obj: object, name: str | None = None) -> None:
+        if not self._named_as_torch(obj, name):
+            super().save_global(obj, name)  # type: ignore[misc]  # the pure Python class has it
+
+    def _named_as_torch(self, obj: object, name: str | None = None) -> bool:
         place = torch_place(obj, name)
         if place is None or "." in place[1]:
-            super().save_global(obj, name)  # type: ignore[misc]  # the pure Python class has it
-            return
+            return False
         self.write(b"c" + "\n".join([*place, ""]).encode())  # type: ignore[attr-defined]
         self.memoize(obj)  # type: ignore[attr-defined]
+        return True
 
     # The base class sends functions to its own `save_global`.
     dispatch = {**pickle._Pickler.dispatch, FunctionType: save_global}  # type: ignore[dict-item]
@@ -143,12 +147,22 @@ class Pickler(pickle._Pickler):
         return None
 
     def _reference(self, untyped: UntypedStorage, kind: dtype | None) -> tuple[object, ...]:
-        key = self._keys.get(id(untyped))
-        if key is None:
-            key = self._keys[id(untyped)] = str(len(self._keys))
-            self.storages[key] = untyped
         typed = _TYPED.get(kind) if kind is not None else None
         cls = UntypedStorage if typed is None else typed
+        # A file gives each storage one dtype, so only what holds nothing may have several.
+        if not untyped.nbytes():
+            place: object = id(untyped), cls
+        elif self._kinds.setdefault(id(untyped), cls) is cls:
+            place = id(untyped)
+        else:
+            raise RuntimeError(
+                "Cannot save multiple tensors or storages that view the same data as different "
+                "types: save one of them, and view it as the others when it is loaded"
+            )
+        key = self._keys.get(place)
+        if key is None:
+            key = self._keys[place] = str(len(self._keys))
+            self.storages[key] = untyped
         numel = untyped.nbytes() // (1 if typed is None else typed.dtype.itemsize)
         return "storage", cls, key, str(untyped.device), numel
 
@@ -182,7 +196,9 @@ class Pickler(pickle._Pickler):
         function, args = self._plain(t)
         if type(t) is Tensor and not attributes:
             return function, args
-        return _utils._rebuild_from_type_v2, (function, type(t), args, attributes)
+        slots = slots_of(t)
+        state = (attributes, slots) if slots else attributes
+        return _utils._rebuild_from_type_v2, (function, type(t), args, state)
 
     def _of_parts(
         self, t: Tensor, function: Callable[..., Tensor], args: tuple[object, ...]
@@ -201,13 +217,34 @@ class Pickler(pickle._Pickler):
             )  # fmt: skip
         bits = {name: True for name, on in (("conj", t.is_conj()), ("neg", t.is_neg())) if on}
         facts: tuple[object, ...] = (meta.offset, size, stride, t.requires_grad, OrderedDict())
-        # A file gives each storage one dtype: those who read it as another say so themselves.
-        first = self._kinds.setdefault(id(t._storage), meta.dtype)
         held = TypedStorage(wrap_storage=t._storage, dtype=meta.dtype)
-        if meta.dtype in _TYPED and first is meta.dtype:
+        if meta.dtype in _TYPED:
             return _utils._rebuild_tensor_v2, (held, *facts, bits) if bits else (held, *facts)
-        held = TypedStorage(wrap_storage=t._storage, dtype=first)
         return _utils._rebuild_tensor_v3, (held, *facts, meta.dtype, bits)
+
+
+def pickler_of(base: type[Any]) -> type[Pickler]:
+    """`Pickler` with the pickler that the caller chose below it, as those that write lambdas.
+
+    TypeError for one that is not written in Python: it lets no names be chosen.
+    """
+    if base in (pickle.Pickler, pickle._Pickler):
+        return Pickler
+    if not issubclass(base, pickle._Pickler):
+        raise TypeError(
+            f"save(): the Pickler of pickle_module is {base}; expected a subclass of "
+            f"pickle._Pickler, as dill's is. Pickle the object yourself, and save the bytes"
+        )
+    known: Any = base.dispatch
+
+    class Chosen(Pickler, base):
+        def _named(self, obj: Any) -> None:
+            if not self._named_as_torch(obj):
+                known[FunctionType if isinstance(obj, FunctionType) else type](self, obj)
+
+        dispatch = {**known, FunctionType: _named, type: _named}  # type: ignore[dict-item]
+
+    return Chosen
 
 
 # --- reading -------------------------------------------------------------------------
@@ -333,24 +370,30 @@ def _names_in(pickled: bytes) -> Iterator[tuple[str, str]]:
 PersistentLoad = Callable[[tuple[object, ...]], object]
 
 
-class TrustingReader(pickle.Unpickler):
-    """Unpickles whatever the file names, by PyTorch's names or its own: for files one trusts."""
+def trusting(base: type[pickle.Unpickler]) -> type[pickle.Unpickler]:
+    """An unpickler of whatever the file names, by PyTorch's names or its own, for trusted files.
 
-    def __init__(self, file: IO[bytes], load_storage: PersistentLoad, encoding: str) -> None:
-        super().__init__(file, encoding=encoding)
-        self._load_storage = load_storage
+    base: the unpickler of the module that the caller chose, the standard library's mostly.
+    """
 
-    def find_class(self, module: str, name: str) -> object:
-        module = "builtins" if module == "__builtin__" else module
-        found = _HARMLESS.get((module, name))
-        if found is not None:
-            return found
-        if module == "torch" or module.startswith("torch."):
-            return find(module, name)
-        return super().find_class(module, name)
+    class TrustingReader(base):  # type: ignore[misc, valid-type]  # a class that the caller gives
+        def __init__(self, file: IO[bytes], load_storage: PersistentLoad, encoding: str) -> None:
+            super().__init__(file, encoding=encoding)
+            self._load_storage = load_storage
 
-    def persistent_load(self, pid: object) -> object:
-        return self._load_storage(_reference(pid))
+        def find_class(self, module: str, name: str) -> object:
+            module = "builtins" if module == "__builtin__" else module
+            found = _HARMLESS.get((module, name))
+            if found is not None:
+                return found
+            if module == "torch" or module.startswith("torch."):
+                return find(module, name)
+            return super().find_class(module, name)
+
+        def persistent_load(self, pid: object) -> object:
+            return self._load_storage(_reference(pid))
+
+    return TrustingReader
 
 
 class CarefulReader(pickle._Unpickler):
@@ -408,14 +451,22 @@ def _set_state(target: object, state: object) -> None:
 def _reference(pid: object) -> tuple[object, ...]:
     if not isinstance(pid, tuple):
         raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
-    return pid
+    # Python 2 wrote bytes, and with encoding="bytes" they stay so.
+    return tuple(part.decode("ascii") if isinstance(part, bytes) else part for part in pid)
 
 
 def unpickle(
-    file: IO[bytes], load_storage: PersistentLoad, *, anything: bool, encoding: str
+    file: IO[bytes],
+    load_storage: PersistentLoad,
+    *,
+    trusted: type[pickle.Unpickler] | None,
+    encoding: str,
 ) -> object:
-    """The next object of a file; ``pickle.UnpicklingError`` if it is not to be made."""
-    reader = TrustingReader if anything else CarefulReader
+    """The next object of a file; ``pickle.UnpicklingError`` if it is not to be made.
+
+    trusted: the unpickler that may make anything; None makes only what is harmless.
+    """
+    reader: Any = CarefulReader if trusted is None else trusting(trusted)
     return reader(file, load_storage, encoding).load()
 
 

@@ -89,8 +89,8 @@ class Reader:
         except _DAMAGE as error:
             raise FileError(f"{self.name}: the record '{name}' is damaged: {error}") from None
 
-    def mapped(self, name: str, expected: int) -> Bytes:
-        """A record as private memory mapped from the file; writing to it leaves the file alone."""
+    def mapped(self, name: str, expected: int, *, shared: bool = False) -> Bytes:
+        """A record as memory mapped from the file; writing to it writes there only if shared."""
         info = self._info(name)
         path = getattr(self.file, "name", None)
         if info.compress_type != zipfile.ZIP_STORED or not isinstance(path, str | os.PathLike):
@@ -108,7 +108,9 @@ class Reader:
             raise FileError(f"{self.name}: the record '{name}' reaches beyond the file")
         if expected == 0:
             return np.empty(0, np.uint8)
-        mapped = np.memmap(path, np.uint8, mode="c", offset=begins, shape=(expected,))
+        mapped = np.memmap(
+            path, np.uint8, mode="r+" if shared else "c", offset=begins, shape=(expected,)
+        )
         return mapped.view(np.ndarray)
 
     def holds(self, name: str) -> bool:

@@ -17,11 +17,14 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from mmap import MAP_PRIVATE, MAP_SHARED
 from typing import IO, Any, cast
 
 from maquette.core.device import cpu, device
 from maquette.core.dtype import dtype
+from maquette.dispatch.tls import tls
 from maquette.tensor.copying import rebuild_storage, skip_data
+from maquette.tensor.cuda_devices import devices as cuda_devices
 from maquette.tensor.saving import (
     EmptyFileError,
     File,
@@ -33,12 +36,14 @@ from maquette.tensor.saving import (
 from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving import legacy_files
 from maquette.torch.saving._utils import StoredElements, _get_layout
+from maquette.torch.saving.opening import opened_for_reading, opened_for_writing
 from maquette.torch.saving.pickles import (
     Pickler,
     add_safe_globals,
     clear_safe_globals,
     get_safe_globals,
     kind_of,
+    pickler_of,
     refused_names,
     safe_globals,
     unpickle,
@@ -89,32 +94,32 @@ def save(
 
     f: a path, or a file open for writing bytes. Tensors that share a storage share it again when
     they are loaded. Classes of ours stand in the file under PyTorch's names, so PyTorch loads it;
-    other classes must be importable where it is loaded. Raises what pickling raises, TypeError for
-    a fake tensor, NotImplementedError for a tensor whose layout is not strided.
+    other classes must be importable where it is loaded. pickle_module: one whose ``Pickler`` is
+    written in Python, for what the standard library does not pickle. Raises what pickling raises,
+    TypeError for a fake tensor, RuntimeError for storages that are read as several dtypes.
     """
     if _discarding:
         return
-    if isinstance(f, str | os.PathLike):
-        with open(f, "wb") as file:
-            _save(obj, file, pickle_protocol, _use_new_zipfile_serialization)
-    elif hasattr(f, "write"):
-        _save(obj, f, pickle_protocol, _use_new_zipfile_serialization)
-    else:
-        raise AttributeError(f"save(): expected a path or a file with a 'write' method, got {f!r}")
+    pickler = pickler_of(pickle_module.Pickler)
+    with opened_for_writing(f) as file:
+        if _use_new_zipfile_serialization:
+            _save(obj, file, pickler, pickle_protocol, says_order=not _disable_byteorder_record)
+        else:
+            legacy_files.save(obj, file, pickle_protocol, pickler)
 
 
-def _save(obj: object, file: IO[bytes], protocol: int, zipped: bool) -> None:
-    if not zipped:
-        legacy_files.save(obj, file, protocol)
-        return
+def _save(
+    obj: object, file: IO[bytes], made_by: type[Pickler], protocol: int, *, says_order: bool
+) -> None:
     data = io.BytesIO()
-    pickler = Pickler(data, protocol)
+    pickler = made_by(data, protocol)
     pickler.dump(obj)
     archive = ArchiveWriter(file, _folder_for(file))
     archive.write("data.pkl", data.getvalue())
     archive.write(".format_version", b"1")
     archive.write(".storage_alignment", b"64")
-    archive.write("byteorder", sys.byteorder.encode())
+    if says_order:
+        archive.write("byteorder", sys.byteorder.encode())
     for key, storage in pickler.storages.items():
         archive.write(f"data/{key}", legacy_files.bytes_of(storage))
     archive.write("version", _VERSION)
@@ -146,30 +151,40 @@ def load(
     map_location: a device for all storages, a dict of devices by the device saved, or a function
     of a storage and that device's name. weights_only: True, the default, makes only tensors, plain
     values and `safe_globals`; False makes anything, running code of the file's, so it is for files
-    that you trust. mmap: whether storages of a file given by its path are mapped, not read.
+    that you trust, as is the ``Unpickler`` of a pickle_module. mmap: whether storages of a file
+    given by its path are mapped, not read.
 
     Raises FileError, a RuntimeError and a ValueError, for a file that is damaged or crafted, and
     ``pickle.UnpicklingError`` for one that wants what is not allowed; both name the file.
+    AttributeError for a file that cannot be read from a place, RuntimeError for tensors of devices
+    that are not here.
     """
-    anything = weights_only is False
+    if weights_only and pickle_module is not None:
+        raise RuntimeError(
+            "Can not safely load weights when explicit pickle_module is specified: leave out "
+            "weights_only=True if you trust the file"
+        )
+    trusted: type[pickle.Unpickler] | None = None
+    if weights_only is False or pickle_module is not None:
+        trusted = (pickle_module or pickle).Unpickler
     if mmap and not isinstance(f, str | os.PathLike):
         raise ValueError("load(): mmap=True needs the path of a file, not a file that is open")
     encoding = pickle_load_args.get("encoding", "utf-8")
-    with _opened(f) as file:
+    with opened_for_reading(f) as file:
         begins = file.read(len(legacy_files.MAGIC) + 8)
         file.seek(-len(begins), os.SEEK_CUR)
         if not begins:
             raise EmptyFileError(f"{name_of(file)}: Ran out of input: this file is empty")
         if begins.startswith(b"PK\x03\x04"):
-            return _load_zip(_from_here(file), map_location, anything, bool(mmap), encoding)
+            return _load_zip(_from_here(file), map_location, trusted, bool(mmap), encoding)
         if begins[:1] == b"\x80":
             if mmap:
                 raise RuntimeError(
                     f"{name_of(file)}: mmap can only be used with files saved with "
                     f"`torch.save(_use_new_zipfile_serialization=True), this one is older"
                 )
-            with _named_errors(file, anything):
-                places = legacy_files.Places(lambda where: _place(where, map_location), anything)
+            with _named_errors(file, trusted is not None):
+                places = legacy_files.Places(lambda where: _place(where, map_location), trusted)
                 return legacy_files.load(file, places, encoding)
         place = cast("str | device | Mapping[str, str] | None", map_location)
         return load_with_metadata(file, None if callable(place) else place)[0]
@@ -178,19 +193,6 @@ def load(
 def _from_here(file: IO[bytes]) -> IO[bytes]:
     # An archive that begins in the middle of a file: offsets in it count from its beginning.
     return file if file.tell() == 0 else io.BytesIO(file.read())
-
-
-@contextmanager
-def _opened(f: File) -> Iterator[IO[bytes]]:
-    if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as file:
-            yield file
-    elif not hasattr(f, "read"):
-        raise AttributeError(f"load(): expected a path or a file with a 'read' method, got {f!r}")
-    elif hasattr(f, "seek") and (not hasattr(f, "seekable") or f.seekable()):
-        yield f
-    else:
-        yield io.BytesIO(f.read())
 
 
 @contextmanager
@@ -208,15 +210,19 @@ def _named_errors(file: IO[bytes], anything: bool) -> Iterator[None]:
 
 
 def _load_zip(
-    file: IO[bytes], map_location: MapLocation, anything: bool, mapped: bool, encoding: str
+    file: IO[bytes],
+    map_location: MapLocation,
+    trusted: type[pickle.Unpickler] | None,
+    mapped: bool,
+    encoding: str,
 ) -> object:
     archive = ArchiveReader(file)
     if archive.holds("constants.pkl"):
         raise FileError(f"{archive.name}: this is a TorchScript program, which is not read here")
     storages = _Storages(archive, map_location, mapped)
     data = io.BytesIO(archive.read("data.pkl").tobytes())
-    with _named_errors(file, anything):
-        return unpickle(data, storages.load, anything=anything, encoding=encoding)
+    with _named_errors(file, trusted is not None):
+        return unpickle(data, storages.load, trusted=trusted, encoding=encoding)
 
 
 class _Storages:
@@ -226,9 +232,11 @@ class _Storages:
         self.archive = archive
         self.map_location = map_location
         self.mapped = mapped
-        self.order = "little"
+        self.order = _assumed_order()
         if archive.holds("byteorder"):
             self.order = archive.read("byteorder").tobytes().decode(errors="replace")
+        if self.order not in ("little", "big"):
+            raise FileError(f"{archive.name}: Unknown endianness type: {self.order!r}")
         self.made: dict[str, StoredElements] = {}
 
     def load(self, pid: tuple[object, ...]) -> StoredElements:
@@ -246,7 +254,7 @@ class _Storages:
         expected = numel * kind.itemsize
         record = f"data/{key}"
         if self.mapped and self.order == sys.byteorder:
-            raw = self.archive.mapped(record, expected)
+            raw = self.archive.mapped(record, expected, shared=_mmap_flags[0] == MAP_SHARED)
         else:
             raw = self.archive.read(record, expected)
         if self.order != sys.byteorder:
@@ -267,13 +275,72 @@ def _place(saved: str, map_location: MapLocation) -> device:
         wanted = map_location.get(saved, saved)
     elif map_location is not None and not callable(map_location):
         wanted = map_location
-    return wanted if isinstance(wanted, device) else device(str(wanted))
+    try:
+        found = wanted if isinstance(wanted, device) else device(str(wanted))
+    except RuntimeError:
+        raise FileError(
+            f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with "
+            f"{wanted})"
+        ) from None
+    if found.type in _ABSENT and tls.st.fake_mode is None and not _ABSENT[found.type]():
+        raise FileError(
+            f"Attempting to deserialize object on a {found.type.upper()} device but torch."
+            f"{found.type}.is_available() is False. If you are running on a CPU-only machine, "
+            f"please use torch.load with map_location=torch.device('cpu') to map your storages to "
+            f"the CPU."
+        )
+    return found
+
+
+# Devices that may not be here, and who knows it.
+_ABSENT: dict[str, Callable[[], object]] = {"cuda": cuda_devices, "xpu": lambda: False}
 
 
 # --- settings ------------------------------------------------------------------------
 
 _endianness: list[LoadEndianness | None] = [None]
 _crc32 = [True]
+_mmap_flags = [MAP_PRIVATE]
+
+
+def _assumed_order() -> str:
+    if _endianness[0] is LoadEndianness.NATIVE:
+        return sys.byteorder
+    return "big" if _endianness[0] is LoadEndianness.BIG else "little"
+
+
+def get_default_mmap_options() -> int:
+    """Whether ``load(mmap=True)`` maps files as ``mmap.MAP_PRIVATE`` or ``mmap.MAP_SHARED``."""
+    return _mmap_flags[0]
+
+
+class set_default_mmap_options:  # PyTorch's name
+    """Set what `get_default_mmap_options` says; as a block, for that long.
+
+    Raises ValueError for other flags than ``mmap.MAP_PRIVATE`` and ``mmap.MAP_SHARED``.
+    """
+
+    def __init__(self, flags: int) -> None:
+        if flags not in (MAP_PRIVATE, MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE "
+                f"or mmap.MAP_SHARED, but got {flags}"
+            )
+        self.prev, _mmap_flags[0] = _mmap_flags[0], flags
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        _mmap_flags[0] = self.prev
+
+
+def _is_zipfile(f: IO[bytes]) -> bool:
+    """Whether an archive begins where a file is read next; it is read on from there."""
+    here = f.tell()
+    begins = f.read(4)
+    f.seek(here)
+    return begins == b"PK\x03\x04"
 
 
 def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
@@ -281,7 +348,7 @@ def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
 
     Raises ValueError for a file that is no zip archive.
     """
-    with _opened(f) as file:
+    with opened_for_reading(f) as file:
         begins = file.read(4)
         file.seek(-len(begins), os.SEEK_CUR)
         if begins != b"PK\x03\x04":
@@ -324,11 +391,13 @@ __all__ = [
     "clear_safe_globals",
     "get_crc32_options",
     "get_default_load_endianness",
+    "get_default_mmap_options",
     "get_safe_globals",
     "load",
     "safe_globals",
     "save",
     "set_crc32_options",
     "set_default_load_endianness",
+    "set_default_mmap_options",
     "skip_data",
 ]

@@ -1,0 +1,80 @@
+"""Files to save to and to load from: paths, open files, and what only looks like a file.
+
+Archives are written and read by the standard library, which wants files that say where they are.
+Objects that people pass lack some of a file's methods; they are written at once, or read through
+those that they have.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+from maquette.tensor.saving import File
+
+_PLACED = ("seek", "tell", "seekable")
+
+
+@contextmanager
+def opened_for_writing(f: File) -> Iterator[IO[bytes]]:
+    """A file to write bytes to; AttributeError for what has no ``write``."""
+    if isinstance(f, str | os.PathLike):
+        with open(f, "wb") as file:
+            yield file
+    elif not hasattr(f, "write"):
+        raise AttributeError(f"save(): expected a path or a file with a 'write' method, got {f!r}")
+    elif all(hasattr(f, name) for name in _PLACED):
+        yield f
+    else:
+        whole = io.BytesIO()
+        yield whole
+        f.write(whole.getvalue())
+
+
+@contextmanager
+def opened_for_reading(f: File) -> Iterator[IO[bytes]]:
+    """A file to read bytes from; AttributeError for what cannot be read from a place."""
+    if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            yield file
+        return
+    if not hasattr(f, "read"):
+        raise AttributeError(f"load(): expected a path or a file with a 'read' method, got {f!r}")
+    try:
+        f.seek(f.tell())
+    except (AttributeError, io.UnsupportedOperation) as error:
+        raise AttributeError(
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the "
+            "data into a buffer like io.BytesIO and try to load from it instead."
+        ) from None
+    yield f if hasattr(f, "seekable") else cast("IO[bytes]", _Adapted(f))
+
+
+class _Adapted(io.RawIOBase):
+    """A file of an object that has ``read`` or ``readinto``, ``seek`` and ``tell``."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if hasattr(self._file, "readinto"):
+            return cast(int, self._file.readinto(buffer))
+        found = self._file.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._file.seek(offset, whence)
+        return self.tell()
+
+    def tell(self) -> int:
+        return cast(int, self._file.tell())

@@ -1,0 +1,206 @@
+"""Files as people give them to `save` and `load`, and how their bytes and objects are read."""
+
+from __future__ import annotations
+
+import copy
+import io
+import mmap
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import maquette.torch as torch
+from maquette.torch import serialization
+from maquette.torch.serialization import LoadEndianness, set_default_load_endianness
+
+
+class Reads:
+    """What has only the methods that reading needs."""
+
+    def __init__(self, data: bytes) -> None:
+        file = io.BytesIO(data)
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+class Writes:
+    """What has only the methods that writing needs."""
+
+    def __init__(self) -> None:
+        self.file = io.BytesIO()
+        self.write, self.flush = self.file.write, self.file.flush
+
+
+def saved(obj: object, **options: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(obj, file, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_what_only_reads_and_writes_is_a_file(zipped: bool) -> None:
+    target = Writes()
+    torch.save(torch.ones(3), target, _use_new_zipfile_serialization=zipped)
+    found = torch.load(Reads(target.file.getvalue()))
+    assert found.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_what_cannot_be_read_from_a_place_is_refused() -> None:
+    source = Reads(saved(torch.ones(3)))
+    del source.seek, source.tell
+    with pytest.raises(AttributeError, match=r"You can only torch\.load from a file that is seek"):
+        torch.load(source)
+
+
+def test_the_order_of_bytes_of_a_file_that_does_not_say_it_is_the_default() -> None:
+    swapped = saved(torch.ones(1).view(torch.int32).clone(), _disable_byteorder_record=True)
+    set_default_load_endianness(LoadEndianness.BIG)
+    try:
+        big = torch.load(io.BytesIO(swapped)).item()
+    finally:
+        set_default_load_endianness(None)
+    little = torch.load(io.BytesIO(swapped)).item()
+    assert struct.pack("<i", little) == struct.pack(">i", big)
+
+
+def test_shared_memory_of_a_file_is_written_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "shared.pt"
+    torch.save(torch.zeros(2), path)
+    with serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        torch.load(path, mmap=True).fill_(3)
+    torch.load(path, mmap=True).fill_(4)
+    assert torch.load(path, mmap=True).tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("place", ["cuda", {"cpu": "cuda:1"}, "xpu"])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_tensors_of_devices_that_are_not_here_are_refused(place: Any, trusted: bool) -> None:
+    if torch.cuda.is_available() and place != "xpu":
+        pytest.skip("there is a cuda device here")
+    file = io.BytesIO(saved(torch.ones(1)))
+    with pytest.raises(RuntimeError, match="Attempting to deserialize object on a"):
+        torch.load(file, map_location=place, weights_only=not trusted)
+
+
+def test_a_place_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"don't know how to restore .*nonsense"):
+        torch.load(io.BytesIO(saved(torch.ones(1))), map_location="nonsense")
+
+
+# --- what pickles --------------------------------------------------------------------
+
+
+class Marking:
+    """A pickle module whose classes say that they were used, and write functions by name."""
+
+    used: list[str] = []
+
+    class Pickler(pickle._Pickler):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            Marking.used.append("written")
+
+        def write_lambda(self, function: Callable[..., object]) -> None:
+            self.save_reduce(eval, ("lambda: 3",), obj=function)
+
+        dispatch = {**pickle._Pickler.dispatch, type(lambda: 0): write_lambda}
+
+    class Unpickler(pickle.Unpickler):
+        def load(self) -> Any:
+            Marking.used.append("read")
+            return super().load()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_module_of_ones_own_writes_and_reads(zipped: bool) -> None:
+    Marking.used.clear()
+    given = [torch.ones(2), torch.nn.ReLU, lambda: 3]
+    data = saved(given, pickle_module=Marking, _use_new_zipfile_serialization=zipped)
+    tensor, module, function = torch.load(io.BytesIO(data), pickle_module=Marking)
+    assert (tensor.tolist(), module, function()) == ([1.0, 1.0], torch.nn.ReLU, 3)
+    assert Marking.used[0] == "written"
+    assert "read" in Marking.used
+
+
+def test_a_pickle_module_cannot_be_careful() -> None:
+    with pytest.raises(RuntimeError, match="explicit pickle_module"):
+        torch.load(io.BytesIO(saved(1)), weights_only=True, pickle_module=pickle)
+
+
+def test_elements_read_as_two_dtypes_are_not_saved() -> None:
+    whole = torch.zeros(2, dtype=torch.complex64)
+    for other in (whole.imag, whole.untyped_storage()):
+        with pytest.raises(RuntimeError, match="view the same data as different types"):
+            saved([whole, other])
+
+
+def test_nothing_may_be_read_as_two_dtypes() -> None:
+    empty = torch.tensor([], dtype=torch.float64)
+    also = torch.TypedStorage(wrap_storage=empty.untyped_storage(), dtype=torch.int32)
+    first, second = torch.load(io.BytesIO(saved([empty, also])))
+    assert (first.dtype, second.dtype) == (torch.float64, torch.int32)
+
+
+def old_file(refers: tuple[object, ...], *, numel: int = 2) -> bytes:
+    """A file of PyTorch 0.3's, with one reference to a storage of floats."""
+
+    class Refers(pickle.Pickler):
+        def persistent_id(self, obj: object) -> object:
+            return refers if obj == "here" else None
+
+    file = io.BytesIO()
+    for header in (0x1950A86A20F9469CFC6C, 1001, {}):
+        pickle.dump(header, file, protocol=2)
+    Refers(file, protocol=2).dump("here")
+    pickle.dump([refers[2]], file, protocol=2)
+    return file.getvalue() + struct.pack("<q", numel) + struct.pack(f"<{numel}f", *range(numel))
+
+
+def test_a_part_of_a_storage_of_old_files_shares_its_memory() -> None:
+    # Written with PyTorch's name of the class, as such files have it.
+    data = old_file(("storage", "FLOATS", "1", "cpu", 2, ("9", 1, 1)))
+    name = pickle.dumps("FLOATS", protocol=2)[2:-1].removesuffix(b"q\x00")
+    part = torch.load(io.BytesIO(data.replace(name, b"ctorch\nFloatStorage\n")))
+    assert part.tolist() == [1.0]
+
+
+def test_references_of_python_2_may_stay_bytes() -> None:
+    data = old_file((b"storage", "FLOATS", b"1", b"cpu", 2, None))
+    name = pickle.dumps("FLOATS", protocol=2)[2:-1].removesuffix(b"q\x00")
+    found = torch.load(io.BytesIO(data.replace(name, b"ctorch\nFloatStorage\n")), encoding="bytes")
+    assert found.tolist() == [0.0, 1.0]
+
+
+# --- what objects hold ---------------------------------------------------------------
+
+
+class Slotted(torch.Tensor):
+    """A subclass that holds a tensor in a slot."""
+
+    __slots__ = ["inner", "unset"]
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda t: pickle.loads(pickle.dumps(t)),
+        lambda t: torch.load(io.BytesIO(saved(t)), weights_only=False),
+    ],
+)
+def test_slots_of_subclasses_are_copied_and_saved(copied: Callable[[Any], Any]) -> None:
+    given = torch.ones(2).as_subclass(Slotted)
+    given.inner = torch.full((1,), 7.0)
+    made = copied(given)
+    assert made.inner.item() == 7.0
+    assert not hasattr(made, "unset")
+
+
+def test_the_state_of_a_cycle_is_plain() -> None:
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6.0, total_steps=10)
+    assert torch.load(io.BytesIO(saved(scheduler.state_dict()))) == scheduler.state_dict()
