@@ -174,6 +174,37 @@ def test_references_of_python_2_may_stay_bytes() -> None:
     assert found.tolist() == [0.0, 1.0]
 
 
+def test_parts_of_sparse_tensors_of_old_files_are_checked() -> None:
+    whole = torch.eye(2).to_sparse()
+
+    class Crafted:
+        def __reduce_ex__(self, protocol: int) -> Any:
+            parts = (whole._indices() + 5, whole._values(), whole.size())
+            return torch._utils._rebuild_sparse_tensor, (whole.layout, parts)
+
+    for zipped in (True, False):
+        file = io.BytesIO(saved(Crafted(), _use_new_zipfile_serialization=zipped))
+        with pytest.raises(RuntimeError, match="size is inconsistent with indices"):
+            torch.load(file)
+
+
+def test_old_files_may_follow_one_another() -> None:
+    file = io.BytesIO()
+    for value in (1, 2):
+        torch.save(torch.full((2,), value), file, _use_new_zipfile_serialization=False)
+        pickle.dump(value, file)
+    file.seek(0)
+    read = [(torch.load(file).tolist(), pickle.load(file)) for _ in range(2)]
+    assert read == [([1, 1], 1), ([2, 2], 2)]
+
+
+def test_tensors_of_old_files_are_put_on_other_devices() -> None:
+    data = saved({"a": torch.ones(2)}, _use_new_zipfile_serialization=False)
+    assert torch.load(io.BytesIO(data), map_location="meta")["a"].device.type == "meta"
+    with torch.FakeTensorMode():
+        assert torch.load(io.BytesIO(data), map_location="cuda")["a"].device.type == "cuda"
+
+
 # --- what objects hold ---------------------------------------------------------------
 
 

@@ -189,8 +189,10 @@ def _set_state(made: object, state: object) -> None:
 
 
 def _is_of_the_class(made: object, name: str) -> bool:
-    found = getattr(type(made), name, None)
-    return hasattr(Parameter, name) and not isinstance(found, MemberDescriptorType)  # a slot
+    absent = object()
+    found, ours = getattr(type(made), name, None), getattr(Parameter, name, absent)
+    is_own_slot = isinstance(found, MemberDescriptorType) and found is not ours
+    return ours is not absent and not is_own_slot
 
 
 def _get_layout(name: str) -> layout:

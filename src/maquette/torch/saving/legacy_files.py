@@ -23,7 +23,14 @@ from maquette.tensor.copying import rebuild_storage
 from maquette.tensor.saving import FileError, name_of
 from maquette.tensor.storage import UntypedStorage
 from maquette.torch.saving._utils import StoredElements
-from maquette.torch.saving.pickles import Pickler, kind_of, unpickle
+from maquette.torch.saving.pickles import (
+    Pickler,
+    encoded,
+    kind_of,
+    reference,
+    storage_class,
+    unpickle,
+)
 
 Bytes = npt.NDArray[np.uint8]
 _NUMBER = 0x1950A86A20F9469CFC6C
@@ -99,33 +106,85 @@ def save(obj: object, file: IO[bytes], protocol: int, base: type[Pickler] = Pick
 
 
 def load(file: IO[bytes], places: Places, encoding: str) -> object:
-    """What such a file holds; FileError if it is damaged."""
-    # The bytes of storages follow their pickles, so all is read before the tensors are given.
+    """What such a file holds, and the file after it; FileError if it is damaged."""
+    begins = file.tell()
     whole = io.BytesIO(file.read())
-    storages = _Storages(places, name_of(file), len(whole.getbuffer()))
+    name = name_of(file)
+    storages = _Storages(places.place, name)
 
     def read() -> object:
         return unpickle(whole, storages.load, trusted=places.trusted, encoding=encoding)
 
     if read() != _NUMBER:
-        raise FileError(f"{name_of(file)}: this is no checkpoint: it begins with another pickle")
+        raise FileError(f"{name}: this is no checkpoint: it begins with another pickle")
     if read() != _PROTOCOL:
-        raise FileError(f"{name_of(file)}: this checkpoint's protocol is not {_PROTOCOL}")
+        raise FileError(f"{name}: this checkpoint's protocol is not {_PROTOCOL}")
     read()
-    found = read()
+    at = whole.tell()
+    survey = _Survey(whole, encoding)
+    survey.load()
     keys = read()
     for key in keys if isinstance(keys, list) else []:
-        storages.fill(key.decode("ascii") if isinstance(key, bytes) else str(key), whole)
+        key = key.decode("ascii") if isinstance(key, bytes) else str(key)
+        if key not in survey.storages:
+            raise FileError(f"{name}: the file lists a storage {key} that nothing refers to")
+        storages.fill(key, survey.storages[key], whole)
+    ends = whole.tell()
+    whole.seek(at)
+    found = read()
+    file.seek(begins + ends)
     return found
 
 
-class _Storages:
-    """The storages of one file: made when the pickle names them, filled when their bytes come."""
+class _Stated(NamedTuple):
+    """What a reference says of its storage."""
 
-    def __init__(self, places: Places, name: str, length: int) -> None:
-        self.places = places
+    kind: dtype
+    location: str
+    numel: int
+
+
+class _Anything:
+    """Stands for an object of a file that is only surveyed: takes whatever a pickle does to it."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        pass
+
+    def _ignore(self, *args: object) -> None:
+        pass
+
+    __setstate__ = __setitem__ = append = extend = add = update = __call__ = _ignore
+
+
+class _Survey(pickle._Unpickler):
+    """Finds the storages that a pickle refers to, and makes nothing.
+
+    Their bytes stand behind the pickle, and how many they are stands in it; tensors are checked,
+    and moved to their devices, when they are made, so the bytes have to be there before.
+    """
+
+    def __init__(self, file: IO[bytes], encoding: str) -> None:
+        super().__init__(file, encoding=encoding)
+        self.storages: dict[str, _Stated] = {}
+
+    def find_class(self, module: str, name: str) -> object:
+        found = encoded if (module, name) == ("_codecs", "encode") else storage_class(module, name)
+        return type(name, (_Anything,), {}) if found is None else found
+
+    def persistent_load(self, pid: object) -> object:
+        match reference(pid):
+            case ("storage", cls, key, location, int(numel), *_):
+                stated = _Stated(kind_of(cls), str(location), numel)
+                self.storages.setdefault(str(key), stated)
+        return _Anything()
+
+
+class _Storages:
+    """The storages of one file, by key."""
+
+    def __init__(self, place: Callable[[str], device], name: str) -> None:
+        self.place = place
         self.name = name
-        self.length = length  # of the file, in bytes
         self.made: dict[str, StoredElements] = {}
 
     def load(self, pid: tuple[object, ...]) -> object:
@@ -133,26 +192,10 @@ class _Storages:
         match pid:
             case ("module", cls, *_):
                 return cls
-            case ("storage", cls, key, location, int(numel), *view):
-                kind = kind_of(cls)
+            case ("storage", _, key, _, int(), *view) if str(key) in self.made:
+                made = self.made[str(key)]
             case _:
                 raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
-        made = self.made.get(str(key))
-        if made is None:
-            if not 0 <= numel * kind.itemsize <= self.length:
-                raise FileError(
-                    f"{self.name}: storage {key} would have {numel} elements, more than the file"
-                )
-            raw = np.zeros(numel * kind.itemsize, np.uint8)
-            storage = rebuild_storage(raw.nbytes, cpu, raw, False)
-            where = self.places.place(str(location))
-            if where is not cpu and where.type != "meta":
-                # Tensors would be moved now, before their bytes are read.
-                raise NotImplementedError(
-                    f"{self.name}: tensors of a file of before PyTorch 1.6 are loaded on cpu, not "
-                    f"on {where}: give map_location='cpu' and move them then"
-                )
-            made = self.made[str(key)] = StoredElements(storage, kind, where)
         if view and view[0] is not None:
             return self._view(made, view[0])
         return made
@@ -171,18 +214,18 @@ class _Storages:
             part = self.made[f"part {key}"] = StoredElements(storage, made.dtype, made.where)
         return part
 
-    def fill(self, key: str, file: IO[bytes]) -> None:
-        """Read the bytes of a storage, whose number of elements the file repeats."""
-        made = self.made.get(key)
-        if made is None:
-            raise FileError(f"{self.name}: the file lists a storage {key} that nothing refers to")
-        expected = made.untyped().nbytes()
-        (numel,) = _NUMEL.unpack(file.read(_NUMEL.size))
-        if numel * made.dtype.itemsize != expected:
+    def fill(self, key: str, stated: _Stated, file: IO[bytes]) -> None:
+        """Read a storage, whose number of elements the file repeats before its bytes."""
+        repeated = file.read(_NUMEL.size)
+        if len(repeated) != _NUMEL.size or _NUMEL.unpack(repeated) != (stated.numel,):
             raise FileError(
-                f"{self.name}: storage {key} has {numel} elements, where the file said {len(made)}"
+                f"{self.name}: storage {key} does not have {stated.numel} elements, as the file "
+                f"said"
             )
-        data = file.read(expected)
+        expected = stated.numel * stated.kind.itemsize
+        data = file.read(max(expected, 0))
         if len(data) != expected:
             raise FileError(f"{self.name}: the file ends within storage {key}")
-        made.untyped().raw()[:] = np.frombuffer(data, np.uint8)
+        raw = np.frombuffer(bytearray(data), np.uint8)
+        storage = rebuild_storage(raw.nbytes, cpu, raw, False)
+        self.made[key] = StoredElements(storage, stated.kind, self.place(stated.location))

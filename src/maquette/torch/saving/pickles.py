@@ -250,8 +250,9 @@ def pickler_of(base: type[Any]) -> type[Pickler]:
 # --- reading -------------------------------------------------------------------------
 
 
-def _encoded(text: str, encoding: str) -> bytes:
-    # How old protocols write bytes; no other codec is needed, and some of them unpack bombs.
+def encoded(text: str, encoding: str) -> bytes:
+    """Bytes as old protocols write them."""
+    # No other codec is needed, and some of them unpack bombs.
     if encoding not in ("latin1", "latin-1"):
         raise pickle.UnpicklingError(f"bytes written as text by the codec {encoding!r}")
     return codecs.encode(text, "latin1")
@@ -285,7 +286,7 @@ _HARMLESS: dict[tuple[str, str], object] = {
     ("builtins", "list"): list,
     ("builtins", "dict"): dict,
     ("builtins", "int"): int,
-    ("_codecs", "encode"): _encoded,
+    ("_codecs", "encode"): encoded,
     ("torch", "UntypedStorage"): UntypedStorage,
     ("torch.nested._internal.nested_tensor", "NestedTensor"): NestedTensor,
     ("torch._dynamo.decorators", "_DimRange"): layouts.DimRange,
@@ -391,7 +392,7 @@ def trusting(base: type[pickle.Unpickler]) -> type[pickle.Unpickler]:
             return super().find_class(module, name)
 
         def persistent_load(self, pid: object) -> object:
-            return self._load_storage(_reference(pid))
+            return self._load_storage(reference(pid))
 
     return TrustingReader
 
@@ -416,7 +417,7 @@ class CarefulReader(pickle._Unpickler):
         return found
 
     def persistent_load(self, pid: object) -> object:
-        return self._load_storage(_reference(pid))
+        return self._load_storage(reference(pid))
 
     def load_build(self) -> None:
         """BUILD: give the object on top of the stack its state."""
@@ -448,7 +449,8 @@ def _set_state(target: object, state: object) -> None:
     vars(target).update(state)
 
 
-def _reference(pid: object) -> tuple[object, ...]:
+def reference(pid: object) -> tuple[object, ...]:
+    """The parts of a reference to a storage; ``pickle.UnpicklingError`` for what is none."""
     if not isinstance(pid, tuple):
         raise pickle.UnpicklingError(f"this file refers to something unknown: {pid!r}")
     # Python 2 wrote bytes, and with encoding="bytes" they stay so.
@@ -468,6 +470,12 @@ def unpickle(
     """
     reader: Any = CarefulReader if trusted is None else trusting(trusted)
     return reader(file, load_storage, encoding).load()
+
+
+def storage_class(module: str, name: str) -> object | None:
+    """The class of storages that a file names; None for any other name."""
+    found = _HARMLESS.get((module, name))
+    return found if found is UntypedStorage or isinstance(found, storage.StorageType) else None
 
 
 def kind_of(storage_type: object) -> dtype:
