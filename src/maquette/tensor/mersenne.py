@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +23,12 @@ Words = npt.NDArray[np.uint64]
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 
-_N = 624
+N_WORDS = 624
+PLACE, SPARE, KEPT = range(N_WORDS, N_WORDS + 3)  # in the state that is lent
 # Seed, words left, whether seeded, place; the words; the spare normals of both precisions.
 _HEAD, _TAIL = struct.Struct("<QiiQ"), struct.Struct("<3di4xf?3x")
 _WORDS = np.dtype("<u8")
-STATE_BYTES = _HEAD.size + _N * _WORDS.itemsize + _TAIL.size
+STATE_BYTES = _HEAD.size + N_WORDS * _WORDS.itemsize + _TAIL.size
 _AHEAD = 256  # words that a serial sampler takes from the engine at a time
 
 
@@ -42,7 +45,7 @@ class MersenneStream:
         self.spare_double: float | None = None
         self.spare_float: float | None = None
         self._fresh = True
-        self._place(_seeded(seed & 0xFFFFFFFF), _N)
+        self._place(_seeded(seed & 0xFFFFFFFF), N_WORDS)
 
     def _place(self, key: npt.NDArray[np.uint32], pos: int) -> None:
         self._engine.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": pos}}
@@ -104,13 +107,30 @@ class MersenneStream:
         """Numbers one at a time, for samplers that reject; use it as a context."""
         return SerialDraws(self)
 
+    @contextmanager
+    def lent(self) -> Iterator[Words]:
+        """The state in one array, for a compiled sampler to change; then the stream is there.
+
+        After the engine's words: the place of the next one at `PLACE`, the bits of the spare normal
+        number at `SPARE`, at `KEPT` whether there is one.
+        """
+        engine, spare = self._engine.state["state"], self.spare_double
+        state = np.empty(N_WORDS + 3, np.uint64)
+        state[:N_WORDS], state[PLACE] = engine["key"], engine["pos"]
+        state[SPARE], state[KEPT] = np.float64(spare or 0.0).view(np.uint64), spare is not None
+        before = state.copy()
+        yield state
+        self._fresh = self._fresh and bool((state == before).all())
+        self._place(state[:N_WORDS].astype(np.uint32), int(state[PLACE]))
+        self.spare_double = float(state[SPARE].view(np.float64)) if state[KEPT] else None
+
     # --- state -----------------------------------------------------------------------
 
     def state(self) -> bytes:
         """The state in PyTorch's layout, 5,056 bytes."""
         engine = self._engine.state["state"]
         pos = 0 if self._fresh else int(engine["pos"])
-        left = 1 if self._fresh else _N - pos + 1
+        left = 1 if self._fresh else N_WORDS - pos + 1
         spare = self.spare_double
         single = self.spare_float
         tail = (0.0, spare or 0.0, 0.0, spare is not None, single or 0.0, single is not None)
@@ -123,10 +143,10 @@ class MersenneStream:
         if len(state) != STATE_BYTES:
             raise ValueError(f"a state has {STATE_BYTES} bytes, not {len(state)}")
         seed, left, seeded, pos = _HEAD.unpack_from(state)
-        key = np.frombuffer(state, _WORDS, _N, _HEAD.size)
+        key = np.frombuffer(state, _WORDS, N_WORDS, _HEAD.size)
         _, spare, _, has_spare, single, has_single = _TAIL.unpack(state[-_TAIL.size :])
         fits = key.max() < 2**32 and seeded == 1
-        if not fits or not 1 <= left <= _N or pos not in (_N + 1 - left, 0):
+        if not fits or not 1 <= left <= N_WORDS or pos not in (N_WORDS + 1 - left, 0):
             raise ValueError("the words of the state, or its place among them, are out of range")
         stream = cls.__new__(cls)
         from numpy.random import MT19937  # noqa: PLC0415  # as above
@@ -136,7 +156,7 @@ class MersenneStream:
         stream._fresh = left == 1 and pos == 0
         stream.spare_double = spare if has_spare else None
         stream.spare_float = single if has_single else None
-        stream._place(key.astype(np.uint32), _N if left == 1 else pos)
+        stream._place(key.astype(np.uint32), N_WORDS if left == 1 else pos)
         return stream
 
 
@@ -186,6 +206,6 @@ class SerialDraws:
 def _seeded(seed: int) -> npt.NDArray[np.uint32]:
     """The first 624 words of a seed of 32 bits."""
     key = [seed]
-    for i in range(1, _N):
+    for i in range(1, N_WORDS):
         key.append((1812433253 * (key[-1] ^ key[-1] >> 30) + i) & 0xFFFFFFFF)
     return np.array(key, np.uint32)

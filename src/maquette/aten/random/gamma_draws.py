@@ -16,7 +16,7 @@ import numpy as np
 from maquette.aten.common.array_libraries import on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.random.random_fills import GENERATOR
-from maquette.aten.random.rejection import gammas
+from maquette.aten.random.rejection import gamma_numbers
 from maquette.core.dtype import float32, float64
 from maquette.core.errors import check, check_not_implemented
 from maquette.core.meta import TensorMeta
@@ -47,7 +47,7 @@ def _check_floating(kernel: str, meta: TensorMeta) -> None:
 
 def _drawn(alphas: Array, generator: object) -> Array:
     stream = stream_of(generator)  # type: ignore[arg-type]  # a generator, by the schema
-    return gammas(stream, alphas.astype(np.float64).reshape(-1)).reshape(alphas.shape)
+    return gamma_numbers(stream, alphas.astype(np.float64).reshape(-1)).reshape(alphas.shape)
 
 
 _standard_gamma = define(f"aten::_standard_gamma(Tensor self, {GENERATOR}) -> Tensor", tags=_SEEDED)

@@ -2,17 +2,25 @@
 
 How many uniform numbers a sample takes depends on the numbers, so these are loops. The algorithms
 are published ones: Poisson and binomial by transformed rejection (Hoermann, 1993) or by inversion
-where the mean is small, gamma after Marsaglia and Tsang (2000).
+where the mean is small, gamma after Marsaglia and Tsang (2000). `maquette.backends.loops.samplers`
+compiles the very functions of this module: `STEPS` and the loops, with its own `double` and
+`normal`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 
 from maquette.aten.common.axes import Array
+from maquette.aten.common.large_arrays import SMALL
+from maquette.tensor.backend import backend_for
 from maquette.tensor.mersenne import MersenneStream, SerialDraws
+
+Numbers = list[float]  # or an array: the loops only read and write elements
 
 _MOST = 2.0**62  # beyond, one more or less is far below a float's precision
 _THIRD = 0.3333333432674408  # a float32, as PyTorch has it
@@ -25,10 +33,36 @@ _TAILS = (
 )  # fmt: skip
 
 
+def double(draws: SerialDraws) -> float:
+    """The next uniform number in [0, 1)."""
+    return draws.double()
+
+
+def normal(draws: SerialDraws) -> float:
+    """The next standard normal number."""
+    return draws.normal()
+
+
+def _loops(parameters: Array) -> ModuleType | None:
+    """The compiled samplers for an array of parameters that is not small."""
+    return backend_for(np).loops if parameters.size >= SMALL else None
+
+
+def _drawn(loop: Callable[..., None], stream: MersenneStream, *parameters: Array) -> Array:
+    """What one of this module's loops draws, run by Python: of lists, which it reads faster."""
+    out = [0.0] * parameters[0].size
+    with stream.serial() as draws:
+        loop(draws, *[p.tolist() for p in parameters], out)
+    return np.array(out)
+
+
 def poisson_counts(stream: MersenneStream, rates: Array) -> Array:
     """A Poisson count for each rate, in one dimension."""
-    with stream.serial() as draws:
-        return np.array([_poisson(draws, rate) for rate in rates.tolist()], np.float64)
+    loops = _loops(rates)
+    if loops is not None:
+        found: Array = loops.poisson_counts(stream, rates)
+        return found
+    return _drawn(poissons, stream, rates)
 
 
 def _poisson(draws: SerialDraws, rate: float) -> float:
@@ -40,10 +74,10 @@ def _poisson(draws: SerialDraws, rate: float) -> float:
         return _poisson_rejected(draws, rate)
     if rate == 0:
         return 0
-    limit, product, count = math.exp(-rate), draws.double(), 0
+    limit, product, count = math.exp(-rate), double(draws), 0
     while product > limit:
         count += 1
-        product *= draws.double()
+        product *= double(draws)
     return count
 
 
@@ -54,10 +88,10 @@ def _poisson_rejected(draws: SerialDraws, rate: float) -> float:
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
     surely = 0.9277 - 3.6224 / (b - 2)
     while True:
-        u = draws.double() - 0.5
-        v = draws.double()
+        u = double(draws) - 0.5
+        v = double(draws)
         us = 0.5 - abs(u)
-        k = float(math.floor((2 * a / us + b) * u + rate + 0.43))
+        k = float(np.floor((2 * a / us + b) * u + rate + 0.43))
         if us >= 0.07 and v <= surely:
             return k
         if k < 0 or (us < 0.013 and v > us):
@@ -69,9 +103,11 @@ def _poisson_rejected(draws: SerialDraws, rate: float) -> float:
 
 def binomial_counts(stream: MersenneStream, counts: Array, probabilities: Array) -> Array:
     """How many of ``counts`` trials succeed, each with its probability, in one dimension."""
-    pairs = zip(counts.tolist(), probabilities.tolist(), strict=True)
-    with stream.serial() as draws:
-        return np.array([_binomial(draws, n, p) for n, p in pairs], np.float64)
+    loops = _loops(counts)
+    if loops is not None:
+        found: Array = loops.binomial_counts(stream, counts, probabilities)
+        return found
+    return _drawn(binomials, stream, counts, probabilities)
 
 
 def _binomial(draws: SerialDraws, n: float, p: float) -> float:
@@ -92,7 +128,7 @@ def _fewer(draws: SerialDraws, n: float, p: float) -> float:
         return _binomial_rejected(draws, n, p)
     steps, successes, log_failure = 0.0, 0, math.log1p(-p)
     while True:
-        steps += math.ceil(_log(draws.double()) / log_failure)
+        steps += float(np.ceil(_log(double(draws)) / log_failure))
         if steps > n:
             return successes
         successes += 1
@@ -106,12 +142,12 @@ def _binomial_rejected(draws: SerialDraws, n: float, p: float) -> float:
     surely = 0.92 - 4.2 / b
     odds = p / (1 - p)
     alpha = (2.83 + 5.1 / b) * deviation
-    mode = math.floor((n + 1) * p)
+    mode = float(np.floor((n + 1) * p))
     while True:
-        u = draws.double() - 0.5
-        v = draws.double()
+        u = double(draws) - 0.5
+        v = double(draws)
         us = 0.5 - abs(u)
-        k = math.floor((2 * a / us + b) * u + center)
+        k = float(np.floor((2 * a / us + b) * u + center))
         if us >= 0.07 and v <= surely:
             return k
         if k < 0 or k > n:
@@ -136,10 +172,13 @@ def _tail(k: float) -> float:
     return (1 / 12 - (1 / 360 - 1 / 1260 / square) / square) / (k + 1)
 
 
-def gammas(stream: MersenneStream, alphas: Array) -> Array:
+def gamma_numbers(stream: MersenneStream, alphas: Array) -> Array:
     """A gamma number of scale 1 for each shape parameter, in one dimension."""
-    with stream.serial() as draws:
-        return np.array([_gamma(draws, alpha) for alpha in alphas.tolist()], np.float64)
+    loops = _loops(alphas)
+    if loops is not None:
+        found: Array = loops.gamma_numbers(stream, alphas)
+        return found
+    return _drawn(gammas, stream, alphas)
 
 
 def _gamma(draws: SerialDraws, alpha: float) -> float:
@@ -147,16 +186,17 @@ def _gamma(draws: SerialDraws, alpha: float) -> float:
     if alpha < 1:
         if alpha == 0:
             return 0.0
-        scale = (1 - draws.double()) ** (1 / alpha)
+        scale = (1 - double(draws)) ** (1 / alpha)
         alpha += 1
     d = alpha - _THIRD
     c = 1 / math.sqrt(9 * d)
     while True:
-        x, y = draws.normal(), 0.0
-        while (y := 1 + c * x) <= 0:
-            x = draws.normal()
+        x = normal(draws)
+        while 1 + c * x <= 0:
+            x = normal(draws)
+        y = 1 + c * x
         v = y * y * y
-        u = 1 - draws.double()
+        u = 1 - double(draws)
         square = x * x
         if u < 1 - 0.0331 * square * square:
             return scale * d * v
@@ -166,3 +206,27 @@ def _gamma(draws: SerialDraws, alpha: float) -> float:
 
 def _log(x: float) -> float:
     return math.log(x) if x else -math.inf
+
+
+# What the loops call; each before those that call it.
+STEPS = (
+    _log, _tail, _poisson_rejected, _poisson, _binomial_rejected, _fewer, _binomial, _gamma,
+)  # fmt: skip
+
+
+def poissons(draws: SerialDraws, rates: Numbers, out: Numbers) -> None:
+    """Put a Poisson count for each rate into ``out``."""
+    for i in range(len(rates)):
+        out[i] = _poisson(draws, rates[i])
+
+
+def binomials(draws: SerialDraws, counts: Numbers, probabilities: Numbers, out: Numbers) -> None:
+    """Put a binomial count for each pair into ``out``."""
+    for i in range(len(counts)):
+        out[i] = _binomial(draws, counts[i], probabilities[i])
+
+
+def gammas(draws: SerialDraws, alphas: Numbers, out: Numbers) -> None:
+    """Put a gamma number of scale 1 for each shape parameter into ``out``."""
+    for i in range(len(alphas)):
+        out[i] = _gamma(draws, alphas[i])

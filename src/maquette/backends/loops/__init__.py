@@ -67,6 +67,7 @@ from maquette.backends.loops.positions import (
     swapped_in_turn,
     taken_from_rows,
 )
+from maquette.backends.loops.samplers import binomial_counts, gamma_numbers, poisson_counts
 from maquette.backends.loops.scatters import combine_along, combine_rows
 from maquette.backends.loops.softmax import (
     log_softmax_rows,
@@ -81,6 +82,9 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "binomial_counts",
+    "gamma_numbers",
+    "poisson_counts",
     "without_repeats",
     "combine_along",
     "combine_rows",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
+from numba.extending import overload, register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,3 +40,18 @@ def inlined(function: F) -> F:
     """A step that the loops which call it take in."""
     made: F = numba.njit(inline="always", error_model="numpy")(function)
     return made
+
+
+def shared(function: Callable[..., Any]) -> None:
+    """Let loops call a function that Python calls as well; it is compiled as it stands."""
+    register_jitable(function)
+
+
+def instead_of(function: Callable[..., Any]) -> Callable[[F], F]:
+    """The step that loops take where they call a function of Python."""
+
+    def given(step: F) -> F:
+        overload(function, strict=False)(lambda *_: step)  # its names may differ
+        return step
+
+    return given
