@@ -14,6 +14,8 @@ Around = Callable[[object, Run, tuple[object, ...], dict[str, object]], object]
 """``around(module, run, args, kwargs)`` gives the result; ``run(*args, **kwargs)`` calls on."""
 AROUND: list[Around] = []
 """Those of all threads: each asks whether the calling thread is one of its own."""
+HOOKS: set[int] = set()
+"""The ids of the hooks on every module's calls, which `nn` keeps: who stands around may ask."""
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from maquette.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from maquette.fake.replay.replay import BlockReplay
     from maquette.fake.replay.rerun import BackwardTape
+    from maquette.fake.replay.results import Call
 
 
 class Given(NamedTuple):
@@ -70,7 +71,7 @@ class Block:
         self.plain: list[dict[str, object]] = []
         self.backward: dict[tuple[object, ...], BackwardTape | None] = {}
 
-    def replay_for(self, tensors: Sequence[FakeTensor], call: tuple[Any, Any, Any]) -> object:
+    def replay_for(self, tensors: Sequence[FakeTensor], call: Call) -> object:
         """The result of an equal call with these tensors, as if it had run."""
         replay = self.replay
         made: Storages = {}

@@ -35,6 +35,7 @@ from maquette.tensor.storage import UntypedStorage, observe_allocations
 
 if TYPE_CHECKING:
     from maquette.fake.replay.block import Block
+    from maquette.fake.replay.results import Call
 
 _UNKNOWN: Any = object()
 
@@ -55,7 +56,7 @@ class BlockNode(Node):
     steps: ClassVar[bool] = True
 
     def __init__(
-        self, block: Block, tensors: Sequence[FakeTensor], call: tuple[Any, Any, Any], here: object
+        self, block: Block, tensors: Sequence[FakeTensor], call: Call, here: object
     ) -> None:
         st, witness = tls.st, block.replay.witness()
         context = st.node_context

@@ -2,9 +2,10 @@
 
 `FakeTensorMode.replaying` has a mode stand around the calls of modules. The modules that a program
 has several of (the layers of a network) are its blocks. A call of one is read into a key
-(`values.py`); the first with a key runs, and what it did is written down (`block.py`); the others
-do the same without running: results, histories and, where somebody watches, events of memory and
-operators. Their backward is `node.py`. No kernel knows of it.
+(`values.py`), or seen to be like one that was read (`pattern.py`); the first with a key runs, and
+what it did is written down (`block.py`); the others do the same without running: results, histories
+and, where somebody watches, events of memory and operators. Their backward is `node.py`. No kernel
+knows of it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, Any, cast
 from maquette.core.promotion import defaults
 from maquette.core.remembered import epoch
 from maquette.dispatch import keysets as K
-from maquette.dispatch.module_calls import Run, around_modules
+from maquette.dispatch.module_calls import HOOKS, Run, around_modules
 from maquette.dispatch.tls import tls
 from maquette.fake.replay.block import Block, record_block
+from maquette.fake.replay.pattern import Pattern, pattern_of
 from maquette.fake.replay.results import slots, stripped
 from maquette.fake.replay.tape import Witness
 from maquette.fake.replay.values import PLAIN, Reader, Unreadable
@@ -34,8 +36,10 @@ from maquette.transforms.autocast import state as autocast
 
 if TYPE_CHECKING:
     from maquette.fake.mode import FakeTensorMode
+    from maquette.fake.tensor import FakeTensor
 
-_MOST = 512  # blocks of one mode
+_MOST = 512  # readings of one mode
+_MOST_BLOCKS = 16  # of one reading
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,32 @@ class ReplayInfo:
     stopped: dict[str, int]
 
 
+class _Reading:
+    """Calls that are read alike: the arguments as `stripped`, the blocks by what surrounds a call.
+
+    A block's place may have the reason why there is none. pattern: made at the second such call.
+    """
+
+    __slots__ = ("args", "blocks", "kwargs", "pattern")
+
+    def __init__(self, args: object, kwargs: object) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.blocks: dict[tuple[object, ...], Block | str] = {}
+        self.pattern: Pattern | None = None
+
+
+class _Known:
+    """A module: whether it is a block, and as what its last call was read."""
+
+    __slots__ = ("is_block", "module", "reading")
+
+    def __init__(self, module: weakref.ref[Any], is_block: bool) -> None:
+        self.module = module
+        self.is_block = is_block
+        self.reading: _Reading | None = None
+
+
 class _Busy(threading.local):
     """Whether a thread is within a block, whose modules are not looked at."""
 
@@ -67,8 +97,9 @@ class BlockReplay:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = weakref.ref(mode)
-        self._blocks: dict[tuple[object, ...], Block | str] = {}
-        self._known: dict[int, tuple[weakref.ref[Any], bool]] = {}
+        self._readings: dict[tuple[object, ...], _Reading] = {}
+        self._last: dict[type, _Reading] = {}  # by the class of module
+        self._known: dict[int, _Known] = {}
         self._counts: Counter[str] = Counter()
         self._stopped: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -118,22 +149,35 @@ class BlockReplay:
     def _call(
         self, module: object, run: Run, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        busy = self._busy
-        if busy.now or tls.st.fake_mode is not self._mode() or not self._is_block(module):
+        busy, mode = self._busy, self._mode()
+        if busy.now or mode is None or tls.st.fake_mode is not mode:
             return run(*args, **kwargs)
+        known = self._known_of(module)
+        if not known.is_block:
+            return run(*args, **kwargs)
+        reader = None
         try:
             self._check_surroundings()
-            reader = self._read(module, args, kwargs)
-            call = (module, stripped(args, reader.index), stripped(kwargs, reader.index))
-            key = (*reader.key, *reader.facts, *self._surroundings())
-            known = self._blocks.get(key)
+            surroundings = self._surroundings()
+            reading = known.reading or self._last.get(module.__class__)
+            pattern = None if reading is None else reading.pattern
+            fitting = None if pattern is None else pattern.fit(mode, module, args, kwargs)
+            if fitting is None:
+                reader = self._read(module, args, kwargs)
+                reading, fitting = self._reading_of(reader, module, args, kwargs)
+            assert reading is not None
+            block = reading.blocks.get(surroundings)
         except (Unreadable, TypeError) as why:
             return self._stop(str(why), run, args, kwargs)
-        if isinstance(known, Block):
+        known.reading = reading
+        tensors, modules = fitting
+        if isinstance(block, Block):
             self.count("replayed")
-            return known.replay_for(reader.tensors, call)
-        if known is not None:
-            return self._stop(known, run, args, kwargs)
+            return block.replay_for(tensors, (module, reading.args, reading.kwargs, modules))
+        if block is not None:
+            return self._stop(block, run, args, kwargs)
+        if reader is None:
+            reader = self._read(module, args, kwargs)
         busy.now = True
         try:
             result, made = record_block(
@@ -141,13 +185,31 @@ class BlockReplay:
                 module,
                 lambda: self._read(module, args, kwargs),
                 reader,
-                [*slots(call[1]), *slots(call[2])],
+                [*slots(reading.args), *slots(reading.kwargs)],
                 lambda: run(*args, **kwargs),
             )
         finally:
             busy.now = False
-        self._remember(key, made)
+        self._remember(reading, surroundings, made)
         return result
+
+    def _reading_of(
+        self, reader: Reader, module: object, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[_Reading, tuple[list[FakeTensor], list[object]]]:
+        """What a call was read as, a new one where there was none like it; its tensors, modules."""
+        modules: list[object] = []
+        shapes = [stripped(part, reader.index, modules) for part in (args, kwargs)]
+        key = (*reader.key, *reader.facts)
+        with self._lock:
+            reading = self._readings.get(key)
+            if reading is None:
+                while len(self._readings) >= _MOST:
+                    del self._readings[next(iter(self._readings))]
+                reading = self._readings[key] = _Reading(*shapes)
+            elif reading.pattern is None:
+                reading.pattern = pattern_of(reader, module, args, kwargs)
+            self._last[module.__class__] = reading
+        return reading, (reader.tensors, modules)
 
     def _stop(
         self, reason: str, run: Run, args: tuple[object, ...], kwargs: dict[str, object]
@@ -156,15 +218,17 @@ class BlockReplay:
             self._stopped[reason] += 1
         return run(*args, **kwargs)
 
-    def _remember(self, key: tuple[object, ...], made: Block | str) -> None:
+    def _remember(
+        self, reading: _Reading, surroundings: tuple[object, ...], made: Block | str
+    ) -> None:
         with self._lock:
             if isinstance(made, str):
                 self._stopped[made] += 1
             else:
                 self._counts["recorded"] += 1
-            while len(self._blocks) >= _MOST:
-                del self._blocks[next(iter(self._blocks))]
-            self._blocks[key] = made
+            while len(reading.blocks) >= _MOST_BLOCKS:
+                del reading.blocks[next(iter(reading.blocks))]
+            reading.blocks[surroundings] = made
 
     def _read(self, module: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Reader:
         reader = Reader(self.mode)
@@ -177,6 +241,8 @@ class BlockReplay:
 
     def _check_surroundings(self) -> None:
         st = tls.st
+        if HOOKS:
+            raise Unreadable("hooks")
         if len(st.dispatch_modes) > 1 or (st.dispatch_modes and self.witness() is None):
             raise Unreadable("a mode sees the operators")
         if st.function_modes or any(st.pre_dispatch_modes):
@@ -243,12 +309,12 @@ class BlockReplay:
 
     # --- which modules are blocks ----------------------------------------------------
 
-    def _is_block(self, module: object) -> bool:
+    def _known_of(self, module: object) -> _Known:
         known = self._known.get(id(module))
-        if known is None or known[0]() is not module:
+        if known is None or known.module() is not module:
             self._look_at(module)
             known = self._known[id(module)]
-        return known[1]
+        return known
 
     def _look_at(self, root: Any) -> None:
         """Say of each module in a tree whether it is a block: outermost of several alike.
@@ -263,12 +329,16 @@ class BlockReplay:
         while stack:
             module, below = stack.pop()
             alike = not below and (alone or counts[kind_of[id(module)]] > 1)
-            self._known[id(module)] = (weakref.ref(module, self._forget(id(module))), alike)
+            self._known[id(module)] = _Known(weakref.ref(module, self._forget(id(module))), alike)
             stack += [(child, below or alike) for child in _children(module)]
 
     def _forget(self, key: int) -> Callable[[object], None]:
         known = self._known  # not the mode: modules outlive it
-        return lambda _: known.pop(key, None) and None
+
+        def forget(_: object) -> None:
+            known.pop(key, None)
+
+        return forget
 
 
 def _children(module: Any) -> list[Any]:

@@ -76,9 +76,10 @@ def expanded(node: BlockNode, watch: Watch | None = None) -> tuple[list[Edge], l
     """
     block = node.block
     stand_in = _StandIns(node, watch)
-    module, args, kwargs = node.call
-    tensors = {number: stand_in(number) for number in block.own}
-    args, kwargs = rebuilt(args, tensors), rebuilt(kwargs, tensors)
+    module, args, kwargs, modules = node.call
+    values: dict[int, Any] = {number: stand_in(number) for number in block.own}
+    values.update((-1 - i, given) for i, given in enumerate(modules))
+    args, kwargs = rebuilt(args, values), rebuilt(kwargs, values)
     seen = Watch(0, None)
     witness = block.replay.witness()
     shadow = None if witness is None else witness.shadow(node.here)

@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 from maquette.fake.replay.values import BY_IDENTITY, PLAIN, Unreadable
 from maquette.tensor.tensor import Tensor
 
+Call = tuple[Any, Any, Any, Sequence[object]]
+"""A call without its tensors: the module, args and kwargs as `stripped`, the modules in these."""
+
 
 class _Slot(NamedTuple):
-    """The place of a tensor."""
+    """The place of a tensor, or of a module among arguments (below 0)."""
 
     number: int
 
@@ -63,10 +66,11 @@ def rebuilt(shape: Any, tensors: Mapping[int, Any] | Sequence[Any]) -> Any:
     return shape
 
 
-def stripped(value: Any, index: dict[int, int]) -> Any:
+def stripped(value: Any, index: dict[int, int], modules: list[object]) -> Any:
     """A call's argument with the number of each tensor, by identity, in its place.
 
-    Unreadable for what may hold tensors where nobody looks.
+    Modules are added to ``modules`` and have the numbers -1, -2, ... there. Unreadable for what may
+    hold tensors where nobody looks.
     """
 
     def leaf(value: Any) -> Any:
@@ -75,7 +79,8 @@ def stripped(value: Any, index: dict[int, int]) -> Any:
         if value.__class__ in PLAIN or isinstance(value, BY_IDENTITY):
             return value
         if "_module_names" in getattr(value, "__dict__", ()):
-            return value
+            modules.append(value)
+            return _Slot(-len(modules))
         raise Unreadable(f"an argument of class {type(value).__name__}")
 
     return _shape(value, leaf)
@@ -84,7 +89,7 @@ def stripped(value: Any, index: dict[int, int]) -> Any:
 def slots(shape: Any) -> list[int]:
     """The numbers of the tensors in a shape."""
     if shape.__class__ is _Slot:
-        return [shape.number]
+        return [shape.number] if shape.number >= 0 else []
     if shape.__class__ is _Items:
         return [n for part in shape.parts for n in slots(part)]
     return []

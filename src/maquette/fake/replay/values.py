@@ -182,7 +182,7 @@ class _Layout:
         kinds = ("plain", "tables", "tensors", "objects", "others")
         by_kind: dict[str, list[int]] = {kind: [] for kind in kinds}
         for i, value in enumerate(values):
-            by_kind[_treatment(names[i], value)].append(i)
+            by_kind[treatment(names[i], value)].append(i)
         self.hooks = names.index("_hooks") if by_kind["others"] and "_hooks" in names else None
         self.plain = _getter(by_kind["plain"])
         self.tables, self.tensors = by_kind["tables"], by_kind["tensors"]
@@ -190,7 +190,8 @@ class _Layout:
         self.others = [i for i in by_kind["others"] if i != self.hooks]
 
 
-def _treatment(name: str, value: object) -> str:
+def treatment(name: str, value: object) -> str:
+    """How an attribute is read: as plain value, table of names, tensor, module or by its parts."""
     if value.__class__ in PLAIN:
         return "plain"
     if name in _TABLES:

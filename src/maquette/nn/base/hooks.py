@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from maquette.dispatch.module_calls import HOOKS
 from maquette.nn.base.backward_hooks import BackwardHooks, watch_last_node
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ _ids = itertools.count()
 class HookTable:
     """The hooks on calls of one module, or of all, each under the id of its handle."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids: set[int] | None = None) -> None:
         self.forward_pre: Hooks = {}
         self.forward: Hooks = {}
         self.backward_pre: Hooks = {}
         self.backward: Hooks = {}
         self.backward_old: Hooks = {}  # on the last node alone
-        self.ids: set[int] = set()  # of all four
+        self.ids: set[int] = set() if ids is None else ids  # of all kinds
         self.with_kwargs: set[int] = set()  # these take the keyword arguments, too
         self.always_called: set[int] = set()  # these run when forward raises, too
 
@@ -173,7 +174,7 @@ class StateHookTable:
             hooks.pop(hook_id, None)
 
 
-GLOBAL = HookTable()
+GLOBAL = HookTable(HOOKS)
 registration_hooks: dict[str, Hooks] = {"parameter": {}, "buffer": {}, "module": {}}
 """Hooks on what modules register: `hook(module, name, member)` may return another member."""
 
