@@ -54,7 +54,7 @@ def test_L108_no_match_is_a_missing_op_profile(op, fake):
 def test_L108_afterwards_no_fake_is_no_fake_again(op, fake):
     with unsafe_generate_fake_kernels({name_of(op): {MADE}}):
         op(fake(mq.ones(2, 2)))
-    with pytest.raises(RuntimeError, match="no fake implementation"):
+    with pytest.raises(RuntimeError, match="no fake impl"):
         op(fake(mq.ones(2, 2)))
 
 

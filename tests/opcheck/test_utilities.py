@@ -75,7 +75,7 @@ def test_L113_the_first_failure_raises_and_names_the_utility(ns):
     op = defined(ns, _double, fake=None)
     with pytest.raises(OpCheckError, match="test_faketensor failed with RuntimeError") as caught:
         opcheck(op, (mq.ones(2),))
-    assert "no fake implementation" in str(caught.value.__cause__)
+    assert "no fake impl registered" in str(caught.value.__cause__)
 
 
 def test_L113_without_raising_all_run_and_the_dict_has_the_exceptions(ns):

@@ -478,7 +478,7 @@ def key_for_device(device_type: str) -> str:
     if name is None:
         known = ", ".join(_DEVICE_KEYS)
         raise RuntimeError(
-            f"expected a device type without an index, one of {known}; got {device_type!r}"
+            f"Expected one of {known}, a device type without an index; got {device_type!r}"
         )
     return name
 

@@ -69,6 +69,8 @@ __all__ = [
     "set_fallback",
 ]
 
+# The namespaces of PyTorch's own operators, of which almost all are compliant.
+_SHIPPED = frozenset(("aten", "prims"))
 _IMPLICIT = DispatchKey.CompositeImplicitAutograd
 _RESOLVED: weakref.WeakSet[OpOverload] = weakref.WeakSet()
 
@@ -120,6 +122,8 @@ class OpOverload(OperatorBase):
         self.__qualname__ = qualified
         self.__module__ = f"maquette.ops.{self.namespace}"
         self.tags: list[Tag] = list(tags)
+        if self.namespace in _SHIPPED:
+            self.tags.append(Tag.pt2_compliant_tag)
         self.place = place
         self._schema_text = schema_text
         self._kernels: dict[DispatchKey, list[Kernel]] = {}

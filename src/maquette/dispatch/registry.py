@@ -221,7 +221,8 @@ def define_overload(
         if existing is not None:
             raise RuntimeError(
                 f"{qualified} is defined already, at {existing.place}, as "
-                f"{existing._schema_text}; the second definition is at {place}"
+                f"{existing._schema_text}; no operator is registered multiple times, and the "
+                f"second definition is at {place}"
             )
         kind = TorchBindOpOverload if names_script_type(schema_text) else OpOverload
         overload = kind(packet, schema_text, tags, place, facts)

@@ -92,7 +92,7 @@ def custom_op(
         if text is None:
             text = infer_schema(function, mutates_args=written, tags=listed)
         check_text(text)
-        parsed = parse_schema(f"{name}{text}")
+        parsed = parse_schema(f"{name}{text}", allow_typevars=False)
         if schema is not None:
             _check_written(parsed, written)
         _check_keyword_tensors(parsed, listed)
@@ -129,8 +129,8 @@ def _check_written(schema: FunctionSchema, mutates_args: str | Sequence[str]) ->
     given = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     if declared != given:
         raise ValueError(
-            f"custom_op: the schema {schema} says that {sorted(declared)} are written, "
-            f"mutates_args says {sorted(given)}; the two must agree"
+            f"custom_op: by the schema {schema} the op mutates {declared or '{}'}, by mutates_args "
+            f"{given or '{}'}; the two must agree"
         )
 
 
@@ -140,8 +140,8 @@ def _check_keyword_tensors(schema: FunctionSchema, tags: Sequence[Tag]) -> None:
     for a in schema.arguments:
         if a.kwarg_only and _is_tensor(a):
             raise NotImplementedError(
-                f"custom_op: the keyword-only argument '{a.name}' is a tensor, which only "
-                f"operators tagged Tag.out may have: {schema}"
+                f"custom_op: kwarg-only Tensor args, here '{a.name}', are for operators tagged "
+                f"Tag.out: {schema}"
             )
 
 
@@ -293,8 +293,9 @@ class CustomOpDef:
 
         def missing(*args: object, **kwargs: object) -> object:
             raise RuntimeError(
-                f"there is no fake implementation of {self}, which running on fake or meta tensors "
-                f"needs; register one with {self._name}.register_fake(fn)"
+                f"There was no fake impl registered for {self}. This is necessary for running on "
+                f"fake or meta tensors, and for tracing. Register one with "
+                f"{self._name}.register_fake(fn)"
             )
 
         if self._tag is not None:
@@ -433,8 +434,8 @@ def _check_no_keyword_tensors(op: OpOverload) -> None:
     for a in op._schema.arguments:
         if a.kwarg_only and _is_tensor(a):
             raise NotImplementedError(
-                f"{op}: its keyword-only argument '{a.name}' is a tensor; formulas and batching "
-                f"rules know only positional ones. Schema: {op._schema}"
+                f"{op}: formulas and batching rules know no kwarg-only Tensor args, here "
+                f"'{a.name}'. Schema: {op._schema}"
             )
 
 

@@ -53,7 +53,9 @@ class FakeContext:
                 error = ValueError if hasattr(bound, "node") else TypeError
                 raise error(f"new_dynamic_size: bounds are plain ints, got {min} and {max}")
         if min < 0:
-            raise ValueError(f"new_dynamic_size: expected min to be 0 or more, got {min}")
+            raise ValueError(
+                f"new_dynamic_size: expected min to be greater than or equal to 0, got {min}"
+            )
         if max is not None and max < min:
             raise ValueError(f"new_dynamic_size: expected max >= min, got {min} and {max}")
         return self._make(min, max)

@@ -74,7 +74,7 @@ def define(
     text = schema.strip()
     if not text.startswith("(") or "->" not in text:
         raise ValueError(
-            f"define: expected a nameless schema such as '(Tensor x) -> Tensor', got {schema!r}"
+            f"define: expected schema to look like '(Tensor x) -> Tensor', nameless, got {schema!r}"
         )
     _library(namespace, lib).define(f"{qualname}{text}", alias_analysis, tags=tags)
     return None

@@ -206,9 +206,9 @@ class _Reader:
         else:
             names = set(mutates_args)
         known = {p.name for p in parameters}
+        if not names <= known:
+            self.fail(f"{names - known} in mutates_args were not found among the parameters")
         for name in sorted(names - tensors):
-            if name not in known:
-                self.fail(f"mutates_args names '{name}', which is no parameter")
             self.fail(f"mutates_args names '{name}', which is no Tensor or list of them")
         return {p.name: f"(a{p.at}!)" for p in parameters if p.name in names}
 

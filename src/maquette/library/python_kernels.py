@@ -235,7 +235,7 @@ def _fail_shared(
     names = [f"the argument '{a.name}'" for a, p in named if storage in _storages((p,))]
     raise RuntimeError(
         f"{schema.name} (with implementation in {place}): an output shares memory with "
-        f"{' and '.join(names) or 'another output'}. The outputs of a custom operator must not be "
-        "or alias its inputs or each other; return a clone(), or declare the alias in a schema: "
-        f"{schema}"
+        f"{' and '.join(names) or 'another output'}. The outputs of a custom operator "
+        "may not alias its inputs or each other; return a clone(), or declare the alias in a "
+        f"schema: {schema}"
     )

@@ -65,8 +65,11 @@ def canonical_name(qualname: str) -> str:
 
 
 def define(schema_text: str, tags: Sequence[Tag], place: str) -> tuple[OpOverload, Undo]:
-    """Define one overload, with its namespace, and give it the kernels that wait for it."""
-    schema = parse_schema(schema_text)
+    """Define one overload, with its namespace, and give it the kernels that wait for it.
+
+    RuntimeError for a type that there is not: a library's operators have no type variables.
+    """
+    schema = parse_schema(schema_text, allow_typevars=False)
     check_tags(schema, tags)
     with LOCK:
         op = define_overload(schema_text, tags, place, in_python=True)

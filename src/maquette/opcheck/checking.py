@@ -136,7 +136,7 @@ def check_names(test_utils: str | Sequence[str]) -> list[str]:
     listed = [test_utils] if isinstance(test_utils, str) else test_utils
     if not isinstance(listed, (list, tuple)) or not set(listed) <= UTILITIES.keys():
         raise ValueError(
-            f'opcheck: expected test_utils to be "ALL" or names of {", ".join(UTILITIES)}, got '
+            f'opcheck: expected test_utils to be subset of {", ".join(UTILITIES)}, or "ALL", got '
             f"{test_utils!r}"
         )
     return [name for name in UTILITIES if name in listed]

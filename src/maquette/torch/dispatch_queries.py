@@ -12,6 +12,7 @@ from maquette.dispatch import keysets as K
 from maquette.dispatch.keysets import DispatchKey, DispatchKeySet
 from maquette.dispatch.operator import FALLBACKS, OpOverload
 from maquette.dispatch.registry import all_overloads, find_packet
+from maquette.dispatch.schemas.schema import FunctionSchema
 from maquette.library.library import Library
 from maquette.tensor.parameter import Parameter
 from maquette.tensor.tensor import Tensor
@@ -36,9 +37,27 @@ def _dispatch_has_kernel(name: str) -> bool:
         return False
 
 
+def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
+    """The schemas of the overloads of ``ns::name``."""
+    packet = find_packet(name)
+    return [] if packet is None else [op._schema for op in packet._overloads.values()]
+
+
+def _jit_get_all_schemas() -> list[FunctionSchema]:
+    """The schemas of all overloads that there are."""
+    return [op._schema for op in all_overloads()]
+
+
 def _dispatch_has_kernel_for_dispatch_key(name: str, key: Key) -> bool:
-    """Whether a kernel is registered at exactly this key."""
-    return _operator(name).has_kernel_for_dispatch_key(key)
+    """Whether a kernel is registered at exactly this key.
+
+    PyTorch's own operators have their formulas at Autograd, but for those defined by others; here
+    formulas stand on an operator's page, and count as that kernel.
+    """
+    op = _operator(name)
+    if K.as_key(key) is DispatchKey.Autograd and op.namespace in ("aten", "prims"):
+        return not op._can_decompose()
+    return op.has_kernel_for_dispatch_key(key)
 
 
 def _dispatch_has_kernel_for_any_dispatch_key(name: str, keys: DispatchKeySet) -> bool:
@@ -180,4 +199,4 @@ def _dispatch_library(
     return _DispatchModule(kind, name, dispatch)
 
 
-__all__ = [name for name in dir() if name.startswith("_dispatch_")]
+__all__ = [name for name in dir() if name.startswith(("_dispatch_", "_jit_get_"))]

@@ -9,7 +9,7 @@ defaults in schema texts are all converted by these rules.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from typing import Final, Protocol, TypeVar, cast
 
@@ -280,7 +280,9 @@ def _elements(elem: SchemaType, value: object) -> Iterable[object] | None:
         return tensor.tolist() if tensor.ndim == 1 else None
     if isinstance(value, TensorBase) and elem.written == "Tensor?":
         return list(cast(Iterable[object], value))  # indices: its rows, or its numbers
-    return None
+    if isinstance(value, int | float | str | bytes) or not isinstance(value, Sequence):
+        return None
+    return value
 
 
 def _copies(type: SchemaType, elem: SchemaType, value: object) -> tuple[object, ...]:

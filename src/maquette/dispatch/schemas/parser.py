@@ -58,6 +58,7 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 
 # Texts of arguments -> the arguments.
 _seen: dict[tuple[str, bool, bool], Argument] = {}
+_CXX_NAMES = {"int64_t": "Use `SymInt` or `int`", "double": "Use `float`"}
 
 
 def parse_schema(text: str, allow_typevars: bool = True) -> FunctionSchema:
@@ -314,7 +315,9 @@ class _Reader:
         return type, self._annotation(tuple(a for _, a in parts))
 
     def _fail_unknown(self, name: str, start: int) -> NoReturn:
-        hint = f"usual ones are {COMMON_TYPES}"
+        hint = f"unknown type specifier; usual ones are {COMMON_TYPES}"
+        if name in _CXX_NAMES:
+            hint = f"{_CXX_NAMES[name]} instead of `{name}`, which is C++"
         if "." in name:
             hint = "register the class first, with register_class or register_opaque_type"
         self.fail(f"unknown type '{name}' ({hint})", start, start + len(name))

@@ -149,7 +149,7 @@ class _Call:
             )
         if len(grad) != len(classes):
             self._refuse(
-                f"expected a list of {len(classes)} gradients for {name!r}, got {len(grad)}"
+                f"for {name!r} expected a list of {len(classes)} gradients but got {len(grad)}"
             )
         for i, (g, cls) in enumerate(zip(grad, classes)):
             if g is not None and not isinstance(g, Tensor):
