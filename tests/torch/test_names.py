@@ -158,3 +158,8 @@ def test_F16_typed_constructors_make_their_dtype() -> None:
 def test_every_name_that_dir_lists_is_there():
     for name in dir(torch):
         assert hasattr(torch, name), name
+
+
+def test_a_star_of_a_family_takes_its_functions() -> None:
+    assert {"fft", "rfftfreq", "fftshift"} <= set(torch.fft.__all__)
+    assert not any(name.startswith("_") for name in torch.special.__all__)

@@ -33,6 +33,8 @@ def forward(
     place = path or paths.torch_path(module)
 
     def __getattr__(name: str) -> object:
+        if name == "__all__" and "__dir__" in vars(sys.modules[module]):
+            return _public(sys.modules[module])
         found = None if name.startswith("__") else _search(place, name, packages, spellings)
         if found is None:
             found = absent_names.stand_in(place, name)
@@ -45,6 +47,12 @@ def forward(
         return found
 
     return __getattr__
+
+
+def _public(module: ModuleType) -> list[str]:
+    """The names that a star takes of a module that does not list them."""
+    names = (name for name in dir(module) if not name.startswith("_") and name != "annotations")
+    return [name for name in names if not isinstance(getattr(module, name), ModuleType)]
 
 
 def _search(path: str, name: str, packages: Iterable[str], spellings: Spellings) -> object | None:
