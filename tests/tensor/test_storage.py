@@ -457,3 +457,12 @@ def test_resizing_to_the_same_sizes_counts_as_no_write() -> None:
     x.resize_(2, 3).resize_as_(mq.zeros(2, 3))
     assert x._version == 0
     assert x.resize_(3, 2)._version == 1
+
+
+def test_a_tensor_whose_array_is_out_cannot_grow() -> None:
+    t = mq.zeros(2)
+    array = t.numpy()
+    with pytest.raises(RuntimeError, match="not resizable"):
+        t.resize_(9)
+    t.fill_(1)
+    assert array.tolist() == [1.0, 1.0]

@@ -287,6 +287,7 @@ class Tensor(TensorHistory):
                 f"can't convert {t.meta.device} device type tensor to numpy. Use Tensor.cpu() "
                 f"first."
             )
+        t._storage.foreign = True  # the array would go on with memory that the tensor left
         return t._data
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:

@@ -357,8 +357,8 @@ def _check_wrapping(
 
 
 def _made(values: object, kind: Dtype, where: Device) -> UntypedStorage:
-    if isinstance(values, int):
-        return UntypedStorage(values * kind.itemsize, device=where)
+    if isinstance(values, int | np.integer):
+        return UntypedStorage(int(values) * kind.itemsize, device=where)
     if isinstance(values, Tensor) or not isinstance(values, Sequence | np.ndarray):
         raise TypeError(f"Argument type not recognized: {type(values).__name__}")
     if isinstance(values, str):
