@@ -129,8 +129,8 @@ class UntypedStorage(StorageMethods):
         """
         if self.foreign and nbytes > self._nbytes:
             raise RuntimeError(
-                f"Trying to resize storage that is not resizable: its {self._nbytes} bytes are also "
-                f"an array's of NumPy; clone the tensor before it grows to {nbytes} bytes"
+                f"Trying to resize storage that is not resizable: its {self._nbytes} bytes are "
+                f"also an array's of NumPy; clone the tensor before it grows to {nbytes} bytes"
             )
         old, self._nbytes = self._nbytes, nbytes
         if self.data is not None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-_settings = {"overwrite": False, "swap": False}
+from maquette.nn.base.conversion import on_conversion
 
 
 def set_overwrite_module_params_on_conversion(value: bool) -> None:
-    """Kept and told by its getter: here a conversion keeps a parameter where it can."""
-    _settings["overwrite"] = bool(value)
+    """Whether converting a module puts new parameters in the place of the old ones."""
+    on_conversion["overwrite"] = bool(value)
 
 
 def get_overwrite_module_params_on_conversion() -> bool:
     """What was set; False at first."""
-    return _settings["overwrite"]
+    return on_conversion["overwrite"]
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Kept and told by its getter: here a conversion gives a parameter new data in place."""
-    _settings["swap"] = bool(value)
+    """Whether converting a module, and loading a state dict, swaps parameters with new ones."""
+    on_conversion["swap"] = bool(value)
 
 
 def get_swap_module_params_on_conversion() -> bool:
     """What was set; False at first."""
-    return _settings["swap"]
+    return on_conversion["swap"]

@@ -2,7 +2,8 @@
 
 A parameter keeps its identity where its kind of storage stays (`.data` is replaced), so that an
 optimizer made before a `.cuda()` still holds the right tensors. From or to the meta device, where
-no data can be shared, a new parameter takes the old one's place.
+no data can be shared, a new parameter takes the old one's place; `torch.__future__` has settings
+for a new one always, and for the old one to become the new one in all but identity.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from maquette.autograd import no_grad
 from maquette.core import dtype as dtypes
 from maquette.core.device import device
 from maquette.core.layout import memory_format
+from maquette.dispatch.subclasses import is_traceable_wrapper_subclass
 from maquette.nn.base.members import BUFFERS, PARAMETERS
+from maquette.nn.base.swapping import swap_tensors
 from maquette.nn.base.traversal import Traversal
 from maquette.nn.parameter import Parameter
 from maquette.tensor import Tensor
@@ -24,6 +27,10 @@ from maquette.tensor import Tensor
 T = TypeVar("T", bound="Conversion")
 Convert = Callable[[Tensor], Tensor]
 DeviceLike = device | str | int
+
+
+on_conversion = {"overwrite": False, "swap": False}
+"""What `torch.__future__` sets: a new parameter always, or the old one swapped with the new."""
 
 
 class Conversion(Traversal):
@@ -36,11 +43,47 @@ class Conversion(Traversal):
                 child._apply(fn)
         for name, parameter in self._own(PARAMETERS):
             if parameter is not None:
-                self.__dict__[name] = _converted(parameter, fn)
+                self.__dict__[name] = self._converted(name, parameter, fn)
         for name, buffer in self._own(BUFFERS):
             if buffer is not None:
                 self.__dict__[name] = fn(buffer)
         return self
+
+    def _converted(self, name: str, parameter: Parameter, fn: Convert) -> Parameter:
+        with no_grad():
+            new = fn(parameter)
+        grad = parameter.grad
+        result = parameter
+        swapped = on_conversion["swap"] or is_traceable_wrapper_subclass(new)
+        if swapped:
+            parameter.grad = None
+            self._swap(name, parameter, Parameter(new, parameter.requires_grad))
+        elif _can_adopt(parameter, new):
+            parameter.data = new
+        else:
+            result = Parameter(new, parameter.requires_grad)
+        if grad is not None:
+            result.grad = self._converted_grad(f"{name}.grad", grad, fn, swapped)
+        return result
+
+    def _converted_grad(self, name: str, grad: Tensor, fn: Convert, swapped: bool) -> Tensor:
+        with no_grad():
+            new = fn(grad)
+        if swapped:
+            self._swap(name, grad, new.requires_grad_(grad.requires_grad))
+            return grad
+        if _can_adopt(grad, new):
+            grad.data = new
+            return grad
+        return new.requires_grad_(grad.requires_grad)
+
+    def _swap(self, name: str, tensor: Tensor, new: Tensor) -> None:
+        if new is tensor:
+            return
+        try:
+            swap_tensors(tensor, new)
+        except Exception as error:
+            raise RuntimeError(f"_apply(): Couldn't swap {type(self).__name__}.{name}") from error
 
     def to(self: T, *args: Any, **kwargs: Any) -> T:
         """Move and cast: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
@@ -112,31 +155,10 @@ class Conversion(Traversal):
         return self._apply(lambda t: mq.empty_like(t, device=device), recurse=recurse)
 
 
-def _converted(parameter: Parameter, fn: Convert) -> Parameter:
-    with no_grad():
-        new = fn(parameter)
-    grad = parameter.grad
-    result = parameter
-    if _can_adopt(parameter, new):
-        parameter.data = new
-    else:
-        result = Parameter(new, parameter.requires_grad)
-    if grad is not None:
-        result.grad = _converted_grad(grad, fn)
-    return result
-
-
-def _converted_grad(grad: Tensor, fn: Convert) -> Tensor:
-    with no_grad():
-        new = fn(grad)
-    if _can_adopt(grad, new):
-        grad.data = new
-        return grad
-    return new.requires_grad_(grad.requires_grad)
-
-
 def _can_adopt(old: Tensor, new: Tensor) -> bool:
     """Whether `old` may take over what `new` holds: both with data, both without, or both fake."""
+    if on_conversion["overwrite"]:
+        return False
     alike = old.is_meta == new.is_meta and old.layout == new.layout
     return alike and old.fake_mode is new.fake_mode
 

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maquette.autograd import no_grad
+from maquette.nn.base.conversion import on_conversion
 from maquette.nn.base.hooks import Hook, HookDict, RemovableHandle, StateHookTable
 from maquette.nn.base.members import BUFFERS, MODULES, PARAMETERS
+from maquette.nn.base.swapping import swap_tensors
 from maquette.nn.base.traversal import Traversal
 from maquette.nn.lazy_parameter import is_lazy
 from maquette.nn.parameter import Parameter
@@ -273,6 +275,17 @@ class StateDict(Traversal):
         return None
 
     def _take(self, name: str, tensor: Tensor, value: Tensor, assign: bool) -> None:
+        if on_conversion["swap"]:
+            new = tensor.module_load(value, assign=assign)
+            if new is value or new is tensor:
+                raise RuntimeError(
+                    "module_load returned one of self or other, please .detach() the result if "
+                    "returning one of the inputs in module_load"
+                )
+            if isinstance(tensor, Parameter):
+                new = Parameter(new, requires_grad=tensor.requires_grad)
+            swap_tensors(tensor, new)
+            return
         if not assign:
             tensor.copy_(value)
             return

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from maquette.nn.base.swapping import swap_tensors
 from maquette.torch.face.forwarding import forward
-from maquette.torch.utils.swapping import swap_tensors
 
 __all__ = ["swap_tensors"]
 __getattr__ = forward(__name__)
