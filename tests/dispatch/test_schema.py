@@ -380,6 +380,18 @@ def test_D37_compatibility(arguments: str, backward: bool, reason: str) -> None:
     assert reason in why
 
 
+def test_D37_a_default_may_go_and_a_return_keeps_its_name() -> None:
+    more = parse_schema("m::f(int a, int y=1) -> Tensor")
+    assert parse_schema("m::f(int a) -> Tensor").check_forward_compatible_with(more)[0]
+    named = parse_schema("m::f(int a, int y=1) -> Tensor out")
+    assert not named.is_backward_compatible_with(more)
+
+
+def test_D35_schemas_that_differ_in_a_default_hash_differently() -> None:
+    one, two = (parse_schema(f"f(Tensor x, int a={n}) -> Tensor") for n in (1, 2))
+    assert hash(one) != hash(two)
+
+
 def test_D37_the_names_must_agree() -> None:
     assert not parse_schema("m::g(int a, *, Tensor(a!) out) -> Tensor(a!)") \
         .is_backward_compatible_with(OLD)  # fmt: skip

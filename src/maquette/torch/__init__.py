@@ -94,6 +94,30 @@ _HERE = {
     ),
     **dict.fromkeys(
         (
+            "AnyType",
+            "BoolType",
+            "ComplexType",
+            "DeviceObjType",
+            "DictType",
+            "FloatType",
+            "IntType",
+            "ListType",
+            "NoneType",
+            "NumberType",
+            "OptionalType",
+            "StreamObjType",
+            "StringType",
+            "SymBoolType",
+            "SymIntType",
+            "TensorType",
+            "TupleType",
+            "Type",
+            "UnionType",
+        ),
+        "schema_types",
+    ),
+    **dict.fromkeys(
+        (
             "TypedStorage",
             "_storage_classes",
             "HalfStorage",
@@ -296,6 +320,6 @@ _NOT_TORCH = frozenset(
     Any MissingName ModuleType TensorMeta FakeTensor FakeTensorMode annotations api aten core
     dispatch explain face fake forwarding higher_order importlib installing later low_rank math
     old_names opaque_dtypes paths plan settings skip_data symbolic symbolic_numbers sys
-    tensor_types zip_files parse_schema running types devices families saving tracing
+    tensor_types schema_types zip_files parse_schema running types devices families saving tracing
     """.split()
 )

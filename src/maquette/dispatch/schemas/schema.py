@@ -135,7 +135,7 @@ class Argument:
         return self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.type.long))
+        return hash(self._key())
 
     def __str__(self) -> str:
         text = written_type(self.type, self.alias_info)
@@ -229,7 +229,7 @@ class FunctionSchema:
         return self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.name, self.overload_name, self.arguments))
+        return hash(self._key())
 
     def __copy__(self) -> FunctionSchema:
         return self
@@ -339,7 +339,8 @@ def _why_unfit(caller: FunctionSchema, known: FunctionSchema) -> str | None:
     if len(caller.returns) != len(known.returns):
         return f"one returns {len(caller.returns)} values, the other {len(known.returns)}"
     for wanted, given in zip(caller.returns, known.returns, strict=True):
-        if not given.type.is_subtype_of(wanted.type) or given.alias_info != wanted.alias_info:
+        fits = given.name == wanted.name and given.alias_info == wanted.alias_info
+        if not fits or not given.type.is_subtype_of(wanted.type):
             return f"the return {given} does not serve as {wanted}"
     for passed, taken in _pairs(caller, known):
         if not _takes(taken, passed):
@@ -375,8 +376,9 @@ def _why_extra(new: FunctionSchema, old: FunctionSchema) -> str | None:
     (plain, outs), (plain_old, outs_old) = _split(new), _split(old)
     if len(outs) != len(outs_old):
         return f"it has {len(outs)} out arguments, the old schema {len(outs_old)}"
-    if len(plain) < len(plain_old):
-        return f"the argument '{plain_old[len(plain)].name}' was removed"
+    for argument in plain_old[len(plain) :]:
+        if not argument.has_default_value():
+            return f"the argument '{argument.name}' was removed, which has no default"
     for argument in plain[len(plain_old) :]:
         if not argument.has_default_value():
             return f"the new argument '{argument.name}' of type {argument.type} has no default"

@@ -130,6 +130,22 @@ class SchemaType:
             return any(self.is_subtype_of(member) for member in other.params)
         return other.kind == "scalar" and self.kind in ("int", "symint", "float", "complex")
 
+    #: PyTorch's names of the questions above.
+    isSubtypeOf = is_subtype_of
+
+    def getElementType(self) -> SchemaType:
+        """The type inside a list or an optional; AttributeError for a type without one."""
+        return self.elem
+
+    def containedTypes(self) -> list[SchemaType]:
+        """The type parameters, in order."""
+        return list(self.params)
+
+    @property
+    def annotation_str(self) -> str:
+        """The type as Python would annotate it: ``Optional[int]``."""
+        return self.long
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SchemaType):
             return NotImplemented

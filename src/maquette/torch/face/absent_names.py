@@ -25,16 +25,15 @@ _NAMES = {
     "": {
         _SCRIPT: "CompilationUnit ScriptObject JITException ErrorReport ScriptMethod ScriptDict "
         "ScriptList import_ir_module import_ir_module_from_buffer parse_ir AggregationType AliasDb "
-        "AnyType ArgumentSpec AwaitType Block BoolType BufferDict CallStack Capsule ClassType Code "
-        "CompleteArgumentSpec ComplexType ConcreteModuleType ConcreteModuleTypeBuilder "
-        "DeepCopyMemoTable DictType EnumType ExecutionPlan FatalError FileCheck FloatType "
-        "FutureType Gradient Graph GraphExecutorState IODescriptor InferredType IntType "
-        "InterfaceType ListType LiteScriptModule LockingLogger ModuleDict Node NoneType NoopLogger "
-        "NumberType OperatorInfo OptionalType ParameterDict PyObjectType RRefType ScriptClass "
+        "ArgumentSpec AwaitType Block BufferDict CallStack Capsule ClassType Code "
+        "CompleteArgumentSpec ConcreteModuleType ConcreteModuleTypeBuilder "
+        "DeepCopyMemoTable EnumType ExecutionPlan FatalError FileCheck "
+        "FutureType Gradient Graph GraphExecutorState IODescriptor InferredType "
+        "InterfaceType LiteScriptModule LockingLogger ModuleDict Node NoopLogger "
+        "OperatorInfo ParameterDict PyObjectType RRefType ScriptClass "
         "ScriptClassFunction ScriptDictIterator ScriptDictKeyIterator ScriptListIterator "
         "ScriptModuleSerializer ScriptObjectProperty SerializationStorageContext StaticModule "
-        "StringType SymBoolType SymIntType TensorType TracingState TupleType Type UnionType Use "
-        "Value DeserializationStorageContext AVG SUM merge_type_from_type_comment "
+        "TracingState Use Value DeserializationStorageContext AVG SUM merge_type_from_type_comment "
         "parse_type_comment unify_type_list",
         _QUANTIZED: "_make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor "
         "choose_qparams_optimized QInt8Storage QUInt8Storage QInt32Storage QUInt4x2Storage "
@@ -43,7 +42,6 @@ _NAMES = {
         "fbgemm_linear_quantize_weight fbgemm_pack_gemm_matrix_fp16 fbgemm_pack_quantized_matrix",
         "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
         "call torch.norm": "native_norm",
-        "use torch.device and torch.Stream": "DeviceObjType StreamObjType",
         "call torch.library and torch.ops": "ExcludeDispatchKeyGuard",
         "use cProfile": "ThroughputBenchmark BenchmarkConfig BenchmarkExecutionStats",
         "call the function itself": "Future fork wait",
@@ -63,8 +61,8 @@ _NAMES = {
         "batch_norm_stats batch_norm_update_stats",
     },
     "_C": {
-        _SCRIPT: "Value Graph Node Block Type TensorType ListType TupleType CompilationUnit "
-        "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType AnyType",
+        _SCRIPT: "Value Graph Node Block CompilationUnit "
+        "ScriptObject JITException ScriptModule ScriptFunction ErrorReport FutureType",
         "use torch.save and torch.load": "PyTorchFileReader PyTorchFileWriter",
     },
     "accelerator": {_NO_DEVICE: "Graph memory_stats reset_accumulated_memory_stats"},
