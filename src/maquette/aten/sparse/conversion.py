@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from maquette.aten.sparse.forms import (
+    NAMES,
     check_same_layout,
     coalesced,
     compressed_of_coo,
@@ -132,35 +133,67 @@ def to_sparse_composite(
 @to_sparse_dim.composite
 def to_sparse_dim_composite(self: Tensor, sparse_dim: int) -> Tensor:
     if self.meta.layout is sparse_coo:
+        check(
+            sparse_dim == sparse_dims(self)[0],
+            lambda: (
+                f"to_sparse: conversion from Sparse to Sparse with sparse_dim argument "
+                f"!=self.sparse_dim() is not supported; got {sparse_dim} and {sparse_dims(self)[0]}"
+            ),
+        )
         return self
     found: Tensor = _to_sparse_dim(self, sparse_dim)
     return found
 
 
 def _check_conversion(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None) -> None:
+    both = f"conversion from {layout_name(self)} to {NAMES[wanted]}"
     check(
         wanted is not strided,
-        lambda: (
-            f"to_sparse: conversion from {layout_name(self)} to Strided is not supported; use "
-            f"to_dense()"
-        ),
+        lambda: f"to_sparse: {both} is not supported; use to_dense()",
+    )
+    check(
+        self.meta.layout is strided or dense_dim is None,
+        lambda: f"to_sparse: {both} with dense_dim argument given is not supported; leave it out",
     )
     check(
         wanted in BLOCKED or block is None,
-        lambda: (
-            f"to_sparse for {layout_name(self)} to {wanted} conversion does not use specified "
-            f"blocksize"
-        ),
+        lambda: f"to_sparse: {both} with blocksize argument given is not supported; leave it out",
     )
     check(
         wanted not in BLOCKED or block is not None,
-        lambda: (
-            f"to_sparse for {layout_name(self)} to {wanted} conversion requires blocksize specified"
-        ),
+        lambda: f"to_sparse: {both} without blocksize argument given is not supported",
     )
     check(
         wanted not in BLOCKED or block is None or min(block) > 0,
         lambda: f"blocksize must be positive, got {block}",
+    )
+    if self.meta.layout in COMPRESSED:
+        _check_compressed(self, wanted, block, both)
+
+
+def _check_compressed(self: Tensor, wanted: Layout, block: Block, both: str) -> None:
+    """What compressed layouts are not converted to in one step."""
+    blocks = self.meta.layout in BLOCKED
+    check(
+        not blocks or wanted not in (sparse_csr, sparse_csc),
+        lambda: (
+            f"{both} is not supported. sparse_compressed_to_{wanted.name}: expected SparseCsr or "
+            f"SparseCsc layout but got {layout_name(self)}; call to_sparse() first"
+        ),
+    )
+    check(
+        not blocks or wanted not in BLOCKED or tuple(block or ()) == block_of(self),
+        lambda: (
+            f"to_sparse: {both} with blocksize changed from {list(block_of(self))} to "
+            f"{list(block or ())} is not supported; call to_sparse() first"
+        ),
+    )
+    check(
+        blocks or wanted not in BLOCKED or not batch_dims(self),
+        lambda: (
+            f"to_sparse: {both} for batched inputs is not supported; call to_dense() first, or "
+            f"convert each"
+        ),
     )
 
 
@@ -179,20 +212,12 @@ def sparse_of(self: Tensor, wanted: Layout, block: Block, dense_dim: int | None)
         check(
             sparse_dims(self)[0] == 2,
             lambda: (
-                f"coo_to_{wanted.name}: conversion from Sparse to "
-                f"{_LAYOUT_NAMES[wanted]} for input tensors with sparse_dim()!=2 is not supported"
+                f"coo_to_{wanted.name}: conversion from Sparse to {NAMES[wanted]} for input "
+                f"tensors with sparse_dim()!=2 is not supported"
             ),
         )
         return compressed_of_coo(self, wanted, block)
     return _like_index(compressed_of_coo(coo_of(self), wanted, block), self)
-
-
-_LAYOUT_NAMES = {
-    sparse_csr: "SparseCsr",
-    sparse_csc: "SparseCsc",
-    sparse_bsr: "SparseBsr",
-    sparse_bsc: "SparseBsc",
-}
 
 
 def _like_index(made: Tensor, given: Tensor) -> Tensor:
@@ -288,6 +313,8 @@ def to_sparse_gradient(grad: Tensor, self_meta: TensorMeta) -> Tensor:
         return grad.to_dense()
     if wanted in BLOCKED:
         return grad
+    if grad.meta.layout in BLOCKED and wanted is not sparse_coo:
+        grad = grad.to_sparse()  # blocks are not converted to other compressed layouts in one step
     found: Tensor = grad.to_sparse(layout=wanted)
     return found
 

@@ -6,7 +6,7 @@ since f(a + b) is not f(a) + f(b).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.forms import (
@@ -19,7 +19,7 @@ from maquette.aten.sparse.forms import (
     places_of,
     values_at,
 )
-from maquette.aten.sparse.primitives import coo_intersection
+from maquette.aten.sparse.primitives import coo_intersection, coo_merge
 from maquette.core.dtype import bool_
 from maquette.core.errors import check
 from maquette.core.layout import sparse_coo, strided
@@ -186,10 +186,28 @@ def _sum_of_coo(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
     if a.indices is b.indices:
         summed: Tensor = aten.add(a.values, b.values, alpha=alpha)
         return with_values(self, summed)
+    left = a.values.to(kind)
     right = b.values.to(kind) if alpha == 1 else b.values.to(kind) * alpha
-    values = aten.cat([a.values.to(kind), right])
-    made = coo_tensor(self.meta.shape, aten.cat([a.indices, b.indices], 1), values)
-    return coalesced(made) if a.coalesced and b.coalesced else made
+    if a.coalesced and b.coalesced:
+        indices = aten.cat([a.indices, b.indices], 1)
+        return coalesced(coo_tensor(self.meta.shape, indices, aten.cat([left, right])))
+    return _merged(self.meta.shape, a._replace(values=left), b._replace(values=right))
+
+
+def _merged(shape: Sequence[int], a: CooParts, b: CooParts) -> Tensor:
+    """The sum of two COO tensors that are not both coalesced; nor is it."""
+    dims = a.indices.meta.shape[0]
+    here, there = coo_merge(a.indices, b.indices, shape[:dims])
+    indices = aten.where(here < 0, _taken(b.indices, 1, there), _taken(a.indices, 1, here))
+    values = _taken(a.values, 0, here) + _taken(b.values, 0, there)
+    return coo_tensor(shape, indices, values)
+
+
+def _taken(t: Tensor, dim: int, at: Tensor) -> Tensor:
+    """What stands at positions along a dimension; zeros where the position is -1."""
+    zero = t.new_zeros([1 if i == dim else n for i, n in enumerate(t.meta.shape)])
+    found: Tensor = aten.cat([zero, t], dim).index_select(dim, at + 1)
+    return found
 
 
 def _sum_of_compressed(self: Tensor, other: Tensor, alpha: Number) -> Tensor:
@@ -284,16 +302,27 @@ def _product_with_dense(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _product_of_coo(self: Tensor, other: Tensor) -> Tensor:
-    a, b = coo_parts(coalesced(self)), coo_parts(coalesced(other))
-    dims = a.indices.meta.shape[0]
+    dims = sparse_dims(self)[0]
     check(
-        dims == b.indices.meta.shape[0],
+        dims == sparse_dims(other)[0],
         lambda: "mul(sparse, sparse): expected the same number of sparse dimensions",
     )
+    if not (coo_parts(self).coalesced and coo_parts(other).coalesced):
+        return _product_of_uncoalesced(self, other)
+    a, b = coo_parts(self), coo_parts(other)
     here, there = coo_intersection(a.indices, b.indices, self.meta.shape[:dims])
     values = aten.mul(a.values.index_select(0, here), b.values.index_select(0, there))
     indices = a.indices.index_select(1, here)
     return coo_tensor(self.meta.shape, indices, values, coalesced=True)
+
+
+def _product_of_uncoalesced(self: Tensor, other: Tensor) -> Tensor:
+    """The elements of one factor, repeated ones included, each times that of the other or zero."""
+    swap = coo_parts(self).coalesced and not coo_parts(other).coalesced
+    if coo_parts(self).coalesced == coo_parts(other).coalesced:
+        swap = nnz_of(other) <= nnz_of(self)
+    kept, factor = (other, self) if swap else (self, other)
+    return with_values(kept, coo_parts(kept).values * values_at(factor, kept))
 
 
 for_sparse("mul.Tensor", "mul.Scalar")(_product)

@@ -256,7 +256,8 @@ def values_at(t: Tensor, pattern: Tensor) -> Tensor:
             return _at_indices(t, parts.indices)
         return t[tuple(places_of(pattern))]
     if t.meta.layout is pattern.meta.layout and parts[0] is parts_of(t)[0]:
-        return parts_of(t).values
+        if not isinstance(parts, CooParts) or parts.coalesced or coo_parts(t).coalesced:
+            return parts_of(t).values  # of an index that comes twice the sum is wanted
     if isinstance(parts, CooParts) and t.meta.layout is sparse_coo:
         known = coo_parts(t)
         if known.indices.meta.shape[0] == parts.indices.meta.shape[0]:

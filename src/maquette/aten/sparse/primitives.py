@@ -130,6 +130,34 @@ def coo_intersection_kernel(
     return hit.astype(np.int64), at[hit].astype(np.int64)
 
 
+coo_merge = define(
+    "maquette::coo_merge(Tensor first, Tensor second, SymInt[] size) -> (Tensor, Tensor)"
+)
+
+
+@counting_nothing(coo_merge, lambda first, second, size: (first.fresh((0,)), first.fresh((0,))))
+@on_host
+def coo_merge_kernel(
+    xp: ModuleType, first: Array, second: Array, size: Sizes
+) -> tuple[Array, Array]:
+    """Two lists of columns as one, by two pointers: positions in either, -1 where it has none.
+
+    The lesser of the next columns of both goes first, equal ones become one: sorted lists give a
+    sorted one, and what is not sorted is not coalesced.
+    """
+    a, b = flat_index(first, size).tolist(), flat_index(second, size).tolist()
+    left: list[int] = []
+    right: list[int] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        left.append(i if a[i] <= b[j] else -1)
+        right.append(j if b[j] <= a[i] else -1)
+        i, j = i + (left[-1] >= 0), j + (right[-1] >= 0)
+    left += [*range(i, len(a)), *[-1] * (len(b) - j)]
+    right += [*[-1] * (len(a) - i), *range(j, len(b))]
+    return np.array(left, np.int64), np.array(right, np.int64)
+
+
 def _positions(known: Array, wanted: Array) -> Array:
     """Where each wanted number is among sorted ones; -1 where it is not."""
     if not known.size:
@@ -147,15 +175,14 @@ selected_columns = define(
 @counting_nothing(selected_columns, lambda row, wanted: (row.fresh((0,)), row.fresh((0,))))
 @on_host
 def selected_columns_kernel(xp: ModuleType, row: Array, wanted: Array) -> tuple[Array, Array]:
-    """Where a row of indices has a wanted number, and which of the wanted it is."""
+    """Where a row of indices has a wanted number, and which of the wanted it is, in that order."""
     order = np.argsort(row, kind="stable")
     begin = np.searchsorted(row[order], wanted, "left")
     counts = np.searchsorted(row[order], wanted, "right") - begin
     which = np.repeat(np.arange(wanted.size), counts)
     within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
     here = order[np.repeat(begin, counts) + within]
-    as_they_stand = np.argsort(here, kind="stable")
-    return here[as_they_stand].astype(np.int64), which[as_they_stand].astype(np.int64)
+    return here.astype(np.int64), which.astype(np.int64)
 
 
 # --- elements of known number ---------------------------------------------------------------

@@ -14,13 +14,11 @@ from maquette.aten.sparse.forms import (
 from maquette.aten.sparse.parts import sparse_values_at, sparse_with_values
 from maquette.aten.sparse.primitives import coo_coo_product, coo_product
 from maquette.core.errors import check
-from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csr, strided
+from maquette.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from maquette.library.page import Variant, define
 from maquette.library.sparse_kernels import for_coo, for_sparse, overload
 from maquette.tensor.sparse import (
     BLOCKED,
-    COMPRESSED,
-    block_of,
     compressed_parts,
     coo_parts,
     coo_tensor,
@@ -61,18 +59,34 @@ def _triple(t: Tensor) -> tuple[Tensor, Tensor]:
 def product(left: Tensor, right: Tensor) -> Tensor:
     """The product of two matrices of which at least one is sparse; sparse if both are."""
     _check_matrices("mm", left, right)
+    _check_layouts(left, right)
     if left.meta.layout is strided:
         turned: Tensor = product(right.t(), left.t()).t()
-        return turned
+        return turned if right.meta.layout is sparse_coo else turned.contiguous()
     if right.meta.layout is strided:
         indices, values = _triple(left)
         dense: Tensor = coo_product(indices, values, left.meta.shape, right)
         return dense
-    return _sparse_product(left, right)
+    made = _sparse_product(left, right)
+    return made.to_sparse_csr() if made.meta.layout is sparse_csc else made
+
+
+def _check_layouts(left: Tensor, right: Tensor) -> None:
+    """Refuse pairs of layouts without a product: mixed ones, and blocks from the right."""
+    pair = {left.meta.layout, right.meta.layout}
+    check(
+        right.meta.layout not in BLOCKED
+        and (strided in pair or pair == {sparse_coo} or pair <= {sparse_csr, sparse_csc}),
+        lambda: (
+            f"mm: computation on {left.device.type} is not implemented for {layout_name(left)} @ "
+            f"{layout_name(right)}; convert one with to_sparse(layout=...) or to_dense()"
+        ),
+    )
 
 
 def _sparse_product(left: Tensor, right: Tensor) -> Tensor:
     _check_matrices("_sparse_sparse_matmul", left, right)
+    _check_layouts(left, right)
     check(
         left.dtype is right.dtype,
         lambda: f"mm: expected matrices of one dtype, got {left.dtype} and {right.dtype}",
@@ -82,10 +96,10 @@ def _sparse_product(left: Tensor, right: Tensor) -> Tensor:
     b, w = _triple(right)
     indices, values = coo_coo_product(a, v, left.meta.shape, b, w, right.meta.shape)
     made = coo_tensor(shape, indices, values, coalesced=True)
-    kind = left.meta.layout
-    if kind is sparse_coo:
+    if left.meta.layout is sparse_coo:
         return made
-    return compressed_of_coo(made, kind, block_of(left) if kind in BLOCKED else None)
+    by_columns = left.meta.layout is right.meta.layout is sparse_csc
+    return compressed_of_coo(made, sparse_csc if by_columns else sparse_csr, None)
 
 
 for_sparse("mm")(product)
@@ -111,7 +125,10 @@ def mv_kernel(self: Tensor, vec: Tensor) -> Tensor:
 @for_sparse("addmm")
 def addmm_kernel(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number) -> Tensor:
     _check_matrices("addmm", mat1, mat2)
-    found = product(mat1, mat2)
+    _check_sum(self, mat1, mat2)
+    found = _sparse_product(mat1, mat2) if self.meta.layout is sparse_csc else product(mat1, mat2)
+    if self.meta.layout is strided:
+        found = found.to_dense()
     scaled: Tensor = found if alpha == 1 else found * alpha
     if self.meta.layout is strided and found.meta.layout is strided:
         self = self.expand(found.meta.shape)
@@ -119,6 +136,26 @@ def addmm_kernel(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: 
         return scaled
     base: Tensor = self if beta == 1 else self * beta
     return base + scaled
+
+
+def _check_sum(self: Tensor, mat1: Tensor, mat2: Tensor) -> None:
+    """Refuse to add products of layouts that `addmm` does not take."""
+    kinds = (self.meta.layout, mat1.meta.layout, mat2.meta.layout)
+    one, two = kinds[1:]
+    if kinds[0] is strided:
+        good = sparse_coo not in kinds or kinds == (strided, sparse_coo, strided)
+    elif kinds[0] is sparse_csr:
+        good = {one, two} <= {sparse_csr, sparse_csc}
+    else:
+        good = kinds == (sparse_csc,) * 3
+    check(
+        good,
+        lambda: (
+            f"addmm: computation on {self.device.type} is not implemented for {layout_name(self)} "
+            f"+ {layout_name(mat1)} @ {layout_name(mat2)}; convert with to_sparse(layout=...) or "
+            f"to_dense()"
+        ),
+    )
 
 
 @for_sparse("addmv")
@@ -160,11 +197,24 @@ def _sparse_addmm_kernel(
     return addmm_kernel(self, mat1, mat2, beta, alpha)
 
 
+@_sparse_addmm.explicit
+def _dense_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number) -> Tensor:
+    found: Tensor = aten.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    return found
+
+
 _sparse_addmm.derivative(
     self=lambda grad, beta: grad * beta,
-    mat1=lambda grad, mat1, mat2, alpha: _sampled_gradient(grad, mat1, mat2) * alpha,
+    mat1=lambda grad, mat1, mat2, alpha: _factor_gradient(grad, mat1, mat2) * alpha,
     mat2=lambda grad, mat1, alpha: _dense_gradient(grad, mat1) * alpha,
 )
+
+
+def _factor_gradient(grad: Tensor, factor: Tensor, dense: Tensor) -> Tensor:
+    if factor.layout is strided:
+        whole: Tensor = grad @ dense.t().conj()
+        return whole
+    return _sampled_gradient(grad, factor, dense)
 
 
 def _sampled_gradient(grad: Tensor, sparse: Tensor, dense: Tensor) -> Tensor:
@@ -242,8 +292,11 @@ def sparse_sampled_addmm_kernel(
     self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
 ) -> Tensor:
     check(
-        self.meta.layout in COMPRESSED,
-        lambda: f"sampled_addmm: Expected self to be compressed, got {layout_name(self)}",
+        self.meta.layout is sparse_csr,
+        lambda: (
+            f"sampled_addmm: Expected self to have sparse csr layout, got {layout_name(self)}; "
+            f"convert it with to_sparse_csr()"
+        ),
     )
     check(
         mat1.meta.layout is strided and mat2.meta.layout is strided,
@@ -263,7 +316,7 @@ def sparse_sampled_addmm_kernel(
         ),
     )
     values = parts_of(self).values
-    if self.meta.ndim == 2 and self.meta.layout not in BLOCKED:
+    if self.meta.ndim == 2:
         sampled = _sampled(self, mat1, mat2)
     else:
         sampled = (mat1 @ mat2)[tuple(places_of(self))]
@@ -291,20 +344,29 @@ hspmm.describe("The product of a sparse and a strided matrix, of which whole row
 def sspaddmm_kernel(
     self: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
 ) -> Tensor:
-    """``beta * self + alpha * mat1 @ mat2`` as a sparse tensor, the product of few rows."""
-    made: Tensor = hspmm_kernel(mat1, mat2).to_dense().to_sparse()
-    total: Tensor = self * beta + made * alpha
-    return total
+    """``beta * self + alpha * mat1 @ mat2`` as a sparse tensor, not coalesced."""
+    rows = coo_parts(hspmm_kernel(mat1, mat2))
+    count, width = rows.values.meta.shape
+    columns = aten.arange(width, device=self.device)
+    places = aten.stack([rows.indices[0].repeat_interleave(width), columns.repeat(count)])
+    own = coo_parts(self)
+    indices = aten.cat([own.indices, places], 1)
+    values = aten.cat([own.values * beta, (rows.values * alpha).reshape(-1)])
+    return coo_tensor(self.meta.shape, indices, values)
 
 
 @for_coo("hspmm")
 def hspmm_kernel(mat1: Tensor, mat2: Tensor) -> Tensor:
     """The product as a hybrid tensor: the rows that ``mat1`` has elements in."""
     _check_matrices("hspmm", mat1, mat2)
+    check(
+        mat2.meta.layout is strided,
+        lambda: f"hspmm: expected mat2 to be strided, got {layout_name(mat2)}; use to_dense()",
+    )
     whole = product(mat1, mat2)
     rows = coo_parts(coalesced(mat1)).indices[0].unique()
     values = whole.index_select(0, rows)
-    return coo_tensor(whole.meta.shape, rows.unsqueeze(0), values, coalesced=True)
+    return coo_tensor(whole.meta.shape, rows.unsqueeze(0), values)
 
 
 @smm.composite

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from maquette.aten.common.operators import aten
 from maquette.aten.sparse.construction import empty_compressed, empty_coo
-from maquette.aten.sparse.forms import coo_of, dense_of, layout_name
+from maquette.aten.sparse.forms import coalesced, coo_of, layout_name
 from maquette.aten.sparse.primitives import selected_columns
 from maquette.core.device import canonical
 from maquette.core.device import device as Device
@@ -163,15 +164,20 @@ def empty_of(
     if layout is sparse_coo:
         return empty_coo(size, len(size), dtype, device)
     assert layout is not None
-    check(
-        layout not in BLOCKED,
-        lambda: f"empty: of layout {layout} the size of blocks is not known; use to_sparse_bsr()",
-    )
+    check_blocks_known(layout)
     check(
         len(size) >= 2,
         lambda: f"a tensor of layout {layout} has at least 2 dimensions, got size {list(size)}",
     )
     return empty_compressed(size, layout, dtype, device)
+
+
+def check_blocks_known(layout: Layout) -> None:
+    """RuntimeError for a layout of blocks: nothing tells their size."""
+    check(
+        layout not in BLOCKED,
+        lambda: f"empty: of layout {layout} the size of blocks is not known; use to_sparse_bsr()",
+    )
 
 
 @for_sparse("zeros", "empty.memory_format")
@@ -199,14 +205,20 @@ def zeros_like_kernel(
     if wanted is strided:
         found: Tensor = aten.zeros(shape, dtype=kind, device=where)
         return found
-    if wanted is not self.meta.layout:
+    if self.meta.layout is strided:
         return empty_of(shape, kind, wanted, where)
+    sparse, dense = sparse_dims(self)
     parts = parts_of(self)
+    if wanted is sparse_coo:
+        return empty_coo(shape, len(shape) - dense, kind, where)
     if isinstance(parts, CooParts):
-        return empty_coo(shape, parts.indices.meta.shape[0], kind, where)
+        check_blocks_known(wanted)
+        return empty_compressed(shape, wanted, kind, where, dense_dim=dense if sparse == 2 else 0)
+    if wanted in BLOCKED and self.meta.layout not in BLOCKED:
+        check_blocks_known(wanted)
     block = block_of(self) if wanted in BLOCKED else ()
     index = parts.compressed.meta.dtype
-    return empty_compressed(shape, wanted, kind, where, block, index, sparse_dims(self)[1])
+    return empty_compressed(shape, wanted, kind, where, block, index, dense)
 
 
 @for_coo("zeros.out")
@@ -251,9 +263,29 @@ _values_like("randn_like")
 _values_like("full_like", 1)
 
 
-@for_coo("ones_like", "full_like")
-def ones_like_kernel(self: Tensor, *rest: object) -> Tensor:
-    raise RuntimeError("full(...) is not implemented for sparse layout")
+def _dense_like(name: str, numbers: int = 0) -> None:
+    """A factory that makes no COO tensor, but a strided one of a COO tensor's size."""
+    op = overload(name)
+
+    @for_coo(name)
+    def kernel(self: Tensor, *params: Any) -> Tensor:
+        given, (dtype, layout, device, *_) = params[:numbers], params[numbers:]
+        check(
+            layout is strided,
+            lambda: (
+                f"{name} is not implemented for sparse layout, got {layout or sparse_coo}; ask for "
+                f"layout=torch.strided, or use zeros_like"
+            ),
+        )
+        kind, where = dtype or self.meta.dtype, device or self.meta.device
+        pattern = aten.zeros(self.meta.shape, dtype=kind, device=where)
+        return op(pattern, *given)
+
+
+_dense_like("ones_like")
+_dense_like("full_like", 1)
+_dense_like("rand_like")
+_dense_like("randn_like")
 
 
 @for_sparse("ones", "full")
@@ -501,10 +533,10 @@ def unsqueeze_kernel(self: Tensor, dim: int) -> Tensor:
     shape = [*self.meta.shape[:at], 1, *self.meta.shape[at:]]
     if at > sparse:
         values = parts.values.unsqueeze(at - sparse + 1)
-        return coo_tensor(shape, parts.indices, values, coalesced=parts.coalesced)
+        return coo_tensor(shape, parts.indices, values)
     row = parts.indices.new_zeros((1, count))
     indices = aten.cat([parts.indices[:at], row, parts.indices[at:]])
-    return coo_tensor(shape, indices, parts.values, coalesced=parts.coalesced)
+    return coo_tensor(shape, indices, parts.values)
 
 
 # --- selected and joined ----------------------------------------------------------------------
@@ -561,7 +593,7 @@ def select_kernel(self: Tensor, dim: int, index: int) -> Tensor:
         return found
     kept = [i for i in range(sparse) if i != at]
     indices = parts.indices[kept].index_select(1, here)
-    return coo_tensor(shape, indices, values, coalesced=parts.coalesced or None)
+    return coo_tensor(shape, indices, values)
 
 
 @for_sparse("unbind.int")
@@ -589,13 +621,13 @@ def _selected_of_compressed(self: Tensor, at: int, number: int) -> Tensor:
     check(
         batch == 0,
         lambda: (
-            "select(): selecting non-batch dimensions is currently only supported for non-batched "
-            "sparse compressed layouts tensors."
+            "selecting sparse dimensions is not supported for batched sparse compressed tensors. "
+            "Select from the batch first."
         ),
     )
     if at < 2:
         found: Tensor = coo_of(self).select(at, number)
-        return found
+        return coalesced(found)
     values = parts.values.select(at - 1 + (2 if self.meta.layout in BLOCKED else 0), number)
     return compressed_tensor(self.meta.layout, shape, parts.compressed, parts.plain, values)
 
@@ -653,7 +685,8 @@ def _padded(values: Tensor, dim: int, offset: int, extent: int) -> Tensor:
 
 @for_coo("narrow_copy")
 def narrow_copy_kernel(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    extent = self.meta.shape[self._wrap(dim)]
+    at = self._wrap(dim)
+    extent = self.meta.shape[at]
     check(
         0 <= start <= start + length <= extent,
         lambda: (
@@ -662,7 +695,10 @@ def narrow_copy_kernel(self: Tensor, dim: int, start: int, length: int) -> Tenso
         ),
     )
     numbers = aten.arange(start, start + length, device=self.meta.device)
-    return index_select_kernel(self, dim, numbers)
+    found = index_select_kernel(self, at, numbers)
+    if not coo_parts(self).coalesced:
+        return found
+    return coalesced(found)  # those of a number stand together, in another order where at > 0
 
 
 _sparse_broadcast_to = define("aten::_sparse_broadcast_to(Tensor(a) self, int[] size) -> Tensor(a)")
@@ -670,5 +706,23 @@ _sparse_broadcast_to = define("aten::_sparse_broadcast_to(Tensor(a) self, int[] 
 
 @for_coo("_sparse_broadcast_to")
 def _sparse_broadcast_to_kernel(self: Tensor, size: Shape) -> Tensor:
-    found: Tensor = dense_of(self).expand(size).to_sparse()
-    return found
+    """Each element as often as the sparse dimensions grow; dense ones grow in the values."""
+    parts = coo_parts(self)
+    sparse, count = parts.indices.meta.shape
+    lead = len(size) - self.meta.ndim
+    check(
+        lead >= 0 and all(n in (1, m) for n, m in zip(self.meta.shape, size[lead:], strict=True)),
+        lambda: f"sparse tensor of size {list(self.meta.shape)} does not broadcast to {list(size)}",
+    )
+    grown = [d for d in range(lead + sparse) if d < lead or self.meta.shape[d - lead] != size[d]]
+    times = prod(size[d] for d in grown)
+    number, rows = aten.arange(times, device=parts.indices.device), []
+    for d in range(lead + sparse):
+        if d in grown:
+            inner = prod(size[e] for e in grown if e > d)
+            rows.append((number // max(inner, 1) % max(size[d], 1)).repeat(count))
+        else:
+            rows.append(parts.indices[d - lead].repeat_interleave(times))
+    values = parts.values.expand(count, *size[lead + sparse :]).repeat_interleave(times, 0)
+    indices = aten.stack(rows) if rows else parts.indices
+    return coo_tensor(size, indices, values, coalesced=parts.coalesced if times == 1 else None)
