@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from maquette.torch.dispatch_queries import *  # noqa: F403  # questions to the dispatcher
 from maquette.torch.face.forwarding import forward, without_underscores
+from maquette.torch.helpers.schema_types import *  # noqa: F403  # what an argument's type is asked to be
 from maquette.torch.internals import *  # noqa: F403  # private names that programs' tests call
-from maquette.torch.schema_types import *  # noqa: F403  # what an argument's type is asked to be
 from maquette.transforms.inspection import (
     is_vmap_fallback_warning_enabled as _debug_only_are_vmap_fallback_warnings_enabled,
 )

@@ -114,7 +114,7 @@ _HERE = {
             "Type",
             "UnionType",
         ),
-        "schema_types",
+        "helpers.schema_types",
     ),
     **dict.fromkeys(
         (
@@ -320,6 +320,6 @@ _NOT_TORCH = frozenset(
     Any MissingName ModuleType TensorMeta FakeTensor FakeTensorMode annotations api aten core
     dispatch explain face fake forwarding higher_order importlib installing later low_rank math
     old_names opaque_dtypes paths plan settings skip_data symbolic symbolic_numbers sys
-    tensor_types schema_types zip_files parse_schema running types devices families saving tracing
+    tensor_types zip_files parse_schema running types devices families saving tracing
     """.split()
 )
