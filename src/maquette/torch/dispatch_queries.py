@@ -82,17 +82,6 @@ def _qualified(op: OpOverload) -> str:
     return op._schema.name + (f".{op._overloadname}" if op._schema.overload_name else "")
 
 
-def _jit_get_all_schemas() -> list[FunctionSchema]:
-    """The schemas of all operators."""
-    return [op._schema for op in all_overloads()]
-
-
-def _jit_get_schemas_for_operator(op_name: str) -> list[FunctionSchema]:
-    """The schemas of an operator's overloads, ``ns::name``; none if there is no such operator."""
-    packet = find_packet(op_name)
-    return [] if packet is None else [op._schema for op in packet._overloads.values()]
-
-
 def _dispatch_get_registrations_for_dispatch_key(dispatch_key: Key = "") -> list[str]:
     """The names of operators with a kernel at exactly this key; all without one."""
     if not dispatch_key:
