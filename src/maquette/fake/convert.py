@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
+from weakref import ref
 
 from maquette.core.device import canonical, cpu, device
 from maquette.core.layout import strided
@@ -15,7 +16,7 @@ from maquette.core.meta import TensorMeta
 from maquette.core.symbols import expect_alike
 from maquette.dispatch import keysets as K
 from maquette.fake.describe import counts_as_inference, safe_is_leaf
-from maquette.fake.memo import Memo
+from maquette.fake.memo import Entry, Memo
 from maquette.fake.real.data import keep_data
 from maquette.fake.symbols import Symbols, remember_value
 from maquette.fake.tensor import INFERENCE_MASK, FakeTensor, fresh_fake, make_fake
@@ -66,13 +67,19 @@ class FakeTensorConverter:
         self.copy_data = copy_data
         self.export = export
         self._tensors: Memo[Tensor, FakeTensor] = Memo()
-        self._storages: Memo[UntypedStorage, UntypedStorage] = Memo()
+        self._storages: Memo[UntypedStorage, UntypedStorage] = Memo(both_ways=True)
         self._counters: Counters = Memo()
 
     def convert(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         """The fake of ``t``; symbols: how its sizes become symbolic."""
+        # `make bench` has rows of this and of `plain`: what is asked in line takes half the time of
+        # calls, so what memos do is written out where the original is in no memo.
         tensors = self._tensors
-        if id(t) in tensors.entries:  # asked in line: 0.05 us less where it is new
+        try:
+            before = t._converted
+        except AttributeError:
+            before = None
+        if before is not None:
             known = tensors.get(t)
             if known is not None:
                 return known
@@ -82,7 +89,12 @@ class FakeTensorConverter:
             fake = self.plain(t, symbols)
         else:
             fake = self._make(t, symbols)
-        tensors.remember(t, fake)
+        if before is None:
+            entry: Entry[FakeTensor] = Entry(fake)
+            entry.key, entry.rest = tensors.key, None
+            t._converted = entry
+        else:
+            tensors.remember(t, fake)
         if self.copy_data:
             keep_data(t, fake)
         history = t._ag
@@ -180,7 +192,6 @@ class FakeTensorConverter:
 
     def plain(self, t: Tensor, symbols: Symbols | None = None) -> FakeTensor:
         """The fake of a dense tensor, whatever its class."""
-        # `make bench` has rows of this: what is asked in line here takes half the time of calls.
         meta, mode, storage, real_keys = t.meta, self._mode(), t._storage, t._keys
         assert mode is not None
         base = None
@@ -194,12 +205,21 @@ class FakeTensorConverter:
             on = canonical(meta.device)
             keys = self._keys_of(t, meta if on is meta.device else meta.with_device(on))
         storages = self._storages
-        shared = known = storages.get(storage) if id(storage) in storages.entries else None
+        try:
+            before = storage._converted
+        except AttributeError:
+            before = None
+        shared = known = None if before is None else storages.get(storage)
         if shared is None:
             nbytes = storage._nbytes if symbols is None else _bytes_of(t, meta)
             where = storage.device
             shared = new_storage(nbytes, on if where is meta.device else canonical(where))
-            storages.remember(storage, shared)
+            if before is None:
+                entry: Entry[UntypedStorage] = Entry(shared)
+                entry.key, entry.rest, entry.of = storages.key, None, ref(storage)
+                storage._converted = entry
+            else:
+                storages.remember(storage, shared)
         fake = make_fake(mode, meta, shared, keys)
         if base is not None:
             fake._base = base

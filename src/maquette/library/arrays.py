@@ -128,6 +128,7 @@ def _kernel(_ks, {", ".join(names)}):
         _s.data = _r
         _s.foreign = False
         _s._id = 0
+        _s._converted = None
         if _observers:
             _announce(_s)
     else:
@@ -140,6 +141,7 @@ def _kernel(_ks, {", ".join(names)}):
             _s.data = _r
             _s.foreign = False
             _s._id = 0
+            _s._converted = None
             if _observers:
                 _announce(_s)
         else:
@@ -152,6 +154,7 @@ def _kernel(_ks, {", ".join(names)}):
     _t._vc = None
     _t._base = None
     _t._ag = None
+    _t._converted = None
     return _t
 """
     space: dict[str, object] = {

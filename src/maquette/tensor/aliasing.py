@@ -85,6 +85,7 @@ def _generated_viewing(
         f"        if not {origin}._keys & _counts:",
         "            return _r",
         f"        _vc = {origin}._vc = _new(_Counter)",  # `_version_counter`, written out
+        "        _vc._converted = None",
         "        _vc.value = 0",
         "    _r._vc = _vc",
     ]

@@ -63,6 +63,7 @@ def of_class(cls: type[T], plain: Tensor) -> T:
     made._vc = plain._vc
     made._base = None
     made._ag = None
+    made._converted = None
     return made
 
 

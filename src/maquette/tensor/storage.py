@@ -51,7 +51,10 @@ class UntypedStorage(StorageMethods):
     Identity is the object's; ``id`` numbers it.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_id", "_nbytes", "data", "device", "foreign")
+    __slots__ = (
+        "__dict__", "__weakref__", "_converted", "_id", "_nbytes", "data", "device", "foreign",
+    )  # fmt: skip
+    _converted: object | None  # as of tensors
     lazy_copies: LazyCopies | None = None  # the storages that share its memory until a mutation
 
     def __init__(
@@ -70,6 +73,7 @@ class UntypedStorage(StorageMethods):
         self.data = data
         self.foreign = False
         self._id = 0
+        self._converted = None
         if OBSERVERS:
             announce(self)
 

@@ -167,7 +167,9 @@ class Tensor(TensorHistory):
     # --- Python protocol -------------------------------------------------------------
 
     def __dir__(self) -> list[str]:
-        left = {"_viewed", "volatile"} | (set() if self.is_cuda else {"__cuda_array_interface__"})
+        left = {"_converted", "_viewed", "volatile"} | (
+            set() if self.is_cuda else {"__cuda_array_interface__"}
+        )
         return sorted(set(super().__dir__()) - left)
 
     def __hash__(self) -> int:
@@ -322,6 +324,7 @@ def wrap(meta: TensorMeta, storage: UntypedStorage, data: Array | None, keys: in
     t._vc = None
     t._base = None
     t._ag = None
+    t._converted = None
     return t
 
 

@@ -30,7 +30,7 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """
     for name, t in (("t1", t1), ("t2", t2)):
         check(
-            not weakref.getweakrefs(t),
+            not weakref.getweakrefs(t) and not _has_fake(t),
             lambda name=name: f"Cannot swap {name} because it has weakref associated with it",
         )
     slots = _slots(t1)
@@ -49,6 +49,16 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
 def _slots(t: Tensor) -> list[str]:
     """The names of all slots of its class; a function of the standard library lists them."""
     return cast("list[str]", copyreg._slotnames(type(t)))  # type: ignore[attr-defined]  # private
+
+
+def _has_fake(t: Tensor) -> bool:
+    """Whether a mode remembers a fake of it."""
+    entry: Any = getattr(t, "_converted", None)
+    while entry is not None:
+        if entry() is not None:
+            return True
+        entry = entry.rest
+    return False
 
 
 def _poison(t: Tensor) -> None:
