@@ -223,6 +223,11 @@ def plain_gradients(
     values |= {f"result{n}": r for n, r in enumerate(results)}
     for name, param in zip(plan.names, params, strict=True):
         values |= {name: param, f"{name}_meta": _metas(param)}
+    return _answers(plan, mask, values)
+
+
+def _answers(plan: DerivativePlan, mask: int, values: dict[str, object]) -> list[Any]:
+    """What the formulas in play give of the values that they name."""
     wanted = {plan.names[i] for bit, i in enumerate(plan.wrt) if mask >> bit & 1}
     found: dict[str, object] = {}
     for rule in plan.rules:
@@ -275,9 +280,13 @@ class _Maker:
         slots = [name for s in self.saved.values() for name in s.names]
         made.versions = frozenset(i for i, name in enumerate(slots) if name.endswith("v"))
         made.saves_written = any(self.plan.names[i] in self.saved for i in self.plan.written)
-        made.save = staticmethod(self._function("_save", self._save_source()))
+        made.save = staticmethod(self._late(made, "save", self._save_source))
 
         def formulas(node: OpNode, grads: list[Grad]) -> list[Grad]:
+            made.formulas = formulas_again
+            return self._plain_formulas(node, grads)
+
+        def formulas_again(node: OpNode, grads: list[Grad]) -> list[Grad]:
             made.formulas = self._function("_formulas", self._formulas_source())
             answers: list[Grad] = made.formulas(node, grads)
             return answers
@@ -298,10 +307,10 @@ class _Maker:
     ) -> Callable[..., tuple[object, ...]]:
         """A function that makes itself, as an attribute of ``owner``, when first called."""
 
-        def late(node: OpNode) -> tuple[object, ...]:
+        def late(*args: object) -> tuple[object, ...]:
             function = self._function(f"_{name}", source())
             setattr(owner, name, staticmethod(function))
-            return cast(tuple[object, ...], function(node))
+            return cast(tuple[object, ...], function(*args))
 
         return late
 
@@ -329,6 +338,21 @@ class _Maker:
         params = ", ".join(["_r", *(f"p{i}" for i in range(len(self.plan.arguments)))])
         lines = [f"    {line}" for line in self.plan.number_lines()]
         return [f"def _save({params}):", *lines, f"    return {self.save_source()}"]
+
+    def _plain_formulas(self, node: OpNode, grads: list[Grad]) -> list[Grad]:
+        """What `_formulas_source` says, for the node that needs it first."""
+        plan = self.plan
+        opened = node.__class__.open_saved(node)
+        if all(g is None for g in grads):
+            return [None] * (len(node.links) // 3)
+        values: dict[str, object] = {"grad": grads[0], "grads": grads}
+        values |= dict(zip(self.saved, opened, strict=True))
+        values |= {n: node.links[3 * int(meta[2:]) + 2] for n, meta in self.linked.items()}
+        answers: list[Grad] = []
+        for k, answer in enumerate(_answers(plan, self.mask, values)):
+            is_list = plan.wrt[k] in plan.lists
+            answers += _spread(answer, node.list_sizes[k]) if is_list else [answer]
+        return answers
 
     def _formulas_source(self) -> list[str]:
         """``_formulas(node, grads)``: the gradients as a list, lists of parameters flat."""

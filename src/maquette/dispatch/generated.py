@@ -20,22 +20,52 @@ from maquette.core.remembered import epoch, remember
 from maquette.dispatch.kept_code import kept_code
 
 _CODE: dict[str, CodeType] = {}
+_OWNERS: dict[str, weakref.ref[CodeType]] = {}  # whose lines `linecache` has under a file name
 PREFIX = "<maquette "
 """What the file names of generated code begin with."""
 
 
 def generate(source: str, name: str, kind: str, space: dict[str, object]) -> Callable[..., Any]:
-    """The function called ``name`` that ``source`` defines, with ``space`` as its globals.
+    """The function that ``source`` defines, without defaults, with ``space`` as its globals.
 
     kind: a word for the file name, as in ``<maquette record 1f6a09c3>``.
     """
-    made = defined_by(compiled(source, kind), name, space)
-    # A copy of the code for each function, since CPython specializes code for the globals it last
-    # ran with: 100 M instructions a Llama 70B forward, 103 M with one code for all (callgrind).
-    # The copy holds the code that was compiled, whose lines are shown as long as it lives.
-    shared = made.__code__
-    made.__code__ = shared.replace(co_consts=(*shared.co_consts, shared))
-    return made
+    code = _CODE.get(source)
+    if code is None:
+        code = function_code(source, kind)
+    else:
+        # A copy of the code for each function, since CPython specializes code for the globals it
+        # last ran with: 100 M instructions a Llama 70B forward, 103 M with one code for all
+        # (callgrind). The copy holds the first, whose lines are shown as long as it lives.
+        code = code.replace(co_consts=(*code.co_consts, code))
+    return FunctionType(code, space, name)
+
+
+def generate_later(
+    source: Callable[[], str],
+    name: str,
+    kind: str,
+    space: dict[str, object],
+    plain: Callable[..., object],
+) -> Callable[..., Any]:
+    """A function like `generate`'s that calls ``plain`` the first time, and is made for the second.
+
+    So what a program calls once, as much around a model's layers is, needs no code of its own. The
+    function stays the same object: whoever calls it often may keep it. It has no defaults.
+    """
+    calls = 0
+
+    def turn(args: tuple[object, ...]) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            return plain(*args)
+        later.__code__ = generate(source(), name, kind, space).__code__
+        return later(*args)
+
+    later = FunctionType(_LATER, space, name)
+    space["_turn"] = turn
+    return later
 
 
 def generate_in(file: str, source: str, name: str, space: dict[str, object]) -> Callable[..., Any]:
@@ -44,7 +74,7 @@ def generate_in(file: str, source: str, name: str, space: dict[str, object]) -> 
     For source that is a program's own, as a graph's: nothing is shared with equal ones.
     """
     code = compile(source, file, "exec")
-    _show(source, file, code, name)
+    _show(source, _function_in(code, name))
     return defined_by(code, name, space)
 
 
@@ -56,39 +86,46 @@ def defined_by(code: CodeType, name: str, space: dict[str, object]) -> FunctionT
     return made
 
 
-def compiled(source: str, kind: str) -> CodeType:
-    """Compile generated source, the definition of a function, once per distinct text.
+def function_code(source: str, kind: str) -> CodeType:
+    """The code of the function that generated source defines, compiled once per distinct text.
 
     Code that an earlier process compiled is read (`kept_code.py`), not compiled again.
     """
     code = _CODE.get(source)
     if code is None:
-        digest = blake2b(f"{kind} {source}".encode(), digest_size=16).digest()
-        file = f"{PREFIX}{kind} {digest.hex()[:8]}>"
+        digest = blake2b(f"{kind}: {source}".encode(), digest_size=16).digest()
         code = kept_code.find(digest)
         if code is None:
-            code = compile(source, file, "exec")
+            whole = compile(source, f"{PREFIX}{kind} {digest.hex()[:8]}>", "exec")
+            code = _function_in(whole)
             kept_code.keep(digest, code)
-        _show(source, file, code)
+        _show(source, code)
         remember(_CODE, source, code, epoch())
     return code
 
 
-def _show(source: str, file: str, code: CodeType, name: str | None = None) -> None:
-    """Have tracebacks show the lines of code, as long as the function it defines is there.
+def short_code(source: str, kind: str) -> CodeType:
+    """The code of a function of one line, which many functions have until they are made."""
+    return _function_in(compile(source, f"{PREFIX}{kind}>", "exec"))
 
-    name: which of several functions that is, the first if nothing is said.
-    """
-    entry = (len(source), None, source.splitlines(keepends=True), file)
-    linecache.cache[file] = entry
+
+def _function_in(code: CodeType, name: str | None = None) -> CodeType:
+    """The code of the function of a name, or of the first, that a module's code defines."""
     functions = [c for c in code.co_consts if isinstance(c, CodeType)]
-    owner = next(c for c in functions if name is None or c.co_name == name)
-    weakref.finalize(owner, _forget_lines, file, entry).atexit = False
+    return next(c for c in functions if name is None or c.co_name == name)
 
 
-def _forget_lines(file: str, entry: object) -> None:
-    if linecache.cache.get(file) is entry:  # else equal code has been made since
-        del linecache.cache[file]
+def _show(source: str, function: CodeType) -> None:
+    """Have tracebacks show the lines that a function's code is from, as long as that is there."""
+    file = function.co_filename
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+
+    def forget(_: object) -> None:
+        linecache.cache.pop(file, None)
+        _OWNERS.pop(file, None)
+
+    # Equal code that is made later takes this place: the older owner's end is of no account then.
+    _OWNERS[file] = weakref.ref(function, forget)
 
 
 def called_with(
@@ -97,3 +134,6 @@ def called_with(
     """A kernel ``(ks, *names)`` that calls ``function`` with ``passed``, source over the names."""
     source = f"def _kernel(_ks, {', '.join(names)}):\n    return _function({', '.join(passed)})\n"
     return generate(source, "_kernel", kind, {"_function": function})
+
+
+_LATER = short_code("def _later(*args): return _turn(args)", "later")

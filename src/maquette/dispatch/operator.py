@@ -193,9 +193,14 @@ class OpOverload(OperatorBase):
     def _first_call(
         self, entry: FunctionType, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
-        """Build an entry function at its first call: definitions must stay cheap to import."""
+        """Build an entry function at its second call: what is called once needs none."""
         if not self.alive:
             self._raise_stale()
+        space = entry.__globals__
+        if not is_overridden(args, kwargs):  # handlers are told what the entry would tell them
+            if space.setdefault("_calls", 0) == 0:
+                space["_calls"] = 1
+                return space["_slow"](args, kwargs)
         with LOCK:
             build_entry(entry, self)
         try:
@@ -203,7 +208,7 @@ class OpOverload(OperatorBase):
         except TypeError as error:
             if not failed_to_bind(error):
                 raise
-        return entry.__globals__["_slow"](args, kwargs)
+        return space["_slow"](args, kwargs)
 
     def call_slow(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Match exactly (D38-D49), then dispatch. The plain version of the generated entry."""

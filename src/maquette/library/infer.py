@@ -204,8 +204,15 @@ def key_function(op: OpOverload, *, symbolic: bool = False) -> Callable[..., obj
     """The function of all parameters that gives the cache key."""
     names = ", ".join(f"p{i}" for i in range(len(op._schema.arguments)))
     source = f"def _key({names}):\n    return {key_source(op, symbolic=symbolic)}\n"
-    space: dict[str, object] = {"_defaults": defaults, "_NUMBERS": NUMBERS, "_hashable": hashable}
-    return generate(source, "_key", "key", space)
+    found = _KEY_FUNCTIONS.get(source)
+    if found is None:
+        space: dict[str, object] = {"_NUMBERS": NUMBERS, "_hashable": hashable}
+        found = generate(source, "_key", "key", space | {"_defaults": defaults})
+        remember(_KEY_FUNCTIONS, source, found, epoch())
+    return found
+
+
+_KEY_FUNCTIONS: dict[str, Callable[..., object]] = {}  # by their source: operators share them
 
 
 def known(op: OpOverload, params: Sequence[object]) -> Outcome | None:

@@ -47,11 +47,9 @@ class _Second:
         would put the module in the place of the function `torch.autograd.gradcheck`. A submodule
         that stands in `sys.modules` already is not imported.
         """
-        beginning = f"{package.__name__}."
-        below = [path for path in list(sys.modules) if path.startswith(beginning)]
-        for path in below:
-            name, loaded = path.removeprefix(beginning), sys.modules[path]
-            if "." not in name and vars(package).get(name, loaded) is not loaded:
+        for name, value in list(vars(package).items()):
+            loaded = sys.modules.get(f"{package.__name__}.{name}", value)
+            if loaded is not value:
                 sys.modules.setdefault(f"{self.name}.{name}", loaded)
 
 
