@@ -231,12 +231,18 @@ def _full(forms: _Forms) -> Face:
 def _quick(forms: _Forms, full: Face) -> Face:
     """`full` for the common forms of a call: lists as lists, keywords that mean an overload."""
     at, only, listed, by_class = forms.at, forms.only, forms.listed, forms.packet.by_class
+    # The keywords with which the only overload is called as it stands.
+    as_it_stands = only is not None and not listed and not forms.takes_device
+    names = forms.plain - {"dtype"} if as_it_stands else frozenset()
 
     def quick(*args: object, **kwargs: object) -> object:
         given = args
         if kwargs:
             # What is remembered by classes was matched as it stands: nothing is to be translated.
-            chosen = None if listed else by_class.get(classes_of(args, kwargs))
+            if kwargs.keys() <= names:
+                chosen = only
+            else:
+                chosen = None if listed else by_class.get(classes_of(args, kwargs))
         else:
             if listed and not (len(args) == at + 1 and args[at].__class__ in _LISTS):
                 if len(args) <= at or args[at].__class__ not in _INTS:

@@ -31,6 +31,7 @@ from maquette.dispatch.modes import WATCHED
 from maquette.dispatch.registry import find_packet
 from maquette.dispatch.tls import tls
 from maquette.dispatch.torch_function import OverridingSwitch
+from maquette.tensor.history import AutogradMeta
 from maquette.tensor.sparse import CooParts, SparseStorage
 from maquette.tensor.tensor import Tensor
 
@@ -435,19 +436,20 @@ class Run:
         """Give the leaves that wait for nothing more their gradients."""
         if self.node.__class__ is not AccumulateGrad:
             self.turn = self.node
-        st = tls.st
+        st, captures = tls.st, self.captures
         for leaf in self.complete:
             assert isinstance(leaf, AccumulateGrad)
             self.node = leaf
             st.node_context = leaf.context
             grad: Grad = self.buffers.pop(leaf, None)  # type: ignore[assignment]  # a leaf's
-            if leaf.hooks is not None or leaf in self.captures:
+            if leaf.hooks is not None or (captures and leaf in captures):
                 grads: list[Grad] = [grad]
                 del grad
                 self._show_leaf(leaf, grads)
                 grad = grads.pop()
             variable = leaf.variable
-            state = variable._autograd()
+            known = variable._ag
+            state = known if known.__class__ is AutogradMeta else variable._autograd()
             if grad is not None and state.grad_fn is not None:
                 raise RuntimeError(
                     f"leaf variable has been moved into the graph interior: {variable.meta} "

@@ -469,7 +469,10 @@ def _tensor_parameters(op: OpOverload) -> tuple[list[str], list[str]]:
 def _mixed(value: object, mode: FakeTensorMode) -> bool:
     """Whether an optional tensor or list of tensors has one that is not of ``mode``."""
     if value.__class__ is tuple:
-        return any(t is not None and t.fake_mode is not mode for t in value)
+        for t in value:  # 0.3 us less than `any` of two
+            if t is not None and t.fake_mode is not mode:
+                return True
+        return False
     return value.fake_mode is not mode  # type: ignore[attr-defined]  # a tensor
 
 

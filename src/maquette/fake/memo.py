@@ -30,11 +30,13 @@ class Memo(Generic[T, S]):
     both_ways: whether `original_of` is asked for.
     """
 
-    __slots__ = ("_both_ways", "key")
+    __slots__ = ("_alone", "_both_ways", "key")
 
     def __init__(self, *, both_ways: bool = False) -> None:
         self.key = object()
         """What entries hold in the place of the memo, which must not live as long as they."""
+        self._alone = 0
+        self._alone = len(self)  # the holders of the key that are no entries
         self._both_ways = both_ways
 
     def get(self, original: T) -> S | None:
@@ -67,7 +69,7 @@ class Memo(Generic[T, S]):
 
     def __len__(self) -> int:
         """The number of originals that live: each has one entry, which holds the key."""
-        return getrefcount(self.key) - 2
+        return getrefcount(self.key) - self._alone
 
     def __contains__(self, original: T) -> bool:
         return self.get(original) is not None
