@@ -63,8 +63,11 @@ class Traversal(Members):
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters of this module and, unless `recurse=False`, of those below."""
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
+        if recurse and not (
+            _replaces(self, "named_parameters") or _replaces(self, "named_modules")
+        ):
+            return self._tensors_below(PARAMETERS)
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -88,6 +91,33 @@ class Traversal(Members):
         attributes = self.__dict__
         for name in attributes[kind]:
             yield name, attributes[name]
+
+    def _tensors_below(self, kind: str) -> Iterator[Any]:
+        """`_named_tensors` without the names, in half the time: a training step walks the tree."""
+        seen: set[int] = set()
+        memo: set[Module] = set()
+        own = Traversal.named_modules
+        stack: list[Any] = [self]
+        while stack:
+            module = stack.pop()
+            if module in memo:
+                continue
+            attributes = module.__dict__
+            if module.__class__.named_modules is not own or "named_modules" in attributes:
+                # What is below is what it says; it takes a memo, as in `named_modules`.
+                for _, owner in module.named_modules(memo, "", True):
+                    yield from _unseen(owner.__dict__, kind, seen)
+                continue
+            memo.add(module)
+            for name in attributes[kind]:  # `_unseen`, written out
+                tensor = attributes[name]
+                if tensor is not None and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield tensor
+            for name in reversed(attributes[MODULES]):
+                child = attributes[name]
+                if child is not None:
+                    stack.append(child)
 
     def _named_tensors(
         self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
@@ -167,3 +197,16 @@ class Traversal(Members):
         if not hasattr(owner, name):
             raise AttributeError(f"{type(owner).__name__} has no attribute `{name}`")
         return getattr(owner, name)
+
+
+def _replaces(module: Traversal, name: str) -> bool:
+    """Whether a module, or its class, has a method of its own in the place of `Traversal`'s."""
+    return name in module.__dict__ or getattr(type(module), name) is not getattr(Traversal, name)
+
+
+def _unseen(attributes: dict[str, Any], kind: str, seen: set[int]) -> Iterator[Any]:
+    for name in attributes[kind]:
+        tensor = attributes[name]
+        if tensor is not None and id(tensor) not in seen:
+            seen.add(id(tensor))
+            yield tensor
