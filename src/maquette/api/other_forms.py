@@ -20,8 +20,15 @@ from maquette.tensor.tensor import Tensor
 
 Call = tuple[tuple[object, ...], dict[str, object]]
 
-# Functions whose factor once stood before the tensors that it belongs to, and the factor's name.
-_OLD_ORDER = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
+# Functions whose factors once stood before the tensors that they belong to: the factors' names, and
+# how many tensors come last.
+_OLD_ORDER: dict[str, tuple[tuple[str, ...], int]] = {
+    **dict.fromkeys(("add", "sub"), (("alpha",), 1)),
+    **dict.fromkeys(("addcmul", "addcdiv"), (("value",), 2)),
+    **dict.fromkeys(
+        ("addmm", "addbmm", "baddbmm", "addmv", "addr", "sspaddmm"), (("beta", "alpha"), 2)
+    ),
+}
 _DIMS = ("dim", "dims")
 _OPTIONS = ("dtype", "device", "layout")
 
@@ -39,14 +46,15 @@ def other_forms(
     if any(isinstance(value, np.generic) for value in (*args, *kwargs.values())):
         args, kwargs = tuple(map(plain, args)), {key: plain(kwargs[key]) for key in kwargs}
         yield args, kwargs
-    factor = _OLD_ORDER.get(name.removesuffix("_"))
-    if factor is not None and factor not in kwargs and _is_old_order(args):
+    old = _in_new_order(name.removesuffix("_"), args, kwargs)
+    if old is not None:
+        named = " and ".join(f"{factor}=" for factor in old[1] if factor not in kwargs)
         warnings.warn(
-            f"This overload of {name} is deprecated: give {factor}= by keyword, after the tensors",
+            f"This overload of {name} is deprecated: give {named} by keyword, after the tensors",
             UserWarning,
             stacklevel=4,
         )
-        yield (args[0], *args[2:]), {**kwargs, factor: args[1]}
+        yield old
     out = kwargs.get("out")
     if isinstance(out, Tensor) and any(option in kwargs for option in _OPTIONS):
         _check_options(out, kwargs)
@@ -58,9 +66,22 @@ def other_forms(
     yield from _with_numbers(args, kwargs, overloads)
 
 
-def _is_old_order(args: tuple[object, ...]) -> bool:
-    numbers = len(args) > 2 and isinstance(args[1], int | float | complex)
-    return numbers and isinstance(args[0], Tensor) and all(isinstance(a, Tensor) for a in args[2:])
+def _in_new_order(name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Call | None:
+    """The call with its factors by keyword; None if they are not in the old order."""
+    factors, last = _OLD_ORDER.get(name, ((), 0))
+    tensors = tuple(a for a in args if isinstance(a, Tensor))
+    numbers = [a for a in args if isinstance(a, int | float | complex)]
+    kinds = "".join("t" if isinstance(a, Tensor) else "n" for a in args)
+    if len(tensors) != last + 1 or len(tensors) + len(numbers) != len(args):
+        return None
+    orders = {f"t{'n' * len(numbers)}{'t' * last}"}
+    if len(factors) == 2:  # of a function the first stands before the tensor
+        orders.add(f"nt{'n' * (len(numbers) - 1)}{'t' * last}")
+    if kinds not in orders or not 0 < len(numbers) <= len(factors):
+        return None
+    if any(factor in kwargs for factor in factors):
+        return None
+    return tensors, {**kwargs, **dict(zip(factors, numbers))}
 
 
 def _check_options(out: Tensor, kwargs: dict[str, object]) -> None:

@@ -120,16 +120,10 @@ def tensordot(
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of a chain of matrices in the cheapest order: `linalg.multi_dot` of old."""
-    check(
-        all(m.ndim == 2 for m in matrices),
-        lambda: f"chain_matmul: tensors must be 2-D; got {[list(m.shape) for m in matrices]}",
-    )
-    if len(matrices) == 1:
-        return matrices[0]
     result = (
-        _operator("linalg_multi_dot", "default")(list(matrices))
+        _operator("chain_matmul", "default")(list(matrices))
         if out is None
-        else _operator("linalg_multi_dot", "out")(list(matrices), out=out)
+        else _operator("chain_matmul", "out")(list(matrices), out=out)
     )
     assert isinstance(result, Tensor)
     return result

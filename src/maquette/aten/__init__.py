@@ -26,6 +26,7 @@ from maquette.aten.elementwise import where as _where  # noqa: F401
 from maquette.aten.elementwise import comparison as _comparison  # noqa: F401
 from maquette.aten.reduction import sums as _sums  # noqa: F401
 from maquette.aten.reduction import min_max as _min_max  # noqa: F401
+from maquette.aten.linalg.products import fused_products as _fused_products  # noqa: F401
 from maquette.aten.linalg.products import matrix_products as _matrix_products  # noqa: F401
 from maquette.aten.linalg.products import outer_products as _outer_products  # noqa: F401
 from maquette.aten.linalg.products import matmul as _matmul  # noqa: F401

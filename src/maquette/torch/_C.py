@@ -16,7 +16,7 @@ from maquette.transforms.inspection import (
     set_vmap_fallback_warning_enabled as _debug_only_display_vmap_fallback_warnings,
 )
 
-has_spectral = True
+has_spectral = has_lapack = True
 
 __getattr__ = forward(
     __name__,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 
+from maquette.aten.common.operators import aten
 from maquette.aten.elementwise import (  # noqa: F401  # they define the single operators
     arithmetic,
     division,
@@ -202,6 +203,10 @@ for _name in ("addcmul", "addcdiv"):
     both(f"_foreach_{_name}.Scalar", f"{_FACTORS}, Scalar value=1", _name)
     both(f"_foreach_{_name}.ScalarList", f"{_FACTORS}, Scalar[] scalars", _name)
 
+each("_foreach_clone", "Tensor[] self, *, MemoryFormat? memory_format=None", overload("clone"))
+each("_foreach_max", "Tensor[] self", overload("max"))
+each("_foreach_mm", "Tensor[] self, Tensor[] mat2", overload("mm"))
+
 
 # --- those of no single page ----------------------------------------------------------
 
@@ -227,6 +232,55 @@ def norm_each(self: Sequence[Tensor], ord: float, dtype: dtype | None) -> list[T
     return [t.linalg_vector_norm(ord, dtype=dtype) for t in self]
 
 
+def powsum_each(self: Sequence[Tensor], ord: float, dtype: dtype | None) -> list[Tensor]:
+    return [aten.linalg__powsum(t, ord, dtype=dtype) for t in self]
+
+
+def _packed(name: str, scalars: Tensor, count: int) -> list[float]:
+    """The numbers of a vector, one for each member."""
+    check(
+        scalars.meta.ndim == 1,
+        lambda: f"Expected packed scalar Tensor to be of dimension 1. Got {scalars.ndim} instead.",
+    )
+    check(
+        scalars.is_contiguous() and scalars.device.type == "cpu",
+        lambda: f"{name}: Expected scalars to be contiguous, on CPU",
+    )
+    check(
+        scalars.numel() == count,
+        lambda: (
+            f"Expected length of scalars to match input of length {count} but got "
+            f"{scalars.numel()} instead."
+        ),
+    )
+    numbers: list[float] = scalars.tolist()
+    return numbers
+
+
+def _by_packed(name: str) -> None:
+    """Define the forms whose factors are the elements of a vector."""
+    for form in ("", "_"):
+        arguments = f"{_FACTORS}, Tensor scalars"
+        if form:
+            arguments = arguments.replace("Tensor[] self", "Tensor(a!)[] self", 1)
+        listed = overload(f"{name}{form}.ScalarList")
+        result = "()" if form else "Tensor[]"
+        define(
+            f"aten::{name}{form}.Tensor({arguments}) -> {result}",
+            tags=[Tag.inplace] if form else [],
+        ).composite(
+            lambda self, tensor1, tensor2, scalars, listed=listed: listed(
+                self, tensor1, tensor2, _packed(name, scalars, len(self))
+            )
+        )
+
+
+_by_packed("_foreach_addcmul")
+_by_packed("_foreach_addcdiv")
+_by_parts(
+    "aten::_foreach_powsum.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None) -> Tensor[]",
+    powsum_each,
+)
 _by_parts("aten::_foreach_zero_(Tensor(a!)[] self) -> ()", zero_each, [Tag.inplace])
 _by_parts(
     "aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()",

@@ -6,6 +6,7 @@ All are made of the factorizations in `eigen_svd.py` and `solving.py`; the expon
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -90,6 +91,36 @@ for _kind, _self, _type in (("tensor", "input", "Tensor?"), ("float", "self", "f
             out, rank_of(self, atol, rtol, hermitian)
         )
     )
+
+
+def _with_old(
+    name: str,
+    overload: str,
+    self: str,
+    argument: str,
+    function: Callable[[Tensor, Any, bool], Tensor],
+) -> None:
+    """The form of one tolerance, given by position, and its ``out=`` form."""
+    arguments = f"Tensor {self}, {argument}, {_KEEP}"
+    dot = f".{overload}" if overload else ""
+    page = define(f"aten::{name}{dot}({arguments}) -> Tensor")
+    page.autocast(cpu="float32")
+    page.composite(function)
+    define(
+        f"aten::{name}.out{overload and '_'}{overload}({arguments}, *, Tensor(a!) out) "
+        "-> Tensor(a!)",
+        tags=[Tag.out],
+    ).composite(
+        lambda self, tolerance, hermitian, out: write_out(out, function(self, tolerance, hermitian))
+    )
+
+
+def _rank_within(self: Tensor, tol: Tolerance, hermitian: bool) -> Tensor:
+    return rank_of(self, tol, 0.0, hermitian)
+
+
+_with_old("linalg_matrix_rank", "", "self", "float tol", _rank_within)
+_with_old("linalg_matrix_rank", "tol_tensor", "input", "Tensor tol", _rank_within)
 describe(
     "linalg_matrix_rank",
     "The rank of matrices, as how many singular values exceed the tolerance: int64, [...].",
@@ -171,6 +202,22 @@ linalg_pinv_float_out.composite(
         out, _pinv_float(self, atol, rtol, hermitian)
     )
 )
+_with_old(
+    "linalg_pinv",
+    "",
+    "self",
+    "float rcond",
+    lambda self, rcond, hermitian: _pinv_float(self, 0.0, rcond, hermitian),
+)
+_with_old(
+    "linalg_pinv",
+    "rcond_tensor",
+    "self",
+    "Tensor rcond",
+    lambda self, rcond, hermitian: linalg_pinv(
+        self, atol=rcond.new_zeros(()), rtol=rcond, hermitian=hermitian
+    ),
+)
 pinverse = define("aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor")
 pinverse.describe("The pseudo-inverses of matrices [..., m, n]: [..., n, m].")
 pinverse.autocast(cpu="float32")
@@ -198,6 +245,10 @@ def cond_composite(self: Tensor, p: Number | None) -> Tensor:
         inverted = p is not None and p.real < 0
         return (smallest / largest if inverted else largest / smallest).squeeze(-1)
     check_square("linalg.cond", self.meta)
+    return _norm_and_inverses(self, p)
+
+
+def _norm_and_inverses(self: Tensor, p: Number | str) -> Tensor:
     inverted = aten.linalg_inv_ex(self)[0]
     return matrix_norm(self, p, (-2, -1), False, None) * matrix_norm(
         inverted, p, (-2, -1), False, None
@@ -205,6 +256,28 @@ def cond_composite(self: Tensor, p: Number | None) -> Tensor:
 
 
 linalg_cond_out.composite(lambda self, p, out: write_out(out, cond_composite(self, p)))
+linalg_cond_named = define("aten::linalg_cond.p_str(Tensor self, str p) -> Tensor")
+linalg_cond_named.autocast(cpu="float32")
+linalg_cond_named_out = define(
+    "aten::linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)",
+    tags=[Tag.out],
+)
+
+
+@linalg_cond_named.composite
+def named_cond_composite(self: Tensor, p: str) -> Tensor:
+    check_square("linalg.cond", self.meta)
+    check_inexact("linalg.cond", self.meta)
+    check(
+        p in ("fro", "nuc"),
+        lambda: f"linalg.cond got an invalid norm type: {p}",
+    )
+    if is_true(self.meta.numel == 0):
+        return self.new_zeros(self.meta.shape[:-2], dtype=self.dtype.to_real())
+    return _norm_and_inverses(self, p)
+
+
+linalg_cond_named_out.composite(lambda self, p, out: write_out(out, named_cond_composite(self, p)))
 
 
 def matrix_power(self: Tensor, n: int) -> Tensor:

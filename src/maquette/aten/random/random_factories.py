@@ -12,6 +12,7 @@ import numpy as np
 
 from maquette.aten.common.array_libraries import into_on_host, is_array, on_host
 from maquette.aten.common.axes import Array
+from maquette.aten.common.operators import aten
 from maquette.aten.common.tensor_options import cast, new_meta
 from maquette.aten.factory.factories import OPTIONS, like_meta, resized
 from maquette.aten.random.distributions import empty_alike, permutation
@@ -48,6 +49,7 @@ from maquette.tensor.generator import (
     set_rng_state,
     stream_of,
 )
+from maquette.tensor.tensor import Tensor
 from maquette.transforms.rules import BROADCASTS
 
 _SEEDED = Tag.nondeterministic_seeded
@@ -238,12 +240,22 @@ _randperm(".generator", "Generator? generator, ", 1)
 
 
 def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -> None:
-    """``rand_like`` and the like."""
+    """``rand_like`` and the like, from the default generator and from one that is given."""
+    _like_from(name, overload, arguments, checks, draw, generator=False)
+    given = ".low_generator_dtype" if overload == ".low_dtype" else ".generator"
+    _like_from(name, given, arguments, checks, draw, generator=True)
+
+
+def _like_from(
+    name: str, overload: str, arguments: str, checks: Check, draw: Draw, *, generator: bool
+) -> None:
+    given = "Generator? generator, " if generator else ""
     page = define(
-        f"aten::{name}{overload}(Tensor self, {arguments}*, {OPTIONS}, "
+        f"aten::{name}{overload}(Tensor self, {arguments}*, {given}{OPTIONS}, "
         "MemoryFormat? memory_format=None) -> Tensor",
         tags=[_SEEDED],
     ).any_device()
+    last = -6 if generator else -5  # what comes after the bounds
     page.nondifferentiable()
 
     page.batching(BROADCASTS)
@@ -251,7 +263,7 @@ def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -
     @page.shape
     def shape(self: TensorMeta, *params: object) -> TensorMeta:
         made = _made_like(name, self, params[-5:])
-        checks(made.dtype, *params[:-5])
+        checks(made.dtype, *params[:last])
         return made
 
     @page.kernel
@@ -260,7 +272,8 @@ def _like(name: str, overload: str, arguments: str, checks: Check, draw: Draw) -
         kind = params[-5] or from_numpy_dtype(self.dtype)
         assert isinstance(kind, DType)
         made = empty_alike(self, kind.numpy, params[-1])
-        write_drawn(xp, made, draw(stream_of(None), made, *params[:-5]))
+        stream = stream_of(params[-6] if generator else None)  # type: ignore[arg-type]  # by the schema
+        write_drawn(xp, made, draw(stream, made, *params[:last]))
         return made
 
 
@@ -307,6 +320,34 @@ _like(
     check_bounds,
     lambda stream, made, low, high: whole_numbers(stream, made, low, high),
 )
+
+
+def _below(overload: str, given: str) -> None:
+    """``randint_like`` below what a tensor says."""
+    define(
+        f"aten::randint_like.{overload}(Tensor self, Tensor high, *, {given}{OPTIONS}, "
+        "MemoryFormat? memory_format=None) -> Tensor",
+        tags=[_SEEDED],
+    ).composite(_draw_below)
+
+
+def _draw_below(self: Tensor, high: Tensor, *params: object) -> Tensor:
+    check(
+        high.meta.numel == 1 and high.device.type == "cpu",
+        lambda: "high must be a scalar tensor and on CPU",
+    )
+    *generator, dtype, layout, device, pin_memory, memory_format = params
+    options = {"dtype": dtype, "layout": layout, "device": device, "pin_memory": pin_memory}
+    if generator:
+        options["generator"] = generator[0]
+    drawn: Tensor = aten.randint_like(
+        self, int(high.item()), **options, memory_format=memory_format
+    )
+    return drawn
+
+
+_below("Tensor", "")
+_below("Tensor_generator", "Generator? generator, ")
 
 __all__ = [
     "Generator",

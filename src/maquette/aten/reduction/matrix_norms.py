@@ -73,6 +73,14 @@ def matrix_norm(
 ) -> Tensor:
     """The norm of matrices: "fro", "nuc", or of order 1, 2, inf, -1, -2, -inf."""
     rows, columns = _check_matrix(self, dim)
+    check(
+        kind is None or kind.is_complex == self.dtype.is_complex,
+        lambda: (
+            f"linalg.matrix_norm: dtype should be {'complex' if self.dtype.is_complex else 'real'} "
+            f"for {'complex' if self.dtype.is_complex else 'real'} inputs, but got "
+            f"{kind and kind.scalar_name}"
+        ),
+    )
     if order == "fro":
         return self.linalg_vector_norm(2, (rows, columns), keepdim, dtype=kind)
     if order == "nuc":
@@ -109,8 +117,9 @@ def _with_out(schema: str, out: str, function: Callable[..., Tensor]) -> Operato
     """A composite and its ``out=`` form, whose overload is named ``out``."""
     page = define(f"aten::{schema} -> Tensor")
     name, _, arguments = schema.partition("(")
+    star = ", " if "*" in arguments else ", *, "
     written = define(
-        f"aten::{name.partition('.')[0]}.{out}({arguments[:-1]}, Tensor(a!) out) -> Tensor(a!)",
+        f"aten::{name.partition('.')[0]}.{out}({arguments[:-1]}{star}Tensor(a!) out) -> Tensor(a!)",
         tags=[Tag.out],
     )
     page.composite(function)
@@ -173,18 +182,23 @@ linalg_norm_named = _with_out(
     f"linalg_norm.ord_str(Tensor self, str ord, {_EITHER})", "ord_str_out", _named_norm
 )
 
-frobenius_norm = define(
-    "aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"
+frobenius_norm = _with_out(
+    "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False)",
+    "out",
+    lambda self, dim, keepdim: self.linalg_vector_norm(2, dim, keepdim),
 )
 frobenius_norm.describe("The root of the sum of squares over `dim`.")
 frobenius_norm.autocast(cuda="float32")
-frobenius_norm.composite(lambda self, dim, keepdim: self.linalg_vector_norm(2, dim, keepdim))
-nuclear_norm = define("aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor")
+nuclear_norm = _with_out(
+    "nuclear_norm(Tensor self, bool keepdim=False)",
+    "out",
+    lambda self, keepdim: matrix_norm(self, "nuc", (-2, -1), keepdim, None),
+)
 nuclear_norm.describe("The sum of the singular values of matrices.")
 nuclear_norm.autocast(cuda="float32")
-nuclear_norm.composite(lambda self, keepdim: matrix_norm(self, "nuc", (-2, -1), keepdim, None))
-nuclear_norm_dim = define(
-    "aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor"
+nuclear_norm_dim = _with_out(
+    "nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False)",
+    "dim_out",
+    lambda self, dim, keepdim: matrix_norm(self, "nuc", dim, keepdim, None),
 )
 nuclear_norm_dim.autocast(cuda="float32")
-nuclear_norm_dim.composite(lambda self, dim, keepdim: matrix_norm(self, "nuc", dim, keepdim, None))

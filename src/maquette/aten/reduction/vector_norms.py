@@ -285,3 +285,16 @@ for _page in (norm_dim, norm_dim_dtype):
             grad, self, 2 if p is None else p, result, dim, keepdim
         )
     )
+
+linalg__powsum = define(
+    "aten::linalg__powsum(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+    "ScalarType? dtype=None) -> Tensor"
+)
+linalg__powsum.describe("The sum of the absolute values to the power `ord`: a norm without root.")
+
+
+@linalg__powsum.composite
+def powsum(self: Tensor, ord: Number, dim: Dims, keepdim: bool, dtype: dtype | None) -> Tensor:
+    x = self if dtype is None else self.to(dtype)
+    summed: Tensor = x.abs().pow(ord).sum(dim, keepdim)
+    return summed

@@ -637,3 +637,23 @@ def trilinear_batching(
     product = wide(i1, e1) * wide(i2, e2) * wide(i3, e3)
     # A sum of integers would be int64.
     return product.sum(list(sumdim), dtype=i1.dtype) if sumdim else product
+
+
+chain_matmul = define("aten::chain_matmul(Tensor[] matrices) -> Tensor")
+chain_matmul.describe("The product of several matrices, in the cheapest order: `multi_dot` of old.")
+chain_matmul.autocast(cuda="lower")
+
+
+@chain_matmul.composite
+def chain_matmul_composite(matrices: Sequence[Tensor]) -> Tensor:
+    check(len(matrices) > 0, lambda: "chain_matmul(): Expected one or more matrices")
+    odd = [m for m in matrices if m.ndim != 2]
+    check(
+        not odd,
+        lambda: f"chain_matmul(): Tensor dimension is {odd[0].ndim}, expected 2 instead.",
+    )
+    only: Tensor = matrices[0]
+    return only.clone() if len(matrices) == 1 else linalg_multi_dot_composite(matrices)
+
+
+chain_matmul_out = composite_out(chain_matmul, chain_matmul_composite)
