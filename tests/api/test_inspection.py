@@ -21,7 +21,10 @@ def parameters(function: object) -> str:
         (mq.add, "(input, other, alpha=1, *, out=None)"),
         (mq.argmax, "(input, dim=None, keepdim=False, *, out=None, axis=None, keepdims=False)"),
         (mq.where, "(condition, input=..., other=..., *, out=None)"),
-        (torch.linalg.matrix_rank, "(input, *, atol=None, rtol=None, hermitian=False, out=None)"),
+        (
+            torch.linalg.matrix_rank,
+            "(input, tol=..., hermitian=False, *, atol=None, rtol=None, out=None)",
+        ),
         (mq.Tensor.view, "(self, *size, dtype=...)"),
         (mq.Tensor.random_, "(self, from_=..., to=..., *, generator=None)"),
     ],

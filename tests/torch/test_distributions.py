@@ -261,3 +261,37 @@ def test_a_base_of_the_right_shape_is_the_one_that_was_given():
     assert d.TransformedDistribution(base, d.AffineTransform(1.0, 2.0)).base_dist is base
     wider = d.TransformedDistribution(base, d.AffineTransform(mq.zeros(2, 3), 2.0)).base_dist
     assert wider.batch_shape == (2, 3)
+
+
+@pytest.mark.parametrize("kind", [mq.float32, mq.float64])
+def test_shares_of_the_least_concentrations_are_numbers(kind: mq.dtype) -> None:
+    mq.manual_seed(0)
+    small = mq.full((200, 2), 1e-6, dtype=kind)
+    shares = d.Dirichlet(small).sample()
+    assert bool(((shares > 0) & (shares < 1)).all())
+    assert d.Beta(small[0, 0], small[0, 0]).sample().item() == 0.5
+
+
+def test_a_binomial_of_no_logit_has_the_slope_between_both_sides() -> None:
+    logit = mq.zeros((), requires_grad=True)
+    d.Binomial(1.0, logits=logit).log_prob(mq.zeros(())).backward()
+    assert logit.grad.item() == -0.5
+
+
+def test_what_depends_on_parameters_is_not_told_of_a_class() -> None:
+    with pytest.raises(NotImplementedError, match="event_dim"):
+        _ = d.Independent.support.event_dim
+    assert d.Uniform.support.event_dim == 0
+
+
+def test_wishart_draws_are_pytorchs() -> None:
+    mq.manual_seed(0)
+    with pytest.warns(UserWarning, match="Singular sample"):
+        drawn = d.Wishart(mq.tensor(9.0), scale_tril=mq.eye(3)).sample()
+    expected = [[7.3114, -2.1495, -1.5313], [-2.1495, 12.8559, 1.7547], [-1.5313, 1.7547, 4.2837]]
+    assert mq.allclose(drawn, mq.tensor(expected), atol=1e-4)
+
+
+def test_a_wishart_of_few_degrees_of_freedom_warns() -> None:
+    with pytest.warns(UserWarning, match="Low df values"):
+        d.Wishart(mq.tensor(2.5), scale_tril=mq.eye(3))

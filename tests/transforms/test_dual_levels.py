@@ -265,3 +265,12 @@ def test_T71_the_tangent_of_a_view_is_a_view(returned):
 
     with dual_level(), pytest.raises(RuntimeError, match="is returning a view"):
         First.apply(make_dual(mq.ones(2), V))
+
+
+@pytest.mark.parametrize(
+    "draw", [mq.bernoulli, mq.poisson, lambda p: mq.normal(p, 1.0), lambda p: mq.normal(p, p)]
+)
+def test_draws_do_not_move_with_their_parameters(draw):
+    with dual_level():
+        drawn = draw(make_dual(mq.full((3,), 0.5), mq.ones(3)))
+        assert unpack_dual(drawn).tangent.tolist() == [0.0, 0.0, 0.0]

@@ -107,7 +107,9 @@ def sample_dirichlet_shape(self: TensorMeta, generator: object) -> TensorMeta:
 @_sample_dirichlet.kernel
 @on_host
 def sample_dirichlet_kernel(xp: ModuleType, self: Array, generator: object) -> Array:
-    drawn = _drawn(self, generator)
+    # Shapes near nothing give numbers that doubles do not hold; in place of shares of zeros those
+    # of the least double are given.
+    drawn = np.maximum(_drawn(self, generator), np.finfo(np.float64).tiny)
     most = np.nextafter(self.dtype.type(1), self.dtype.type(0))
     shares = drawn / drawn.sum(-1, keepdims=True)
     return np.clip(shares, np.finfo(self.dtype).tiny, most).astype(self.dtype)

@@ -15,7 +15,6 @@ import numpy as np
 from maquette.aten.common.array_libraries import into_on_host, on_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.batching_forms import to_front
-from maquette.aten.common.formula_helpers import no_slope
 from maquette.aten.common.fresh_writes import zeros_beside
 from maquette.aten.common.large_arrays import loops_for
 from maquette.aten.common.tensor_options import cast
@@ -109,9 +108,10 @@ def _normal(overload: str, mean: str, std: str, node: str) -> None:
     ) -> None:
         write_drawn(xp, out, plain_kernel(xp, mean, std, generator))
 
-    for name, written in (("mean", mean), ("std", std)):
-        if written == "Tensor":
-            plain.derivative(**{name: lambda grad: zeros_beside(grad, grad.meta.shape)})
+    if mean == "Tensor":
+        plain.flat(mean=lambda grad, mean_meta: zeros_beside(grad, mean_meta.shape))
+    if std == "Tensor":
+        plain.flat(std=lambda grad, std_meta: zeros_beside(grad, std_meta.shape))
 
 
 # First, for a tensor of one element would do as a number, too.
@@ -263,7 +263,7 @@ def bernoulli__tensor_kernel(xp: ModuleType, self: Array, p: Array, generator: o
 
 
 for _page in (bernoulli, bernoulli_p):
-    _page.derivative(self=no_slope)
+    _page.flat("self")
 bernoulli__tensor.flat("self", p=lambda grad, p_meta: grad.new_zeros(p_meta.shape))
 
 # --- multinomial ---------------------------------------------------------------------

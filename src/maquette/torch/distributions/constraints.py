@@ -49,14 +49,38 @@ def is_dependent(constraint: object) -> bool:
 
 
 class dependent_property(property, _Dependent):
-    """A property of a distribution that is a constraint of its parameters."""
+    """A property of a distribution that is a constraint of its parameters.
 
-    def __init__(self, fn: Any = None, *, is_discrete: bool = False, event_dim: int = 0) -> None:
+    On the class it is itself, and says what is the same for all parameters; NotImplementedError for
+    what depends on them.
+    """
+
+    def __init__(
+        self,
+        fn: Any = None,
+        *,
+        is_discrete: bool | None = None,
+        event_dim: int | None = None,
+    ) -> None:
         super().__init__(fn)
-        self.is_discrete, self.event_dim = is_discrete, event_dim
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]  # a plain attribute of the others
+        """Whether the values are discrete, where all parameters agree."""
+        if self._is_discrete is None:
+            raise NotImplementedError(".is_discrete cannot be determined statically")
+        return self._is_discrete
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]  # a plain attribute of the others
+        """How many dimensions a value has, where all parameters agree."""
+        if self._event_dim is None:
+            raise NotImplementedError(".event_dim cannot be determined statically")
+        return self._event_dim
 
     def __call__(self, fn: Any) -> dependent_property:  # type: ignore[override]  # a decorator
-        return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+        return dependent_property(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 class _Independent(Constraint):

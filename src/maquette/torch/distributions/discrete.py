@@ -255,7 +255,9 @@ class Binomial(Binary):
             self._validate_sample(value)
         n = self.total_count
         choices = mq.lgamma(n + 1) - mq.lgamma(value + 1) - mq.lgamma(n - value + 1)
-        positive = (self.logits.clamp(min=0) + self.logits - self.logits.clamp(min=0)).clamp(min=0)
+        # Written so that its slope at 0 is one half.
+        logits = self.logits
+        positive = (logits.clamp(min=0) + logits - logits.clamp(max=0)) / 2
         norm = n * positive + n * mq.log1p(mq.exp(-mq.abs(self.logits)))
         return value * self.logits + choices - norm
 

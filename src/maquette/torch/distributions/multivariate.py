@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from maquette.api import functions as mq
 from maquette.core.broadcast import broadcast_shapes
 from maquette.core.dtype import finfo
+from maquette.core.size import Size
 from maquette.tensor.tensor import Tensor
 from maquette.torch.distributions import constraints
 from maquette.torch.distributions.base import Distribution, ExponentialFamily, Shape
@@ -309,6 +311,12 @@ class Wishart(_Scattered, ExponentialFamily):
         n = matrix.shape[-1]
         if bool((self.df <= n - 1).any()):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
+        if bool((self.df < n).any()):
+            warnings.warn(
+                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 "
+                "< df < ndim.",
+                stacklevel=2,
+            )
         super().__init__(batch, matrix.shape[-2:], validate_args=validate_args)
         self._set_form(name, matrix)
         self._make_chi2()
@@ -346,7 +354,31 @@ class Wishart(_Scattered, ExponentialFamily):
         return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + outer)
 
     def rsample(self, sample_shape: Shape = (), max_try_correction: int | None = None) -> Tensor:
-        """Draws by Bartlett's decomposition."""
+        """Draws by Bartlett's decomposition.
+
+        max_try_correction: how often singular draws are made again; 10 times if nothing is said.
+        """
+        sample = self._drawn(Size(sample_shape))
+        # PyTorch draws what is positive definite again, once, and then what is singular of that:
+        # the other way round would be meant, but these are its numbers.
+        chosen = self._over_batch(self.support.check(sample))
+        if not bool(chosen.any()):
+            return sample
+        warnings.warn("Singular sample detected.", stacklevel=2)
+        for _ in range(10 if max_try_correction is None else max_try_correction):
+            again = self._drawn(chosen[chosen].shape)
+            sample[chosen] = again
+            chosen[chosen.clone()] = self._over_batch(self.support.check(again).logical_not())
+            if not bool(chosen.any()):
+                break
+        return sample
+
+    def _over_batch(self, found: Tensor) -> Tensor:
+        """Whether any matrix of the batch was found, for each sample."""
+        batch = [-1 - d for d in range(len(self._batch_shape))]
+        return found.amax(batch) if batch else found
+
+    def _drawn(self, sample_shape: Shape) -> Tensor:
         n = self._event_shape[-1]
         noise = self._dist_chi2.rsample(sample_shape).sqrt().diag_embed(dim1=-2, dim2=-1)
         rows, columns = mq.tril_indices(n, n, offset=-1).unbind(0)
