@@ -141,3 +141,14 @@ def test_lists_are_copied_reduced_and_multiplied() -> None:
     copied = torch._foreach_clone(a)[0]
     assert copied is not a[0]
     assert mq.equal(copied, a[0])
+
+
+def test_lists_that_do_not_go_together_are_refused() -> None:
+    one = [mq.ones(2)]
+    for call in (lambda: torch._foreach_add([], []), lambda: torch._foreach_sqrt_([])):
+        with pytest.raises(RuntimeError, match=r"Tensor list must have at least one tensor\."):
+            call()
+    with pytest.raises(RuntimeError, match="same number of tensors, got 0 and 1"):
+        torch._foreach_add([], one)
+    with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
+        torch._foreach_mul(one, [1.0, 2.0])

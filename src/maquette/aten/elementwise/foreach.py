@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 
+import numpy as np
+
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise import (  # noqa: F401  # they define the single operators
     arithmetic,
@@ -23,6 +25,7 @@ from maquette.aten.elementwise import (  # noqa: F401  # they define the single 
 )
 from maquette.core.dtype import dtype
 from maquette.core.errors import check
+from maquette.core.meta import TensorMeta
 from maquette.dispatch.kernels import Kernel
 from maquette.dispatch.keysets import DispatchKey
 from maquette.dispatch.operator import OpOverload
@@ -33,6 +36,7 @@ from maquette.library.variants import inplace_shape, writing
 from maquette.tensor.tensor import Tensor
 
 Rows = Iterator[list[object]]
+_NO_TENSOR = "Tensor list must have at least one tensor."
 
 
 # --- from one to each -----------------------------------------------------------------
@@ -42,7 +46,12 @@ def rows(name: str, single: OpOverload, params: Sequence[object]) -> Rows:
     """The arguments of the single operator, member by member; what is no list goes to each."""
     lists = [p for p in params if isinstance(p, (tuple, list))]
     count = len(lists[0])
-    check(count > 0, lambda: f"{name}: Tensor list must have at least one tensor.")
+    numbers = [p for p in lists if p and not isinstance(p[0], Tensor | TensorMeta | np.ndarray)]
+    check(any(lists) and (count > 0 or not numbers), lambda: f"{name}: {_NO_TENSOR}")
+    check(
+        all(len(p) == count for p in numbers),
+        lambda: f"{name}: Tensor list must have same number of elements as scalar list.",
+    )
     check(
         all(len(p) == count for p in lists),
         lambda: (
@@ -84,6 +93,7 @@ def each(name: str, arguments: str, single: OpOverload) -> OperatorPage:
         return [single.array_kernel(xp, *row) for row in rows(name, single, params)]
 
     op.cost(each_cost(name, single, op.op))
+    _refuse_nothing(op)
     recorded_singly(op, lambda *params: [_call(single, row) for row in rows(name, single, params)])
     return op
 
@@ -105,6 +115,7 @@ def each_in_place(name: str, arguments: str, single: OpOverload) -> OperatorPage
             write(xp, *row)
 
     op.cost(each_cost(name, single, op.op))
+    _refuse_nothing(op)
 
     def singly(*params: object) -> None:
         for row in rows(name, single, params):
@@ -121,6 +132,18 @@ def _call(single: OpOverload, row: Sequence[object]) -> object:
     arguments = single._schema.arguments
     positional = [value for value, a in zip(row, arguments) if not a.kwarg_only]
     return single(*positional, **{a.name: v for v, a in zip(row, arguments) if a.kwarg_only})
+
+
+def _refuse_nothing(op: OperatorPage) -> None:
+    """Lists without a tensor, which no device's kernel is asked for, are refused."""
+
+    def refused(*params: object) -> object:
+        raise RuntimeError(f"{op.op}: {_NO_TENSOR}")
+
+    def factory(op: OpOverload, ks: int) -> Callable[..., object]:
+        return lambda ks, *params: refused()
+
+    op.op.register(DispatchKey.Undefined, Kernel(factory, python=refused))
 
 
 def recorded_singly(op: OperatorPage, function: Callable[..., object]) -> None:
