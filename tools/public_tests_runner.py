@@ -8,6 +8,7 @@ by empty modules: a test that calls into one fails and says so.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib.util
 import itertools
@@ -19,8 +20,9 @@ import sys
 import traceback
 import types
 import unittest
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 # Served from PyTorch's wheel, beginnings of paths: what only tests use.
@@ -233,6 +235,29 @@ def become_maquette() -> None:
     sys.meta_path.insert(at + 2, AbsentFinder("torch", *OUTSIDE))
     _be_lenient_to_helpers()
     _load_no_cxx_libraries()
+    _load_table_of_arguments(wheel)
+
+
+def _load_table_of_arguments(wheel: str) -> None:
+    """The helpers' table of functions and their arguments, of those functions that there are."""
+    name = f"{HELPERS}.generated.annotated_fn_args"
+    path = os.path.join(wheel, *name.split(".")) + ".py"
+    if not os.path.exists(path):
+        return
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    table = next(node.value for node in tree.body if isinstance(node, ast.Assign))
+    assert isinstance(table, ast.Dict)
+    names = {"torch": importlib.import_module("torch")}
+    found = {}
+    for key, value in zip(table.keys, table.values):
+        try:
+            function = eval(ast.unparse(cast(ast.expr, key)), names)
+        except AttributeError:
+            continue
+        found[function] = ast.literal_eval(value)
+    module = types.ModuleType(name)
+    module.annotated_args = found  # type: ignore[attr-defined]  # as the helpers' own
+    sys.modules[name] = module
 
 
 def _load_no_cxx_libraries() -> None:
@@ -262,7 +287,14 @@ def _be_lenient_to_helpers() -> None:
 
     builtins.__import__ = importing
     namespace = importlib.import_module("maquette.dispatch.registry").OpNamespace
-    strict = namespace.__getattr__
+    _soften_class(namespace, lambda found: f"torch.ops.{found._namespace}")
+    private_nn = type(importlib.import_module("maquette.torch._C")._nn)
+    _soften_class(private_nn, lambda found: "torch._C._nn")
+
+
+def _soften_class(cls: Any, place: Callable[[Any], str]) -> None:
+    """Let the helpers read members that objects of a class lack."""
+    strict = cls.__getattr__
 
     def lenient(self: Any, name: str) -> object:
         try:
@@ -270,9 +302,9 @@ def _be_lenient_to_helpers() -> None:
         except AttributeError:
             if name.startswith("__") or not _a_helper_asks():
                 raise
-            return Absent(f"torch.ops.{self._namespace}.{name}")
+            return Absent(f"{place(self)}.{name}")
 
-    namespace.__getattr__ = lenient
+    cls.__getattr__ = lenient
 
 
 def _soften(module: types.ModuleType) -> None:

@@ -23,16 +23,27 @@ _MODES = ("nothing", "warn")
 _mode = ["warn"]
 
 
-@contextmanager
-def autograd_fallback_mode(mode: str) -> Iterator[None]:
-    """For the block: "warn" (the default), or "nothing", which leaves such results without grad."""
+def get_autograd_fallback_mode() -> str:
+    """What is done in the backward pass: "warn", or "nothing"."""
+    return _mode[0]
+
+
+def set_autograd_fallback_mode(mode: str) -> None:
+    """Say what is done: "warn" (the default), or "nothing", which leaves results without grad."""
     if mode not in _MODES:
         raise ValueError(f"expected one of the modes {', '.join(_MODES)}, got {mode!r}")
-    before, _mode[0] = _mode[0], mode
+    _mode[0] = mode
+
+
+@contextmanager
+def autograd_fallback_mode(mode: str) -> Iterator[None]:
+    """`set_autograd_fallback_mode` for a block."""
+    before = get_autograd_fallback_mode()
+    set_autograd_fallback_mode(mode)
     try:
         yield
     finally:
-        _mode[0] = before
+        set_autograd_fallback_mode(before)
 
 
 class WarnNotImplemented(Node):

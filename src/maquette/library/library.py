@@ -67,6 +67,15 @@ class Library:
     def __repr__(self) -> str:
         return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
 
+    @property
+    def m(self) -> Library:
+        """The library: PyTorch's has its own part in here, and ``del lib.m`` ends it."""
+        return self
+
+    @m.deleter
+    def m(self) -> None:
+        self._destroy()
+
     # --- defining --------------------------------------------------------------------
 
     def define(

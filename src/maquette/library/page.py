@@ -103,6 +103,11 @@ class OperatorPage(functools.partial[Any]):
         return OperatorPage, (self.op,)
 
     @property
+    def __name__(self) -> str:
+        """The operator's name, as a function has one: pages are methods and properties too."""
+        return self.op._opname
+
+    @property
     def entry(self) -> Callable[..., Any]:
         """The operator's entry function, for pages that are called often.
 

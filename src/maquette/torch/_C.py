@@ -35,6 +35,7 @@ __getattr__ = forward(
     "maquette.dispatch.tags",
     "maquette.tensor.tensor",
     "maquette.autograd",
+    "maquette.autograd.undifferentiated",
     "maquette.transforms",
     "maquette.transforms.inspection",
     "maquette",

@@ -34,6 +34,7 @@ def _each(module: str, names: str, below: str = "utils") -> dict[str, str]:
 
 PACKAGES = {
     "_C._autograd": "maquette.torch.autograd.internals",
+    "_C._VariableFunctions": "maquette.torch._VF",
     "_C._functions": "maquette.torch.autograd.c_functions",
     "_C._nn": "maquette.torch._nn_functions",
     "_C._functorch": "maquette.torch._functorch.levels",
