@@ -14,6 +14,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -447,6 +448,25 @@ def load_file(path: str) -> types.ModuleType:
     return module
 
 
+_MODULES_IN_NAMES = re.compile(
+    r"test_torch_(?:nn_functional|nn_init|_C__\w+?|functional|_tensor|_lowrank)?_?(?=[A-Za-z_])"
+)
+
+
+def renamed(names: set[str], tests: list[unittest.TestCase]) -> dict[str, str]:
+    """PyTorch's names of tests that are called after the module of a function, by ours."""
+    there = {f"{type(test).__name__}.{test._testMethodName}" for test in tests}
+    ours = [name for name in there if ".test_maquette_" in name]
+    found: dict[str, str] = {}
+    for name in sorted(names - there):
+        case, _, method = name.partition(".")
+        function = _MODULES_IN_NAMES.sub("", method, count=1)
+        same = [o for o in ours if o.startswith(case) and o.endswith(f"_{function}")]
+        if same:
+            found[min(same, key=len)] = name
+    return found
+
+
 def main() -> None:
     request = json.loads(sys.stdin.read())
     limit = int(request["memory_gib"] * 2**30)
@@ -470,10 +490,13 @@ def main() -> None:
     names = None if request["names"] is None else set(request["names"])
     skip = set(request["skip"])
     signal.signal(signal.SIGALRM, _alarm)
-    for test in flattened(suite):
+    tests = list(flattened(suite))
+    theirs = renamed(names or set(), tests)
+    for test in tests:
         # Tests of modules are called after the package that has the module.
         method = test._testMethodName.replace("_maquette_nn_", "_nn_")
         name = f"{type(test).__name__}.{method}"
+        name = theirs.get(name, name)
         if name in skip or request["only"] not in name or (names is not None and name not in names):
             continue
         skip.add(name)
