@@ -498,3 +498,14 @@ def test_sizes_that_are_symbols_broadcast() -> None:
 
 def test_a_transform_is_annotated_as_its_function_is() -> None:
     assert "->" not in make_fx(mq.func.grad(lambda x: x.sin().sum()))(mq.zeros(2)).code
+
+
+@pytest.mark.parametrize("options", [{}, {"tracing_mode": "symbolic"}, {"pre_dispatch": True}])
+def test_parts_of_a_tensor_without_gradient_are_written_in_a_trace(options) -> None:
+    def f(x: mq.Tensor) -> mq.Tensor:
+        y = x.clone()
+        y.split([1, 2])[0].mul_(2)
+        return y
+
+    x = mq.ones(3)
+    assert make_fx(f, **options)(x)(x).tolist() == [2, 1, 1]

@@ -3,7 +3,7 @@
 import pytest
 
 import maquette as mq
-from maquette.transforms import grad, jvp, linearize, vjp
+from maquette.transforms import forward_ad, grad, jvp, linearize, vjp
 
 F = mq.nn.functional
 NORMS = {
@@ -84,3 +84,45 @@ def test_T71_logcumsumexp_is_linear_in_tangents_that_are_zero():
     expected = jvp(lambda x: x.logcumsumexp(0), (x,), (t,))[1]
     found = linearize(lambda x: x.logcumsumexp(0), x)[1](t)
     assert mq.allclose(found, expected)
+
+
+WRITES = {
+    "square_": lambda t, x: t.square_(),
+    "exp_": lambda t, x: t.exp_(),
+    "pow_": lambda t, x: t.pow_(3),
+    "mul_": lambda t, x: t.mul_(x),
+    "div_": lambda t, x: t.div_(x + 3),
+    "cumprod_": lambda t, x: t.cumprod_(0),
+    "row": lambda t, x: t[1:].mul_(x[1:]).sigmoid_(),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("around", [grad, lambda f: jvp_along_ones(grad(f))])
+def test_a_gradient_of_a_tangent_of_what_is_written_in_place(write, around):
+    def f(x, copy):
+        t = x.sin() + 2
+        t = t.clone() if copy else t
+        WRITES[write](t, x)
+        return (t * x).sum()
+
+    x = mq.tensor([0.3, -0.4, 0.9], dtype=mq.float64)
+    found = grad(lambda a: jvp_along_ones(around(lambda b: f(b, False)))(a).sum())(x)
+    moved = jvp_along_ones(around(lambda b: f(b, True)))
+    step = 1e-5 * mq.eye(3, dtype=mq.float64)
+    expected = mq.stack([(moved(x + s) - moved(x - s)).sum() / 2e-5 for s in step])
+    assert mq.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def jvp_along_ones(f):
+    return lambda x: jvp(f, (x,), (mq.ones_like(x),))[1]
+
+
+def test_a_backward_pass_over_a_dual_level_of_what_is_written_in_place():
+    x = mq.tensor([0.3, 0.9], requires_grad=True)
+    with forward_ad.dual_level():
+        t = forward_ad.make_dual(x.sin(), x.cos())
+        t.square_()
+        tangent = forward_ad.unpack_dual(t).tangent
+    (slope,) = mq.autograd.grad(tangent.sum(), x)
+    assert mq.allclose(slope, 2 * mq.cos(2 * x))

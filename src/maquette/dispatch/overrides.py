@@ -154,9 +154,11 @@ def _walk(op: OpOverload, ks: int) -> Boxed:
         answer = op._dispatch_cache.get(key) or compute_dispatch(op, key)
         if not isinstance(answer, DispatchKey):
             return _boxed(op, answer)
-        built = op.registered_kernel(answer, key).factory(op, ks)
-        if built is not None:
-            return built
+        kernel = op.registered_kernel(answer, key)
+        if not kernel.only_with_grad or ks & K.REQUIRES_GRAD:
+            built = kernel.factory(op, ks)
+            if built is not None:
+                return built
         rest &= ~K.functionality_bits(key)
 
 

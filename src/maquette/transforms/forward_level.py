@@ -237,13 +237,32 @@ def _writing(op: OpOverload, functional: FunctionalCall) -> Call:
         if not tangents:
             result = run_below(level, op, values)
             return _returned(functional, params, result, level)
-        result = pure(level, functional.parameters(params))
+        given = list(params)
+        for at in functional.mutated:
+            given[at] = _unwritten(level, params[at])
+        result = pure(level, functional.parameters(tuple(given)))
         for (_, new), target in zip(functional.new_values(result), targets, strict=True):
             _write(level, op, target, new)
         results = functional.results(result)
         return _returned(functional, params, results if len(results) > 1 else results[0], level)
 
     return call
+
+
+def _unwritten(level: JvpInterpreter, target: object) -> object:
+    """What is computed with in the place of what is written: its copy, if a level below records.
+
+    Formulas keep values and tangents as they were before the write.
+    """
+    if isinstance(target, tuple):
+        return tuple([_unwritten(level, t) for t in target])
+    if not isinstance(target, DualTensor):
+        return target
+    root = target._base if isinstance(target._base, DualTensor) else target
+    kept = target._value.requires_grad or (
+        root._tangent is not None and root._tangent.requires_grad
+    )
+    return forward_call(operators.clone.default)(level, (target, None)) if kept else target
 
 
 def _forgets(op: OpOverload) -> bool:
