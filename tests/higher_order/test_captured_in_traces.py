@@ -285,3 +285,23 @@ def test_control_flow_inside_of_what_the_key_functionalizes(views):
     finally:
         disable_functionalization()
     assert mq.equal(from_functional_tensor(result), nested(mq.tensor(True), X, mq.ones(4)))
+
+
+# --- what begins a loop is captured, too -------------------------------------------------
+
+BEGINNING_CAPTURED = {
+    "while_loop": lambda x: while_loop(
+        lambda i, u: i < 3, lambda i, u: (i + 1, u.sin() + x), (mq.tensor(0), x)
+    )[1],
+    "scan": lambda x: scan(lambda u, r: (u.sin() + x[0], u + r), x[0], x)[1],
+    "scan of all": lambda x: scan(lambda u, r: (u.sin() + x, (u * r).sum()), x, x)[0],
+    "cond": lambda x: cond(x.sum() > 0, lambda u: u + x, lambda u: u * x, (x,)),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("program", BEGINNING_CAPTURED)
+def test_what_a_loop_begins_with_stays_where_it_is_captured(program, mode):
+    f = BEGINNING_CAPTURED[program]
+    x = mq.tensor([[0.2, -0.4], [0.7, 0.1]])
+    assert mq.allclose(make_fx(f, tracing_mode=mode)(x + 1)(x), f(x))

@@ -24,11 +24,17 @@ from maquette.dispatch.tls import tls
 from maquette.fake.mode import FakeTensorMode
 from maquette.fx.graph_module import GraphModule
 from maquette.fx.tracing.operator_tracing import make_fx
-from maquette.fx.tracing.proxy_mode import ProxyTorchDispatchMode, _Arguments, get_proxy_mode
+from maquette.fx.tracing.proxy_mode import (
+    ProxyTorchDispatchMode,
+    _Arguments,
+    disable_proxy_modes_tracing,
+    get_proxy_mode,
+)
 from maquette.fx.tracing.tracked import track
 from maquette.higher_order.captured import captured_tensors
 from maquette.tensor.keys import ADINPLACE
 from maquette.tensor.tensor import Tensor, alias
+from maquette.transforms.rules import operators
 
 if TYPE_CHECKING:
     from maquette.fx.node import Node
@@ -148,7 +154,7 @@ class FunctionalHop(HigherOrderOperator):
                 _forget(mode, graph)
             args = self.with_operands(args, tuple(held))
             taking = {at: _taking(function, len(held)) for at, function in functions.items()}
-            graphs = self._graphs(mode, taking, args, None)
+            graphs = self._graphs(mode, taking, args, None, len(held))
         return record(mode, self, tuple([graphs.get(at, a) for at, a in enumerate(args)]), kwargs)
 
     def _graphs(
@@ -157,9 +163,12 @@ class FunctionalHop(HigherOrderOperator):
         functions: dict[int, Function],
         args: tuple[Any, ...],
         numbers: list[Any] | None,
+        held: int = 0,
     ) -> dict[int, GraphModule]:
         return {
-            at: subgraph(mode, function, self.operands_of(at, args), self.graph_name(at), numbers)
+            at: subgraph(
+                mode, function, self.operands_of(at, args), self.graph_name(at), numbers, held
+            )
             for at, function in functions.items()
         }
 
@@ -230,13 +239,14 @@ def subgraph(
     operands: Sequence[Any],
     name: str,
     numbers: list[Any] | None = None,
+    held: int = 0,
 ) -> GraphModule:
     """The graph of a function, an attribute of the module that is being traced.
 
     To ``numbers`` are added the symbolic ones that the function uses and only this trace knows;
-    without it they are refused.
+    without it they are refused. held: how many operands, at the end, stand for what is captured.
     """
-    operands = _apart(operands)
+    operands = _apart(function, operands, held)
     sharing = function if numbers is None else _sharing_symbols(mode, function, numbers)
     _waiting.tracers.append(mode.tracer)
     try:
@@ -307,15 +317,28 @@ def _forget(mode: ProxyTorchDispatchMode, graph: GraphModule) -> None:
         delattr(root, name)
 
 
-def _apart(operands: Sequence[Any]) -> list[Any]:
-    """The operands, with an alias for a tensor that is there already: each has its placeholder."""
+def _apart(function: Function, operands: Sequence[Any], held: int) -> list[Any]:
+    """The operands so that each has a placeholder of its own, which nothing else is taken for.
+
+    There is an alias for a tensor that is there already, and a copy of one that the function
+    captures, too: a loop carries on from it, and what is captured stays. held: how many there are
+    at the end for what is captured; by these a trace knows it.
+    """
+    captured = {_place(t) for t in captured_tensors(function).values()}
     seen: set[int] = set()
     found = []
-    for t in operands:
+    for t in operands[: len(operands) - held]:
         again = isinstance(t, Tensor) and id(t) in seen
         seen.add(id(t))
+        if isinstance(t, Tensor) and _place(t) in captured:
+            with disable_proxy_modes_tracing(), AutoDispatchBelowAutograd():
+                t = operators.clone(t)
         found.append(alias(t) if again else t)
-    return found
+    return [*found, *operands[len(operands) - held :]]
+
+
+def _place(t: Tensor) -> tuple[int, int]:
+    return id(t._storage), id(t.meta)
 
 
 def record(
