@@ -6,10 +6,13 @@ The four operations are in `arithmetic.py` and `division.py`, powers in `powers.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_for
 from maquette.aten.common.fresh_writes import unless_wrapped, zeros_beside
 from maquette.aten.common.large_arrays import SMALL, loops_for_alike
@@ -21,7 +24,6 @@ from maquette.aten.elementwise.pointwise import (
     POINTWISE,
     REAL_FLOATS,
     Array,
-    Kernel,
     Operand,
     binary,
     check_category,
@@ -227,13 +229,13 @@ def frexp_grad(grad: Tensor, result1: Tensor) -> tuple[Tensor]:
 # --- logarithms of sums ---------------------------------------------------------------
 
 
-def _log_of_sum(a: Array, b: Array, power: Kernel, log1p: Kernel, scale: float) -> Array:
+def _log_of_sum(a: Array, b: Array, power: Callable[[Array], Array], scale: float) -> Array:
     """The larger of two plus ``scale * log1p(power(-distance))`` (NumPy's own: 17 to 3 ms)."""
     high: Array = np.maximum(a, b)
     distance = np.abs(a - b)
     np.negative(distance, out=distance)
     np.copyto(distance, 0, where=a == b)  # also of two infinities
-    rest = log1p(power(distance))
+    rest = elementary(np, "log1p", power(distance))
     high += rest if scale == 1.0 else rest * high.dtype.type(scale)
     return high
 
@@ -241,7 +243,7 @@ def _log_of_sum(a: Array, b: Array, power: Kernel, log1p: Kernel, scale: float) 
 def logaddexp_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
     if not is_complex_type(a.dtype):
         if xp is np and max(a.size, b.size) >= SMALL:
-            return _log_of_sum(a, b, np.exp, np.log1p, 1.0)
+            return _log_of_sum(a, b, np.exp, 1.0)
         return xp.logaddexp(a, b)
     swap = xp.real(a) < xp.real(b)
     high, low = xp.where(swap, b, a), xp.where(swap, a, b)
@@ -259,7 +261,7 @@ logaddexp.derivative(
 
 def logaddexp2_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
     if xp is np and max(a.size, b.size) >= SMALL:
-        return _log_of_sum(a, b, np.exp2, np.log1p, 1 / math.log(2))
+        return _log_of_sum(a, b, partial(elementary, np, "exp2"), 1 / math.log(2))
     return xp.logaddexp2(a, b)
 
 

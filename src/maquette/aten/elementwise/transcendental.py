@@ -13,9 +13,10 @@ from types import ModuleType
 
 import numpy as np
 
+from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import conj, minus, plus, times
 from maquette.aten.common.large_arrays import erf as error_function
-from maquette.aten.common.large_arrays import loops_for
+from maquette.aten.common.large_arrays import loops_for, loops_of_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -53,6 +54,19 @@ def function(
     return op
 
 
+def looped_function(
+    name: str,
+    numpy_name: str,
+    gradient: Callable[..., Tensor],
+    *,
+    tags: tuple[Tag, ...] = CORE_POINTWISE,
+) -> OperatorPage:
+    """Define a function that NumPy may be slow at, of real and complex numbers."""
+    op = unary(name, lambda xp, self: elementary(xp, numpy_name, self), takes=FLOATING, tags=tags)
+    op.holomorphic(self=gradient)
+    return op
+
+
 def special_function(
     name: str, gradient: Callable[..., Tensor], *, tags: tuple[Tag, ...] = POINTWISE
 ) -> OperatorPage:
@@ -69,14 +83,14 @@ def special_function(
 exp = function("exp", "exp", lambda grad, result: grad * conj(result))
 exp.describe("Euler's number to the power of each element.")
 exp.autocast(cuda="float32")
-exp2 = function(
+exp2 = looped_function(
     "exp2",
     "exp2",
     lambda grad, result: times(grad * conj(result), math.log(2)),
     tags=POINTWISE,
 )
 exp2.describe("2 to the power of each element.")
-expm1 = function("expm1", "expm1", lambda grad, result: grad * plus(conj(result), 1))
+expm1 = looped_function("expm1", "expm1", lambda grad, result: grad * plus(conj(result), 1))
 expm1.describe("``exp(x) - 1``, exact where x is small.")
 expm1.autocast(cuda="float32")
 log = function("log", "log", lambda grad, self: grad / conj(self))
@@ -89,6 +103,10 @@ log2.autocast(cuda="float32")
 
 def log10_kernel(xp: ModuleType, self: Array) -> Array:
     """Of float32 in float64: NumPy's own is one unit off in the last place at most powers of 10."""
+    loops = loops_for(xp, self)
+    if loops is not None:
+        looped: Array = loops.function("log10", self)
+        return looped
     if xp is np and self.dtype == np.float32:
         found: Array = np.log10(self, dtype=np.float64).astype(np.float32)
         return found
@@ -105,7 +123,7 @@ log10.autocast(cuda="float32")
 def log1p_kernel(xp: ModuleType, self: Array) -> Array:
     """Of complex numbers near 0 the real part apart: ``log(abs(1 + z))`` would lose it."""
     if self.dtype.kind != "c":
-        return xp.log1p(self)
+        return elementary(xp, "log1p", self)
     x, y = self.real.astype(xp.float64), self.imag.astype(xp.float64)
     near = xp.maximum(abs(x), abs(y)) < 0.5
     real = xp.log1p(xp.where(near, x * (2 + x) + y * y, 0)) / 2
@@ -156,34 +174,36 @@ def acosh_grad(grad: Tensor, self: Tensor) -> Tensor:
     return grad * conj(low * rsqrt(plus(self, 1)))
 
 
-sin = function("sin", "sin", lambda grad, self: grad * conj(cos(self)))
+sin = looped_function("sin", "sin", lambda grad, self: grad * conj(cos(self)))
 sin.describe("The sine of each element in radians.")
-cos: OperatorPage = function("cos", "cos", lambda grad, self: grad * -conj(sin(self)))
+cos: OperatorPage = looped_function("cos", "cos", lambda grad, self: grad * -conj(sin(self)))
 cos.describe("The cosine of each element in radians.")
-tan = function("tan", "tan", lambda grad, result: grad * conj(plus(result.pow(2), 1)))
+tan = looped_function("tan", "tan", lambda grad, result: grad * conj(plus(result.pow(2), 1)))
 tan.describe("The tangent of each element in radians.")
 tan.autocast(cuda="float32")
-asin = function("asin", "arcsin", lambda grad, self: grad * _slope_of_asin(self))
+asin = looped_function("asin", "arcsin", lambda grad, self: grad * _slope_of_asin(self))
 asin.describe("The angle in radians whose sine each element is.")
 asin.autocast(cuda="float32")
-acos = function("acos", "arccos", lambda grad, self: grad * -_slope_of_asin(self))
+acos = looped_function("acos", "arccos", lambda grad, self: grad * -_slope_of_asin(self))
 acos.describe("The angle in radians whose cosine each element is.")
 acos.autocast(cuda="float32")
-atan = function("atan", "arctan", lambda grad, self: grad / conj(plus(self * self, 1)))
+atan = looped_function("atan", "arctan", lambda grad, self: grad / conj(plus(self * self, 1)))
 atan.describe("The angle in radians whose tangent each element is.")
-sinh = function("sinh", "sinh", lambda grad, self: grad * conj(cosh(self)))
+sinh = looped_function("sinh", "sinh", lambda grad, self: grad * conj(cosh(self)))
 sinh.describe("The hyperbolic sine.")
 sinh.autocast(cuda="float32")
-cosh: OperatorPage = function("cosh", "cosh", lambda grad, self: grad * conj(sinh(self)))
+cosh: OperatorPage = looped_function("cosh", "cosh", lambda grad, self: grad * conj(sinh(self)))
 cosh.describe("The hyperbolic cosine.")
 cosh.autocast(cuda="float32")
-asinh = function("asinh", "arcsinh", lambda grad, self: grad * conj(rsqrt(plus(self.pow(2), 1))))
+asinh = looped_function(
+    "asinh", "arcsinh", lambda grad, self: grad * conj(rsqrt(plus(self.pow(2), 1)))
+)
 asinh.node_name(in_place="AsinhBackward1")
 asinh.describe("The inverse of the hyperbolic sine.")
-acosh = function("acosh", "arccosh", acosh_grad)
+acosh = looped_function("acosh", "arccosh", acosh_grad)
 acosh.node_name(in_place="AcoshBackward1")
 acosh.describe("The inverse of the hyperbolic cosine.")
-atanh = function("atanh", "arctanh", lambda grad, self: grad / conj(1 - self.pow(2)))
+atanh = looped_function("atanh", "arctanh", lambda grad, self: grad / conj(1 - self.pow(2)))
 atanh.node_name(in_place="AtanhBackward1")
 atanh.describe("The inverse of the hyperbolic tangent.")
 
@@ -251,9 +271,16 @@ erf.derivative(self=lambda grad, self: times(exp(-self.pow(2)), 2 / _ROOT_PI) * 
 erf.describe("The error function.")
 erfc = special_function("erfc", lambda grad, self: times(exp(-self.pow(2)), -2 / _ROOT_PI) * grad)
 erfc.describe("One minus the error function, exact where that is small.")
-erfinv: OperatorPage = special_function(
-    "erfinv", lambda grad, self: times(exp(erfinv(self).pow(2)), _ROOT_PI / 2) * grad
-)
+
+
+def erfinv_kernel(xp: ModuleType, self: Array) -> Array:
+    loops = loops_for(xp, self)
+    found: Array = special(xp).erfinv(self) if loops is None else loops.erfinv(self)
+    return found
+
+
+erfinv = unary("erfinv", erfinv_kernel, takes=REAL_FLOATS)
+erfinv.derivative(self=lambda grad, self: times(exp(erfinv(self).pow(2)), _ROOT_PI / 2) * grad)
 erfinv.describe("The inverse of the error function.")
 erfinv.autocast(cuda="float32")
 
@@ -263,7 +290,7 @@ erfinv.autocast(cuda="float32")
 
 def logistic(xp: ModuleType, x: Array) -> Array:
     """1 / (1 + exp(-x)) on arrays."""
-    loops = loops_for(xp, x)
+    loops = loops_of_floats(xp, x)
     if loops is not None:
         found: Array = loops.logistic(x)
         return found

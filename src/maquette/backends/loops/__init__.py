@@ -18,8 +18,6 @@ from maquette.backends.loops.elementwise import (
     erf,
     gelu,
     gelu_backward,
-    logistic,
-    silu,
     silu_backward,
     threshold_backward,
 )
@@ -69,6 +67,17 @@ from maquette.backends.loops.positions import (
 )
 from maquette.backends.loops.samplers import binomial_counts, gamma_numbers, poisson_counts
 from maquette.backends.loops.scatters import combine_along, combine_rows
+from maquette.backends.loops.smooth import (
+    elu,
+    erfinv,
+    function,
+    log_sigmoid,
+    log_sigmoid_backward,
+    logistic,
+    mish,
+    silu,
+    softplus,
+)
 from maquette.backends.loops.softmax import (
     log_softmax_rows,
     softmax_gradients,
@@ -83,6 +92,13 @@ from maquette.backends.loops.windows import (
 
 __all__ = [
     "binomial_counts",
+    "elu",
+    "erfinv",
+    "function",
+    "log_sigmoid",
+    "log_sigmoid_backward",
+    "mish",
+    "softplus",
     "gamma_numbers",
     "poisson_counts",
     "without_repeats",

@@ -7,11 +7,12 @@ what it makes is called as the function that it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numba
-from numba.extending import overload, register_jitable
+from llvmlite import ir
+from numba.extending import intrinsic, overload, register_jitable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,3 +56,37 @@ def instead_of(function: Callable[..., Any]) -> Callable[[F], F]:
         return step
 
     return given
+
+
+def polynomial(single: Sequence[float], double: Sequence[float]) -> Callable[[Any, Any], Any]:
+    """A step ``(t, x)``: ``sum(c[i] * t**i)`` of a double ``t``, with products that may be fused.
+
+    The coefficients are ``single`` where ``x`` is of single precision.
+    """
+
+    @intrinsic
+    def evaluated(context: Any, t: Any, x: Any) -> Any:
+        def written(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            coefficients = single if signature.args[1] == numba.float32 else double
+            kind = ir.DoubleType()
+            of_three = ir.FunctionType(kind, [kind] * 3)
+            step = builder.module.declare_intrinsic("llvm.fmuladd", [kind], of_three)
+            total = kind(coefficients[-1])
+            for c in coefficients[-2::-1]:
+                total = builder.call(step, [total, args[0], kind(c)])
+            return total
+
+        return numba.float64(t, x), written
+
+    made: Callable[[Any, Any], Any] = evaluated
+    return made
+
+
+@intrinsic
+def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` of doubles, rounded once."""
+
+    def written(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return numba.float64(numba.float64, numba.float64, numba.float64), written

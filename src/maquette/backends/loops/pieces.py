@@ -18,7 +18,7 @@ from maquette.backends.loops.elementwise import flat
 Array = npt.NDArray[Any]
 
 
-def _mapped(loop: Callable[..., None], x: Array, *numbers: float) -> Array:
+def mapped(loop: Callable[..., None], x: Array, *numbers: float) -> Array:
     """What a loop over an array's elements puts into a new array."""
     out = np.empty(x.shape, x.dtype)
     loop(flat(x), *[x.dtype.type(n) for n in numbers], out.reshape(-1))
@@ -61,7 +61,7 @@ def _leaky(x: Array, slope: Any, out: Array) -> None:
 
 def leaky_relu(x: Array, slope: float) -> Array:
     """``x`` where it is positive, else ``x * slope``."""
-    return _mapped(_leaky, x, slope)
+    return mapped(_leaky, x, slope)
 
 
 @compiled
@@ -87,7 +87,7 @@ def _over(x: Array, limit: Any, value: Any, out: Array) -> None:
 
 def threshold(x: Array, limit: float, value: float) -> Array:
     """``x``, but ``value`` where it is at most ``limit``."""
-    return _mapped(_over, x, limit, value)
+    return mapped(_over, x, limit, value)
 
 
 @compiled
@@ -99,7 +99,7 @@ def _outside(x: Array, least: Any, most: Any, out: Array) -> None:
 
 def hardshrink(x: Array, limit: float) -> Array:
     """``x``, but zero where its magnitude is at most ``limit``."""
-    return _mapped(_outside, x, -limit, limit)
+    return mapped(_outside, x, -limit, limit)
 
 
 @compiled
@@ -113,7 +113,7 @@ def _shrunk(x: Array, limit: Any, out: Array) -> None:
 
 def softshrink(x: Array, limit: float) -> Array:
     """``x`` moved towards zero by ``limit``."""
-    return _mapped(_shrunk, x, limit)
+    return mapped(_shrunk, x, limit)
 
 
 @compiled
@@ -127,7 +127,7 @@ def _hard_sigmoid(x: Array, three: Any, six: Any, out: Array) -> None:
 
 def hardsigmoid(x: Array) -> Array:
     """``(x + 3) / 6`` brought between 0 and 1."""
-    return _mapped(_hard_sigmoid, x, 3, 6)
+    return mapped(_hard_sigmoid, x, 3, 6)
 
 
 @compiled
@@ -141,7 +141,7 @@ def _hard_swish(x: Array, three: Any, six: Any, out: Array) -> None:
 
 def hardswish(x: Array) -> Array:
     """``x * hardsigmoid(x)``."""
-    return _mapped(_hard_swish, x, 3, 6)
+    return mapped(_hard_swish, x, 3, 6)
 
 
 # --- losses of a difference ----------------------------------------------------------------
@@ -156,7 +156,7 @@ def _smooth_l1(d: Array, beta: Any, half: Any, out: Array) -> None:
 
 def smooth_l1(d: Array, beta: float) -> Array:
     """The magnitude less half of ``beta``, squared below ``beta``, which is positive."""
-    return _mapped(_smooth_l1, d, beta, 0.5)
+    return mapped(_smooth_l1, d, beta, 0.5)
 
 
 @compiled
@@ -168,7 +168,7 @@ def _huber(d: Array, delta: Any, half: Any, out: Array) -> None:
 
 def huber(d: Array, delta: float) -> Array:
     """Half the square, linear from ``delta`` on."""
-    return _mapped(_huber, d, delta, 0.5)
+    return mapped(_huber, d, delta, 0.5)
 
 
 # --- lengths -------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def _sign(x: Array, one: Any, out: Array) -> None:
 
 def sign(x: Array) -> Array:
     """1, -1 or, of zero and NaN, 0."""
-    return _mapped(_sign, x, 1)
+    return mapped(_sign, x, 1)
 
 
 @compiled
@@ -242,7 +242,7 @@ def _repair(x: Array, nan: Any, most: Any, least: Any, infinity: Any, out: Array
 
 def nan_to_num(x: Array, nan: float, most: float, least: float) -> Array:
     """``x`` with numbers for NaN, infinity and negative infinity."""
-    return _mapped(_repair, x, nan, most, least, np.inf)
+    return mapped(_repair, x, nan, most, least, np.inf)
 
 
 @compiled
@@ -254,4 +254,4 @@ def _angle(x: Array, half_turn: Any, out: Array) -> None:
 
 def angle(x: Array) -> Array:
     """0, pi of negative numbers, NaN of NaN."""
-    return _mapped(_angle, x, np.pi)
+    return mapped(_angle, x, np.pi)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from maquette.aten.common.large_arrays import chosen
+from maquette.aten.common.large_arrays import chosen, loops_of_floats
 from maquette.aten.elementwise.pointwise import (
     CORE_POINTWISE,
     POINTWISE,
@@ -35,6 +35,10 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 
 
 def elu_kernel(xp: ModuleType, x: Array, alpha: float, scale: float, input_scale: float) -> Array:
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.elu(x, alpha * scale, scale, input_scale)
+        return found
     low = xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale)
     return chosen(xp, x < 0, low, x * scale)
 

@@ -13,7 +13,12 @@ from types import ModuleType
 from maquette.aten.common.backward_checks import check_floats_only
 from maquette.aten.common.batching_forms import along
 from maquette.aten.common.formula_helpers import conj
-from maquette.aten.common.large_arrays import erf, loops_for, loops_for_alike
+from maquette.aten.common.large_arrays import (
+    erf,
+    loops_for,
+    loops_for_alike,
+    loops_of_floats,
+)
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -130,7 +135,7 @@ gelu_backward.derivative(
 
 
 def silu_kernel(xp: ModuleType, x: Array) -> Array:
-    loops = loops_for(xp, x)
+    loops = loops_of_floats(xp, x)
     found: Array = x * logistic(xp, x) if loops is None else loops.silu(x)
     return found
 
@@ -168,13 +173,13 @@ def softplus_of(xp: ModuleType, x: Array) -> Array:
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
-mish = unary(
-    "mish",
-    lambda xp, x: x * xp.tanh(softplus_of(xp, x)),
-    result=same,
-    takes=REAL_FLOATS,
-    flops=6,
-)
+def mish_kernel(xp: ModuleType, x: Array) -> Array:
+    loops = loops_of_floats(xp, x)
+    found: Array = x * xp.tanh(softplus_of(xp, x)) if loops is None else loops.mish(x)
+    return found
+
+
+mish = unary("mish", mish_kernel, result=same, takes=REAL_FLOATS, flops=6)
 mish.describe("``x * tanh(softplus(x))``.")
 mish.derivative(self=lambda grad, self: mish_backward(grad, self))
 
@@ -204,6 +209,10 @@ mish_backward.batching(BROADCASTS)
 
 
 def softplus_kernel(xp: ModuleType, x: Array, beta: float, threshold: float) -> Array:
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: Array = loops.softplus(x, beta, threshold)
+        return found
     scaled = x * beta
     return xp.where(scaled > threshold, x, xp.log1p(xp.exp(scaled)) / beta)
 
@@ -274,6 +283,10 @@ def log_sigmoid_forward_shape(self: TensorMeta) -> tuple[TensorMeta, TensorMeta]
 @log_sigmoid_forward.kernel
 def log_sigmoid_forward_kernel(xp: ModuleType, self: Array) -> tuple[Array, Array]:
     x = computed(self)
+    loops = loops_of_floats(xp, x)
+    if loops is not None:
+        found: tuple[Array, Array] = loops.log_sigmoid(x)
+        return found
     buffer = xp.exp(-xp.abs(x))
     return xp.minimum(x, 0) - xp.log1p(buffer), buffer
 
@@ -320,6 +333,10 @@ def log_sigmoid_backward_kernel(
     xp: ModuleType, grad_output: Array, self: Array, buffer: Array
 ) -> Array:
     grad, x, z = promoted(xp, grad_output, self, buffer)
+    loops = loops_for_alike(xp, x, grad, z)
+    if loops is not None:
+        found: Array = loops.log_sigmoid_backward(grad, x, z)
+        return found
     ratio = z / (1 + z)
     return grad * xp.where(x < 0, 1 - ratio, ratio)
 

@@ -10,6 +10,7 @@ from maquette.aten.common.accumulation import wide
 from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
+from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import over, plus, times
 from maquette.aten.common.operators import aten
 from maquette.aten.nn.loss.elementwise_losses import check_floats, divisor, loss_cost, reduced_array
@@ -213,7 +214,7 @@ def binary_cross_entropy_with_logits_kernel(
     reduction: int,
 ) -> Array:
     x, t = wide(self), wide(target)
-    log_yes = xp.minimum(x, 0) - xp.log1p(xp.exp(-xp.abs(x)))
+    log_yes = xp.minimum(x, 0) - elementary(xp, "log1p", xp.exp(-xp.abs(x)))
     if pos_weight is not None:
         log_yes = log_yes * ((wide(pos_weight) - 1) * t + 1)
     losses = (1 - t) * x - log_yes

@@ -1,0 +1,175 @@
+"""Smooth activations and `erfinv`, made of the exponentials and logarithms of `elementary.py`.
+
+Numbers that a function is given are in the type of its array, and what the plain path rounds to
+that type on its way is rounded here; the rest is in double precision. Results of single precision
+are the exact value rounded, or one ulp off; double ones are within 3 ulps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from maquette.backends.loops import angles, elementary, elementwise
+from maquette.backends.loops.compiler import compiled, inlined, polynomial
+from maquette.backends.loops.elementary import (
+    half_of_exp,
+    half_of_expm1,
+    log_of_1_and,
+    log_of_sum,
+)
+from maquette.backends.loops.elementwise import flat
+from maquette.backends.loops.pieces import mapped
+
+Array = npt.NDArray[Any]
+
+_LOOPS = elementary.LOOPS | angles.LOOPS
+
+
+def function(name: str, x: Array) -> Array:
+    """The function of NumPy's ``name`` of single or double numbers."""
+    return mapped(_LOOPS[name], x)
+
+
+# --- activations ---------------------------------------------------------------------------
+
+
+@compiled
+def _elu(x: Array, below: Any, scale: Any, inner: Any, out: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        v = x[i] * inner
+        low = 2.0 * half_of_expm1(np.float64(v if x[i] < zero else zero), v) * below
+        out[i] = low if x[i] < zero else np.float64(x[i] * scale)
+
+
+def elu(x: Array, below: float, scale: float, inner: float) -> Array:
+    """``x * scale`` or, below zero, ``expm1(x * inner) * below``."""
+    return mapped(_elu, x, below, scale, inner)
+
+
+@compiled
+def _softplus(x: Array, beta: Any, limit: Any, out: Array) -> None:
+    for i in range(x.size):
+        v = x[i] * beta
+        found = log_of_1_and(2.0 * half_of_exp(np.float64(v), v), v) / beta
+        out[i] = np.float64(x[i]) if v > limit else found
+
+
+def softplus(x: Array, beta: float, limit: float) -> Array:
+    """``log(1 + exp(beta * x)) / beta``; ``x`` where ``beta * x`` is above ``limit``."""
+    return mapped(_softplus, x, beta, limit)
+
+
+@compiled
+def _mish(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        v = np.float64(x[i])
+        e = 2.0 * half_of_exp(v if v < 40.0 else 40.0, x[i])
+        n = e * (e + 2.0)
+        out[i] = v * (n / (n + 2.0)) if v == v else v
+
+
+def mish(x: Array) -> Array:
+    """``x * tanh(log(1 + exp(x)))``: the hyperbolic tangent is a quotient of exponentials."""
+    return mapped(_mish, x)
+
+
+@compiled
+def _log_sigmoid(x: Array, out: Array, buffer: Array) -> None:
+    zero = x.dtype.type(0)
+    for i in range(x.size):
+        v = np.float64(x[i])
+        e = 2.0 * half_of_exp(-abs(v), x[i])
+        buffer[i] = e
+        out[i] = (v if v < 0.0 else 0.0) - log_of_1_and(e, x[i])
+        out[i] += zero  # a negative number may have been rounded to -0
+
+
+def log_sigmoid(x: Array) -> tuple[Array, Array]:
+    """``log(1 / (1 + exp(-x)))`` and ``exp(-abs(x))``."""
+    out, buffer = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    _log_sigmoid(flat(x), out.reshape(-1), buffer.reshape(-1))
+    return out, buffer
+
+
+@compiled
+def _log_sigmoid_slope(grad: Array, x: Array, buffer: Array, out: Array) -> None:
+    one = x.dtype.type(1)
+    for i in range(x.size):
+        ratio = buffer[i] / (one + buffer[i])
+        out[i] = grad[i] * (one - ratio if x[i] < 0 else ratio)
+
+
+def log_sigmoid_backward(grad: Array, x: Array, buffer: Array) -> Array:
+    """The gradient by x from that by the logarithm, with the plain path's bits."""
+    out = np.empty(x.shape, x.dtype)
+    _log_sigmoid_slope(flat(grad), flat(x), flat(buffer), out.reshape(-1))
+    return out
+
+
+@compiled
+def _logistic(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = 1.0 / (1.0 + 2.0 * half_of_exp(-np.float64(x[i]), x[i]))
+
+
+def logistic(x: Array) -> Array:
+    """``1 / (1 + exp(-x))``."""
+    return elementwise.logistic(x) if x.dtype == np.float32 else mapped(_logistic, x)
+
+
+@compiled
+def _silu(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = x[i] * (1.0 / (1.0 + 2.0 * half_of_exp(-np.float64(x[i]), x[i])))
+
+
+def silu(x: Array) -> Array:
+    """``x / (1 + exp(-x))``."""
+    return elementwise.silu(x) if x.dtype == np.float32 else mapped(_silu, x)
+
+
+# --- the inverse of the error function -----------------------------------------------------
+
+# erfinv(x) / x by w = -log(1 - x²), after M. Giles, "Approximating the erfinv function" (2010):
+# of w on [0, 5], of its root above.
+_NEAR = polynomial(
+    (
+        0.8862269259848612, 0.23201363597254435, 0.0115496294379254, -0.0023361466735817536,
+        -0.0001261139706229159, 4.4565312030348626e-05, 3.333483410412171e-06,
+        -1.518536847428987e-06, 6.490149306416782e-08, 2.069066954763391e-08,
+        -2.9579444605910576e-09, 1.233400826180169e-10,
+    ),
+    (),
+)  # fmt: skip
+_TAIL = polynomial(
+    (
+        -2.739528428452872, 11.630406543765273, -15.858976277510004, 12.425343593191565,
+        -5.736927779567714, 1.5512631910286836, -0.18985478864985467, -0.019032627955032508,
+        0.0116017116592333, -0.001993746001961916, 0.000166420511543148, -5.715052238943784e-06,
+    ),
+    (),
+)  # fmt: skip
+
+
+@inlined
+def _erfinv_of(x: Any) -> Any:
+    v = np.float64(x)
+    w = -log_of_sum((1.0 - v) * (1.0 + v), 0.0, x)
+    found = v * (_NEAR(w, x) if w < 5.0 else _TAIL(np.sqrt(w), x))
+    found = found if abs(v) < 1.0 else np.nan
+    return np.copysign(np.inf, v) if abs(v) == 1.0 else found
+
+
+@compiled
+def _erfinv(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = _erfinv_of(x[i])
+
+
+def erfinv(x: Array) -> Array:
+    """The inverse of the error function, of single numbers."""
+    return mapped(_erfinv, x)
