@@ -303,13 +303,30 @@ def _add_row_by_row(target: Array, rows: Array, values: Array) -> None:
         target[row] += value
 
 
+def loops_of_pairs(xp: ModuleType, a: Array, b: Array) -> ModuleType | None:
+    """The compiled loops for a large array of floats and one of its shape, or a number; or None."""
+    plain = a.dtype == b.dtype and (b.ndim == 0 or a.shape == b.shape)
+    return loops_of_floats(xp, a) if plain else None
+
+
+def fmod(xp: ModuleType, a: Array, b: Array) -> Array:
+    """``xp.fmod(a, b)``, of the sign of ``a`` (15 to 2 ms)."""
+    loops = loops_of_pairs(xp, a, b)
+    found: Array = xp.fmod(a, b) if loops is None else loops.fmod(a, b)
+    return found
+
+
 def remainder(xp: ModuleType, a: Array, b: Array) -> Array:
     """``xp.remainder(a, b)``, of the divisor's sign, from the exact `fmod` (80 to 5 ms)."""
     if xp is not np or a.dtype.kind != "f" or max(a.size, b.size) < SMALL:
         found: Array = xp.remainder(a, b)
         return found
+    loops = loops_of_pairs(xp, a, b)
+    if loops is not None:
+        looped: Array = loops.remainder(a, b)
+        return looped
     rest: Array = np.fmod(a, b)
-    rest += b * ((rest != 0) & ((rest < 0) != (b < 0)))
+    np.add(rest, b, out=rest, where=(rest != 0) & ((rest < 0) != (b < 0)))
     np.copysign(rest, b, out=rest, where=rest == 0)
     return rest
 
@@ -319,7 +336,7 @@ def floor_quotient(xp: ModuleType, a: Array, b: Array) -> Array:
     if xp is not np or a.dtype.kind != "f" or max(a.size, b.size) < SMALL:
         found: Array = xp.floor_divide(a, b)
         return found
-    loops = loops_of_floats(xp, a) if a.shape == b.shape and a.dtype == b.dtype else None
+    loops = loops_of_pairs(xp, a, b)
     if loops is not None:
         looped: Array = loops.floor_quotient(a, b)
         return looped

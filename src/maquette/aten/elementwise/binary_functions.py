@@ -15,7 +15,7 @@ import numpy as np
 from maquette.aten.common.elementary_functions import elementary
 from maquette.aten.common.formula_helpers import Value, conj, plus, times, zero_for
 from maquette.aten.common.fresh_writes import unless_wrapped, zeros_beside
-from maquette.aten.common.large_arrays import SMALL, loops_for_alike
+from maquette.aten.common.large_arrays import SMALL, loops_of_pairs
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -86,7 +86,7 @@ def atan2_tangent(self: Tensor, self_t: Tensor, other: Tensor, other_t: Tensor) 
 
 
 def hypot_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
-    loops = loops_for_alike(xp, a, b)
+    loops = loops_of_pairs(xp, a, b)
     if loops is not None:
         found: Array = loops.hypot(a, b)
         return found
@@ -147,9 +147,11 @@ def nextafter_shape(self: Operand, other: Operand) -> TensorMeta:
 
 @nextafter.kernel
 def nextafter_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
-    if self.dtype is other.dtype:
-        return xp.nextafter(self, other)  # in the very type: neighbours differ by type
-    return xp.nextafter(*promoted(xp, self, other))
+    if self.dtype is not other.dtype:
+        self, other = promoted(xp, self, other)  # else in the very type: neighbours differ by type
+    loops = loops_of_pairs(xp, self, other) if self.shape == other.shape else None
+    found: Array = xp.nextafter(self, other) if loops is None else loops.nextafter(self, other)
+    return found
 
 
 nextafter.cost(elementwise_cost(1))

@@ -24,6 +24,7 @@ from maquette.aten.elementwise.pointwise import (
     Array,
     Kernel,
     Operand,
+    array_type,
     binary,
     boolean,
     elementwise_cost,
@@ -95,6 +96,11 @@ describe("ge", "Where `self` is greater than or equal to `other`: a bool tensor.
 # --- logic ----------------------------------------------------------------------------
 
 
+def _truth(x: Array) -> Array:
+    """Where an array is not zero; itself if it is one of bools, which NumPy compares slowly."""
+    return x if array_type(x) is bool_ else x != 0
+
+
 def logical(name: str, function: Kernel) -> OperatorPage:
     """Define a logical operator: operands of any types count as true where they are not zero."""
     op = define(
@@ -107,7 +113,7 @@ def logical(name: str, function: Kernel) -> OperatorPage:
 
     @op.kernel
     def logical_kernel(xp: ModuleType, self: Array, other: Array) -> Array:
-        return function(xp, self != 0, other != 0)
+        return function(xp, _truth(self), _truth(other))
 
     op.cost(elementwise_cost(1))
     op.flat("self", "other")
@@ -121,7 +127,10 @@ logical_or.describe("Where one of two tensors is true, or not zero: a bool tenso
 logical_xor = logical("logical_xor", lambda xp, a, b: xp.logical_xor(a, b))
 logical_xor.describe("Where exactly one of two tensors is true, or not zero: a bool tensor.")
 logical_not = unary(
-    "logical_not", lambda xp, self: xp.equal(self, 0), result=boolean, tags=CORE_POINTWISE
+    "logical_not",
+    lambda xp, self: xp.logical_not(_truth(self)),
+    result=boolean,
+    tags=CORE_POINTWISE,
 )
 logical_not.describe("Where the tensor is false, or zero: a bool tensor.")
 logical_not.flat("self")

@@ -13,6 +13,7 @@ from types import ModuleType
 from maquette.aten.common.array_libraries import data_says
 from maquette.aten.common.formula_helpers import Value, conj, no_slope, over
 from maquette.aten.common.large_arrays import floor_quotient
+from maquette.aten.common.large_arrays import fmod as remainder_of_first
 from maquette.aten.common.large_arrays import remainder as remainder_of
 from maquette.aten.common.operators import aten
 from maquette.aten.common.type_promotion import factors, narrow_type, promoted
@@ -187,7 +188,7 @@ def remainder_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
 def fmod_kernel(xp: ModuleType, a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":
         check_divisor(xp, a, b)
-    return xp.fmod(a, b)
+    return remainder_of_first(xp, a, b)
 
 
 remainder = binary(

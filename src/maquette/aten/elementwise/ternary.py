@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import Value, conj, times
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.type_promotion import F32, F64
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -64,6 +65,11 @@ def check_same(name: str, self: TensorMeta, other: TensorMeta) -> None:
 def lerp_kernel(xp: ModuleType, self: Array, end: Array, weight: Array | Number) -> Array:
     wide = wide_type(array_type(self))
     start, stop, w = (cast(xp, value, wide) for value in (self, end, weight))
+    alike = isinstance(weight, type(self)) and self.shape == end.shape == weight.shape
+    loops = loops_of_floats(xp, start) if alike else None
+    if loops is not None:
+        found: Array = loops.lerp(start, stop, w)
+        return found
     step = stop - start
     if isinstance(weight, bool | int | float | complex):
         return start + w * step if abs(weight) < 0.5 else stop - step * (1 - w)

@@ -5,6 +5,7 @@ Only one triangle of the argument is read; gradients are symmetric all the same,
 
 from __future__ import annotations
 
+import math
 from types import ModuleType
 
 import numpy as np
@@ -15,6 +16,8 @@ from maquette.aten.common.batching_forms import leading, solving
 from maquette.aten.common.formula_helpers import times
 from maquette.aten.linalg.factorizations import (
     batch_of,
+    by_columns,
+    by_rows,
     check_inexact,
     check_same,
     check_square,
@@ -24,6 +27,7 @@ from maquette.aten.linalg.factorizations import (
     each,
     identity,
     info_of,
+    loops_of_matrices,
     refuse,
     stacked,
 )
@@ -66,6 +70,13 @@ def _factors(self: Array, upper: bool) -> tuple[Array, Array]:
     batch = self.shape[:-2]
     if not self.size:
         return self, np.zeros(batch, np.int32)
+    loops = loops_of_matrices(batch, self)
+    if loops is not None:
+        count, size = math.prod(batch), self.shape[-1]
+        columns, info = by_columns(self, batch), np.zeros(count, np.int32)
+        loops.for_each("potrf", self, count, "U" if upper else "L", size, columns, size, info)
+        kept = np.triu if upper else np.tril
+        return kept(by_rows(columns, batch)), info.reshape(batch)
     (potrf,) = get_lapack_funcs(("potrf",), (self,))
     found = each(lambda x: potrf(x, lower=not upper, clean=True), batch, (self, 2))
     factors = stacked([f for f, _ in found], self.shape, self.dtype)
@@ -194,6 +205,13 @@ def _by_factor(b: Array, factor: Array, upper: bool) -> Array:
     shape = (*batch, *b.shape[-2:])
     if not b.size or not factor.size:
         return np.zeros(shape, b.dtype)
+    loops = loops_of_matrices(batch, b, factor)
+    if loops is not None:
+        count, (size, width) = math.prod(batch), b.shape[-2:]
+        columns, info = by_columns(b, batch), np.zeros(count, np.int32)
+        factors, half = by_columns(factor, batch), "U" if upper else "L"
+        loops.for_each("potrs", b, count, half, size, width, factors, size, columns, size, info)
+        return by_rows(columns, batch)
     (potrs,) = get_lapack_funcs(("potrs",), (b,))
     found = each(
         lambda f, x: potrs(column_major_array(f), x, lower=not upper)[0],

@@ -15,6 +15,7 @@ from maquette.aten.common.array_libraries import combined_at
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_floats_only, check_sizes
 from maquette.aten.common.batching_forms import solving
+from maquette.aten.common.large_arrays import LARGE
 from maquette.aten.common.operators import aten
 from maquette.aten.reduction.vector_norms import norm_array
 from maquette.core.broadcast import broadcast_shapes
@@ -24,6 +25,7 @@ from maquette.core.strides import has_no_elements
 from maquette.core.symbols import is_true
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Cost, define
+from maquette.tensor.backend import backend_for
 from maquette.tensor.tensor import Tensor
 
 # Above this many rows PyTorch takes euclidean distances by a matrix product.
@@ -230,8 +232,19 @@ def _row_pairs(xp: ModuleType, self: Array) -> tuple[Array, Array, Array]:
     return first, second, self[first] - self[second]
 
 
+def _loops_of_pairs(xp: ModuleType, self: Array) -> ModuleType | None:
+    """The compiled loops for many pairs of rows of single or double numbers."""
+    if xp is not np or len(self) ** 2 < LARGE or self.dtype.char not in "fd":
+        return None
+    return backend_for(xp).loops
+
+
 @_pdist_forward.kernel
 def _pdist_forward_kernel(xp: ModuleType, self: Array, p: float) -> Array:
+    loops = _loops_of_pairs(xp, self) if p in (1, 2) else None
+    if loops is not None:
+        distances: Array = loops.pair_distances(self, p)
+        return distances
     _, _, difference = _row_pairs(xp, self)
     if not difference.size:
         return xp.zeros(len(difference), self.dtype)
@@ -253,6 +266,11 @@ def _pdist_backward_shape(
 def _pdist_backward_kernel(
     xp: ModuleType, grad: Array, self: Array, p: float, pdist: Array
 ) -> Array:
+    loops = _loops_of_pairs(xp, self) if p == 2 and pdist.dtype == self.dtype else None
+    if loops is not None:
+        slopes = xp.where(pdist == 0, 0, grad / xp.where(pdist == 0, 1, pdist))
+        pulled: Array = loops.pair_gradients(self, slopes.astype(self.dtype))
+        return pulled
     first, second, difference = _row_pairs(xp, self)
     pulls = _pull(xp, grad, difference, p, pdist)
     found: Array = xp.zeros(self.shape, self.dtype)

@@ -21,6 +21,7 @@ from maquette.core.dtype import dtype, int32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.strides import Shape, contiguous_strides
+from maquette.tensor.backend import backend_for
 
 _LOW = frozenset({"float16", "bfloat16"})
 
@@ -132,6 +133,28 @@ def stacked(items: Sequence[object], shape: Shape, kind: npt.DTypeLike) -> Array
         for row, item in zip(flat, items, strict=True):
             row[...] = np.asarray(item).reshape(-1)
     return out
+
+
+_MANY = 32  # matrices from which compiled loops call LAPACK
+
+
+def loops_of_matrices(batch: Shape, *operands: Array) -> ModuleType | None:
+    """The compiled loops for many matrices of one type; else None."""
+    kinds = {x.dtype for x in operands}
+    if math.prod(batch) < _MANY or len(kinds) != 1 or operands[0].dtype.char not in "fdFD":
+        return None
+    return backend_for(np).loops
+
+
+def by_columns(x: Array, batch: Shape) -> Array:
+    """A copy of the matrices of a batch in one line, each column by column: transposed."""
+    spread = np.broadcast_to(x, (*batch, *x.shape[-2:])).swapaxes(-1, -2)
+    return np.array(spread, order="C").reshape(-1, *spread.shape[-2:])
+
+
+def by_rows(columns: Array, batch: Shape) -> Array:
+    """The matrices that `by_columns` copied, as a batch of a shape."""
+    return columns.reshape(*batch, *columns.shape[-2:]).swapaxes(-1, -2)
 
 
 def column_major_array(x: Array) -> Array:

@@ -17,6 +17,8 @@ from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.common.batching_forms import leading, solving
 from maquette.aten.linalg.factorizations import (
     batch_of,
+    by_columns,
+    by_rows,
     check_inexact,
     check_matrix,
     check_same,
@@ -27,6 +29,7 @@ from maquette.aten.linalg.factorizations import (
     each,
     identity,
     info_of,
+    loops_of_matrices,
     refuse,
     stacked,
 )
@@ -36,6 +39,7 @@ from maquette.aten.view.joining import cat
 from maquette.core.dtype import int32
 from maquette.core.errors import check, check_data, of_data
 from maquette.core.meta import TensorMeta
+from maquette.core.strides import Shape
 from maquette.core.symbols import smaller
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
@@ -66,11 +70,22 @@ def packed_lu(A: Array) -> Arrays:
     pivots_shape = (*batch, smaller(*A.shape[-2:]))
     if not A.size:
         return A, np.zeros(pivots_shape, np.int32), np.zeros(batch, np.int32)
+    loops = loops_of_matrices(batch, A)
+    if loops is not None:
+        return _packed_by_loop(loops, A, pivots_shape)
     (getrf,) = get_lapack_funcs(("getrf",), (A,))
     found = each(getrf, batch, (A, 2))
     pivots = stacked([p for _, p, _ in found], pivots_shape, np.int32) + 1
     packed = stacked([f for f, _, _ in found], A.shape, A.dtype)
     return packed, pivots, stacked([i for _, _, i in found], batch, np.int32)
+
+
+def _packed_by_loop(loops: ModuleType, A: Array, pivots_shape: Shape) -> Arrays:
+    (*batch, rows, columns), count = A.shape, math.prod(A.shape[:-2])
+    packed = by_columns(A, tuple(batch))
+    pivots, info = np.zeros((count, pivots_shape[-1]), np.int32), np.zeros(count, np.int32)
+    loops.for_each("getrf", A, count, rows, columns, packed, rows, pivots, info)
+    return by_rows(packed, tuple(batch)), pivots.reshape(pivots_shape), info.reshape(batch)
 
 
 _EX = "Tensor A, *, bool pivot=True, bool check_errors=False"
@@ -233,9 +248,12 @@ def permutations(pivots: Array, size: int) -> Array:
     )
     order = np.broadcast_to(np.arange(size), (*batch, size)).copy()
     flat = order.reshape(math.prod(batch), size)
-    for rows, swaps in zip(flat, pivots.reshape(flat.shape[0], pivots.shape[-1]), strict=True):
-        for i, p in enumerate(swaps):
-            rows[i], rows[p - 1] = rows[p - 1], rows[i]
+    every = np.arange(len(flat))
+    for i in range(pivots.shape[-1]):  # one swap in all matrices at once
+        places = pivots[..., i].reshape(-1) - 1
+        kept = flat[:, i].copy()
+        flat[:, i] = flat[every, places]
+        flat[every, places] = kept
     return order
 
 
@@ -429,6 +447,27 @@ def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint:
                 f"lu_factor gives."
             )
         )
+    loops = loops_of_matrices(batch, packed, b)
+    if loops is not None:
+        columns, count = by_columns(b, batch), math.prod(batch)
+        rows_of = np.array(np.broadcast_to(pivots, (*batch, rows)), np.int32, order="C")
+        factors, form = by_columns(packed, batch), "C" if adjoint else "N"
+        info = np.zeros(count, np.int32)
+        sizes = rows, b.shape[-1]
+        loops.for_each(
+            "getrs",
+            b,
+            count,
+            form,
+            *sizes,
+            factors,
+            rows,
+            rows_of.reshape(count, rows),
+            columns,
+            rows,
+            info,
+        )
+        return by_rows(columns, batch)
     (getrs,) = get_lapack_funcs(("getrs",), (packed,))
     form = 2 if adjoint else 0
 

@@ -18,6 +18,8 @@ from maquette.aten.common.batching_forms import leading, rank_of, solving, to_fr
 from maquette.aten.common.operators import aten
 from maquette.aten.linalg.factorizations import (
     batch_of,
+    by_columns,
+    by_rows,
     check_inexact,
     check_matrix,
     check_same,
@@ -26,6 +28,7 @@ from maquette.aten.linalg.factorizations import (
     each,
     identity,
     info_of,
+    loops_of_matrices,
     refuse,
     stacked,
 )
@@ -42,7 +45,7 @@ from maquette.autograd.grad_mode import is_grad_enabled
 from maquette.core.dtype import int32
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
-from maquette.core.strides import is_contiguous
+from maquette.core.strides import Shape, is_contiguous
 from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import Variant, define
@@ -265,6 +268,9 @@ def _triangular(A: Array, B: Array, *, upper: bool, left: bool, unit: bool, form
     shape = (*batch, *B.shape[-2:])
     if not A.size or not B.size:
         return np.zeros(shape, B.dtype)
+    loops = loops_of_matrices(batch, A, B)
+    if loops is not None and not form and (unit or np.diagonal(A, 0, -2, -1).all()):
+        return _triangular_by_loop(loops, A, B, batch, upper=upper, unit=unit)
     (trtrs,) = get_lapack_funcs(("trtrs",), (A, B))
 
     def one(a: Array, b: Array) -> Array:
@@ -276,6 +282,17 @@ def _triangular(A: Array, B: Array, *, upper: bool, left: bool, unit: bool, form
     if form:
         return _triangular(A.swapaxes(-1, -2), B, upper=not upper, left=True, unit=unit)
     return stacked(each(one, batch, (A, 2), (B, 2)), shape, B.dtype)
+
+
+def _triangular_by_loop(
+    loops: ModuleType, A: Array, B: Array, batch: Shape, *, upper: bool, unit: bool
+) -> Array:
+    count, (size, width) = math.prod(batch), B.shape[-2:]
+    columns, info = by_columns(B, batch), np.zeros(count, np.int32)
+    letters = "U" if upper else "L", "N", "U" if unit else "N"
+    factors = by_columns(A, batch)
+    loops.for_each("trtrs", B, count, *letters, size, width, factors, size, columns, size, info)
+    return by_rows(columns, batch)
 
 
 def _divided(a: Array, b: Array, upper: bool) -> Array:

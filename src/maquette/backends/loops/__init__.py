@@ -21,6 +21,7 @@ from maquette.backends.loops.elementwise import (
     silu_backward,
     threshold_backward,
 )
+from maquette.backends.loops.lapack import for_each
 from maquette.backends.loops.lines import (
     row_products,
     row_spread,
@@ -43,12 +44,10 @@ from maquette.backends.loops.ordering import best_places, stable_order, without_
 from maquette.backends.loops.pieces import (
     angle,
     chosen,
-    floor_quotient,
     hardshrink,
     hardsigmoid,
     hardswish,
     huber,
-    hypot,
     leaky_channels,
     leaky_relu,
     nan_to_num,
@@ -65,7 +64,22 @@ from maquette.backends.loops.positions import (
     swapped_in_turn,
     taken_from_rows,
 )
+from maquette.backends.loops.remainders import (
+    floor_quotient,
+    fmod,
+    hypot,
+    lerp,
+    nextafter,
+    remainder,
+)
 from maquette.backends.loops.samplers import binomial_counts, gamma_numbers, poisson_counts
+from maquette.backends.loops.samples import (
+    add_pulls,
+    add_samples,
+    add_to_planes,
+    pair_distances,
+    pair_gradients,
+)
 from maquette.backends.loops.scatters import combine_along, combine_rows
 from maquette.backends.loops.smooth import (
     elu,
@@ -91,7 +105,17 @@ from maquette.backends.loops.windows import (
 )
 
 __all__ = [
+    "add_pulls",
+    "add_samples",
+    "add_to_planes",
     "binomial_counts",
+    "fmod",
+    "for_each",
+    "lerp",
+    "nextafter",
+    "pair_distances",
+    "pair_gradients",
+    "remainder",
     "elu",
     "erfinv",
     "function",

@@ -90,3 +90,21 @@ def fma(context: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.fma(*args)
 
     return numba.float64(numba.float64, numba.float64, numba.float64), written
+
+
+@intrinsic
+def called_at(context: Any, address: Any, i: Any, arguments: Any, steps: Any) -> Any:
+    """Call the C function at an address with pointers: each argument and ``i`` of its steps on."""
+
+    def written(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        passed = []
+        for k in range(signature.args[2].count):
+            start, step = (builder.extract_value(args[of], k) for of in (2, 3))
+            at = builder.add(start, builder.mul(step, args[1]))
+            passed.append(builder.inttoptr(at, pointer))
+        function = ir.FunctionType(ir.VoidType(), [pointer] * len(passed)).as_pointer()
+        builder.call(builder.inttoptr(args[0], function), passed)
+        return context.get_dummy_value()
+
+    return numba.void(numba.int64, numba.int64, arguments, steps), written

@@ -171,51 +171,6 @@ def huber(d: Array, delta: float) -> Array:
     return mapped(_huber, d, delta, 0.5)
 
 
-# --- lengths -------------------------------------------------------------------------------
-
-
-@compiled
-def _hypot(x: Array, y: Array, out: Array) -> None:
-    for i in range(x.size):
-        a, b = np.float64(x[i]), np.float64(y[i])  # their squares are exact
-        length = np.sqrt(a * a + b * b)
-        out[i] = np.inf if (abs(a) == np.inf) | (abs(b) == np.inf) else length
-
-
-def hypot(x: Array, y: Array) -> Array:
-    """``sqrt(x² + y²)`` of single precision; infinite where one of the two is."""
-    out = np.empty(x.shape, x.dtype)
-    _hypot(flat(x), flat(y), out.reshape(-1))
-    return out
-
-
-# --- quotients -----------------------------------------------------------------------------
-
-
-@compiled
-def _floor_quotients(a: Array, b: Array, out: Array) -> None:
-    half, one, zero = a.dtype.type(0.5), a.dtype.type(1), a.dtype.type(0)
-    for i in range(a.size):
-        x, y = a[i], b[i]
-        rest = np.fmod(x, y)
-        quotient = (x - rest) / y
-        if (rest != zero) & ((rest < zero) != (y < zero)):
-            quotient -= one
-        whole = np.floor(quotient)
-        if quotient - whole > half:
-            whole += one
-        if quotient == zero:
-            whole = np.copysign(whole, x / y)
-        out[i] = x / y if y == zero else whole
-
-
-def floor_quotient(a: Array, b: Array) -> Array:
-    """``floor(a / b)`` from the exact remainder, of arrays of one shape."""
-    out = np.empty(a.shape, a.dtype)
-    _floor_quotients(flat(a), flat(b), out.reshape(-1))
-    return out
-
-
 # --- signs, repairs ------------------------------------------------------------------------
 
 

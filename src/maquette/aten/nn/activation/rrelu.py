@@ -12,7 +12,7 @@ from maquette.aten.common.array_libraries import from_host
 from maquette.aten.common.axes import Array
 from maquette.aten.common.backward_checks import check_sizes
 from maquette.aten.common.operators import aten
-from maquette.aten.nn.activation.activations import leaky_relu_backward
+from maquette.aten.nn.activation.activations import leaky_relu_backward, leaky_relu_kernel
 from maquette.aten.random.random_fills import GENERATOR
 from maquette.core.dtype import float16
 from maquette.core.errors import check, check_not_implemented
@@ -85,9 +85,9 @@ def _rectified(
     rng: Generator | None,
 ) -> Array:
     x = wide(self)
-    falling = x <= 0
     if not training:
-        return xp.where(falling, x * ((lower.real + upper.real) / 2), x).astype(x.dtype)
+        return leaky_relu_kernel(xp, x, (lower.real + upper.real) / 2)
+    falling = x <= 0
     slopes: Array = xp.ones(x.shape, x.dtype)
     # A number is drawn for those that fall only.
     drawn = stream_of(rng).doubles(int(falling.sum()))

@@ -15,6 +15,7 @@ from types import ModuleType
 from maquette.aten.common.accumulation import Array, wide
 from maquette.aten.common.array_libraries import added_to, combined_at
 from maquette.aten.common.batching_forms import folded
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.core.errors import check
 from maquette.core.meta import TensorMeta
 from maquette.core.symbols import is_true
@@ -244,8 +245,12 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         x, space = wide(input), input.shape[2:]
         flat = x.reshape(*x.shape[:2], prod(space))
         out = xp.zeros((*x.shape[:2], prod(grid.shape[1:-1])), x.dtype)
+        loops = loops_of_floats(xp, out)
         for index, inside, weights, _ in _corners(xp, grid, space, interpolation, padding, align):
-            out += _gathered(xp, flat, index, inside) * _product(weights)[:, None]
+            if loops is not None:
+                loops.add_samples(flat, index, inside, _product(weights), out)
+            else:
+                out += _gathered(xp, flat, index, inside) * _product(weights)[:, None]
         return out.reshape(*x.shape[:2], *grid.shape[1:-1])
 
     @page.derivative("input", "grid")
@@ -302,6 +307,7 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
         x, space = wide(input), input.shape[2:]
         flat = x.reshape(*x.shape[:2], prod(space))
         g = wide(grad_output).reshape(*x.shape[:2], prod(grid.shape[1:-1]))
+        loops = loops_of_floats(xp, g)
         by_input = xp.zeros(flat.size, x.dtype)
         by_grid = xp.zeros((grid.shape[0], g.shape[2], dims), x.dtype)
         planes = xp.arange(prod(x.shape[:2])).reshape(*x.shape[:2], 1) * flat.shape[2]
@@ -309,10 +315,18 @@ def _grid_sampler(dims: int) -> tuple[OperatorPage, OperatorPage]:
             xp, grid, space, interpolation, padding, align
         ):
             if output_mask[0]:
-                share = g * (_product(weights) * inside)[:, None]
-                at = (planes + index[:, None]).reshape(-1)
-                by_input = combined_at(xp, "add", by_input, at, share.reshape(-1))
-            pull = (_gathered(xp, flat, index, inside) * g).sum(axis=1)
+                share = _product(weights) * inside
+                if loops is not None:
+                    loops.add_to_planes(g, index, share, by_input.reshape(flat.shape))
+                else:
+                    at = (planes + index[:, None]).reshape(-1)
+                    shares = (g * share[:, None]).reshape(-1)
+                    by_input = combined_at(xp, "add", by_input, at, shares)
+            if loops is not None:
+                pull = xp.zeros(index.shape, x.dtype)
+                loops.add_pulls(flat, g, index, inside, pull)
+            else:
+                pull = (_gathered(xp, flat, index, inside) * g).sum(axis=1)
             for d in range(dims):
                 others = [*weights[:d], slopes[d], *weights[d + 1 :]]
                 by_grid = added_to(xp, by_grid, (..., dims - 1 - d), pull * _product(others))
