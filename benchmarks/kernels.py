@@ -53,6 +53,7 @@ small, numbers = T.randint(0, 100, (1_000_000,)).int(), T.randint(-1_000, 1_000,
 line, line_kernel = T.randn(16, 32, 2_048), T.randn(64, 32, 3)
 volume, volume_kernel = T.randn(2, 8, 24, 24, 24), T.randn(16, 8, 3, 3, 3)
 wide_kernel, points = T.randn(32, 16, 4, 4), T.randn(512, 64)
+places, matrices = T.rand(8, 56, 56, 2) * 2 - 1, T.randn(500, 8, 8) + 4 * T.eye(8)
 counts, bags = T.randint(0, 3, (1_000,)), T.arange(0, 4_096, 8)
 F = T.nn.functional
 """
@@ -198,6 +199,28 @@ STATEMENTS = {
     "embedding_bag": "F.embedding_bag(rows, table, bags)",
     "smooth_l1_loss": "F.smooth_l1_loss(x, y)",
     "huber_loss": "F.huber_loss(x, y)",
+    "log1p": "positive.log1p()",
+    "tan": "x.tan()",
+    "asinh": "x.asinh()",
+    "sin, float64": "doubles.sin()",
+    "erfinv": "x.tanh().erfinv()",
+    "mish": "F.mish(x)",
+    "log_sigmoid": "F.logsigmoid(x)",
+    "remainder": "x % positive",
+    "fmod, float64": "doubles.fmod(0.3)",
+    "nextafter": "T.nextafter(x, y)",
+    "hypot, float64": "T.hypot(doubles, doubles)",
+    "lerp, by a tensor": "T.lerp(x, y, positive)",
+    "polygamma": "positive.polygamma(1)",
+    "grid_sample": "F.grid_sample(image, places, align_corners=False)",
+    "pdist": "F.pdist(points)",
+    "inverses, 8 x 8": "T.linalg.inv(matrices)",
+    "solutions, 8 x 8": "T.linalg.solve(matrices, matrices)",
+    "cholesky, 8 x 8": "T.linalg.cholesky(matrices @ matrices.mT)",
+    "poisson": "T.poisson(positive)",
+    "binomial": "T.binomial(T.full((1_000, 1_000), 20.0), positive.clamp(0, 1))",
+    "gamma draws": "T._standard_gamma(positive)",
+    "rand, float64": "T.rand(1_000_000, dtype=T.float64)",
     "layer_norm, trained": "_train(F.layer_norm, tall, (256,), weight, bias)",
     "gelu, trained": "_train(F.gelu, flat)",
     "softmax, trained": "_train(F.softmax, x, 1)",

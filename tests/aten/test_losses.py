@@ -9,6 +9,7 @@ import pytest
 from gradcheck import check_gradients, check_second_gradients
 
 import maquette as mq
+from maquette.aten.nn.loss import margin_losses
 from maquette.fake.exceptions import DynamicOutputShapeException
 
 random = np.random.default_rng(2)
@@ -174,3 +175,10 @@ def test_huber_loss_backward_means_over_its_input_where_the_target_is_larger():
     args = mq.ones(()), mq.ones(()), mq.tensor([1.0, 2.0]), 1, 8.0
     rule = mq.fx.decompositions.global_decomposition_table["post_autograd"][op]
     assert op(*args).tolist() == rule(*args).tolist() == [0.0, -1.0]
+
+
+def test_multilabel_margin_loss_takes_large_batches_in_parts(monkeypatch: pytest.MonkeyPatch):
+    x, target = mq.tensor(X), mq.tensor([[1, -1, 2, 0, 0], [0, 3, 4, -1, 1]] * 2)
+    expected = mq.multilabel_margin_loss(x, target, 0).tolist()
+    monkeypatch.setattr(margin_losses, "_AT_ONCE", 1)
+    assert mq.multilabel_margin_loss(x, target, 0).tolist() == expected

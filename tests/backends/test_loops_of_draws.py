@@ -45,6 +45,15 @@ def test_draws_that_reject_are_the_plain_ones(name: str, plainly: Plainly) -> No
         np.testing.assert_array_equal(found, expected)
 
 
+def test_uniform_doubles_are_the_plain_ones(plainly: Plainly) -> None:
+    def run() -> object:
+        torch.manual_seed(2)
+        return torch.empty(20_001, dtype=torch.float64).uniform_(-1.1, 2.3), torch.rand(3)
+
+    for found, expected in zip(arrays(run()), arrays(plainly(run)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_the_stream_of_no_draws_stays_fresh() -> None:
     torch.manual_seed(4)
     before = torch.get_rng_state()

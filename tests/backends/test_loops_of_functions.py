@@ -103,6 +103,15 @@ def test_the_slope_of_logsigmoid_has_the_plain_bits(plainly: Plainly) -> None:
     assert ulps(found, expected) <= 4
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=str)
+def test_the_second_derivative_of_lgamma(kind: mq.dtype, plainly: Plainly) -> None:
+    x = torch.linspace(-5.05, 30, 30_001, dtype=kind)
+    (found,) = arrays(torch.polygamma(1, x))
+    (expected,) = arrays(plainly(lambda: torch.polygamma(1, x)))
+    assert ulps(found[x.numpy() > 0.5], expected[x.numpy() > 0.5]) <= 8
+    np.testing.assert_allclose(found, expected, rtol=1e-6 if kind is torch.float32 else 1e-14)
+
+
 def test_erfinv_of_single_numbers(plainly: Plainly) -> None:
     x = torch.cat([torch.linspace(-1, 1, 20_001), 1 - torch.logspace(-7, -1, 400)])
     x = torch.cat([x, -x, torch.tensor([2.0, -3.0, torch.nan, torch.inf, 1e-42, -0.0])])

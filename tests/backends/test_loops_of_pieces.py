@@ -59,6 +59,15 @@ def test_slopes_of_pieces_have_the_plain_bits(name: str, plainly: Plainly) -> No
         np.testing.assert_array_equal(found, expected)
 
 
+def test_a_slope_takes_a_gradient_that_is_expanded(plainly: Plainly) -> None:
+    def run() -> object:
+        leaf = spread_out().requires_grad_()
+        F.leaky_relu(leaf).sum().backward()
+        return leaf.grad
+
+    np.testing.assert_array_equal(arrays(run())[0], arrays(plainly(run))[0])
+
+
 @pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int32, torch.int64], ids=str)
 def test_signs_of_integers(kind: mq.dtype) -> None:
     x = torch.arange(LARGE).to(kind)

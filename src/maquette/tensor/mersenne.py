@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -69,9 +70,12 @@ class MersenneStream:
 
     def double_words(self, count: int) -> Words:
         """The next ``count`` words of 64 bits: two of the engine's each, the high one first."""
-        pairs = self.words(2 * count).reshape(count, 2)
-        joined: Words = pairs[:, 0] << np.uint64(32) | pairs[:, 1]
-        return joined
+        pairs = self._single_words(2 * count).view(np.uint64)
+        if sys.byteorder == "little":  # a pair lies with its high word in the low half
+            joined: Words = pairs << np.uint64(32)
+            joined |= pairs >> np.uint64(32)
+            return joined
+        return pairs
 
     def floats(self, count: int) -> Floats:
         """Uniform numbers in [0, 1) with 24 bits, one word each."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from maquette.aten.common.formula_helpers import minus, not_implemented, over, plus, times
+from maquette.aten.common.large_arrays import loops_of_floats
 from maquette.aten.common.operators import aten
 from maquette.aten.elementwise.pointwise import (
     BOTH,
@@ -88,7 +89,11 @@ def trigamma_array(xp: ModuleType, x: Array) -> Array:
     real = x.dtype.type
     below = x < real(0.5)
     y = xp.where(below, 1 - x, x)
-    found = xp.where(xp.isposinf(y), real(0), zeta_kernel(xp, xp.asarray(2, x.dtype), y))
+    loops = loops_of_floats(xp, y)
+    if loops is None:
+        found = xp.where(xp.isposinf(y), real(0), zeta_kernel(xp, xp.asarray(2, x.dtype), y))
+    else:
+        found = loops.trigamma(y)
     sine = xp.sin(real(math.pi) * x)
     return xp.where(below, real(math.pi**2) / (sine * sine) - found, found)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from maquette.aten.common.large_arrays import loops_of_floats
+
 Single = npt.NDArray[np.float32]
 Double = npt.NDArray[np.float64]
 
@@ -21,6 +23,10 @@ def fused_double(a: Double, b: float, c: float) -> Double:
     """In double precision, by the exact products and sums of Dekker (1971)."""
     if b == 1.0 or c == 0.0:
         return a * b + c
+    loops = loops_of_floats(np, a)
+    if loops is not None:
+        looped: Double = loops.fused_sum(a, b, c)
+        return looped
     product = a * b
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(np.asarray(b, np.float64))

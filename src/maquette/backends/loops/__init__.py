@@ -67,6 +67,7 @@ from maquette.backends.loops.positions import (
 from maquette.backends.loops.remainders import (
     floor_quotient,
     fmod,
+    fused_sum,
     hypot,
     lerp,
     nextafter,
@@ -91,6 +92,7 @@ from maquette.backends.loops.smooth import (
     mish,
     silu,
     softplus,
+    trigamma,
 )
 from maquette.backends.loops.softmax import (
     log_softmax_rows,
@@ -110,6 +112,7 @@ __all__ = [
     "add_to_planes",
     "binomial_counts",
     "fmod",
+    "fused_sum",
     "for_each",
     "lerp",
     "nextafter",
@@ -123,6 +126,7 @@ __all__ = [
     "log_sigmoid_backward",
     "mish",
     "softplus",
+    "trigamma",
     "gamma_numbers",
     "poisson_counts",
     "without_repeats",

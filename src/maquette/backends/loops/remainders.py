@@ -124,6 +124,22 @@ def nextafter(x: Array, y: Array) -> Array:
     return out
 
 
+# --- sums of products ----------------------------------------------------------------------
+
+
+@compiled
+def _fused_sums(x: Array, factor: float, added: float, out: Array) -> None:
+    for i in range(x.size):
+        out[i] = fma(x[i], factor, added)
+
+
+def fused_sum(x: Array, factor: float, added: float) -> Array:
+    """``x * factor + added`` of doubles, rounded once."""
+    out = np.empty(x.shape, x.dtype)
+    _fused_sums(flat(x), float(factor), float(added), out.reshape(-1))
+    return out
+
+
 # --- lengths, points between ---------------------------------------------------------------
 
 _HUGE, _TINY = 2.0**511, 2.0**-459

@@ -132,6 +132,34 @@ def silu(x: Array) -> Array:
     return elementwise.silu(x) if x.dtype == np.float32 else mapped(_silu, x)
 
 
+# --- the derivative of digamma -------------------------------------------------------------
+
+# trigamma(y) less 1 / y + 1 / (2 y²), times y: Bernoulli's numbers at powers of 1 / y², from y²ᵏ
+_BERNOULLI = polynomial(
+    (1 / 6, -1 / 30, 1 / 42, -1 / 30),
+    (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6),
+)
+_SHIFT = 12  # steps to where the series is exact to the last digit
+
+
+@compiled
+def _trigamma(x: Array, out: Array) -> None:
+    for i in range(x.size):
+        y = np.float64(x[i])
+        inverse = 1.0 / (y + _SHIFT)
+        square = inverse * inverse
+        total = inverse + (inverse * square * _BERNOULLI(square, x[i]) + 0.5 * square)
+        for k in range(1, _SHIFT + 1):  # the smallest terms first
+            z = y + (_SHIFT - k)
+            total += 1.0 / (z * z)
+        out[i] = total
+
+
+def trigamma(x: Array) -> Array:
+    """``sum((x + k)**-2)`` over k from 0, of numbers of at least 1/2."""
+    return mapped(_trigamma, x)
+
+
 # --- the inverse of the error function -----------------------------------------------------
 
 # erfinv(x) / x by w = -log(1 - x²), after M. Giles, "Approximating the erfinv function" (2010):

@@ -246,6 +246,15 @@ def _named(xp: ModuleType, target: Array, classes: int) -> tuple[Array, Array]:
     return counted, named.any(axis=1)
 
 
+_AT_ONCE = 1 << 20  # pairs of classes
+
+
+def _parts(x: Array) -> list[slice]:
+    """Slices of rows whose pairs of classes are few enough to be held at once."""
+    step = max(1, _AT_ONCE // max(x.shape[1] ** 2, 1))
+    return [slice(start, start + step) for start in range(0, max(len(x), 1), step)]
+
+
 def _pairs(xp: ModuleType, self: Array, target: Array) -> tuple[Array, Array, Array, Array]:
     """For each row, named class and other class: how far within the margin 1."""
     x = _matrix(self)
@@ -261,8 +270,12 @@ def _pairs(xp: ModuleType, self: Array, target: Array) -> tuple[Array, Array, Ar
 def multilabel_margin_loss_forward_kernel(
     xp: ModuleType, self: Array, target: Array, reduction: int
 ) -> tuple[Array, Array]:
-    excess, x, _, mask = _pairs(xp, self, target)
-    losses = excess.sum(axis=(1, 2)) / x.dtype.type(x.shape[1])
+    x, sums, masks = _matrix(self), [], []
+    for rows in _parts(x):
+        excess, _, _, mask = _pairs(xp, x[rows], target.reshape(x.shape)[rows])
+        sums.append(excess.sum(axis=(1, 2)))
+        masks.append(mask)
+    mask, losses = xp.concatenate(masks), xp.concatenate(sums) / x.dtype.type(x.shape[1])
     if reduction == NONE and self.ndim < 2:
         losses = losses.reshape(())
     return reduced_array(xp, losses, reduction), mask.reshape(target.shape).astype(x.dtype)
@@ -298,11 +311,14 @@ def multilabel_margin_loss_backward_kernel(
     reduction: int,
     is_target: Array,
 ) -> Array:
-    excess, x, t, _ = _pairs(xp, self, target)
-    within = (excess > 0).astype(x.dtype)
-    found = within.sum(axis=1)
-    rows = xp.arange(len(x))[:, None]
-    found = combined_at(xp, "add", found, (rows, t), -within.sum(axis=2))
+    x, parts = _matrix(self), []
+    for rows in _parts(x):
+        excess, part, t, _ = _pairs(xp, x[rows], target.reshape(x.shape)[rows])
+        within = (excess > 0).astype(x.dtype)
+        lines = xp.arange(len(part))[:, None]
+        pushed = combined_at(xp, "add", within.sum(axis=1), (lines, t), -within.sum(axis=2))
+        parts.append(pushed)
+    found = xp.concatenate(parts)
     count = len(x) if reduction == MEAN else 1
     scaled: Array = found / x.dtype.type(max(x.shape[1] * count, 1)) * _by_row(grad_output)
     return scaled.reshape(self.shape)
