@@ -451,14 +451,14 @@ def solved_by_lu(packed: Array, pivots: Array, b: Array, *, left: bool, adjoint:
     if loops is not None:
         columns, count = by_columns(b, batch), math.prod(batch)
         rows_of = np.array(np.broadcast_to(pivots, (*batch, rows)), np.int32, order="C")
-        factors, form = by_columns(packed, batch), "C" if adjoint else "N"
+        factors, letter = by_columns(packed, batch), "C" if adjoint else "N"
         info = np.zeros(count, np.int32)
         sizes = rows, b.shape[-1]
         loops.for_each(
             "getrs",
             b,
             count,
-            form,
+            letter,
             *sizes,
             factors,
             rows,
