@@ -104,3 +104,10 @@ def test_the_file_lies_in_the_users_cache_folder(
 def test_an_empty_variable_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAQUETTE_CACHE_DIR", "")
     assert file_of_the_user() is None
+
+
+def test_nothing_is_kept_for_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAQUETTE_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert file_of_the_user() is None

@@ -103,6 +103,10 @@ def file_of_the_user() -> str | None:
     if folder is None:
         above = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         folder = os.path.join(above, "maquette")
+        if not os.path.isabs(
+            folder
+        ):  # a user without a home: nothing is to lie where we happen to be
+            return None
     return os.path.join(folder, f"functions.{sys.implementation.cache_tag}") if folder else None
 
 
