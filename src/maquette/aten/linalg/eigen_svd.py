@@ -30,6 +30,7 @@ from maquette.core.symbols import smaller
 from maquette.core.warned import warn_once
 from maquette.dispatch.tags import Tag
 from maquette.library.page import define
+from maquette.tensor.storage import nobody_watches
 from maquette.tensor.tensor import Tensor
 from maquette.transforms.wrappers import wants_derivative
 
@@ -138,6 +139,25 @@ def svd_grad(
 _linalg_svd.batching(leading)
 
 
+def _check_phases(name: str, what: str, *turns: Tensor | None) -> None:
+    """Refuse a loss that depends on the phases of complex vectors, which nothing determines.
+
+    turns: products of vectors with their gradients. Numbers are looked at only where nobody would
+    see it: neither fakes nor traces have any.
+    """
+    given = [t for t in turns if t is not None and t.is_complex() and t._data is not None]
+    if not given or any(t.fake_mode is not None for t in given) or not nobody_watches():
+        return
+    phases = sum(t.detach().diagonal(0, -2, -1).imag for t in given)
+    check(
+        bool(aten.all(phases.abs() <= 1e-2)),
+        lambda: (
+            f"{name}: The {what} in the complex case are specified up to multiplication by e^{{i "
+            f"phi}}. The specified loss function depends on this quantity, so it is ill-defined."
+        ),
+    )
+
+
 def _svd_grad(grads: Grads, left: Tensor, values: Tensor, right: Tensor) -> Tensor:
     along_left, along_values, along_right = grads
     m, n, k = left.meta.shape[-2], right.meta.shape[-1], values.meta.shape[-1]
@@ -148,18 +168,19 @@ def _svd_grad(grads: Grads, left: Tensor, values: Tensor, right: Tensor) -> Tens
     core = left.new_zeros((*values.meta.shape, values.meta.shape[-1]))
     gaps = _gaps(values * values)
     row, column = values.unsqueeze(-2), values.unsqueeze(-1)
+    by_left = None if along_left is None else left.mH @ along_left
+    by_right = None if along_right is None else right @ along_right.mH
+    _check_phases("svd_backward", "singular vectors", by_left, by_right)
     if along_values is not None:
         core = core + along_values.diag_embed()
-    if along_left is not None:
-        turn = left.mH @ along_left
-        turn = turn - turn.mH
+    if by_left is not None:
+        turn = by_left - by_left.mH
         core = core + _off_diagonal(turn) / gaps * row
         if left.is_complex():
             phase = turn.diagonal(0, -2, -1) / (2 * values)
             core = core + phase.diag_embed()
-    if along_right is not None:
-        turn = right @ along_right.mH
-        turn = turn - turn.mH
+    if by_right is not None:
+        turn = by_right - by_right.mH
         core = core + column * (_off_diagonal(turn) / gaps)
     whole = left @ core @ right
     if along_left is not None and m > k:
@@ -291,14 +312,15 @@ def qr_kernel(xp: ModuleType, A: Array, mode: str) -> Arrays:
 
 @linalg_qr.derivative("A")
 def qr_grad(grads: Grads, mode: str, result0: Tensor, result1: Tensor) -> tuple[Tensor]:
-    m, n = result0.meta.shape[-2], result1.meta.shape[-1]
     check(
         mode != "r",
         lambda: (
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
-            "Please use mode='reduced'"
+            "Please use linalg.qr(A, mode='reduced') if you are going to differentiate through "
+            "linalg.qr."
         ),
     )
+    m, n = result0.meta.shape[-2], result1.meta.shape[-1]
     check(
         mode != "complete" or m <= n,
         lambda: (
@@ -420,7 +442,9 @@ def eigh_grad(
     if grads[0] is not None:
         core = core + grads[0].diag_embed()
     if grads[1] is not None:
-        core = core + _off_diagonal(vectors.mH @ grads[1]) / _gaps(values)
+        turn = vectors.mH @ grads[1]
+        _check_phases("linalg_eigh_backward", "eigenvectors", turn)
+        core = core + _off_diagonal(turn) / _gaps(values)
     return (vectors @ core @ vectors.mH,)
 
 
@@ -518,6 +542,7 @@ def eig_grad(
         core = core + grads[0].diag_embed()
     if grads[1] is not None:
         along = result1.mH @ grads[1]
+        _check_phases("linalg_eig_backward", "eigenvectors", along)
         # Vectors have length one: what would stretch them is taken out.
         stretch = (result1.mH @ result1) * along.diagonal(0, -2, -1).real.unsqueeze(-2)
         core = core + _off_diagonal(along - stretch) / _gaps(result0).conj()

@@ -1,0 +1,56 @@
+"""Losses that depend on what nothing determines: the phases of complex vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import maquette as mq
+import maquette.torch as torch
+
+mq.manual_seed(0)
+A = mq.randn(3, 3, dtype=mq.complex128)
+H = A + A.mH
+
+
+def leaf(t: mq.Tensor) -> mq.Tensor:
+    return t.clone().requires_grad_()
+
+
+@pytest.mark.parametrize(
+    ("given", "loss"),
+    [
+        (A, lambda a: torch.linalg.svd(a)[0].real.sum()),
+        (A, lambda a: torch.linalg.svd(a)[2].imag.sum()),
+        (A, lambda a: torch.linalg.eig(a)[1].sum().abs()),
+        (H, lambda a: torch.linalg.eigh(a)[1].sum().abs()),
+    ],
+)
+def test_losses_of_phases_are_refused(
+    given: mq.Tensor, loss: Callable[[mq.Tensor], mq.Tensor]
+) -> None:
+    with pytest.raises(RuntimeError, match="specified up to multiplication by e\\^{i phi}"):
+        loss(leaf(given)).backward()
+
+
+@pytest.mark.parametrize(
+    ("given", "loss"),
+    [
+        (A, lambda a: torch.linalg.svd(a)[0].abs().sum()),
+        (A, lambda a: (lambda u, s, v: (u @ v).real.sum())(*torch.linalg.svd(a))),
+        (A, lambda a: torch.linalg.eig(a)[1].abs().sum()),
+        (H, lambda a: torch.linalg.eigh(a)[1].abs().sum()),
+    ],
+)
+def test_losses_that_no_phase_changes_have_gradients(
+    given: mq.Tensor, loss: Callable[[mq.Tensor], mq.Tensor]
+) -> None:
+    x = leaf(given)
+    loss(x).backward()
+    assert bool(x.grad.isfinite().all())
+
+
+def test_r_alone_has_no_derivative() -> None:
+    with pytest.raises(RuntimeError, match="depends on Q"):
+        torch.linalg.qr(leaf(A.real), "r")[1].sum().backward()
