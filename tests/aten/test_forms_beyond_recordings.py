@@ -152,3 +152,9 @@ def test_lists_that_do_not_go_together_are_refused() -> None:
         torch._foreach_add([], one)
     with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
         torch._foreach_mul(one, [1.0, 2.0])
+
+
+def test_what_writes_the_tensors_of_a_list_gives_the_list() -> None:
+    listed = [mq.ones(2)]
+    assert torch._foreach_add_(listed, 1) is listed
+    assert torch.ops.aten._foreach_add_(listed, 1) is None

@@ -60,6 +60,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     face = full if forms.lenient or forms.factory or forms.said else _quick(forms, full)
     if any(_gives_list(o) for o in forms.overloads):
         face = _giving_tuples(face)
+    elif forms.name.startswith("_foreach_") and forms.name.endswith("_"):
+        face = _giving_first(face)
     named = _named_results(forms.name, forms.overloads)
     if named:
         face = _giving_names(face, named)
@@ -322,6 +324,16 @@ def _giving_tuples(face: Face) -> Face:
         return tuple(result) if isinstance(result, list) else result
 
     return tupled
+
+
+def _giving_first(face: Face) -> Face:
+    """Functions that write each tensor of a list give that list, where operators give nothing."""
+
+    def giving_first(*args: object, **kwargs: object) -> object:
+        result = face(*args, **kwargs)
+        return args[0] if result is None and args else result
+
+    return giving_first
 
 
 def _one_list(op: OpOverload, at: int) -> bool:
