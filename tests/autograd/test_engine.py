@@ -81,6 +81,13 @@ def test_T59_under_create_graph_grads_add_up_out_of_place() -> None:
     assert (first.tolist(), a.grad.tolist()) == ([4.0], [8.0])
 
 
+def test_T59_under_create_graph_each_leaf_has_a_grad_of_its_own() -> None:
+    a, b = leaf(1.0), leaf(2.0)
+    (a + b).sum().backward(create_graph=True)
+    a.grad.add_(1)
+    assert (a.grad.tolist(), b.grad.tolist()) == ([2.0], [1.0])
+
+
 def test_T59_grad_leaves_grad_alone() -> None:
     a = leaf(3.0)
     (g,) = mq.autograd.grad((a * a).sum(), a)

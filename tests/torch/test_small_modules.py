@@ -32,6 +32,7 @@ def test_settings_that_programs_ask_for() -> None:
     assert "NumPy" in torch.__config__.show()
     assert torch._VF.relu is torch.relu
     assert torch.cuda.is_tf32_supported() is False
+    assert torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
     assert issubclass(torch.jit.TracerWarning, Warning)
     with torch.compiler.set_stance("force_eager"):
         pass

@@ -609,10 +609,9 @@ def _first_grad(grad: Tensor, meta: TensorMeta, create_graph: bool) -> Tensor:
     if meta.layout is not strided:
         meta = grad.meta.like()
     good = _laid_out_as(grad.meta, meta) if meta.is_dense else grad.meta.is_contiguous
-    if create_graph:
-        return grad if good else grad.clone()
-    # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too.
-    if good and held_only(grad, _OF_LEAF):
+    # As in PyTorch, a gradient that is a view of a tensor nobody else looks at is taken too; one
+    # that has a history is copied, since its nodes and other leaves may share it.
+    if good and not create_graph and held_only(grad, _OF_LEAF):
         plain = grad._ag is None and grad._base is None
         return grad if plain else grad._without_history()
     if meta.is_dense and grad.meta.shape == meta.shape:

@@ -57,7 +57,11 @@ def _positions(
 ) -> Array:
     step = _step(size, out, scale, kind, align)
     numbers = np.arange(out, dtype=kind)
-    return step * numbers if align else step * (numbers + kind(0.5)) - kind(0.5)
+    if align:
+        return step * numbers
+    # The product is not rounded before the difference, as where one instruction does both.
+    positions: Array = np.float64(step) * (numbers + kind(0.5)) - 0.5
+    return positions.astype(kind)
 
 
 def linear_taps(align: bool) -> Rule:
@@ -105,20 +109,23 @@ def smooth_taps(align: bool, cubic: bool) -> Rule:
     reach = 2.0 if cubic else 1.0
 
     def rule(size: int, out: int, scale: float | None, kind: type[np.floating]) -> Taps:
-        step = float(_step(size, out, scale, np.float64, align))
-        wide = max(step, 1.0)
+        step = _step(size, out, scale, kind, align)
+        wide = max(step, kind(1))
+        span, narrow = kind(reach) * wide, np.float64(kind(1) / wide)
         index = np.zeros((int(2 * reach * wide) + 3, out), np.int64)
-        weights = np.zeros(index.shape)
+        weights = np.zeros(index.shape, kind)
         for i in range(out):
-            centre = step * (i + 0.5)
-            first = max(floor(centre - reach * wide + 0.5), 0)
+            centre = kind(float(step) * (i + 0.5))
+            first = max(floor(float(centre - span) + 0.5), 0)
             # With a scale that does not belong to the sizes there may be no input at all.
-            last = max(min(floor(centre + reach * wide + 0.5), size), first)
-            distance = (np.arange(first, last) - centre + 0.5) / wide
+            last = max(min(floor(float(centre + span) + 0.5), size), first)
+            # What is rounded to float32, and when, is PyTorch's: weights are then its bits.
+            offset = np.arange(first, last).astype(kind) - centre
+            distance = ((offset.astype(np.float64) + 0.5) * narrow).astype(kind)
             w = _cubic(distance, _SMOOTH_CUBIC) if cubic else _triangle(distance)
             index[: last - first, i] = np.arange(first, last)
-            weights[: last - first, i] = w / w.sum()
-        return index, weights.astype(kind)
+            weights[: last - first, i] = w / np.cumsum(w)[-1:]
+        return index, weights
 
     return rule
 
