@@ -6,7 +6,12 @@ them, derive from them or name them in annotations; what they would do is not th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from maquette.torch.face.absences import Absent
+
+T = TypeVar("T")
 
 _ONE_PROCESS = (
     "there is one process; ask torch.distributed.is_initialized() first, and run the program "
@@ -75,8 +80,7 @@ _NAMES = {
     "autograd.variable": {"use torch.Tensor": "VariableMeta"},
     "utils.data": {
         "write an IterableDataset": "DFIterDataPipe DataChunk IterDataPipe MapDataPipe "
-        "argument_validation functional_datapipe guaranteed_datapipes_determinism "
-        "non_deterministic runtime_validation runtime_validation_disabled"
+        "guaranteed_datapipes_determinism non_deterministic runtime_validation_disabled"
     },
     "utils.flop_counter": {
         "give custom_mapping= to FlopCounterMode, or an operator's cost on its page": "addmm_flop "
@@ -106,9 +110,8 @@ _NAMES = {
     },
     "backends.mkl": {_SETTING: "verbose"},
     "compiler": {
-        "nothing is compiled here": "substitute_in_graph load_cache_artifacts "
-        "load_compiled_function "
-        "save_cache_artifacts nested_compile_region wrap_numpy"
+        "nothing is compiled here": "load_cache_artifacts load_compiled_function "
+        "save_cache_artifacts wrap_numpy"
     },
     "distributed": {
         _ONE_PROCESS: "Backend BackendConfig DeviceMesh DistBackendError DistError "
@@ -124,7 +127,7 @@ _NAMES = {
         "ReduceScatterOptions"
     },
     "jit": {
-        _SCRIPT: "interface export_opnames CompilationUnit Error Future "
+        _SCRIPT: "export_opnames CompilationUnit Error Future "
         "RecursiveScriptModule TopLevelTracedModule "
         "TracedModule ONNXTracedModule script_method strict_fusion set_fusion_strategy "
         "optimized_execution enable_onednn_fusion last_executed_optimized_graph"
@@ -175,8 +178,32 @@ _ADVICE = {
 }
 
 
-def stand_in(path: str, name: str) -> Absent | None:
-    """The class that stands for ``torch.<path>.<name>``; None if the table has no such name."""
+def _as_it_is(marked: T) -> T:
+    """What is marked, without the mark."""
+    return marked
+
+
+def _as_it_is_whatever(*arguments: object, **options: object) -> Callable[[T], T]:
+    """A decorator that gives back what it is put on."""
+    return _as_it_is
+
+
+# Decorators that programs put on their classes and functions when they are imported: what is marked
+# works by itself, and what reads the mark is absent.
+_DECORATORS: dict[tuple[str, str], Callable[..., object]] = {
+    ("compiler", "nested_compile_region"): _as_it_is,
+    ("compiler", "substitute_in_graph"): _as_it_is_whatever,
+    ("jit", "interface"): _as_it_is,
+    ("utils.data", "argument_validation"): _as_it_is,
+    ("utils.data", "functional_datapipe"): _as_it_is_whatever,
+    ("utils.data", "runtime_validation"): _as_it_is,
+}
+
+
+def stand_in(path: str, name: str) -> Absent | Callable[..., object] | None:
+    """What stands for ``torch.<path>.<name>``: a class, or a decorator; None if nothing does."""
+    if (path, name) in _DECORATORS:
+        return _DECORATORS[path, name]
     advice = _ADVICE.get((path, name))
     if advice is None:
         return None
@@ -186,4 +213,4 @@ def stand_in(path: str, name: str) -> Absent | None:
 
 def names_of(path: str) -> list[str]:
     """The names that the module ``torch.<path>`` lacks and has stand-ins for."""
-    return [name for place, name in _ADVICE if place == path]
+    return [name for place, name in (*_ADVICE, *_DECORATORS) if place == path]
