@@ -219,3 +219,15 @@ def test_a_package_of_remote_calls_is_not_initialized():
 
 def test_an_operator_knows_its_packet_by_the_private_name():
     assert torch.ops.aten.add.Tensor._overloadpacket is torch.ops.aten.add
+
+
+def test_a_subclass_of_tensors_may_have_a_meta_of_its_own():
+    class Described(torch.Tensor):
+        meta = property(
+            lambda self: self.__dict__["_told"],
+            lambda self, value: self.__dict__.update(_told=value),
+        )
+
+    t = torch.ones(2, 3).as_subclass(Described)
+    t.meta = {"spacing": 2.0}
+    assert (t.meta, (t + t).shape, t.ndim) == ({"spacing": 2.0}, (2, 3), 2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, overload
+import sys
+from typing import Any, ClassVar, overload
 
 from maquette.core.device import device
 from maquette.core.dtype import dtype
@@ -206,3 +207,43 @@ class TensorGeometry(TensorSurface):
     is_quantized: ClassVar[bool] = False
     is_nested: ClassVar[bool] = False
     is_mkldnn: ClassVar[bool] = False
+
+
+_META: Any = TensorGeometry.__dict__["meta"]
+
+
+def share_meta(cls: type[TensorGeometry]) -> None:
+    """Let a class use the name `meta` for something of its own, as MONAI's tensors do.
+
+    PyTorch's tensors have no such member, so programs are free to take the name. Code of this
+    package sees the tensor's meta, all other code what the class says.
+    """
+    theirs = getattr(cls, "meta", _META)
+    if theirs is not _META and not isinstance(theirs, _SharedMeta):
+        setattr(cls, "meta", _SharedMeta(theirs))  # noqa: B010  # checkers know of the slot alone
+
+
+class _SharedMeta:
+    """The descriptor of a `meta` with two meanings, by who asks."""
+
+    __slots__ = ("_theirs",)
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __get__(self, t: TensorGeometry | None, cls: type) -> Any:
+        if t is None:
+            return self._theirs if not _asked_inside() else self
+        if _asked_inside():
+            return _META.__get__(t, cls)
+        reads = getattr(type(self._theirs), "__get__", None)
+        return self._theirs if reads is None else reads(self._theirs, t, cls)
+
+    def __set__(self, t: TensorGeometry, value: Any) -> None:
+        (_META if _asked_inside() else self._theirs).__set__(t, value)
+
+
+def _asked_inside() -> bool:
+    """Whether the code that asks a descriptor is this package's; generated code has no name."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "maquette.")
+    return name.startswith("maquette.")

@@ -37,6 +37,7 @@ from maquette.dispatch.torch_function import (
     default_torch_function,
 )
 from maquette.tensor.arrays import Array, array_over
+from maquette.tensor.geometry import share_meta
 from maquette.tensor.history import TensorHistory, refuse_deletion
 from maquette.tensor.keys import ADINPLACE, FAMILY, NOT_INHERITED, inference_keys, keys_for
 from maquette.tensor.storage import UntypedStorage
@@ -84,6 +85,7 @@ class Tensor(TensorHistory):
         return default_torch_function(cls, func, types, args, kwargs, convert=_converted)
 
     def __init_subclass__(cls) -> None:
+        share_meta(cls)
         bits = 0
         handler = getattr(cls.__torch_dispatch__, "__func__", cls.__torch_dispatch__)
         if handler is not disabled_torch_dispatch:
