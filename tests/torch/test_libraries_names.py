@@ -2,7 +2,9 @@
 
 import dataclasses
 import importlib
+from collections import OrderedDict
 
+import numpy as np
 import pytest
 
 import maquette.torch as torch
@@ -231,3 +233,33 @@ def test_a_subclass_of_tensors_may_have_a_meta_of_its_own():
     t = torch.ones(2, 3).as_subclass(Described)
     t.meta = {"spacing": 2.0}
     assert (t.meta, (t + t).shape, t.ndim) == ({"spacing": 2.0}, (2, 3), 2)
+
+
+def test_handles_remove_hooks_of_dicts_that_a_program_keeps():
+    hooks, extra = OrderedDict(), OrderedDict()
+    handle = torch.utils.hooks.RemovableHandle(hooks, extra_dict=extra)
+    hooks[handle.id] = extra[handle.id] = print
+    handle.remove()
+    assert (hooks, extra) == ({}, {})
+
+
+def test_randint_without_a_dtype_gives_whole_numbers():
+    assert torch.randint(5, (2,), dtype=None).dtype is torch.int64
+    assert torch.randint(0, 5, (2,), dtype=None).dtype is torch.int64
+    assert torch.ops.aten.randint(5, [2], dtype=None).dtype is torch.float32
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_arrays_of_numpys_subclasses_are_plain_arrays_to_tensors():
+    t = torch.from_numpy(np.matrix([[1.0, 2.0], [3.0, 4.0]]))
+    assert (t * t).tolist() == [[1.0, 4.0], [9.0, 16.0]]
+
+
+@pytest.mark.parametrize("name", ["max", "amax", "min", "amin"])
+def test_reductions_of_segments_by_both_names(name):
+    x = torch.tensor([3.0, 1.0, 2.0], requires_grad=True)
+    out = torch.segment_reduce(x, name, lengths=torch.tensor([2, 1]))
+    out.sum().backward()
+    assert out.tolist() == ([3.0, 2.0] if "max" in name else [1.0, 2.0])
+    rows = torch.sparse.mm(torch.eye(2).to_sparse_csr(), torch.ones(2, 2), name)
+    assert rows.tolist() == [[1.0, 1.0], [1.0, 1.0]]

@@ -435,3 +435,10 @@ def test_a_crafted_safetensors_header_gives_one_class_of_error(header: bytes) ->
     file = io.BytesIO(len(header).to_bytes(8, "little") + header)
     with pytest.raises(torch.serialization.FileError, match="this file"):
         torch.load(file)
+
+
+def test_classes_under_names_of_python_2_are_read() -> None:
+    file = io.BytesIO()
+    torch.save({"kind": int, "spread": range}, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False) == {"kind": int, "spread": range}

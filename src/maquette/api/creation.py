@@ -328,6 +328,8 @@ def from_numpy(array: Array) -> Tensor:
 def _sharing(array: Array) -> Tensor:
     if not array.flags.writeable:
         _warn_read_only()
+    if type(array) is not np.ndarray:
+        array = array.view(np.ndarray)  # a matrix multiplies otherwise, masks are of no tensor
     return from_array(array)
 
 

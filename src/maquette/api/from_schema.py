@@ -65,6 +65,8 @@ def face_of(packet: OpOverloadPacket, *, method: bool) -> Face:
     named = _named_results(forms.name, forms.overloads)
     if named:
         face = _giving_names(face, named)
+    if forms.name in _DTYPES_FOR_NONE and not method:
+        face = _with_dtype(face, _DTYPES_FOR_NONE[forms.name])
     forms.face = face
     face.__name__ = face.__qualname__ = forms.name
     face.__module__ = "maquette"
@@ -293,6 +295,19 @@ def _giving_names(face: Face, named: dict[int, type[tuple[object, ...]]]) -> Fac
         return result
 
     return with_names
+
+
+#: Functions that take ``dtype=None`` for a dtype of their own; the operators take the default one.
+_DTYPES_FOR_NONE = {"randint": int64}
+
+
+def _with_dtype(face: Face, kind: dtype) -> Face:
+    def with_dtype(*args: object, **kwargs: object) -> object:
+        if "dtype" in kwargs and kwargs["dtype"] is None:
+            kwargs["dtype"] = kind
+        return face(*args, **kwargs)
+
+    return with_dtype
 
 
 def _bool_or_dim(overloads: list[OpOverload], at: int) -> list[OpOverload]:

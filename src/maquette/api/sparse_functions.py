@@ -241,10 +241,10 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:
             f"and {mat2.layout}"
         ),
     )
-    return _reduced_product(mat1, mat2, _REDUCTIONS[str(reduce)])
+    return _reduced_product(mat1, mat2, str(reduce))
 
 
-_REDUCTIONS = {"mean": "mean", "amax": "max", "amin": "min"}
+_REDUCTIONS = ("mean", "amax", "max", "amin", "min")
 
 
 def _reduced_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:

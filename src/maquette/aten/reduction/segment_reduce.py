@@ -24,7 +24,7 @@ from maquette.tensor.tensor import Tensor
 Maybe = TensorMeta | None
 MaybeArray = Array | None
 
-_WAYS = ("sum", "mean", "max", "min", "prod")
+_WAYS = ("sum", "mean", "max", "amax", "min", "amin", "prod")
 
 segment_reduce = define(
     "aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
@@ -126,18 +126,22 @@ class _Segments:
                 yield row, number, slice(self.starts[row, number], self.ends[row, number])
 
 
+_STARTS = {"sum": 0.0, "mean": 0.0, "prod": 1.0} | dict.fromkeys(("max", "amax"), -np.inf)
+_STARTS |= dict.fromkeys(("min", "amin"), np.inf)
+_UFUNCS = {"sum": np.add, "prod": np.multiply} | dict.fromkeys(("max", "amax"), np.maximum)
+_UFUNCS |= dict.fromkeys(("min", "amin"), np.minimum)
+
+
 def _reduced(part: Array, reduce: str, initial: Number | None) -> Array:
     """One segment, (length, inner), reduced; what is empty is the initial value alone."""
-    defaults = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
-    start = np.asarray(defaults[reduce] if initial is None else initial, part.dtype)
+    start = np.asarray(_STARTS[reduce] if initial is None else initial, part.dtype)
     if reduce == "mean":
         if not len(part):
             empty = np.nan if initial is None else start
             return np.full(part.shape[1], empty, part.dtype)
         mean: Array = (part.sum(axis=0) + start) / part.dtype.type(len(part))
         return mean
-    ufunc = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}[reduce]
-    found: Array = ufunc.reduce(part, axis=0, initial=start)
+    found: Array = _UFUNCS[reduce].reduce(part, axis=0, initial=start)
     return found
 
 
@@ -187,7 +191,7 @@ def _pulled(part: Array, grad: Array, output: Array, reduce: str, initial: Numbe
     if reduce == "mean":
         share: Array = grad / part.dtype.type(max(len(part), 1))
         return np.broadcast_to(share, part.shape)
-    if reduce in ("max", "min"):
+    if reduce in ("max", "amax", "min", "amin"):
         ties = (part == output) | np.isnan(part)
         found: Array = ties * grad / np.maximum(ties.sum(axis=0), 1).astype(part.dtype)
         return found

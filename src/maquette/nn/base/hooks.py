@@ -91,12 +91,18 @@ class Removes(Protocol):
 class RemovableHandle:
     """Takes its hook away by `remove`, or at the end of a `with`.
 
-    It does not keep the table alive: a module may go before its handles.
+    It does not keep the table alive: a module may go before its handles. Programs with hooks of
+    their own give an OrderedDict, in which they enter the hook by the handle's ``id``; extra_dict:
+    one such dict, or a list of them, that what is known of the hook goes from too.
     """
 
-    def __init__(self, table: Removes) -> None:
+    def __init__(
+        self, table: Removes | Hooks, *, extra_dict: Hooks | list[Hooks] | None = None
+    ) -> None:
         self.id = next(_ids)
         self._table = weakref.ref(table)
+        extra = extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self._extra = tuple(weakref.ref(each) for each in extra if each is not None)
 
     @property
     def hooks_dict_ref(self) -> Callable[[], Hooks]:
@@ -105,6 +111,8 @@ class RemovableHandle:
 
     def _dict(self) -> Hooks:
         table = self._table()
+        if isinstance(table, dict):
+            return table
         dicts = () if table is None else vars(table).values()
         return next((d for d in dicts if isinstance(d, dict) and self.id in d), {})
 
@@ -118,9 +126,11 @@ class RemovableHandle:
 
     def remove(self) -> None:
         """Remove the hook; again is harmless."""
-        table = self._table()
-        if table is not None:
-            table.remove(self.id)
+        for table in (self._table(), *(each() for each in self._extra)):
+            if isinstance(table, dict):
+                table.pop(self.id, None)
+            elif table is not None:
+                table.remove(self.id)
 
     def __enter__(self) -> RemovableHandle:
         return self

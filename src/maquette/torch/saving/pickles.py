@@ -383,12 +383,12 @@ def trusting(base: type[pickle.Unpickler]) -> type[pickle.Unpickler]:
             self._load_storage = load_storage
 
         def find_class(self, module: str, name: str) -> object:
-            module = "builtins" if module == "__builtin__" else module
-            found = _HARMLESS.get((module, name))
+            found = _HARMLESS.get(_plain(module, name))
             if found is not None:
                 return found
             if module == "torch" or module.startswith("torch."):
                 return find(module, name)
+            # With the file's names: int is `__builtin__.long` in protocol 2, which pickle knows.
             return super().find_class(module, name)
 
         def persistent_load(self, pid: object) -> object:
