@@ -63,3 +63,35 @@ def test_old_names_warn() -> None:
         container.Container(a=nn.ReLU())
     with pytest.warns(FutureWarning, match="NLLLoss2d"):
         nn.modules.loss.NLLLoss2d()
+
+
+# Of PyTorch's modules, or kept for programs that set or override them.
+_OF_PYTORCH = frozenset(
+    "_apply _asks_for_members _backward_hooks _backward_pre_hooks _buffers _forward_hooks "
+    "_forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks "
+    "_forward_pre_hooks_with_kwargs _get_name _load_from_state_dict "
+    "_load_state_dict_post_hooks _load_state_dict_pre_hooks _modules "
+    "_non_persistent_buffers_set _parameters _register_load_state_dict_pre_hook "
+    "_register_state_dict_hook _replicate_for_data_parallel _save_to_state_dict "
+    "_state_dict_hooks _state_dict_pre_hooks _version".split()
+)
+
+
+def test_private_names_of_modules_are_free_for_programs() -> None:
+    names = {n for n in dir(nn.Module) if n.startswith("_") and not n.startswith(("__", "_mq_"))}
+    assert names <= _OF_PYTORCH
+    assert all(n.startswith("_mq_") for n in vars(nn.ReLU()) if n not in ("training", "inplace"))
+
+
+def test_a_module_with_hooks_of_its_own_is_called_as_any_other() -> None:
+    class Watched(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(2, 2)
+            self._hooks: list[object] = []
+            self._own = self._module_names = None
+            self.register_forward_hook(lambda *seen: self._hooks.append(seen))
+
+    module = Watched()
+    module(mq.ones(1, 2))
+    module.load_state_dict(module.state_dict())
+    assert len(module._hooks) == 1

@@ -150,7 +150,7 @@ def test_hooks_around_saving_and_loading():
     module.register_load_state_dict_post_hook(lambda m, keys: seen.append(keys.missing_keys))
     with pytest.raises(RuntimeError, match="must return None"):
         module.state_dict()
-    module._state_hooks.save_post.clear()
+    module._mq_state_hooks.save_post.clear()
     module.load_state_dict({"weight": mq.ones(1, 1)})
     assert seen == [("save", ""), []]
     assert module.bias.item() == 1.0

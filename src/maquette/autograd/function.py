@@ -115,7 +115,7 @@ class Function:
         ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a.requires_grad for a in args])
         node: CustomNode | None = None
         if tls.st.grad_enabled and any(ctx.needs_input_grad):
-            node = cls._backward_cls(ctx, cls._backward(), args, [False] * len(args))
+            node = cls._backward_cls(ctx, cls._mq_backward(), args, [False] * len(args))
         with recording_off():
             if split:
                 output = cls.forward(*args)
@@ -125,7 +125,7 @@ class Function:
         return _finish(cls, node, ctx, args, output, split)
 
     @classmethod
-    def _backward(cls) -> Callable[..., object]:
+    def _mq_backward(cls) -> Callable[..., object]:
         if cls.backward is Function.backward:
             return cls.vjp
         return cls.backward if cls.vjp is Function.vjp else _two_backwards

@@ -1,9 +1,9 @@
 """The common course of a step for optimizers whose update needs little besides formulas.
 
 `Collecting` gathers a group's parameters that have gradients, starts their state, counts the step
-and calls one of two methods: `_one`, a parameter at a time, or `_lists`, all of one device and
-dtype at once (see `_paths.py`). SGD, Adam, RMSprop and Adagrad, which also have fused operators,
-do without it.
+and calls one of two methods: `_mq_one`, a parameter at a time, or `_mq_lists`, all of one device
+and dtype at once (see `_paths.py`). SGD, Adam, RMSprop and Adagrad, which also have fused
+operators, do without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lists = dict[str, list[Tensor]]  # by the name in a parameter's state, "step" am
 
 
 class Collecting(Optimizer):
-    """An optimizer that defines `_start`, `_one` and `_lists`."""
+    """An optimizer that defines `_mq_start`, `_mq_one` and `_mq_lists`."""
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         _paths.check_options(type(self).__name__, defaults)
@@ -30,23 +30,23 @@ class Collecting(Optimizer):
     def _begin(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Put a new parameter's whole state in `state`."""
         state["step"] = _paths.new_step(param, on_device=False)
-        self._start(param, state, group)
+        self._mq_start(param, state, group)
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Put a new parameter's state, but for the step, in `state`, always in the same order."""
         raise NotImplementedError
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         """Update one parameter and its state; the step is counted, `maximize` done."""
         raise NotImplementedError
 
-    def _lists(
+    def _mq_lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
     ) -> None:
         """Update many at once; `grads` are temporaries if `group["maximize"]`."""
         raise NotImplementedError
 
-    def _update(self, group: Group) -> None:
+    def _mq_update(self, group: Group) -> None:
         self._carry_out(*self._gathered(group), group)
 
     def _carry_out(
@@ -60,14 +60,14 @@ class Collecting(Optimizer):
             for i, (param, grad) in enumerate(zip(params, grads)):
                 state = {name: members[i] for name, members in states.items()}
                 state["step"] += 1
-                self._one(param, -grad if group["maximize"] else grad, state, group)
+                self._mq_one(param, -grad if group["maximize"] else grad, state, group)
             return
         for some, their_grads, *members in grouped(params, grads, *states.values()):
             if group["maximize"]:
                 their_grads = mq._foreach_neg(their_grads)
             theirs = dict(zip(states, members))
             _paths.count(theirs["step"])
-            self._lists(some, their_grads, theirs, group)
+            self._mq_lists(some, their_grads, theirs, group)
 
     def _gathered(self, group: Group) -> tuple[list[Tensor], list[Tensor], Lists]:
         params: list[Tensor] = []

@@ -23,7 +23,7 @@ class Adadelta(Collecting):
     State: step, square_avg, acc_delta.
     """
 
-    _as_tensors = ("lr",)
+    _mq_as_tensors = ("lr",)
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class Adadelta(Collecting):
         }
         super().__init__(params, defaults)
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         state["square_avg"] = zeros(param)
         state["acc_delta"] = zeros(param)
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         rho, eps = group["rho"], group["eps"]
         squares, deltas = state["square_avg"], state["acc_delta"]
         grad = decayed(grad, param, group)
@@ -68,7 +68,7 @@ class Adadelta(Collecting):
         deltas.mul_(rho).addcmul_(delta, delta, value=1 - rho)
         _paths.move(param, delta, -_paths.value(group["lr"], group))
 
-    def _lists(
+    def _mq_lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
     ) -> None:
         rho, eps = group["rho"], group["eps"]

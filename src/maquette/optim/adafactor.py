@@ -21,7 +21,7 @@ class Adafactor(Collecting):
     update. State: step and row_var, col_var; for vectors and scalars variance.
     """
 
-    _as_tensors = ("lr",)
+    _mq_as_tensors = ("lr",)
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class Adafactor(Collecting):
 
     def _begin(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
         state["step"] = _paths.new_step(param, on_device=False)
-        self._start(param, state, group)
+        self._mq_start(param, state, group)
 
-    def _start(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Any], group: Group) -> None:
         if param.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
         if param.dim() > 1:
@@ -69,7 +69,7 @@ class Adafactor(Collecting):
         else:
             state["variance"] = mq.zeros_like(param)
 
-    def _update(self, group: Group) -> None:
+    def _mq_update(self, group: Group) -> None:
         # Matrices and vectors have states of different names, so no lists: each on its own. As
         # lists, PyTorch's updates differ in rounding and temporaries only.
         for param in group["params"]:
@@ -80,9 +80,9 @@ class Adafactor(Collecting):
             if not state:
                 self._begin(param, state, group)
             state["step"] += 1
-            self._one(param, -param.grad if group["maximize"] else param.grad, state, group)
+            self._mq_one(param, -param.grad if group["maximize"] else param.grad, state, group)
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         _update_one(param, grad, state, group)
 
 

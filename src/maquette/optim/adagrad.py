@@ -29,7 +29,7 @@ class Adagrad(Optimizer):
     State, from the start: step and sum.
     """
 
-    _as_tensors = ("lr",)
+    _mq_as_tensors = ("lr",)
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Adagrad(Optimizer):
         super().__init__(params, defaults)
         for group in self.param_groups:
             for parameter in group["params"]:
-                self._start(parameter, group)
+                self._mq_start(parameter, group)
 
-    def _start(self, parameter: Tensor, group: Group) -> None:
+    def _mq_start(self, parameter: Tensor, group: Group) -> None:
         start = self.defaults["initial_accumulator_value"]
         fill = complex(start, start) if parameter.is_complex() else start
         fused = bool(group["fused"])
@@ -84,13 +84,13 @@ class Adagrad(Optimizer):
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def _update(self, group: Group) -> None:
+    def _mq_update(self, group: Group) -> None:
         lists = _Lists()
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
             if not self.state[parameter]:
-                self._start(parameter, group)
+                self._mq_start(parameter, group)
             lists.params.append(parameter)
             lists.grads.append(parameter.grad)
             lists.sums.append(self.state[parameter]["sum"])

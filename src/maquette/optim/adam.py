@@ -38,7 +38,7 @@ class Adam(Optimizer):
     max_exp_avg_sq.
     """
 
-    _as_tensors = ("lr", "betas")
+    _mq_as_tensors = ("lr", "betas")
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class Adam(Optimizer):
         for group in self.param_groups:  # of checkpoints older than the option
             group.setdefault("decoupled_weight_decay", False)
 
-    def _update(self, group: Group) -> None:
-        _carry_out(self._lists(group), group)
+    def _mq_update(self, group: Group) -> None:
+        _carry_out(self._mq_lists(group), group)
 
-    def _lists(self, group: Group) -> _Lists:
+    def _mq_lists(self, group: Group) -> _Lists:
         lists = _Lists()
         for parameter in group["params"]:
             if parameter.grad is None:
@@ -98,7 +98,7 @@ class Adam(Optimizer):
             _paths.check_dense("Adam", parameter.grad)
             state = self.state[parameter]
             if not state:
-                self._start(parameter, state, group)
+                self._mq_start(parameter, state, group)
             lists.params.append(parameter)
             lists.grads.append(parameter.grad)
             lists.exp_avgs.append(state["exp_avg"])
@@ -108,7 +108,7 @@ class Adam(Optimizer):
             lists.steps.append(state["step"])
         return lists
 
-    def _start(self, parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
         fused = bool(group["fused"])
         if fused:
             _paths.check_fusable(type(self).__name__, parameter)

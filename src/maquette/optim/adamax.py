@@ -25,7 +25,7 @@ class Adamax(Collecting):
     State: step, exp_avg, exp_inf.
     """
 
-    _as_tensors = ("lr", "betas")
+    _mq_as_tensors = ("lr", "betas")
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class Adamax(Collecting):
         }
         super().__init__(params, defaults)
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         state["exp_avg"] = zeros(param)
         state["exp_inf"] = zeros(param)
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         beta1, beta2 = group["betas"]
         mean, largest = state["exp_avg"], state["exp_inf"]
         grad = decayed(grad, param, group)
@@ -68,7 +68,7 @@ class Adamax(Collecting):
         rate = _paths.value(group["lr"], group)
         _paths.move_by_quotient(param, mean, largest, -rate / correction)
 
-    def _lists(
+    def _mq_lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
     ) -> None:
         beta1, beta2 = group["betas"]

@@ -19,7 +19,7 @@ class ASGD(Collecting):
     of the mean), ax (the mean).
     """
 
-    _as_tensors = ("lr",)
+    _mq_as_tensors = ("lr",)
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class ASGD(Collecting):
         }
         super().__init__(params, defaults)
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         kind = _paths.step_dtype()
         rate = _paths.number(group["lr"])
         state["eta"] = mq.tensor(rate, dtype=kind, device=param.device)
         state["mu"] = mq.tensor(1.0, dtype=kind, device=param.device)
         state["ax"] = zeros(param)
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         grad = decayed(grad, param, group)
         eta, mu, mean = state["eta"], state["mu"], state["ax"]
         rate, share = _paths.value(eta, group), _paths.value(mu, group)
@@ -72,7 +72,7 @@ class ASGD(Collecting):
         eta.fill_(_rate(step, group))
         mu.fill_(_share(step, group))
 
-    def _lists(
+    def _mq_lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
     ) -> None:
         lambd = group["lambd"]

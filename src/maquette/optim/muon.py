@@ -19,7 +19,7 @@ class Muon(Optimizer):
     momentum_buffer. Raises ValueError for parameters that are no matrices.
     """
 
-    _as_tensors = ("lr",)
+    _mq_as_tensors = ("lr",)
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Muon(Optimizer):
                         f"{param.size()}"
                     )
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         state["momentum_buffer"] = mq.zeros_like(param)
 
-    def _update(self, group: Group) -> None:
+    def _mq_update(self, group: Group) -> None:
         for param in group["params"]:
             grad = param.grad
             if grad is None:
@@ -70,7 +70,7 @@ class Muon(Optimizer):
             _paths.check_dense("Muon", grad)
             state = self.state[param]
             if not state:
-                self._start(param, state, group)
+                self._mq_start(param, state, group)
             _step(param, grad, state["momentum_buffer"], group)
 
 

@@ -28,7 +28,7 @@ class NAdam(Collecting):
     of all momenta so far), exp_avg, exp_avg_sq.
     """
 
-    _as_tensors = ("lr", "betas")
+    _mq_as_tensors = ("lr", "betas")
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class NAdam(Collecting):
         }
         super().__init__(params, defaults)
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         state["mu_product"] = mq.tensor(1.0, dtype=_paths.step_dtype(), device="cpu")
         state["exp_avg"] = zeros(param)
         state["exp_avg_sq"] = zeros(param)
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         beta1, beta2 = group["betas"]
         lr, step = _paths.value(group["lr"], group), _paths.value(state["step"], group)
         mean, squares, product = state["exp_avg"], state["exp_avg_sq"], state["mu_product"]
@@ -87,7 +87,7 @@ class NAdam(Collecting):
         by_mean = -lr * next_mu / (1 - so_far * next_mu)
         _paths.move_by_quotient(param, mean, denom, by_mean)
 
-    def _lists(
+    def _mq_lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
     ) -> None:
         beta1, beta2 = group["betas"]

@@ -1,8 +1,8 @@
 """`Optimizer`: parameter groups, state by parameter, steps with hooks around them.
 
-An optimizer defines `_update(group)`, one step of one group; a user's own may override `step` as in
-PyTorch. Saving and loading is in `state.py`, how an update is carried out in `_paths.py`. Values in
-groups and states are what an optimizer puts there: hence Any.
+An optimizer defines `_mq_update(group)`, one step of one group; a user's own may override `step` as
+in PyTorch. Saving and loading is in `state.py`, how an update is carried out in `_paths.py`. Values
+in groups and states are what an optimizer puts there: hence Any.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _with_hooks(step: Step) -> Step:
 
     @functools.wraps(step)
     def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        own: OptimizerHooks | None = vars(self).get("_hooks")
+        own: OptimizerHooks | None = vars(self).get("_mq_hooks")
         # An override has hooks of its own; one that holds another optimizer may have none.
         if type(self).step is not hooked or own is None:
             return step(self, *args, **kwargs)
@@ -89,7 +89,7 @@ class Optimizer(SavedState):
 
     _opt_called: bool
     profile_hook_step = staticmethod(_with_hooks)
-    _as_tensors: ClassVar[tuple[str, ...]] = ()
+    _mq_as_tensors: ClassVar[tuple[str, ...]] = ()
     """Options that a compiled step may have as tensors, so that it is for any of their values."""
     _group_tensors_by_device_and_dtype = staticmethod(own_steps.group_tensors)
 
@@ -107,7 +107,7 @@ class Optimizer(SavedState):
         self.defaults = defaults
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[Group] = []
-        self._hooks = OptimizerHooks()
+        self._mq_hooks = OptimizerHooks()
         given: list[Any] = list(params)
         if not given:
             raise ValueError("optimizer got an empty parameter list")
@@ -120,7 +120,7 @@ class Optimizer(SavedState):
         """Optimize more parameters: a dict with "params" and options that differ from defaults."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
-        self._set_params(param_group)
+        self._mq_set_params(param_group)
         for parameter in param_group["params"]:
             _check_optimizable(parameter, differentiable=bool(self.defaults.get("differentiable")))
         for name, default in self.defaults.items():
@@ -130,10 +130,10 @@ class Optimizer(SavedState):
                     f"{name}"
                 )
             param_group.setdefault(name, default)
-        self._check_against_groups(param_group)
+        self._mq_check_against_groups(param_group)
         self.param_groups.append(param_group)
 
-    def _set_params(self, group: Group) -> None:
+    def _mq_set_params(self, group: Group) -> None:
         """Make group["params"] a list of tensors; their names, where given, go beside it."""
         params = group["params"]
         if isinstance(params, set):
@@ -151,7 +151,7 @@ class Optimizer(SavedState):
         if names:
             group["param_names"] = names
 
-    def _check_against_groups(self, new: Group) -> None:
+    def _mq_check_against_groups(self, new: Group) -> None:
         ids = [id(parameter) for parameter in new["params"]]
         if len(ids) != len(set(ids)):
             warnings.warn(
@@ -185,11 +185,11 @@ class Optimizer(SavedState):
                 loss = closure()
         with recorded_step() if self.defaults.get("differentiable") else no_grad():
             for group in self.param_groups:
-                self._update(group)
+                self._mq_update(group)
         return loss
 
-    def _update(self, group: Group) -> None:
-        raise NotImplementedError(f"{type(self).__name__} defines neither step nor _update")
+    def _mq_update(self, group: Group) -> None:
+        raise NotImplementedError(f"{type(self).__name__} defines no step")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or (set_to_none=False) fill them with zeros."""
@@ -211,11 +211,11 @@ class Optimizer(SavedState):
 
     def register_step_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; it may return other arguments."""
-        return self._hooks.add(self._hooks.step_pre, hook)
+        return self._mq_hooks.add(self._mq_hooks.step_pre, hook)
 
     def register_step_post_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step."""
-        return self._hooks.add(self._hooks.step_post, hook)
+        return self._mq_hooks.add(self._mq_hooks.step_post, hook)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

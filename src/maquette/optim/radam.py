@@ -27,7 +27,7 @@ class RAdam(Collecting):
     decoupled_weight_decay: shrink the parameters themselves. State: step, exp_avg, exp_avg_sq.
     """
 
-    _as_tensors = ("lr", "betas")
+    _mq_as_tensors = ("lr", "betas")
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class RAdam(Collecting):
         }
         super().__init__(params, defaults)
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         state["exp_avg"] = zeros(param)
         state["exp_avg_sq"] = zeros(param)
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         beta1, beta2 = group["betas"]
         lr, step = _paths.value(group["lr"], group), _paths.value(state["step"], group)
         mean, squares = state["exp_avg"], state["exp_avg_sq"]
@@ -83,7 +83,7 @@ class RAdam(Collecting):
             update = update * ((1 - beta2**step) ** 0.5 / root) * rectified
         param.add_(update, alpha=-1.0)
 
-    def _lists(
+    def _mq_lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
     ) -> None:
         beta1, beta2 = group["betas"]

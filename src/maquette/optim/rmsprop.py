@@ -31,7 +31,7 @@ class RMSprop(Optimizer):
     State: step, square_avg, momentum_buffer (with momentum), grad_avg (centered).
     """
 
-    _as_tensors = ("lr", "momentum")
+    _mq_as_tensors = ("lr", "momentum")
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class RMSprop(Optimizer):
         _paths.check_options("RMSprop", defaults)
         super().__init__(params, defaults)
 
-    def _update(self, group: Group) -> None:
-        _carry_out(self._lists(group), group)
+    def _mq_update(self, group: Group) -> None:
+        _carry_out(self._mq_lists(group), group)
 
-    def _lists(self, group: Group) -> _Lists:
+    def _mq_lists(self, group: Group) -> _Lists:
         lists = _Lists()
         for parameter in group["params"]:
             if parameter.grad is None:
@@ -77,7 +77,7 @@ class RMSprop(Optimizer):
             _paths.check_dense("RMSprop", parameter.grad)
             state = self.state[parameter]
             if not state:
-                self._start(parameter, state, group)
+                self._mq_start(parameter, state, group)
             lists.params.append(parameter)
             lists.grads.append(parameter.grad)
             lists.square_avgs.append(state["square_avg"])
@@ -88,7 +88,7 @@ class RMSprop(Optimizer):
                 lists.grad_avgs.append(state["grad_avg"])
         return lists
 
-    def _start(self, parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, parameter: Tensor, state: dict[str, Tensor], group: Group) -> None:
         state["step"] = mq.zeros((), dtype=_paths.step_dtype())
         state["square_avg"] = mq.zeros_like(parameter, memory_format=preserve_format)
         if _paths.is_set(group["momentum"]):

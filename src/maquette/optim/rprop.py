@@ -17,7 +17,7 @@ class Rprop(Collecting):
     State: step, prev (the last gradient), step_size.
     """
 
-    _as_tensors = ("lr",)
+    _mq_as_tensors = ("lr",)
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Rprop(Collecting):
         }
         super().__init__(params, defaults)
 
-    def _start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_start(self, param: Tensor, state: dict[str, Tensor], group: Group) -> None:
         lr = _paths.number(group["lr"])
         state["prev"] = zeros(param)
         fill = complex(lr, lr) if param.is_complex() else lr
         state["step_size"] = mq.full_like(param, fill)
 
-    def _one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
+    def _mq_one(self, param: Tensor, grad: Tensor, state: dict[str, Tensor], group: Group) -> None:
         previous, size = state["prev"], state["step_size"]
         agreement = grad.mul(previous)
         turned = _scale(size, agreement, group)
@@ -59,7 +59,7 @@ class Rprop(Collecting):
         param.addcmul_(grad.sign(), size, value=-1)
         previous.copy_(grad)
 
-    def _lists(
+    def _mq_lists(
         self, params: list[Tensor], grads: list[Tensor], states: Lists, group: Group
     ) -> None:
         # `prev` holds the products first, then the gradients: one temporary less.

@@ -24,7 +24,7 @@ class _Lists:
 class SGD(Optimizer):
     """param -= lr * velocity, where velocity = momentum * velocity + (1 - dampening) * gradient."""
 
-    _as_tensors = ("lr", "momentum")
+    _mq_as_tensors = ("lr", "momentum")
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SGD(Optimizer):
         _paths.check_options("SGD", defaults)
         super().__init__(params, defaults)
 
-    def _update(self, group: Group) -> None:
+    def _mq_update(self, group: Group) -> None:
         lists = _Lists()
         for parameter in group["params"]:
             if parameter.grad is None:

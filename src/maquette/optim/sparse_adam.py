@@ -44,7 +44,7 @@ class SparseAdam(Optimizer):
                 f"Sparse params at indices {wrong}: SparseAdam requires dense parameter tensors"
             )
 
-    def _update(self, group: Group) -> None:
+    def _mq_update(self, group: Group) -> None:
         for parameter in group["params"]:
             grad = parameter.grad
             if grad is None:

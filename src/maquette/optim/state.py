@@ -49,7 +49,7 @@ class SavedState:
     defaults: dict[str, Any]
     state: defaultdict[Tensor, Any]
     param_groups: list[dict[str, Any]]
-    _hooks: OptimizerHooks
+    _mq_hooks: OptimizerHooks
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -60,12 +60,12 @@ class SavedState:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if "_hooks" not in self.__dict__:
-            self._hooks = OptimizerHooks()
+        if "_mq_hooks" not in self.__dict__:
+            self._mq_hooks = OptimizerHooks()
 
     def state_dict(self) -> StateDict:
         """The state of every parameter and the options of every group; tensors are not copied."""
-        for hook in tuple(self._hooks.save_pre.values()):
+        for hook in tuple(self._mq_hooks.save_pre.values()):
             hook(self)
         places: dict[int, int] = {}
         for parameter in chain.from_iterable(group["params"] for group in self.param_groups):
@@ -80,7 +80,7 @@ class SavedState:
             for key, value in self.state.items()
         }
         saved_state: StateDict = {"state": state, "param_groups": groups}
-        for hook in tuple(self._hooks.save_post.values()):
+        for hook in tuple(self._mq_hooks.save_post.values()):
             replaced: Any = hook(self, saved_state)
             saved_state = saved_state if replaced is None else replaced
         return saved_state
@@ -91,11 +91,11 @@ class SavedState:
         Raises ValueError unless groups and numbers of parameters are the same.
         """
         state_dict = state_dict.copy()
-        for hook in tuple(self._hooks.load_pre.values()):
+        for hook in tuple(self._mq_hooks.load_pre.values()):
             replaced: Any = hook(self, state_dict)
             state_dict = state_dict if replaced is None else replaced
         groups = deepcopy(state_dict["param_groups"])
-        parameters = self._matched(groups)
+        parameters = self._mq_matched(groups)
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in parameters:
@@ -108,10 +108,10 @@ class SavedState:
             if "param_names" in own:
                 loaded.setdefault("param_names", own["param_names"])
         self.__setstate__({"state": state, "param_groups": groups})
-        for hook in tuple(self._hooks.load_post.values()):
+        for hook in tuple(self._mq_hooks.load_post.values()):
             hook(self)
 
-    def _matched(self, groups: list[dict[str, Any]]) -> dict[Any, Tensor]:
+    def _mq_matched(self, groups: list[dict[str, Any]]) -> dict[Any, Tensor]:
         """The parameters by the names that the saved groups have for them."""
         if len(groups) != len(self.param_groups):
             raise ValueError(
@@ -130,23 +130,23 @@ class SavedState:
 
     def register_state_dict_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` before the state is collected."""
-        return self._hooks.add_ordered(self._hooks.save_pre, hook, prepend=prepend)
+        return self._mq_hooks.add_ordered(self._mq_hooks.save_pre, hook, prepend=prepend)
 
     def register_state_dict_post_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` after; it may return another."""
-        return self._hooks.add_ordered(self._hooks.save_post, hook, prepend=prepend)
+        return self._mq_hooks.add_ordered(self._mq_hooks.save_post, hook, prepend=prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Hook, prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading; it may return another."""
-        return self._hooks.add_ordered(self._hooks.load_pre, hook, prepend=prepend)
+        return self._mq_hooks.add_ordered(self._mq_hooks.load_pre, hook, prepend=prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Hook, prepend: bool = False
     ) -> RemovableHandle:
         """Call `hook(optimizer)` after loading."""
-        return self._hooks.add_ordered(self._hooks.load_post, hook, prepend=prepend)
+        return self._mq_hooks.add_ordered(self._mq_hooks.load_post, hook, prepend=prepend)
 
 
 def _moved(parameter: Tensor, value: Any, options: Mapping[str, Any], key: object = None) -> Any:

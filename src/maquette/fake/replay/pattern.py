@@ -247,7 +247,7 @@ class _Making:
                 fixed.append(i)
                 if len(value) > 1:
                     ordered.append((i, [*value]))
-            elif names is not None and names[i] == "_hooks" and how == "others":
+            elif names is not None and names[i] == "_mq_hooks" and how == "others":
                 self.hooks.append((number, i))
             elif value.__class__ in PLAIN or isinstance(value, BY_IDENTITY):
                 fixed.append(i)

@@ -343,7 +343,7 @@ class BlockReplay:
 
 def _children(module: Any) -> list[Any]:
     attributes = vars(module)
-    return [attributes[n] for n in attributes["_module_names"] if attributes[n] is not None]
+    return [attributes[n] for n in attributes["_mq_module_names"] if attributes[n] is not None]
 
 
 def _kinds_below(

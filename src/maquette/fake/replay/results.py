@@ -78,7 +78,7 @@ def stripped(value: Any, index: dict[int, int], modules: list[object]) -> Any:
             return _Slot(index[id(value)])
         if value.__class__ in PLAIN or isinstance(value, BY_IDENTITY):
             return value
-        if "_module_names" in getattr(value, "__dict__", ()):
+        if "_mq_module_names" in getattr(value, "__dict__", ()):
             modules.append(value)
             return _Slot(-len(modules))
         raise Unreadable(f"an argument of class {type(value).__name__}")

@@ -183,7 +183,9 @@ class _Layout:
         by_kind: dict[str, list[int]] = {kind: [] for kind in kinds}
         for i, value in enumerate(values):
             by_kind[treatment(names[i], value)].append(i)
-        self.hooks = names.index("_hooks") if by_kind["others"] and "_hooks" in names else None
+        self.hooks = (
+            names.index("_mq_hooks") if by_kind["others"] and "_mq_hooks" in names else None
+        )
         self.plain = _getter(by_kind["plain"])
         self.tables, self.tensors = by_kind["tables"], by_kind["tensors"]
         self.objects = by_kind["objects"]
@@ -198,7 +200,7 @@ def treatment(name: str, value: object) -> str:
         return "tables"
     if value.__class__ is FakeTensor:
         return "tensors"
-    return "objects" if "_module_names" in getattr(value, "__dict__", ()) else "others"
+    return "objects" if "_mq_module_names" in getattr(value, "__dict__", ()) else "others"
 
 
 def _getter(places: list[int]) -> Callable[[list[object]], tuple[object, ...]]:
@@ -221,7 +223,7 @@ def _new_layout(kind: type, names: tuple[object, ...], values: list[object]) -> 
 
 
 _LAYOUTS: dict[tuple[object, ...], _Layout] = {}
-_TABLES = ("_parameter_names", "_buffer_names", "_module_names")
+_TABLES = ("_mq_parameter_names", "_mq_buffer_names", "_mq_module_names")
 
 
 def _hides(kind: type) -> bool:

@@ -37,23 +37,23 @@ def _forward_unimplemented(self: Calling, *input: object) -> None:
 class Calling(Members):
     """The part of `Module` that runs it."""
 
-    _hooks: HookTable | None = None
+    _mq_hooks: HookTable | None = None
 
     # Modules take and return what they like: Any, so that a subclass may say more.
     forward: Callable[..., Any] = _forward_unimplemented
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run `forward` between the hooks."""
-        if self._hooks is None and not _global_hooks and not AROUND:
+        if self._mq_hooks is None and not _global_hooks and not AROUND:
             return self.forward(*args, **kwargs) if kwargs else self.forward(*args)
         if AROUND:
-            return call_around(self, self._called, args, kwargs)
-        return self._called(*args, **kwargs)
+            return call_around(self, self._mq_called, args, kwargs)
+        return self._mq_called(*args, **kwargs)
 
-    def _called(self, *args: Any, **kwargs: Any) -> Any:
-        if self._hooks is None and not _global_hooks:
+    def _mq_called(self, *args: Any, **kwargs: Any) -> Any:
+        if self._mq_hooks is None and not _global_hooks:
             return self.forward(*args, **kwargs)
-        return HookedCall(cast(Any, self), self._hooks or _NO_HOOKS, args, kwargs).run()
+        return HookedCall(cast(Any, self), self._mq_hooks or _NO_HOOKS, args, kwargs).run()
 
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
@@ -62,7 +62,7 @@ class Calling(Members):
 
         with_kwargs: `hook(module, args, kwargs)`, which may return both. prepend: first in turn.
         """
-        table = self._hook_table()
+        table = self._mq_hook_table()
         return table.add(table.forward_pre, hook, prepend=prepend, with_kwargs=with_kwargs)
 
     def register_forward_hook(
@@ -77,19 +77,19 @@ class Calling(Members):
 
         with_kwargs: `hook(module, args, kwargs, output)`. always_call: also when forward raised.
         """
-        table = self._hook_table()
+        table = self._mq_hook_table()
         return table.add(
             table.forward, hook, prepend=prepend, with_kwargs=with_kwargs, always_call=always_call
         )
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_output)` when its gradients are known; it may return others."""
-        table = self._hook_table()
+        table = self._mq_hook_table()
         return table.add(table.backward_pre, hook, prepend=prepend)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)`; it may return another grad_input."""
-        table = self._hook_table()
+        table = self._mq_hook_table()
         if table.backward_old:
             raise RuntimeError(_NOT_BOTH.format("on a single Module"))
         return table.add(table.backward, hook, prepend=prepend)
@@ -99,33 +99,33 @@ class Calling(Members):
 
         Superseded by `register_full_backward_hook`; RuntimeError beside one of those.
         """
-        table = self._hook_table()
+        table = self._mq_hook_table()
         if table.backward:
             raise RuntimeError(_NOT_BOTH.format("on a single Module"))
         return table.add(table.backward_old, hook)
 
-    def _hook_table(self) -> HookTable:
-        if self._hooks is None:
-            self._hooks = HookTable()
-        return self._hooks
+    def _mq_hook_table(self) -> HookTable:
+        if self._mq_hooks is None:
+            self._mq_hooks = HookTable()
+        return self._mq_hooks
 
     # PyTorch's dicts, for programs that reach for them.
 
-    _forward_pre_hooks = HookDict("_hook_table", "forward_pre")
-    _forward_hooks = HookDict("_hook_table", "forward")
-    _backward_pre_hooks = HookDict("_hook_table", "backward_pre")
-    _backward_hooks = HookDict("_hook_table", "backward")
+    _forward_pre_hooks = HookDict("_mq_hook_table", "forward_pre")
+    _forward_hooks = HookDict("_mq_hook_table", "forward")
+    _backward_pre_hooks = HookDict("_mq_hook_table", "backward_pre")
+    _backward_hooks = HookDict("_mq_hook_table", "backward")
 
     @property
     def _forward_hooks_with_kwargs(self) -> dict[int, bool]:
-        table = self._hook_table()
+        table = self._mq_hook_table()
         return dict.fromkeys((i for i in table.forward if i in table.with_kwargs), True)
 
     @property
     def _forward_pre_hooks_with_kwargs(self) -> dict[int, bool]:
-        table = self._hook_table()
+        table = self._mq_hook_table()
         return dict.fromkeys((i for i in table.forward_pre if i in table.with_kwargs), True)
 
     @property
     def _forward_hooks_always_called(self) -> dict[int, bool]:
-        return dict.fromkeys(self._hook_table().always_called, True)
+        return dict.fromkeys(self._mq_hook_table().always_called, True)

@@ -41,15 +41,15 @@ class Conversion(Traversal):
         if recurse:
             for child in self.children():
                 child._apply(fn)
-        for name, parameter in self._own(PARAMETERS):
+        for name, parameter in self._mq_own(PARAMETERS):
             if parameter is not None:
-                self.__dict__[name] = self._converted(name, parameter, fn)
-        for name, buffer in self._own(BUFFERS):
+                self.__dict__[name] = self._mq_converted(name, parameter, fn)
+        for name, buffer in self._mq_own(BUFFERS):
             if buffer is not None:
                 self.__dict__[name] = fn(buffer)
         return self
 
-    def _converted(self, name: str, parameter: Parameter, fn: Convert) -> Parameter:
+    def _mq_converted(self, name: str, parameter: Parameter, fn: Convert) -> Parameter:
         with no_grad():
             new = fn(parameter)
         grad = parameter.grad
@@ -57,27 +57,27 @@ class Conversion(Traversal):
         swapped = on_conversion["swap"] or is_traceable_wrapper_subclass(new)
         if swapped:
             parameter.grad = None
-            self._swap(name, parameter, Parameter(new, parameter.requires_grad))
+            self._mq_swap(name, parameter, Parameter(new, parameter.requires_grad))
         elif _can_adopt(parameter, new):
             parameter.data = new
         else:
             result = Parameter(new, parameter.requires_grad)
         if grad is not None:
-            result.grad = self._converted_grad(f"{name}.grad", grad, fn, swapped)
+            result.grad = self._mq_converted_grad(f"{name}.grad", grad, fn, swapped)
         return result
 
-    def _converted_grad(self, name: str, grad: Tensor, fn: Convert, swapped: bool) -> Tensor:
+    def _mq_converted_grad(self, name: str, grad: Tensor, fn: Convert, swapped: bool) -> Tensor:
         with no_grad():
             new = fn(grad)
         if swapped:
-            self._swap(name, grad, new.requires_grad_(grad.requires_grad))
+            self._mq_swap(name, grad, new.requires_grad_(grad.requires_grad))
             return grad
         if _can_adopt(grad, new):
             grad.data = new
             return grad
         return new.requires_grad_(grad.requires_grad)
 
-    def _swap(self, name: str, tensor: Tensor, new: Tensor) -> None:
+    def _mq_swap(self, name: str, tensor: Tensor, new: Tensor) -> None:
         if new is tensor:
             return
         try:

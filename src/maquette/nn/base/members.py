@@ -9,6 +9,9 @@ That gain needs the absence of `__getattr__` too: with one, CPython does not spe
 
 `_parameters`, `_buffers` and `_modules` are views that write through to both, for programs that
 reach for PyTorch's dicts.
+
+Programs derive from modules and optimizers, and give their own members whatever private names
+PyTorch leaves free (`_hooks`, `_run`). What only maquette's classes have begins with `_mq_`.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ T = TypeVar("T")
 
 # The attributes that hold the names of each kind, in order of registration. A buffer's name maps
 # to whether it is persistent, the others' to None.
-PARAMETERS = "_parameter_names"
-BUFFERS = "_buffer_names"
-MODULES = "_module_names"
+PARAMETERS = "_mq_parameter_names"
+BUFFERS = "_mq_buffer_names"
+MODULES = "_mq_module_names"
 _KINDS = (PARAMETERS, BUFFERS, MODULES)
 
 
@@ -174,64 +177,64 @@ class Members:
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__
         if isinstance(value, Parameter):
-            self._check_initialized("parameters")
+            self._mq_check_initialized("parameters")
             if name not in attributes[PARAMETERS]:
-                self._make_free(name)
+                self._mq_make_free(name)
             self.register_parameter(name, value)
         elif isinstance(value, Members):
-            self._check_initialized("module")
-            self._refuse_kind(name, value, PARAMETERS)
+            self._mq_check_initialized("module")
+            self._mq_refuse_kind(name, value, PARAMETERS)
             if registration_hooks["module"]:
                 value = registered("module", self, name, value)
             _store(attributes, MODULES, name, value)
         elif isinstance(value, Buffer):
-            self._check_initialized("buffer")
-            self._refuse_kind(name, value, PARAMETERS, MODULES)
+            self._mq_check_initialized("buffer")
+            self._mq_refuse_kind(name, value, PARAMETERS, MODULES)
             if name not in attributes[BUFFERS]:
-                self._make_free(name)
+                self._mq_make_free(name)
             tensor = cast(Tensor, value)  # what is marked as a Buffer is a tensor
             self.register_buffer(name, tensor, vars(value)["persistent"])
-        elif PARAMETERS in attributes and self._kind_of(name) is not None:
-            self._replace(name, value)
+        elif PARAMETERS in attributes and self._mq_kind_of(name) is not None:
+            self._mq_replace(name, value)
         else:
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        kind = self._kind_of(name)
+        kind = self._mq_kind_of(name)
         if kind is not None:
             del self.__dict__[kind][name]
         object.__delattr__(self, name)
 
-    def _kind_of(self, name: str) -> str | None:
+    def _mq_kind_of(self, name: str) -> str | None:
         attributes = self.__dict__
         return next((kind for kind in _KINDS if name in attributes.get(kind, ())), None)
 
-    def _check_initialized(self, what: str) -> None:
+    def _mq_check_initialized(self, what: str) -> None:
         if PARAMETERS not in self.__dict__:
             raise AttributeError(
                 f"cannot assign {what} before Module.__init__() call: call super().__init__() "
                 f"first in {type(self).__name__}.__init__."
             )
 
-    def _make_free(self, name: str) -> None:
+    def _mq_make_free(self, name: str) -> None:
         """Forget what `name` was, so that it can be registered anew."""
         for kind in _KINDS:
             self.__dict__[kind].pop(name, None)
         self.__dict__.pop(name, None)
 
-    def _refuse_kind(self, name: str, value: object, *kinds: str) -> None:
+    def _mq_refuse_kind(self, name: str, value: object, *kinds: str) -> None:
         for kind in kinds:
             if name in self.__dict__[kind]:
-                self._raise_wrong_kind(name, value, kind)
+                self._mq_raise_wrong_kind(name, value, kind)
 
-    def _replace(self, name: str, value: object) -> None:
+    def _mq_replace(self, name: str, value: object) -> None:
         """A member by another value: None, or for a buffer another tensor."""
-        kind = self._kind_of(name)
+        kind = self._mq_kind_of(name)
         if value is not None and not (kind == BUFFERS and isinstance(value, Tensor)):
-            self._raise_wrong_kind(name, value, kind)
+            self._mq_raise_wrong_kind(name, value, kind)
         self.__dict__[name] = value
 
-    def _raise_wrong_kind(self, name: str, value: object, kind: str | None) -> None:
+    def _mq_raise_wrong_kind(self, name: str, value: object, kind: str | None) -> None:
         what, wanted = {
             PARAMETERS: ("parameter", "torch.nn.Parameter or None"),
             BUFFERS: ("buffer", "torch.Tensor or None"),
@@ -250,8 +253,8 @@ class Members:
         None holds the place of an optional parameter. Raises TypeError for another type, KeyError
         for a name that is taken or has a dot, ValueError for a tensor computed from others.
         """
-        self._check_initialized("parameter")
-        self._check_name("parameter", name, PARAMETERS)
+        self._mq_check_initialized("parameter")
+        self._mq_check_name("parameter", name, PARAMETERS)
         if param is not None:
             _check_parameter(name, param)
         if registration_hooks["parameter"]:
@@ -263,8 +266,8 @@ class Members:
 
         persistent: whether it is part of the state dict. Raises as `register_parameter` does.
         """
-        self._check_initialized("buffer")
-        self._check_name("buffer", name, BUFFERS)
+        self._mq_check_initialized("buffer")
+        self._mq_check_name("buffer", name, BUFFERS)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{_type_name(tensor)}' object to buffer '{name}' "
@@ -282,8 +285,8 @@ class Members:
         """
         if module is not None and not isinstance(module, Members):
             raise TypeError(f"{_type_name(module)} is not a Module subclass")
-        self._check_initialized("module")
-        self._check_name("module", name, MODULES)
+        self._mq_check_initialized("module")
+        self._mq_check_name("module", name, MODULES)
         if registration_hooks["module"]:
             module = registered("module", self, name, module)
         _store(self.__dict__, MODULES, name, module)
@@ -292,7 +295,7 @@ class Members:
         """`add_module` by its other name."""
         self.add_module(name, module)
 
-    def _check_name(self, what: str, name: str, kind: str) -> None:
+    def _mq_check_name(self, what: str, name: str, kind: str) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{what} name should be a string. Got {_type_name(name)}")
         if "." in name:
@@ -310,7 +313,7 @@ class Members:
 
     @_parameters.setter
     def _parameters(self, members: MutableMapping[str, Parameter | None]) -> None:
-        self._replace_all(PARAMETERS, members)
+        self._mq_replace_all(PARAMETERS, members)
 
     @property
     def _buffers(self) -> MemberView[Tensor | None]:
@@ -318,7 +321,7 @@ class Members:
 
     @_buffers.setter
     def _buffers(self, members: MutableMapping[str, Tensor | None]) -> None:
-        self._replace_all(BUFFERS, members)
+        self._mq_replace_all(BUFFERS, members)
 
     @property
     def _modules(self) -> MemberView[Any]:
@@ -326,7 +329,7 @@ class Members:
 
     @_modules.setter
     def _modules(self, members: MutableMapping[str, Any]) -> None:
-        self._replace_all(MODULES, members)
+        self._mq_replace_all(MODULES, members)
 
     @property
     def _non_persistent_buffers_set(self) -> set[str]:
@@ -338,7 +341,7 @@ class Members:
         names: dict[str, bool] = self.__dict__[BUFFERS]
         names.update(dict.fromkeys(names, True))
 
-    def _replace_all(self, kind: str, members: MutableMapping[str, T]) -> None:
+    def _mq_replace_all(self, kind: str, members: MutableMapping[str, T]) -> None:
         new = dict(members)
         attributes = self.__dict__
         for name in attributes[kind]:

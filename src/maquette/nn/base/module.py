@@ -87,7 +87,7 @@ class Module(Pickling, Conversion):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {indented(repr(child))}" for name, child in self._own(MODULES)]
+        children = [f"({name}): {indented(repr(child))}" for name, child in self._mq_own(MODULES)]
         return parenthesized(self._get_name(), lines, children)
 
 

@@ -46,8 +46,8 @@ class Pickling(Calling, StateDict):
         if PARAMETERS not in own:
             return own  # its __init__ was not run
         state: State = {"training": own.pop("training", True)}
-        hooks = own.pop("_hooks", None) or HookTable()
-        state_hooks = own.pop("_state_hooks", None) or StateHookTable()
+        hooks = own.pop("_mq_hooks", None) or HookTable()
+        state_hooks = own.pop("_mq_state_hooks", None) or StateHookTable()
         buffers = own[BUFFERS]
         for kind, name in _NAMES:
             state[name] = {member: own.pop(member, None) for member in own.pop(kind)}
@@ -76,20 +76,20 @@ class Pickling(Calling, StateDict):
             name: known is not False and name not in hidden
             for name, known in attributes[BUFFERS].items()
         }
-        self._set_call_hooks(state)
-        self._set_state_hooks(state)
+        self._mq_set_call_hooks(state)
+        self._mq_set_state_hooks(state)
         attributes.setdefault("training", True)
         attributes.update(state)
         for value in state.values():
             if isinstance(value, RemovableHandle):
-                self._take_handle(value)
+                self._mq_take_handle(value)
 
-    def _take_handle(self, handle: RemovableHandle) -> None:
-        for table in (self._hooks, self._state_hooks):
+    def _mq_take_handle(self, handle: RemovableHandle) -> None:
+        for table in (self._mq_hooks, self._mq_state_hooks):
             if table is not None and any(handle.id in d for d in table.dicts()):
                 handle.belongs_to(table)
 
-    def _set_call_hooks(self, state: State) -> None:
+    def _mq_set_call_hooks(self, state: State) -> None:
         table = HookTable()
         for name, ours in _CALL_HOOKS.items():
             getattr(table, ours).update(state.pop(name, None) or {})
@@ -100,9 +100,9 @@ class Pickling(Calling, StateDict):
         state.pop(_FULL, None)
         if table.ids:
             reserve(table.ids)
-            self._hooks = table
+            self._mq_hooks = table
 
-    def _set_state_hooks(self, state: State) -> None:
+    def _mq_set_state_hooks(self, state: State) -> None:
         table = StateHookTable()
         found = False
         for name, ours in _STATE_HOOKS.items():
@@ -111,4 +111,4 @@ class Pickling(Calling, StateDict):
             reserve(hooks)
             found = found or bool(hooks)
         if found:
-            self._state_hooks = table
+            self._mq_state_hooks = table

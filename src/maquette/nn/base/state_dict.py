@@ -67,12 +67,14 @@ class _Loading:
         module._load_from_state_dict(
             state_dict, prefix, local_metadata, True, self.missing, self.unexpected, self.errors
         )
-        for name, child in module._own(MODULES):
+        for name, child in module._mq_own(MODULES):
             if child is not None:
                 below = f"{prefix}{name}."
                 own = {key: v for key, v in state_dict.items() if key.startswith(below)}
                 self.load(child, own, below)
-        for hook in tuple(module._state_hooks.load_post.values()) if module._state_hooks else ():
+        for hook in (
+            tuple(module._mq_state_hooks.load_post.values()) if module._mq_state_hooks else ()
+        ):
             if hook(module, IncompatibleKeys(self.missing, self.unexpected)) is not None:
                 raise AssertionError(
                     "Hooks registered with ``register_load_state_dict_post_hook`` are not expected "
@@ -93,7 +95,7 @@ class StateDict(Traversal):
     """The part of `Module` that saves and loads."""
 
     _version: int = 1
-    _state_hooks: StateHookTable | None = None
+    _mq_state_hooks: StateHookTable | None = None
 
     def get_extra_state(self) -> Any:
         """What else belongs in the state dict; to be overridden together with its setter."""
@@ -122,17 +124,19 @@ class StateDict(Traversal):
         dict to put them in. Positional arguments are deprecated.
         """
         if args:
-            destination, prefix, keep_vars = self._positional(args, destination, prefix, keep_vars)
+            destination, prefix, keep_vars = self._mq_positional(
+                args, destination, prefix, keep_vars
+            )
         if destination is None:
             destination = _with_metadata(OrderedDict(), OrderedDict())
         local_metadata = {"version": self._version}
         if hasattr(destination, "_metadata"):
             destination._metadata[prefix[:-1]] = local_metadata
-        hooks = self._state_hooks or _NO_HOOKS
+        hooks = self._mq_state_hooks or _NO_HOOKS
         for hook in tuple(hooks.save_pre.values()):
             hook(self, prefix, keep_vars)
         self._save_to_state_dict(destination, prefix, keep_vars)
-        for name, child in self._own(MODULES):
+        for name, child in self._mq_own(MODULES):
             if child is not None:
                 child.state_dict(
                     destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
@@ -142,7 +146,7 @@ class StateDict(Traversal):
             destination = destination if replaced is None else replaced
         return destination
 
-    def _positional(
+    def _mq_positional(
         self, args: tuple[Any, ...], destination: Any, prefix: str, keep_vars: bool
     ) -> tuple[Any, str, bool]:
         warnings.warn(
@@ -156,18 +160,18 @@ class StateDict(Traversal):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Put the state of this module alone, without those below, into `destination`."""
-        for name, tensor in self._saved_tensors():
+        for name, tensor in self._mq_saved_tensors():
             kept = keep_vars or is_lazy(tensor)
             destination[prefix + name] = tensor if kept else tensor.detach()
         if type(self).get_extra_state is not StateDict.get_extra_state:
             destination[prefix + _EXTRA_STATE] = self.get_extra_state()
 
-    def _saved_tensors(self) -> list[tuple[str, Tensor]]:
+    def _mq_saved_tensors(self) -> list[tuple[str, Tensor]]:
         """Parameters, then persistent buffers, without the empty places."""
         persistent = self.__dict__[BUFFERS]
         members = (
-            *self._own(PARAMETERS),
-            *(item for item in self._own(BUFFERS) if persistent[item[0]]),
+            *self._mq_own(PARAMETERS),
+            *(item for item in self._mq_own(BUFFERS) if persistent[item[0]]),
         )
         return [(name, tensor) for name, tensor in members if tensor is not None]
 
@@ -208,7 +212,7 @@ class StateDict(Traversal):
         error_msgs: list[str],
     ) -> None:
         """Load this module alone; what goes wrong is added to the three lists."""
-        hooks = self._state_hooks or _NO_HOOKS
+        hooks = self._mq_state_hooks or _NO_HOOKS
         for hook in tuple(hooks.load_pre.values()):
             own = (self,) if isinstance(hook, WithModule) else ()
             hook(
@@ -222,21 +226,21 @@ class StateDict(Traversal):
                 error_msgs,
             )
         assign = bool(local_metadata.get(_ASSIGN, False))
-        expected = self._saved_tensors()
+        expected = self._mq_saved_tensors()
         for name, tensor in expected:
             key = prefix + name
             if key in state_dict:
-                error = self._load_tensor(name, tensor, key, state_dict[key], assign)
+                error = self._mq_load_tensor(name, tensor, key, state_dict[key], assign)
                 if error is not None:
                     error_msgs.append(error)
             elif strict:
                 missing_keys.append(key)
-        self._load_extra_state(state_dict, prefix, strict, missing_keys, unexpected_keys)
+        self._mq_load_extra_state(state_dict, prefix, strict, missing_keys, unexpected_keys)
         if strict:
             known = {name for name, _ in expected}
-            unexpected_keys.extend(self._unexpected(state_dict, prefix, known))
+            unexpected_keys.extend(self._mq_unexpected(state_dict, prefix, known))
 
-    def _load_tensor(
+    def _mq_load_tensor(
         self, name: str, tensor: Tensor, key: str, value: Any, assign: bool
     ) -> str | None:
         """Load one tensor; returns what went wrong."""
@@ -265,7 +269,7 @@ class StateDict(Traversal):
             )
         try:
             with no_grad():
-                self._take(name, tensor, value, assign)
+                self._mq_take(name, tensor, value, assign)
         except Exception as error:  # noqa: BLE001  # reported with the other errors, by name
             return (
                 f'While copying the parameter named "{key}", whose dimensions in the model are '
@@ -274,7 +278,7 @@ class StateDict(Traversal):
             )
         return None
 
-    def _take(self, name: str, tensor: Tensor, value: Tensor, assign: bool) -> None:
+    def _mq_take(self, name: str, tensor: Tensor, value: Tensor, assign: bool) -> None:
         if on_conversion["swap"]:
             new = tensor.module_load(value, assign=assign)
             if new is value or new is tensor:
@@ -296,7 +300,7 @@ class StateDict(Traversal):
                 value = Parameter(value, requires_grad=tensor.requires_grad)
         setattr(self, name, value)
 
-    def _load_extra_state(
+    def _mq_load_extra_state(
         self,
         state_dict: Mapping[str, Any],
         prefix: str,
@@ -313,7 +317,9 @@ class StateDict(Traversal):
         elif strict and key in state_dict:
             unexpected_keys.append(key)
 
-    def _unexpected(self, state_dict: Mapping[str, Any], prefix: str, known: set[str]) -> list[str]:
+    def _mq_unexpected(
+        self, state_dict: Mapping[str, Any], prefix: str, known: set[str]
+    ) -> list[str]:
         children = self.__dict__[MODULES]
         found = []
         for key in state_dict:
@@ -328,7 +334,7 @@ class StateDict(Traversal):
 
     def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(module, prefix, keep_vars)` before this module's state is collected."""
-        table = self._state_hook_table()
+        table = self._mq_state_hook_table()
         return table.add(table.save_pre, hook)
 
     def register_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
@@ -340,7 +346,7 @@ class StateDict(Traversal):
 
         with suppress(AttributeError):  # a bound method takes no marks
             hook._from_public_api = True  # type: ignore[attr-defined]  # read by who wrote it
-        table = self._state_hook_table()
+        table = self._mq_state_hook_table()
         return table.add(table.save_post, checked)
 
     def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
@@ -349,7 +355,7 @@ class StateDict(Traversal):
 
     def register_load_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after this module and those below have loaded."""
-        table = self._state_hook_table()
+        table = self._mq_state_hook_table()
         return table.add(table.load_post, hook)
 
     def _register_state_dict_hook(self, hook: Hook) -> RemovableHandle:
@@ -358,24 +364,24 @@ class StateDict(Traversal):
                 "Cannot register the same function as the state dict post hook that was previously "
                 "registered via register_state_dict_post_hook"
             )
-        table = self._state_hook_table()
+        table = self._mq_state_hook_table()
         return table.add(table.save_post, hook)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Hook, with_module: bool = False
     ) -> RemovableHandle:
-        table = self._state_hook_table()
+        table = self._mq_state_hook_table()
         return table.add(table.load_pre, WithModule(hook) if with_module else hook)
 
-    _state_dict_hooks = HookDict("_state_hook_table", "save_post")
-    _state_dict_pre_hooks = HookDict("_state_hook_table", "save_pre")
-    _load_state_dict_pre_hooks = HookDict("_state_hook_table", "load_pre")
-    _load_state_dict_post_hooks = HookDict("_state_hook_table", "load_post")
+    _state_dict_hooks = HookDict("_mq_state_hook_table", "save_post")
+    _state_dict_pre_hooks = HookDict("_mq_state_hook_table", "save_pre")
+    _load_state_dict_pre_hooks = HookDict("_mq_state_hook_table", "load_pre")
+    _load_state_dict_post_hooks = HookDict("_mq_state_hook_table", "load_post")
 
-    def _state_hook_table(self) -> StateHookTable:
-        if self._state_hooks is None:
-            self._state_hooks = StateHookTable()
-        return self._state_hooks
+    def _mq_state_hook_table(self) -> StateHookTable:
+        if self._mq_state_hooks is None:
+            self._mq_state_hooks = StateHookTable()
+        return self._mq_state_hooks
 
 
 _NO_HOOKS = StateHookTable()

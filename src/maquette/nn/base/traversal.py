@@ -30,7 +30,7 @@ class Traversal(Members):
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The direct submodules with their names."""
         seen: set[int] = set()
-        for name, child in self._own(MODULES):
+        for name, child in self._mq_own(MODULES):
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 yield name, child
@@ -66,14 +66,14 @@ class Traversal(Members):
         if recurse and not (
             _replaces(self, "named_parameters") or _replaces(self, "named_modules")
         ):
-            return self._tensors_below(PARAMETERS)
+            return self._mq_tensors_below(PARAMETERS)
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """`parameters` with their dotted names."""
-        return self._named_tensors(PARAMETERS, prefix, recurse, remove_duplicate)
+        return self._mq_named_tensors(PARAMETERS, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers of this module and, unless `recurse=False`, of those below."""
@@ -84,16 +84,16 @@ class Traversal(Members):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """`buffers` with their dotted names."""
-        return self._named_tensors(BUFFERS, prefix, recurse, remove_duplicate)
+        return self._mq_named_tensors(BUFFERS, prefix, recurse, remove_duplicate)
 
-    def _own(self, kind: str) -> Iterator[tuple[str, Any]]:
+    def _mq_own(self, kind: str) -> Iterator[tuple[str, Any]]:
         """The members of one kind, None included: Any, for the kind decides the type."""
         attributes = self.__dict__
         for name in attributes[kind]:
             yield name, attributes[name]
 
-    def _tensors_below(self, kind: str) -> Iterator[Any]:
-        """`_named_tensors` without the names, in half the time: a training step walks the tree."""
+    def _mq_tensors_below(self, kind: str) -> Iterator[Any]:
+        """`_mq_named_tensors` without the names, in half the time: a training step walks the tree."""
         seen: set[int] = set()
         memo: set[Module] = set()
         own = Traversal.named_modules
@@ -119,7 +119,7 @@ class Traversal(Members):
                 if child is not None:
                     stack.append(child)
 
-    def _named_tensors(
+    def _mq_named_tensors(
         self, kind: str, prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
@@ -178,7 +178,7 @@ class Traversal(Members):
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path; AttributeError if there is none."""
-        found = self._tensor_at(target)
+        found = self._mq_tensor_at(target)
         if not isinstance(found, Parameter):
             raise AttributeError(f"`{target.rpartition('.')[2]}` is not an nn.Parameter")
         return found
@@ -186,12 +186,12 @@ class Traversal(Members):
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a dotted path; AttributeError if there is none."""
         path, _, name = target.rpartition(".")
-        found = self._tensor_at(target)
+        found = self._mq_tensor_at(target)
         if not isinstance(found, Tensor) or name not in self.get_submodule(path)._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
         return found
 
-    def _tensor_at(self, target: str) -> object:
+    def _mq_tensor_at(self, target: str) -> object:
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         if not hasattr(owner, name):

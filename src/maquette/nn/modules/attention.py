@@ -59,7 +59,7 @@ class MultiheadAttention(Module):
         self.dropout = dropout
         self.batch_first = batch_first
         self.head_dim = embed_dim // num_heads
-        self._add_projections(device, dtype)
+        self._mq_add_projections(device, dtype)
         add_parameter(self, "in_proj_bias", (3 * embed_dim,), device, dtype, wanted=bias)
         self.out_proj = NonDynamicallyQuantizableLinear(
             embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
@@ -72,7 +72,7 @@ class MultiheadAttention(Module):
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
-    def _add_projections(self, device: DeviceLike | None, dtype: dtype_ | None) -> None:
+    def _mq_add_projections(self, device: DeviceLike | None, dtype: dtype_ | None) -> None:
         packed, width = self._qkv_same_embed_dim, self.embed_dim
         separate = {"q_proj_weight": width, "k_proj_weight": self.kdim, "v_proj_weight": self.vdim}
         if packed:

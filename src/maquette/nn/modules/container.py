@@ -33,13 +33,13 @@ class _Indexed(Module):
         return [name for name in super().__dir__() if not name.isdigit()]
 
     def __setitem__(self, idx: int, module: Module) -> None:
-        setattr(self, self._name_at(idx), module)
+        setattr(self, self._mq_name_at(idx), module)
 
     def __delitem__(self, idx: int | slice) -> None:
         names = list(self.__dict__[MODULES])
-        for name in names[idx] if isinstance(idx, slice) else [self._name_at(idx)]:
+        for name in names[idx] if isinstance(idx, slice) else [self._mq_name_at(idx)]:
             delattr(self, name)
-        self._renumber(list(self))
+        self._mq_renumber(list(self))
 
     def append(self: T, module: Module) -> T:
         """Add a module at the end."""
@@ -65,13 +65,13 @@ class _Indexed(Module):
             raise IndexError(f"Index out of range: {index} in {len(self)} modules")
         modules = list(self)
         modules.insert(index, module)
-        self._renumber(modules)
+        self._mq_renumber(modules)
         return self
 
-    def _renumber(self, modules: list[Module]) -> None:
+    def _mq_renumber(self, modules: list[Module]) -> None:
         self._modules = {str(i): module for i, module in enumerate(modules)}
 
-    def _name_at(self, idx: int) -> str:
+    def _mq_name_at(self, idx: int) -> str:
         position = operator.index(idx)
         if not -len(self) <= position < len(self):
             raise IndexError(f"index {position} is out of range of {len(self)} modules")
@@ -122,7 +122,7 @@ class Sequential(_Indexed):
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)(OrderedDict(list(self._modules.items())[idx]))
-        return self.__dict__[self._name_at(idx)]
+        return self.__dict__[self._mq_name_at(idx)]
 
     def pop(self, key: int | slice) -> Module:
         """Remove a module and return it."""
@@ -137,15 +137,15 @@ class Sequential(_Indexed):
         return self.extend(_checked_chain(other))
 
     def __mul__(self, other: int) -> Sequential:
-        return Sequential(*list(self) * self._checked_factor(other))
+        return Sequential(*list(self) * self._mq_checked_factor(other))
 
     def __rmul__(self, other: int) -> Sequential:
         return self * other
 
     def __imul__(self, other: int) -> Sequential:
-        return self.extend(list(self) * (self._checked_factor(other) - 1))
+        return self.extend(list(self) * (self._mq_checked_factor(other) - 1))
 
-    def _checked_factor(self, factor: int) -> int:
+    def _mq_checked_factor(self, factor: int) -> int:
         if not isinstance(factor, int):
             raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(factor)}")
         if factor <= 0:
@@ -176,7 +176,7 @@ class ModuleList(_Indexed):
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)(list(self)[idx])
-        return self.__dict__[self._name_at(idx)]
+        return self.__dict__[self._mq_name_at(idx)]
 
     def pop(self, key: int | slice) -> Any:
         """Remove a module, or a slice of them, and return it."""

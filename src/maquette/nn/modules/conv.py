@@ -29,8 +29,8 @@ class _ConvNd(Module):
 
     weight: Parameter
     bias: Parameter | None
-    _dims: int
-    _run: Callable[..., Tensor]
+    _mq_dims: int
+    _mq_run: Callable[..., Tensor]
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class _ConvNd(Module):
         dtype: dtype_ | None,
     ) -> None:
         super().__init__()
-        n = self._dims
+        n = self._mq_dims
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = repeated(kernel_size, n)
@@ -60,15 +60,15 @@ class _ConvNd(Module):
         self.output_padding = repeated(output_padding, n)
         self.groups = groups
         self.padding_mode = padding_mode
-        self._check_options()
-        self._reversed_padding_repeated_twice = self._border()
+        self._mq_check_options()
+        self._reversed_padding_repeated_twice = self._mq_border()
         maps = (in_channels, out_channels) if transposed else (out_channels, in_channels)
         shape = (maps[0], maps[1] // groups, *self.kernel_size)
         add_parameter(self, "weight", shape, device, dtype)
         add_parameter(self, "bias", (out_channels,), device, dtype, wanted=bias)
         self.reset_parameters()
 
-    def _check_options(self) -> None:
+    def _mq_check_options(self) -> None:
         if self.groups <= 0:
             raise ValueError(f"groups must be a positive integer; got {self.groups}")
         for name in ("in_channels", "out_channels"):
@@ -92,10 +92,10 @@ class _ConvNd(Module):
                 f"'{self.padding_mode}'"
             )
 
-    def _border(self) -> list[int]:
+    def _mq_border(self) -> list[int]:
         """The padding as `F.pad` wants it: (before, after) from the last dimension backwards."""
         border: list[int] = []
-        for i in reversed(range(self._dims)):
+        for i in reversed(range(self._mq_dims)):
             if isinstance(self.padding, str):
                 total = self.dilation[i] * (self.kernel_size[i] - 1)
                 before = total // 2 if self.padding == "same" else 0
@@ -114,7 +114,7 @@ class _ConvNd(Module):
 
     def extra_repr(self) -> str:
         """Channels, kernel and stride, and what is not the default."""
-        n = self._dims
+        n = self._mq_dims
         parts = [f"{self.in_channels}, {self.out_channels}"]
         parts.append(described(self, "kernel_size", "stride"))
         for name, default in (
@@ -172,30 +172,30 @@ class _Conv(_ConvNd):
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            padding = (0,) * self._dims
-        run = type(self)._run
+            padding = (0,) * self._mq_dims
+        run = type(self)._mq_run
         return run(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):
     """Convolution over a sequence."""
 
-    _dims = 1
-    _run = staticmethod(F.conv1d)
+    _mq_dims = 1
+    _mq_run = staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
     """Convolution over an image."""
 
-    _dims = 2
-    _run = staticmethod(F.conv2d)
+    _mq_dims = 2
+    _mq_run = staticmethod(F.conv2d)
 
 
 class Conv3d(_Conv):
     """Convolution over a volume."""
 
-    _dims = 3
-    _run = staticmethod(F.conv3d)
+    _mq_dims = 3
+    _mq_run = staticmethod(F.conv3d)
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -243,7 +243,7 @@ class _ConvTransposeNd(_ConvNd):
         output_padding: Sequence[int] = self.output_padding
         if output_size is not None:
             output_padding = self._output_padding(input, output_size)
-        return type(self)._run(
+        return type(self)._mq_run(
             input,
             self.weight,
             self.bias,
@@ -256,7 +256,7 @@ class _ConvTransposeNd(_ConvNd):
 
     def _output_padding(self, input: Tensor, output_size: Sequence[int]) -> list[int]:
         """What must be added to the smallest output to have the size wanted."""
-        n = self._dims
+        n = self._mq_dims
         leading = input.dim() - n
         wanted = list(output_size)[leading:] if len(output_size) > n else list(output_size)
         if len(wanted) != n or len(output_size) not in (n, n + leading):
@@ -283,19 +283,19 @@ class _ConvTransposeNd(_ConvNd):
 class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution over a sequence."""
 
-    _dims = 1
-    _run = staticmethod(F.conv_transpose1d)
+    _mq_dims = 1
+    _mq_run = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution over an image."""
 
-    _dims = 2
-    _run = staticmethod(F.conv_transpose2d)
+    _mq_dims = 2
+    _mq_run = staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution over a volume."""
 
-    _dims = 3
-    _run = staticmethod(F.conv_transpose3d)
+    _mq_dims = 3
+    _mq_run = staticmethod(F.conv_transpose3d)

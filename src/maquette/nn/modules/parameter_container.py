@@ -31,10 +31,10 @@ class ParameterList(Module):
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)([self[i] for i in range(*idx.indices(len(self)))])
-        return self.__dict__[self._name_at(idx)]
+        return self.__dict__[self._mq_name_at(idx)]
 
     def __setitem__(self, idx: int, param: Any) -> None:
-        setattr(self, self._name_at(idx), _as_parameter(param))
+        setattr(self, self._mq_name_at(idx), _as_parameter(param))
 
     def __len__(self) -> int:
         return self._size
@@ -73,7 +73,7 @@ class ParameterList(Module):
         """RuntimeError: a list of parameters is not a function."""
         raise RuntimeError("ParameterList should not be called.")
 
-    def _name_at(self, idx: int) -> str:
+    def _mq_name_at(self, idx: int) -> str:
         position = operator.index(idx)
         if not -len(self) <= position < len(self):
             raise IndexError(f"index {position} is out of range of {len(self)} parameters")

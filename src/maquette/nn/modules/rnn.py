@@ -55,12 +55,12 @@ class RNNBase(RecurrentChecks):
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
         self.proj_size = proj_size
-        self._check_options()
+        self._mq_check_options()
         gates = _GATES[mode] * hidden_size
         output = proj_size or hidden_size
         self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
-            layer_input = input_size if layer == 0 else output * self._directions
+            layer_input = input_size if layer == 0 else output * self._mq_directions
             shapes = {
                 "weight_ih": (gates, layer_input),
                 "weight_hh": (gates, output),
@@ -72,7 +72,7 @@ class RNNBase(RecurrentChecks):
                 del shapes["bias_ih"], shapes["bias_hh"]
             if not proj_size:
                 del shapes["weight_hr"]
-            for suffix in ("", "_reverse")[: self._directions]:
+            for suffix in ("", "_reverse")[: self._mq_directions]:
                 names = {kind: f"{kind}_l{layer}{suffix}" for kind in shapes}
                 for kind, name in names.items():
                     add_parameter(self, name, shapes[kind], device, dtype)
@@ -80,10 +80,10 @@ class RNNBase(RecurrentChecks):
         self.reset_parameters()
 
     @property
-    def _directions(self) -> int:
+    def _mq_directions(self) -> int:
         return 2 if self.bidirectional else 1
 
-    def _check_options(self) -> None:
+    def _mq_check_options(self) -> None:
         if self.mode not in _GATES:
             raise ValueError(f"Unrecognized RNN mode: {self.mode}")
         if not 0 <= self.dropout <= 1:
@@ -150,36 +150,38 @@ class RNNBase(RecurrentChecks):
         RuntimeError or ValueError for other shapes.
         """
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx)
+            return self._mq_forward_packed(input, hx)
         if input.dim() not in (2, 3):
             raise ValueError(
                 f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead"
             )
         batched = input.dim() == 3
-        start = self._members(hx)
+        start = self._mq_members(hx)
         if start is not None:
-            self._check_dims(start, input, batched)
+            self._mq_check_dims(start, input, batched)
         batch = 0 if self.batch_first else 1
         steps = input
         if not batched:
             steps = input.unsqueeze(batch)
             start = None if start is None else tuple(member.unsqueeze(1) for member in start)
-        output, last = self._run(steps, start, steps.size(batch), None)
+        output, last = self._mq_run(steps, start, steps.size(batch), None)
         if not batched:
-            return output.squeeze(batch), self._state(tuple(member.squeeze(1) for member in last))
-        return output, self._state(last)
+            return output.squeeze(batch), self._mq_state(
+                tuple(member.squeeze(1) for member in last)
+            )
+        return output, self._mq_state(last)
 
-    def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+    def _mq_forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         data, batch_sizes, order, back = input
         sizes = input.sizes()
-        start = self._members(hx)
+        start = self._mq_members(hx)
         if start is not None:
             start = tuple(_permuted(member, order) for member in start)
-        output, last = self._run(data, start, sizes[0], sizes)
-        state = self._state(tuple(_permuted(member, back) for member in last))
+        output, last = self._mq_run(data, start, sizes[0], sizes)
+        state = self._mq_state(tuple(_permuted(member, back) for member in last))
         return PackedSequence(output, batch_sizes, order, back)._knowing(sizes), state
 
-    def _run(
+    def _mq_run(
         self, steps: Tensor, start: State | None, batch: int, sizes: list[int] | None
     ) -> tuple[Tensor, State]:
         if steps.size(-1) != self.input_size:
@@ -187,28 +189,28 @@ class RNNBase(RecurrentChecks):
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
                 f"{steps.size(-1)}"
             )
-        shapes = self._state_shapes(batch)
+        shapes = self._mq_state_shapes(batch)
         if start is None:
             like = {"dtype": steps.dtype, "device": steps.device}
             start = tuple(mq.zeros(shape, **like) for shape in shapes)
-        for member, shape, what in zip(start, shapes, self._state_names()):
+        for member, shape, what in zip(start, shapes, self._mq_state_names()):
             if tuple(member.shape) != shape:
                 raise RuntimeError(f"Expected {what} size {shape}, got {list(member.shape)}")
         if sizes is None:
-            output, *last = self._network(steps, start)
+            output, *last = self._mq_network(steps, start)
             return output, tuple(last)
         # The operator would read the sizes from a tensor, which has no data in fake mode.
         return recur(
             CELLS[self.mode],
             steps,
             start,
-            self._weights(),
-            directions=self._directions,
+            self._mq_weights(),
+            directions=self._mq_directions,
             dropout=self.dropout if self.training else 0.0,
             batch_sizes=sizes,
         )
 
-    def _network(self, steps: Tensor, start: State) -> State:
+    def _mq_network(self, steps: Tensor, start: State) -> State:
         network = getattr(mq, self.mode.lower())
         hx = start[0] if len(start) == 1 else start
         results: State = network(
@@ -224,7 +226,7 @@ class RNNBase(RecurrentChecks):
         )
         return results
 
-    def _weights(self) -> list[Weights]:
+    def _mq_weights(self) -> list[Weights]:
         listed = []
         for names in self._all_weights:
             by_kind = {name.partition("_l")[0]: getattr(self, name) for name in names}
@@ -239,19 +241,19 @@ class RNNBase(RecurrentChecks):
             )
         return listed
 
-    def _state_shapes(self, batch: int) -> list[tuple[int, int, int]]:
-        return [(self.num_layers * self._directions, batch, self.proj_size or self.hidden_size)]
+    def _mq_state_shapes(self, batch: int) -> list[tuple[int, int, int]]:
+        return [(self.num_layers * self._mq_directions, batch, self.proj_size or self.hidden_size)]
 
-    def _state_names(self) -> tuple[str, ...]:
+    def _mq_state_names(self) -> tuple[str, ...]:
         return ("hidden",)
 
-    def _members(self, hx: Any) -> State | None:
+    def _mq_members(self, hx: Any) -> State | None:
         return None if hx is None else (hx,)
 
-    def _state(self, members: State) -> Hidden:
+    def _mq_state(self, members: State) -> Hidden:
         return members[0]
 
-    def _check_dims(self, members: State, input: Tensor, batched: bool) -> None:
+    def _mq_check_dims(self, members: State, input: Tensor, batched: bool) -> None:
         wanted = 3 if batched else 2
         for member in members:
             if member.dim() != wanted:
@@ -354,17 +356,17 @@ class LSTM(RNNBase):
             dtype,
         )
 
-    def _state_shapes(self, batch: int) -> list[tuple[int, int, int]]:
-        ((count, batch, size),) = super()._state_shapes(batch)
+    def _mq_state_shapes(self, batch: int) -> list[tuple[int, int, int]]:
+        ((count, batch, size),) = super()._mq_state_shapes(batch)
         return [(count, batch, size), (count, batch, self.hidden_size)]
 
-    def _state_names(self) -> tuple[str, ...]:
+    def _mq_state_names(self) -> tuple[str, ...]:
         return ("hidden[0]", "hidden[1]")
 
-    def _members(self, hx: Any) -> State | None:
+    def _mq_members(self, hx: Any) -> State | None:
         return None if hx is None else tuple(hx)
 
-    def _state(self, members: State) -> Hidden:
+    def _mq_state(self, members: State) -> Hidden:
         h, c = members
         return h, c
 

@@ -69,7 +69,7 @@ class BasePruningMethod(ABC):
         method._tensor_name = name
         if former is not None:
             key, hook = former
-            module._hook_table().remove(key)
+            module._mq_hook_table().remove(key)
             container = hook if isinstance(hook, PruningContainer) else PruningContainer(hook)
             container.add_pruning_method(method)
             method = container
@@ -464,7 +464,7 @@ def remove(module: M, name: str) -> M:
         )
     key, method = found
     method.remove(module)
-    module._hook_table().remove(key)
+    module._mq_hook_table().remove(key)
     return module
 
 

@@ -150,6 +150,6 @@ def remove_spectral_norm(module: T, name: str = "weight") -> T:
             for member in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
                 delattr(module, member)
             module.register_parameter(name, Parameter(weight.detach()))
-            module._hook_table().remove(key)
+            module._mq_hook_table().remove(key)
             return module
     raise ValueError(f"spectral_norm of '{name}' not found in {module}")

@@ -59,6 +59,6 @@ def remove_weight_norm(module: T, name: str = "weight") -> T:
             delattr(module, name)
             del module._parameters[f"{name}_g"], module._parameters[f"{name}_v"]
             module.register_parameter(name, Parameter(weight.detach()))
-            module._hook_table().remove(key)
+            module._mq_hook_table().remove(key)
             return module
     raise ValueError(f"weight_norm of '{name}' not found in {module}")
