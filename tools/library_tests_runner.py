@@ -52,6 +52,7 @@ class Told:
         self._output = output
         self._failed: tuple[str, str] | None = None
         self._skipped = False
+        self._began = 0.0
 
     def _say(self, **what: Any) -> None:
         os.write(self._output, (json.dumps(what) + "\n").encode())
@@ -96,7 +97,8 @@ class Told:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Each test: its seeds, its time, its outcome."""
         self._failed, self._skipped = None, False
-        if 0 < self._request["limit"] < time.process_time():
+        self._began = self._began or time.process_time()
+        if 0 < self._request["limit"] < time.process_time() - self._began:
             item.session.shouldstop = "the limit of time is reached"
         self._say(begin=item.nodeid)
         _seed()

@@ -263,3 +263,10 @@ def test_reductions_of_segments_by_both_names(name):
     assert out.tolist() == ([3.0, 2.0] if "max" in name else [1.0, 2.0])
     rows = torch.sparse.mm(torch.eye(2).to_sparse_csr(), torch.ones(2, 2), name)
     assert rows.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_draws_of_given_means_are_made_under_a_default_device_too():
+    means = torch.zeros(3)
+    with torch.device("cpu"):
+        drawn = torch.normal(means, torch.ones(3)), torch.normal(mean=means, std=1.0)
+    assert [t.shape for t in drawn] == [(3,), (3,)]

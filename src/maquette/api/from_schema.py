@@ -154,8 +154,9 @@ class _Forms:
         if isinstance(kwargs.get("out"), (tuple, list)):
             kwargs = _several_outs(kwargs, self.written)
         grad = kwargs.pop("requires_grad", False) if self.takes_device else False
-        if self.factory and default_device() is not None and kwargs.get("device") is None:
-            kwargs["device"] = default_device()
+        if default_device() is not None and kwargs.get("device") is None:
+            if self.factory and not self.of_tensors(args, kwargs):
+                kwargs["device"] = default_device()
         try:
             result = (self.only or self.packet).call_as_public(args, kwargs)
         except MatchError as error:
@@ -163,6 +164,10 @@ class _Forms:
         if grad and isinstance(result, Tensor):
             requiring_grad(result)
         return result
+
+    def of_tensors(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+        """Whether a call is of tensors, by a form that is no factory: `normal` has both."""
+        return self.mixed and any(isinstance(a, Tensor) for a in (*args, *kwargs.values()))
 
     def told(self, kwargs: dict[str, object]) -> dict[str, object]:
         """Keywords as modes see them: a factory's say where its result is, as in PyTorch."""
@@ -208,9 +213,7 @@ def _full(forms: _Forms) -> Face:
                 kwargs.keys() <= plain and kwargs.get("dtype").__class__ in _DTYPES
             )
             if forms.takes_device and tls.st.include & WATCHED and "out" not in kwargs:
-                named = forms.told(kwargs)
-                if forms.mixed and any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
-                    named = kwargs  # `normal` of tensors, one other form of which is a factory
+                named = kwargs if forms.of_tensors(args, kwargs) else forms.told(kwargs)
             if odd or (forms.factory and default_device() is not None):
                 return forms.translated(full, given, named)
             # Straight to the generated entry: 0.6 us less than by translation (make bench).
