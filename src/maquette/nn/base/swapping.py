@@ -71,7 +71,7 @@ def _poison(t: Tensor) -> None:
 _NOTHING = object()
 
 
-def _mq_swap(slot: str, t1: Any, t2: Any) -> None:
+def _swap(slot: str, t1: Any, t2: Any) -> None:
     a, b = getattr(t1, slot, _NOTHING), getattr(t2, slot, _NOTHING)
     for t, value in ((t1, b), (t2, a)):
         if value is not _NOTHING:
