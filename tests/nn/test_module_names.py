@@ -95,3 +95,10 @@ def test_a_module_with_hooks_of_its_own_is_called_as_any_other() -> None:
     module(mq.ones(1, 2))
     module.load_state_dict(module.state_dict())
     assert len(module._hooks) == 1
+
+
+def test_functions_that_stand_in_a_class_take_the_inputs_alone() -> None:
+    namespace: dict[str, object] = {"act": mq.relu, "reset_parameters": nn.Linear.reset_parameters}
+    made = type("Convolving", (nn.Module,), {**namespace, "__module__": "program"})()
+    assert made.act(mq.tensor([-1.0, 2.0])).tolist() == [0.0, 2.0]
+    assert made.reset_parameters.__self__ is made

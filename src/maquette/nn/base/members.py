@@ -131,6 +131,19 @@ def _names_lookup(cls: type) -> bool:
     )
 
 
+def _unbind_functions(cls: type) -> None:
+    """Let ``conv = torch.conv2d`` in a program's class take the inputs alone.
+
+    Most of PyTorch's functions are builtins, which are no methods of a class that they stand in.
+    """
+    if cls.__module__.partition(".")[0] == "maquette":
+        return
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, FunctionType) and member.__module__.partition(".")[0] == "maquette":
+            if member.__qualname__ == member.__name__:  # no method of another class
+                setattr(cls, name, staticmethod(member))
+
+
 class Members:
     """The base of `Module` that knows which attributes are members.
 
@@ -146,6 +159,7 @@ class Members:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        _unbind_functions(cls)
         own = cls._asks_for_members and any(
             "__getattr__" in vars(c) for c in cls.__mro__ if c is not MemberLookup
         )
