@@ -270,3 +270,7 @@ def test_draws_of_given_means_are_made_under_a_default_device_too():
     with torch.device("cpu"):
         drawn = torch.normal(means, torch.ones(3)), torch.normal(mean=means, std=1.0)
     assert [t.shape for t in drawn] == [(3,), (3,)]
+
+
+def test_futures_are_of_the_class_that_programs_ask_for():
+    assert isinstance(torch.futures.Future(), torch.Future)

@@ -244,6 +244,7 @@ _HERE = {
         "tracing.functionalization",
     ),
     "cond": "tracing.control_flow",
+    "Future": "helpers.futures",
     "to_dlpack": "utils.dlpack",
     "load": "serialization",
     "save": "serialization",

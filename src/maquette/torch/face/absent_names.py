@@ -49,7 +49,7 @@ _NAMES = {
         "call torch.norm": "native_norm",
         "call torch.library and torch.ops": "ExcludeDispatchKeyGuard",
         "use cProfile": "ThroughputBenchmark BenchmarkConfig BenchmarkExecutionStats",
-        "call the function itself": "Future fork wait",
+        "call the function itself": "fork wait",
         "copy what the method gives: indices().clone()": "ccol_indices_copy col_indices_copy "
         "crow_indices_copy indices_copy row_indices_copy values_copy",
         _SETTING: "get_autocast_ipu_dtype get_autocast_xla_dtype is_autocast_ipu_enabled "
