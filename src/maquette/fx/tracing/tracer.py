@@ -42,10 +42,6 @@ _proxyable_classes: dict[type, None] = {}
 _wrapped_methods_to_patch = Patcher._methods
 
 
-class ScriptObject:
-    """What programs that extend tracing ask ``isinstance`` for: there are no such objects here."""
-
-
 # --- placeholders for concrete arguments -----------------------------------------------------
 
 
